@@ -1,0 +1,38 @@
+"""mindalign: prove that a port computes what its original computes.
+
+The public names are imported on first use, so that `import align` is quick and free of frameworks.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from align.workflows.compare_forward import compare_forward
+    from align.workflows.compare_losses import compare_losses
+    from align.workflows.convert_checkpoint import convert_checkpoint
+    from align.workflows.map_parameters import map_parameters
+    from align.report.notebook import write_report
+
+_HOMES = {
+    "compare_forward": "align.workflows.compare_forward",
+    "compare_losses": "align.workflows.compare_losses",
+    "convert_checkpoint": "align.workflows.convert_checkpoint",
+    "map_parameters": "align.workflows.map_parameters",
+    "write_report": "align.report.notebook",
+}
+
+__all__ = ["compare_forward", "compare_losses", "convert_checkpoint", "map_parameters", "write_report"]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    msg = f"module 'align' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,1 @@
+"""Plain values, protocols and the plugin registry; nothing here knows a framework."""

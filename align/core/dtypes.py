@@ -1,0 +1,55 @@
+"""One vocabulary for element types, whatever a framework calls them.
+
+The canonical name is NumPy's (`float32`), with bfloat16 and the float8 kinds of `ml_dtypes`; comparing
+`Float32` with `torch.float32` as strings is how other tools turn every row into an error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_EXTENDED: dict[str, npt.DTypeLike] = {
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+}
+
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"})
+
+# Machine epsilon: distance from 1 to the next larger number, IEEE 754 and the bfloat16 definition (8 bits of significand).
+EPSILON = {
+    "float64": 2.0**-52,
+    "float32": 2.0**-23,
+    "float16": 2.0**-10,
+    "bfloat16": 2.0**-7,
+    "float8_e4m3fn": 2.0**-3,
+    "float8_e5m2": 2.0**-2,
+}
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy dtype (little-endian) of a canonical name; raises TypeError for an unknown one."""
+    return np.dtype(_EXTENDED.get(name, name)).newbyteorder("<") if name not in _EXTENDED else np.dtype(_EXTENDED[name])
+
+
+def dtype_name(dtype: npt.DTypeLike) -> str:
+    """Return the canonical name of a NumPy dtype."""
+    return np.dtype(dtype).name
+
+
+def is_float(name: str) -> bool:
+    """Tell whether values of this dtype are rounded, so that a tolerance makes sense."""
+    return name in FLOATS
+
+
+def is_complex(name: str) -> bool:
+    """Tell whether the dtype is complex64 or complex128."""
+    return name.startswith("complex")

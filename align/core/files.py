@@ -1,0 +1,75 @@
+"""Files written whole or not at all, and the hash of a file."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from align.errors import DestinationError, MissingFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BLOCK = 1 << 20
+
+
+@contextlib.contextmanager
+def atomic_path(destination: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `destination`; rename it there on success, remove it otherwise.
+
+    The file gets the mode of the user's umask and is flushed to disk before the rename.
+    Raises DestinationError when the folder is missing or cannot be written.
+    """
+    temporary = destination.with_name(f".{destination.name}.{secrets.token_hex(6)}.part")
+    try:
+        yield temporary
+        _flush_to_disk(temporary)
+        temporary.replace(destination)
+    except OSError as error:
+        raise DestinationError(
+            f"cannot write {destination}: {error.strerror or error}",
+            "check the folder, its permissions and the free space",
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_writer(destination: Path) -> Iterator[BinaryIO]:
+    """Yield a binary stream whose content becomes `destination` only if the block ends without an error."""
+    with atomic_path(destination) as temporary, temporary.open("wb") as stream:
+        yield stream
+
+
+def write_text(destination: Path, text: str) -> None:
+    """Write UTF-8 text atomically."""
+    with atomic_writer(destination) as stream:
+        stream.write(text.encode("utf-8"))
+
+
+def existing_file(path: Path, what: str) -> Path:
+    """Return `path` if it is a file; raises MissingFileError with the word `what` otherwise."""
+    if not path.is_file():
+        raise MissingFileError(path, what)
+    return path
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's content as lowercase hex, read in blocks of 1 MiB."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _flush_to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,77 @@
+"""The name map: which parameter of the source is which of the target, how that was found, and what is open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from align.core.transforms import IDENTITY, Transform
+
+Evidence = Literal["user", "rule", "name", "structure", "file"]
+SideName = Literal["source", "target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairing:
+    """One source parameter that is one target parameter.
+
+    `confidence` in [0, 1]: 1 means that no other assignment was possible under the facts named by `evidence`;
+    lower values fall with the distance to the second-best assignment. Below `SURE` nothing is paired.
+    """
+
+    source: str
+    target: str
+    evidence: Evidence
+    confidence: float
+    transform: Transform = IDENTITY
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A parameter that is left out on purpose."""
+
+    name: str
+    side: SideName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ambiguity:
+    """Several assignments are equally good; `sources` and `targets` belong together as groups."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unmatched:
+    """A parameter without a counterpart, and the names that come closest."""
+
+    name: str
+    side: SideName
+    reason: str
+    suggestions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NameMap:
+    """Pairings in the source's order, and everything that was not paired, each with its reason."""
+
+    source: str
+    target: str
+    pairings: tuple[Pairing, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    ambiguous: tuple[Ambiguity, ...] = ()
+    unmatched: tuple[Unmatched, ...] = ()
+    unused_rules: tuple[str, ...] = ()
+    by_source: dict[str, Pairing] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_source", {p.source: p for p in self.pairings})
+
+    @property
+    def complete(self) -> bool:
+        """True if every parameter of both sides is paired or dropped with a reason."""
+        return bool(self.pairings) and not self.ambiguous and not self.unmatched

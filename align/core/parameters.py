@@ -1,0 +1,109 @@
+"""What is known of one side's parameters and modules, from a live model or from a file alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal
+
+Shape = tuple[int, ...]
+Order = Literal["registration", "execution", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter or buffer.
+
+    `name` is the key in a checkpoint and need not equal the module's path; `module` is the path of the owning
+    module ("" for the root) and `attribute` its name there. `tied_to` is the first name of the same tensor.
+    `trainable` is None where a file cannot tell.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    module: str
+    attribute: str
+    trainable: bool | None = None
+    buffer: bool = False
+    tied_to: str | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of elements; 1 for a 0-d tensor."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One module of the tree.
+
+    `classes` holds the public names of the class and its bases, most derived first (`torch.nn.Conv2d`);
+    it is empty where only a file is known.
+    """
+
+    path: str
+    classes: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def class_name(self) -> str:
+        """Name of the class without its package, or "" if unknown."""
+        return self.classes[0].rpartition(".")[2] if self.classes else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSet:
+    """Parameters and modules of one side; modules stand in the order that `order` names."""
+
+    label: str
+    framework: str | None
+    parameters: tuple[Parameter, ...]
+    modules: tuple[Module, ...] = ()
+    order: Order = "registration"
+    by_name: dict[str, Parameter] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {p.name: p for p in self.parameters})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names in registration order."""
+        return tuple(p.name for p in self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSummary:
+    """The counts of one side: tensors, elements, trainable elements, buffers, ties, dtypes."""
+
+    label: str
+    framework: str | None
+    tensors: int
+    elements: int
+    trainable_elements: int | None
+    buffers: int
+    ties: tuple[tuple[str, str], ...]
+    dtypes: dict[str, int]
+
+
+def summarize_parameters(side: ParameterSet) -> ParameterSummary:
+    """Count a side's parameters; elements of tied tensors and of buffers are counted apart.
+
+    `elements` covers parameters proper (no buffers, each tied tensor once), as `sum(p.numel() for p in
+    model.parameters())` does in torch.
+    """
+    own = [p for p in side.parameters if not p.buffer and p.tied_to is None]
+    known = all(p.trainable is not None for p in own)
+    dtypes: dict[str, int] = {}
+    for parameter in side.parameters:
+        dtypes[parameter.dtype] = dtypes.get(parameter.dtype, 0) + 1
+    return ParameterSummary(
+        label=side.label,
+        framework=side.framework,
+        tensors=len(side.parameters),
+        elements=sum(p.count for p in own),
+        trainable_elements=sum(p.count for p in own if p.trainable) if known else None,
+        buffers=sum(p.buffer for p in side.parameters),
+        ties=tuple((p.name, p.tied_to) for p in side.parameters if p.tied_to is not None),
+        dtypes=dtypes,
+    )

@@ -1,0 +1,127 @@
+"""What a plugin offers. A model is read, run and loaded through separate protocols, so that a plugin offers what it can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from align.core.checkpoints import Checkpoint, StoredTensor
+    from align.core.curves import LossLog
+    from align.core.dtypes import Array
+    from align.core.parameters import ParameterSet
+    from align.core.traces import CaptureSink
+
+Model = Any
+
+
+@runtime_checkable
+class Plugin(Protocol):
+    """What every plugin says of itself."""
+
+    @property
+    def name(self) -> str:
+        """Unique inside its room; what the user types."""
+        ...
+
+    @property
+    def summary(self) -> str:
+        """One line for `align plugins`."""
+        ...
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Import names of the packages it needs; () if none."""
+        ...
+
+
+@runtime_checkable
+class ModelReader(Plugin, Protocol):
+    """Reads and fills the parameters of a live model."""
+
+    def owns(self, model: Model) -> bool:
+        """Tell whether the model is of this framework, without importing the framework."""
+        ...
+
+    def read_parameters(self, model: Model, label: str) -> ParameterSet:
+        """Read names, shapes, dtypes, ties, layer classes and the module tree."""
+        ...
+
+    def read_values(self, model: Model) -> dict[str, Array]:
+        """Copy all parameters and buffers out, by name, in their own dtype."""
+        ...
+
+    def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
+        """Fill the model; names and shapes must equal the model's exactly, or InputsError lists all that do not."""
+        ...
+
+    def environment(self) -> dict[str, str]:
+        """Versions, device and thread count, for the record."""
+        ...
+
+
+@runtime_checkable
+class ModelRunner(Plugin, Protocol):
+    """Runs a live model on fixed inputs."""
+
+    def seed(self, seed: int) -> None:
+        """Seed every random source of the framework."""
+        ...
+
+    def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+        """Run one forward in evaluation mode, giving each module's outputs to `sink`.
+
+        Inputs are passed by keyword where the model's signature has all the names, else by position. The model's mode
+        and hooks are left as they were. A failure inside the model raises UserCodeError.
+        """
+        ...
+
+    def widened(self, model: Model) -> Model | None:
+        """A float64 copy of the model, or None where the framework cannot make one."""
+        ...
+
+
+@runtime_checkable
+class CheckpointFormat(Plugin, Protocol):
+    """Reads a checkpoint lazily and writes one as a stream."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """File suffixes, with the dot, the usual one first."""
+        ...
+
+    def recognizes(self, path: Path, head: bytes) -> bool:
+        """Tell by the first 512 bytes (and, if it must, by more of the file) whether this format can read it."""
+        ...
+
+    def read(self, path: Path) -> Checkpoint:
+        """Read the header; no tensor is loaded. Raises NotACheckpointError for a damaged or hostile file."""
+        ...
+
+    def problems(self, tensors: Sequence[StoredTensor]) -> list[str]:
+        """Say, one line a tensor, what this format cannot hold; called before anything is written."""
+        ...
+
+    def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
+        """Write tensors in the given order, loading one at a time."""
+        ...
+
+
+@runtime_checkable
+class LogFormat(Plugin, Protocol):
+    """Reads one kind of loss log."""
+
+    @property
+    def sample(self) -> str:
+        """A few real lines of such a log."""
+        ...
+
+    def recognizes(self, text: str) -> bool:
+        """Tell by the content whether this plugin reads the log; exactly one plugin should say yes."""
+        ...
+
+    def read(self, text: str, label: str) -> LossLog:
+        """Read every line that tells of a step; raises EmptyLogError if there is none."""
+        ...

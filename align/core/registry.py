@@ -1,0 +1,105 @@
+"""Plugins are found by looking into their rooms: every module without a leading underscore holds one `PLUGIN`.
+
+There is no list to keep: a new file is a new plugin. Plugins import without their packages; what is missing is
+told apart from what is installed but broken.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
+
+from align.core.protocols import CheckpointFormat, LogFormat, ModelReader, Plugin
+from align.errors import AlignError, FrameworkMissingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Room = Literal["frameworks", "formats", "losslogs", "foreign"]
+ROOMS: tuple[Room, ...] = ("frameworks", "formats", "losslogs", "foreign")
+INSTALL = {
+    "torch": 'pip install "mindalign[torch]"',
+    "mindspore": 'pip install "mindalign[mindspore]" (Python 3.10-3.12; needs numpy<2)',
+}
+
+P = TypeVar("P", bound=Plugin)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginState:
+    """One plugin and whether it can be used here: `missing` are packages that are not installed, `broken` maps to the reason."""
+
+    room: Room
+    plugin: Plugin
+    missing: tuple[str, ...]
+    broken: dict[str, str]
+
+    @property
+    def usable(self) -> bool:
+        """True if all packages it needs can be imported."""
+        return not self.missing and not self.broken
+
+
+@cache
+def plugins(room: Room) -> Mapping[str, Plugin]:
+    """All plugins of a room by name, sorted; raises AlignError for two of one name."""
+    package = importlib.import_module(f"align.{room}")
+    found: dict[str, Plugin] = {}
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        if info.name.startswith("_"):
+            continue
+        plugin = cast("Plugin", importlib.import_module(f"align.{room}.{info.name}").PLUGIN)
+        if plugin.name in found:
+            msg = f"two plugins of align.{room} are called {plugin.name!r}"
+            raise AlignError(msg, "rename one of them")
+        found[plugin.name] = plugin
+    return dict(sorted(found.items()))
+
+
+def checkpoint_formats() -> dict[str, CheckpointFormat]:
+    """All checkpoint formats by name."""
+    return {name: cast("CheckpointFormat", plugin) for name, plugin in plugins("formats").items()}
+
+
+def log_formats() -> dict[str, LogFormat]:
+    """All loss-log formats by name."""
+    return {name: cast("LogFormat", plugin) for name, plugin in plugins("losslogs").items()}
+
+
+def model_readers() -> dict[str, ModelReader]:
+    """All framework adapters by name."""
+    return {name: cast("ModelReader", plugin) for name, plugin in plugins("frameworks").items()}
+
+
+def check_packages(plugin: Plugin) -> None:
+    """Raise FrameworkMissingError with the install line if a package that the plugin needs is absent or broken."""
+    for package in plugin.requires:
+        install = INSTALL.get(package, f"pip install {package}")
+        if importlib.util.find_spec(package) is None:
+            raise FrameworkMissingError(package, install)
+        if reason := _import_failure(package):
+            raise FrameworkMissingError(package, install, reason)
+
+
+def plugin_states(*, try_import: bool = False) -> list[PluginState]:
+    """Every plugin of every room; with `try_import`, packages are imported to tell "absent" from "broken"."""
+    states = []
+    for room in ROOMS:
+        for plugin in plugins(room).values():
+            missing = tuple(p for p in plugin.requires if importlib.util.find_spec(p) is None)
+            present = [p for p in plugin.requires if p not in missing] if try_import else []
+            broken = {p: reason for p in present if (reason := _import_failure(p))}
+            states.append(PluginState(room, plugin, missing, broken))
+    return states
+
+
+def _import_failure(package: str) -> str:
+    try:
+        importlib.import_module(package)
+    except (ImportError, OSError, AttributeError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""

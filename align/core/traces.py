@@ -1,0 +1,63 @@
+"""What one run of a model gave: the outputs of its modules, call by call, in execution order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.dtypes import Array
+    from align.core.parameters import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """One tensor that one call of one module returned.
+
+    `module` is the module's path ("" for the model itself), `call` counts its calls from 0, `output` names the
+    tensor inside what the call returned ("" for a lone tensor, "0" or "logits" in a tuple or mapping), `order`
+    is the place of the call's end among all captures of the run, and `depth` how many modules were running around it.
+    """
+
+    order: int
+    module: str
+    call: int
+    output: str
+    class_name: str
+    shape: Shape
+    dtype: str
+    depth: int = 0
+
+    @property
+    def key(self) -> str:
+        """Unique name of the tensor inside its trace: `path#call` with `:output` where needed."""
+        tail = f":{self.output}" if self.output else ""
+        return f"{self.module}#{self.call}{tail}"
+
+
+class CaptureSink(Protocol):
+    """Receives captures while a model runs. The array may be reused or changed after the call: copy what is kept."""
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Take one capture."""
+        ...
+
+
+class Trace(Protocol):
+    """Captures of one run, and their values."""
+
+    @property
+    def captures(self) -> tuple[Capture, ...]:
+        """All captures in execution order."""
+        ...
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Versions and settings of the run."""
+        ...
+
+    def value(self, capture: Capture) -> Array:
+        """Return the captured tensor, memory-mapped where possible."""
+        ...

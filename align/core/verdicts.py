@@ -1,0 +1,59 @@
+"""Verdicts: what was decided, over how much, and why."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NoReturn
+
+from align.errors import NotAlignedError
+
+
+class Outcome(enum.Enum):
+    """What a comparison decided; "not compared" is worse than aligned."""
+
+    ALIGNED = "aligned"
+    NOT_ALIGNED = "not aligned"
+    NOT_COMPARED = "could not compare"
+
+    @property
+    def exit_code(self) -> int:
+        """0 aligned, 1 not aligned, 2 could not compare."""
+        return {"aligned": 0, "not aligned": 1, "could not compare": 2}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of each side a verdict rests on; `unit` says of what (layers, tensors, steps).
+
+    `excluded` were left out by a rule or by the user, `unmatched` had no counterpart.
+    """
+
+    unit: str
+    compared: int
+    excluded: int = 0
+    unmatched_reference: int = 0
+    unmatched_candidate: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An outcome with the reason in one sentence and its coverage. It has no truth value: ask for the outcome."""
+
+    outcome: Outcome
+    reason: str
+    coverage: Coverage
+
+    def __bool__(self) -> NoReturn:
+        msg = "a verdict is neither true nor false: compare verdict.outcome with Outcome.ALIGNED"
+        raise TypeError(msg)
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a command that ends with this verdict."""
+        return self.outcome.exit_code
+
+    def require_aligned(self) -> None:
+        """Raise NotAlignedError unless the outcome is ALIGNED; for use in a test suite."""
+        if self.outcome is not Outcome.ALIGNED:
+            raise NotAlignedError(self.reason)

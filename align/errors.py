@@ -1,0 +1,181 @@
+"""What can go wrong, and the words for it.
+
+    AlignError
+    ├── CannotRunError          could not compare or could not run: exit code 2
+    │   ├── MissingFileError        ├── DestinationError
+    │   ├── NotACheckpointError     ├── OpenNamesError
+    │   ├── HostileFileError        ├── MapError
+    │   ├── SideError               ├── MappingRuleError
+    │   ├── UserCodeError           ├── ProjectFileError
+    │   ├── FrameworkMissingError   ├── RunFolderError
+    │   ├── NothingInCommonError    ├── VerificationError
+    │   ├── InputsError             └── UsageError
+    │   ├── EmptyLogError
+    └── NotAlignedError         the sides were compared and differ: exit code 1
+
+The wording sits here, so that the code that raises states only the facts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+
+class AlignError(Exception):
+    """Base of all errors of mindalign: `message` says what is wrong, `hint` what to do about it."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nHint: {self.hint}" if self.hint else self.message
+
+
+class CannotRunError(AlignError):
+    """The work could not be done: nothing was decided about alignment."""
+
+
+class NotAlignedError(AlignError):
+    """Both sides were compared and they differ."""
+
+    exit_code = 1
+
+
+class UsageError(CannotRunError):
+    """Arguments that do not make sense together."""
+
+
+class MissingFileError(CannotRunError):
+    """A file or folder that should be there is not."""
+
+    def __init__(self, path: Path | str, what: str) -> None:
+        super().__init__(f"{what} not found: {path}", "check the path; relative paths start at the current folder")
+
+
+class NotACheckpointError(CannotRunError):
+    """A file that is none of the known checkpoint formats, or a damaged one."""
+
+    def __init__(self, path: Path | str, reason: str, known: Iterable[str] = ()) -> None:
+        formats = ", ".join(sorted(known))
+        expected = f"; expected one of: {formats}" if formats else ""
+        super().__init__(
+            f"{path} is not a readable checkpoint: {reason}{expected}",
+            "`align plugins` lists the formats; a file that was cut short must be copied again",
+        )
+
+
+class HostileFileError(NotACheckpointError):
+    """A checkpoint that claims what a sound writer never writes."""
+
+
+class SideError(CannotRunError):
+    """A `module:function` or `file.py:function` that cannot be imported or is no model factory."""
+
+    def __init__(self, side: str, reason: str) -> None:
+        super().__init__(
+            f"cannot build the model {side!r}: {reason}",
+            "a side is `package.module:function` or `path/to/file.py:function`; "
+            "the function takes no arguments and returns the model",
+        )
+
+
+class UserCodeError(CannotRunError):
+    """The user's own code (a factory, a model) raised."""
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        super().__init__(
+            f"{what} failed: {type(error).__name__}: {error}", "add --debug to see the traceback of your code"
+        )
+
+
+class FrameworkMissingError(CannotRunError):
+    """A framework or optional package that is needed is not installed, or is broken."""
+
+    def __init__(self, package: str, install: str, reason: str = "") -> None:
+        state = f"is installed but cannot be imported ({reason})" if reason else "is not installed"
+        super().__init__(f"{package} {state}", f"install it with: {install}")
+
+
+class NothingInCommonError(CannotRunError):
+    """Two sides without a single pair to compare."""
+
+    def __init__(self, reference: str, candidate: str, what: str) -> None:
+        super().__init__(
+            f"{reference} and {candidate} have no {what} in common",
+            "check that both sides are the same architecture with the same sizes; rename rules can be given with --rules",
+        )
+
+
+class InputsError(CannotRunError):
+    """Inputs that do not exist, cannot be read or do not fit the model."""
+
+
+class EmptyLogError(CannotRunError):
+    """A log in which no line could be read as a training step."""
+
+    def __init__(self, path: Path | str, looked_for: Iterable[str]) -> None:
+        formats = ", ".join(looked_for)
+        super().__init__(
+            f"no loss found in {path}; looked for: {formats}",
+            "a CSV or JSONL log needs a step and a loss column; `align plugins` lists the formats",
+        )
+
+
+class DestinationError(CannotRunError):
+    """The destination cannot be written, or would overwrite something."""
+
+
+class OpenNamesError(CannotRunError):
+    """Names that cannot be decided: all of them are listed, and nothing was written."""
+
+    def __init__(self, lines: Sequence[str], hint: str) -> None:
+        listed = "\n".join(f"  {line}" for line in lines)
+        super().__init__(f"{len(lines)} names are open, nothing was written:\n{listed}", hint)
+        self.lines = tuple(lines)
+
+
+class MapError(CannotRunError):
+    """A name map or rule file with faults; all of them are listed."""
+
+    def __init__(self, source: Path | str, faults: Sequence[str]) -> None:
+        listed = "\n".join(f"  {fault}" for fault in faults)
+        super().__init__(f"{source} cannot be used as a name map:\n{listed}", "docs/map.md describes the file")
+        self.faults = tuple(faults)
+
+
+class MappingRuleError(CannotRunError):
+    """A rule file under `mappings/` that breaks the schema."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}", "CONTRIBUTING.md describes the rule files")
+
+
+class ProjectFileError(CannotRunError):
+    """An `align.toml` with faults; all of them are listed."""
+
+    def __init__(self, path: Path | str, faults: Sequence[str]) -> None:
+        listed = "\n".join(f"  {fault}" for fault in faults)
+        super().__init__(f"{path} cannot be used:\n{listed}", "docs/project-file.md describes the file")
+
+
+class RunFolderError(CannotRunError):
+    """A run folder that is missing, empty or of another schema."""
+
+
+class VerificationError(CannotRunError):
+    """What was written does not read back as what was meant; the written file was removed."""
+
+    def __init__(self, path: Path | str, problems: Sequence[str]) -> None:
+        listed = "\n".join(f"  {line}" for line in problems)
+        super().__init__(
+            f"{path} does not hold what was to be written; it was removed:\n{listed}",
+            "the disk or the memory may be failing; convert again",
+        )

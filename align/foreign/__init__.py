@@ -1,0 +1,1 @@
+"""Readers of other tools' dump folders, one PLUGIN a file."""

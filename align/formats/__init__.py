@@ -1,0 +1,1 @@
+"""Checkpoint formats, one PLUGIN a file: read lazily, written streaming."""

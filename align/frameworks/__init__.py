@@ -1,0 +1,1 @@
+"""Adapters of the frameworks, one PLUGIN a file."""

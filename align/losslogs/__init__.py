@@ -1,0 +1,1 @@
+"""Loss-log formats, one PLUGIN a file."""

@@ -1,0 +1,1 @@
+"""Folders on disk: run folders, trace folders and the project file."""
