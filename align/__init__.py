@@ -9,11 +9,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from align.report.notebook import write_report
     from align.workflows.compare_forward import compare_forward
     from align.workflows.compare_losses import compare_losses
     from align.workflows.convert_checkpoint import convert_checkpoint
     from align.workflows.map_parameters import map_parameters
-    from align.report.notebook import write_report
 
 _HOMES = {
     "compare_forward": "align.workflows.compare_forward",

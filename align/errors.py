@@ -110,7 +110,7 @@ class NothingInCommonError(CannotRunError):
     def __init__(self, reference: str, candidate: str, what: str) -> None:
         super().__init__(
             f"{reference} and {candidate} have no {what} in common",
-            "check that both sides are the same architecture with the same sizes; rename rules can be given with --rules",
+            "check that both sides are the same architecture and size; rename rules can be given with --rules",
         )
 
 

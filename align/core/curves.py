@@ -13,9 +13,9 @@ Base = Literal[0, 1]
 class LogRecord:
     """One line of a log that tells of a training step, in the log's own counting.
 
-    `step` is the global step where `global_step` of the log is True, else the step inside `epoch`. `values` holds every metric
-    of the line (`loss`, `lr`, ...); `resolution` is the unit of the last printed digit of the loss, 0.0 if the
-    log prints all digits. `line` is the line number in the file, from 1.
+    `step` is the global step where `global_step` of the log is True, else the step inside `epoch`. `values` holds
+    every metric of the line (`loss`, `lr`, ...); `resolution` is the unit of the last printed digit of the loss, 0.0
+    if the log prints all digits. `line` is the line number in the file, from 1.
     """
 
     line: int
@@ -47,7 +47,8 @@ class LossLog:
 class Curve:
     """One metric over the global step, counted from 1, strictly increasing.
 
-    `values[i]` belongs to `steps[i]`, `resolution[i]` is its printed resolution. `notes` says what was done to get here.
+    `values[i]` belongs to `steps[i]`, `resolution[i]` is its printed resolution. `notes` says what was done to get
+    here.
     """
 
     label: str

@@ -24,7 +24,7 @@ _EXTENDED: dict[str, npt.DTypeLike] = {
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"})
 
-# Machine epsilon: distance from 1 to the next larger number, IEEE 754 and the bfloat16 definition (8 bits of significand).
+# Machine epsilon: distance from 1 to the next larger number (IEEE 754; bfloat16 has 8 bits of significand).
 EPSILON = {
     "float64": 2.0**-52,
     "float32": 2.0**-23,

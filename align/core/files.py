@@ -6,13 +6,13 @@ import contextlib
 import hashlib
 import os
 import secrets
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.errors import DestinationError, MissingFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 BLOCK = 1 << 20
 

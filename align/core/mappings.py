@@ -28,9 +28,9 @@ FAMILIES: tuple[FamilyName, ...] = ("torch", "nn", "mint")
 class LayerFamily:
     """How one framework's layers of a kind name their parameters.
 
-    `parameters` maps role -> attribute path (`weight` -> `gamma`, `weight` -> `bn2d.gamma`); `insert_axis` says at which axis a role's
-    tensor has an extra axis of length 1 against torch's; `dropped` maps an attribute that has no counterpart to
-    the reason; `children` maps torch's name of a child module to this family's.
+    `parameters` maps role -> attribute path (`weight` -> `gamma`, `weight` -> `bn2d.gamma`); `insert_axis` says at
+    which axis a role's tensor has an extra axis of length 1 against torch's; `dropped` maps a role that has no
+    counterpart to the reason; `children` maps torch's name of a child module to this family's.
     """
 
     classes: tuple[str, ...]
@@ -152,4 +152,5 @@ def _family(table: dict[str, Any]) -> LayerFamily:
 
 
 def _file_form(table: dict[str, Any]) -> FileForm:
-    return FileForm(**{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()})
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return FileForm(**fields)

@@ -12,9 +12,10 @@ LimitSource = Literal["noise", "rounding", "dtype", "exact", "user"]
 class Measurement:
     """All figures of candidate against reference over `count` elements, accumulated in float64.
 
-    Differences count finite pairs only; NaN and Inf are counted apart. `non_finite_mismatch` counts elements where exactly one
-    side is NaN or Inf, or both are but not alike. `max_rel` is the largest |difference| / |reference| over
-    non-zero references, None if there is none. `relative_l2` is ||difference|| / ||reference||, None for a zero reference.
+    Differences count finite pairs only; NaN and Inf are counted apart. `non_finite_mismatch` counts elements where
+    exactly one side is NaN or Inf, or both are but not alike. `max_rel` is the largest |difference| / |reference|
+    over non-zero references, None if there is none. `relative_l2` is ||difference|| / ||reference||, None for a zero
+    reference.
     `cosine` is None where a side is all zero. `worst` is the index of `max_abs`. `decades[k]` counts |difference|
     in [10^(k-16), 10^(k-15)), the first bin takes all smaller non-zero ones, the last all larger ones.
     """
@@ -40,7 +41,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a layer may differ by: both the largest and the root-mean-square difference have a bound, in the layer's units.
+    """What a layer may differ by, in its own units: a bound on the largest and one on the root-mean-square difference.
 
     `source` says where the bounds come from: the reference's own rounding noise (float32 against float64), the
     rounding of the dtype at the layer's scale, a table by dtype, exactness (integers, bools), or the user.

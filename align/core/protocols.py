@@ -1,4 +1,4 @@
-"""What a plugin offers. A model is read, run and loaded through separate protocols, so that a plugin offers what it can."""
+"""What a plugin offers: separate protocols to read and to run a model, so that a plugin offers what it can."""
 
 from __future__ import annotations
 

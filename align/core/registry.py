@@ -31,7 +31,7 @@ P = TypeVar("P", bound=Plugin)
 
 @dataclass(frozen=True, slots=True)
 class PluginState:
-    """One plugin and whether it can be used here: `missing` are packages that are not installed, `broken` maps to the reason."""
+    """One plugin and whether it works here: `missing` packages are not installed, `broken` ones map to the reason."""
 
     room: Room
     plugin: Plugin

@@ -1,0 +1,85 @@
+"""`align`: the commands are the modules of this folder; each holds one `NAME_command` that returns the exit code.
+
+Errors that a user can cause end here, in one message with a hint; `--debug`, anywhere on the line, keeps the
+traceback. No command imports its workflow before it runs, so that help needs no framework and little time.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import align
+import align.cli
+from align.errors import AlignError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+EPILOG = "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. --debug shows tracebacks."
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    try:
+        build_app()([argument for argument in arguments if argument != "--debug"])
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0
+    except KeyboardInterrupt:
+        typer.echo("align: interrupted", err=True)
+        return INTERRUPTED
+    except AlignError as error:
+        if debug:
+            raise
+        typer.echo(f"align: {error}", err=True)
+        return error.exit_code
+    return 0
+
+
+def run() -> None:
+    """Entry point of the `align` command."""
+    sys.exit(main())
+
+
+def build_app() -> typer.Typer:
+    """Make the command tree out of the modules of this folder."""
+    app = typer.Typer(
+        name="align",
+        help="Prove that a port computes what its original computes: names, weights, layers, losses.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback(invoke_without_command=True)(_options)
+    for info in sorted(pkgutil.iter_modules(align.cli.__path__), key=lambda info: info.name):
+        if not info.name.startswith("_") and info.name != "main":
+            module = importlib.import_module(f"align.cli.{info.name}")
+            app.command(info.name)(_exiting(getattr(module, f"{info.name}_command")))
+    return app
+
+
+def _exiting(command: Callable[..., int]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def wrapped(*args: object, **kwargs: object) -> None:
+        raise typer.Exit(command(*args, **kwargs))
+
+    return wrapped
+
+
+def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+    if version:
+        typer.echo(f"align {align.__version__}")
+        raise typer.Exit
+
+
+if __name__ == "__main__":
+    run()

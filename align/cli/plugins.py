@@ -1,0 +1,33 @@
+"""`align plugins`: what is installed, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
+    """List frameworks, checkpoint formats and log formats, and whether each can be used here."""
+    from align.core.registry import INSTALL, plugin_states
+
+    rows = []
+    for state in plugin_states(try_import=False):
+        hint = "; ".join(INSTALL.get(package, f"pip install {package}") for package in state.missing)
+        rows.append(
+            {
+                "room": state.room,
+                "name": state.plugin.name,
+                "summary": state.plugin.summary,
+                "state": f"missing: {hint}" if state.missing else "ready",
+            }
+        )
+    if json:
+        import json as json_module
+
+        typer.echo(json_module.dumps(rows, indent=1))
+    else:
+        from align.report.text import print_plugins
+
+        print_plugins(rows)
+    return 0

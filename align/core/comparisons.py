@@ -1,0 +1,158 @@
+"""Results of the workflows as values; `align.core.plain` gives their JSON form, which reports read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from align.core.curves import Curve
+    from align.core.findings import Finding
+    from align.core.measurements import Limit, Measurement
+    from align.core.names import NameMap
+    from align.core.parameters import ParameterSummary, Shape
+    from align.core.verdicts import Verdict
+
+LayerOutcome = Literal["aligned", "not aligned", "not comparable"]
+
+
+@dataclass(frozen=True, slots=True)
+class MapResult:
+    """The name map of two sides and the counts of both; `result_kind` names the file in the run folder."""
+
+    result_kind = "map"
+    name_map: NameMap
+    source: ParameterSummary
+    target: ParameterSummary
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedTensor:
+    """One tensor as written: its source (or sources' first name), what was done, and the SHA-256 of its bytes."""
+
+    source: str
+    target: str
+    shape: Shape
+    dtype: str
+    transform: dict[str, object]
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionRecord:
+    """What a conversion did. `verified` says whether the file was read back and compared bit for bit."""
+
+    result_kind = "convert"
+    source: str
+    destination: str
+    source_format: str
+    destination_format: str
+    source_sha256: str
+    destination_sha256: str
+    tensors: tuple[ConvertedTensor, ...]
+    dropped: dict[str, str]
+    ties: tuple[tuple[str, ...], ...]
+    warnings: tuple[str, ...]
+    verified: bool
+    versions: dict[str, str]
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class LayerComparison:
+    """One tensor of one paired call: what it differs by, what it may differ by.
+
+    `factor` is the multiple of the limit at which the layer would pass (<= 1: it passes). `measurement` and `limit`
+    are None where the two cannot be compared, `note` says why. `order` is the place in the reference's run.
+    """
+
+    order: int
+    reference: str
+    candidate: str
+    reference_class: str
+    candidate_class: str
+    call: int
+    output: str
+    reference_shape: Shape
+    candidate_shape: Shape
+    reference_dtype: str
+    candidate_dtype: str
+    outcome: LayerOutcome
+    measurement: Measurement | None
+    limit: Limit | None
+    factor: float | None
+    depth: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnpairedLayer:
+    """A call of a module that has no counterpart on the other side, and why."""
+
+    side: Literal["reference", "candidate"]
+    module: str
+    class_name: str
+    call: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardComparison:
+    """Both models on the same inputs: paired layers in execution order and the first divergent one.
+
+    `first_divergent` is an index into `layers`, None if all agree. `last_aligned` is the index of the last aligned
+    layer before it. `inputs` maps each input's name to its shape, dtype and SHA-256.
+    """
+
+    result_kind = "forward"
+    reference: str
+    candidate: str
+    layers: tuple[LayerComparison, ...]
+    first_divergent: int | None
+    last_aligned: int | None
+    unpaired: tuple[UnpairedLayer, ...]
+    findings: tuple[Finding, ...]
+    inputs: dict[str, dict[str, object]]
+    environment: dict[str, dict[str, str]]
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """Both curves at one common step, their difference and what it may be."""
+
+    step: int
+    reference: float
+    candidate: float
+    difference: float
+    limit: float
+    within: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One named criterion of a loss verdict: what was found, what is allowed, where the bound comes from."""
+
+    name: str
+    value: float
+    bound: float
+    passed: bool
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurveComparison:
+    """Two curves on one axis. `trouble` is the class of trouble ("" if none), `next_command` what to run next."""
+
+    result_kind = "loss"
+    metric: str
+    reference: Curve
+    candidate: Curve
+    points: tuple[CurvePoint, ...]
+    criteria: tuple[Criterion, ...]
+    first_divergent_step: int | None
+    trouble: str
+    next_command: str
+    verdict: Verdict
+    notes: tuple[str, ...] = field(default=())

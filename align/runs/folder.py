@@ -1,0 +1,107 @@
+"""The run folder: results as JSON with a schema version, and the hashes of what each was made from.
+
+Commands write into it; reports read nothing else. One file a result (`map.json`, `convert.json`, `forward.json`,
+`loss.json`), so that each step can be run again alone; the newest replaces the older whole.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import align
+from align.core.files import sha256_of, write_text
+from align.core.plain import to_plain
+from align.errors import DestinationError, RunFolderError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SCHEMA_VERSION = 1
+KINDS = ("map", "convert", "forward", "loss")
+
+
+class Result(Protocol):
+    """A value that a run folder can hold."""
+
+    @property
+    def result_kind(self) -> str:
+        """Stem of its file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """A folder that holds the results of one alignment."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path) -> RunFolder:
+        """Make the folder if needed; raises DestinationError if it cannot be made."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            hint = "name a folder that does not exist yet, or one that is a run folder"
+            raise DestinationError(f"cannot make the run folder {path}: {error.strerror}", hint) from error
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """Open a folder with at least one result; raises RunFolderError otherwise."""
+        folder = cls(path)
+        if not path.is_dir():
+            raise RunFolderError(f"run folder not found: {path}", "every command writes one with --run DIR")
+        if not any(folder.file(kind).is_file() for kind in KINDS):
+            raise RunFolderError(
+                f"{path} holds no results", "run `align map`, `forward` or `loss` with --run DIR first"
+            )
+        return folder
+
+    def file(self, kind: str) -> Path:
+        """Path of a result's JSON file."""
+        return self.path / f"{kind}.json"
+
+    def write(self, result: Result, made_from: Mapping[str, Path | str]) -> Path:
+        """Write a result whole or not at all; `made_from` maps a role to the file (or text) it was made from."""
+        document = as_document(result, made_from)
+        write_text(self.file(result.result_kind), json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        return self.file(result.result_kind)
+
+    def read(self, kind: str) -> dict[str, Any] | None:
+        """Read a result back, None if it was never written; raises RunFolderError for another schema or damage."""
+        path = self.file(kind)
+        if not path.is_file():
+            return None
+        try:
+            document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise RunFolderError(f"{path} is not JSON: {error}", "run the command that writes it again") from error
+        expected = f"mindalign.{kind}/{SCHEMA_VERSION}"
+        if document.get("schema") != expected:
+            raise RunFolderError(
+                f"{path} has schema {document.get('schema')!r}, expected {expected!r}", "write it again"
+            )
+        return document
+
+
+def as_document(result: Result, made_from: Mapping[str, Path | str]) -> dict[str, Any]:
+    """Return the JSON document of a result: schema, time, version, hashes of the sources, then the result's fields."""
+    return {
+        "schema": f"mindalign.{result.result_kind}/{SCHEMA_VERSION}",
+        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "mindalign": align.__version__,
+        "made_from": {role: _provenance(source) for role, source in made_from.items()},
+        **to_plain(result),
+    }
+
+
+def _provenance(source: Path | str) -> dict[str, str]:
+    if isinstance(source, str):
+        return {"text": source}
+    if source.is_file():
+        return {"path": str(source), "sha256": sha256_of(source)}
+    return {"path": str(source)}
