@@ -19,23 +19,26 @@ def to_plain(value: Any) -> Any:
     NaN and the infinities, which JSON lacks, become the strings "NaN", "Infinity" and "-Infinity"; `float()` reads
     them back. Dataclasses become objects of their fields, without fields that are kept out of their repr.
     """
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return value if math.isfinite(value) else _non_finite(value)
-        case Identity() | Reshape() | Permute() | Cast():
-            return value.as_table()
-        case enum.Enum():
-            return to_plain(value.value)
-        case np.generic():
-            return to_plain(value.item())
-        case Path():
-            return str(value)
-        case dict():
-            return {str(key): to_plain(item) for key, item in value.items()}
-        case list() | tuple():
-            return [to_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if isinstance(value, float) and not math.isfinite(value):
+        return _non_finite(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return _compound(value)
+
+
+def _compound(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(item) for item in value]
+    if isinstance(value, (Identity, Reshape, Permute, Cast)):
+        return value.as_table()
     if dataclasses.is_dataclass(value):
         return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.repr}
     msg = f"no plain form for {type(value).__name__}"

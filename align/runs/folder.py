@@ -6,7 +6,7 @@ Commands write into it; reports read nothing else. One file a result (`map.json`
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -92,7 +92,7 @@ def as_document(result: Result, made_from: Mapping[str, Path | str]) -> dict[str
     """Return the JSON document of a result: schema, time, version, hashes of the sources, then the result's fields."""
     return {
         "schema": f"mindalign.{result.result_kind}/{SCHEMA_VERSION}",
-        "created": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "created": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
         "mindalign": align.__version__,
         "made_from": {role: _provenance(source) for role, source in made_from.items()},
         **to_plain(result),
