@@ -1,0 +1,154 @@
+"""The editable map file: TOML with exact names, rename patterns and drops; what is open stands in comments.
+
+One file format serves as result of `align map`, as input of `align convert --map` and as rules of
+`align map --rules`, so that a map can be corrected by hand and fed back.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from align.core.files import existing_file, write_text
+from align.core.rename import NameRules, Rename
+from align.core.transforms import IDENTITY, Identity, parse_transform
+from align.errors import MapError
+from align.steps.apply_rules import apply_rules
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from align.core.names import NameMap, Pairing
+    from align.core.transforms import Transform
+
+SCHEMA = "mindalign.names/1"
+_TABLES = {"schema", "names", "rename", "dropped"}
+_HEADER = f"""\
+# Name map of mindalign: source name = target name. Edit freely; lines that you write are never overruled.
+# Patterns: [[rename]] with from = 'regular expression' and to = 'target with \\1'. docs/map.md tells more.
+schema = "{SCHEMA}"
+"""
+
+
+def read_map(path: Path, source: Sequence[str], target: Sequence[str] | None) -> NameMap:
+    """Read a map file as the complete map between these names.
+
+    Raises MapError listing every fault, among them exact names that the source does not have.
+    """
+    rules = read_rules(path)
+    known = set(source)
+    absent = [f"{name}: the source has no such parameter" for name in rules.names if name not in known]
+    if absent:
+        raise MapError(path, absent)
+    return apply_rules(rules, source, target)
+
+
+def read_rules(path: Path) -> NameRules:
+    """Read a map or rule file; raises MissingFileError or MapError with all faults."""
+    text = existing_file(path, "map file").read_text(encoding="utf-8", errors="replace")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MapError(path, [f"not TOML: {error}"]) from error
+    faults = [f"unknown table or key {key!r}" for key in document if key not in _TABLES]
+    if document.get("schema", SCHEMA) != SCHEMA:
+        faults.append(f"schema {document['schema']!r}, expected {SCHEMA!r}")
+    names = _names(document.get("names", {}), faults)
+    renames = _renames(document.get("rename", []), faults)
+    drops = [_drops(document.get("dropped", {}), side, faults) for side in ("source", "target")]
+    if faults:
+        raise MapError(path, faults)
+    return NameRules(str(path), names, tuple(renames), *drops)
+
+
+def write_map(path: Path, name_map: NameMap) -> None:
+    """Write a name map as an editable file, whole or not at all."""
+    write_text(path, "\n".join(_lines(name_map)) + "\n")
+
+
+def _lines(name_map: NameMap) -> Iterator[str]:
+    yield _HEADER
+    yield "[names]"
+    yield from (f"{_pair(pairing)}  # {pairing.evidence}, {pairing.confidence:.2f}" for pairing in name_map.pairings)
+    for side in ("source", "target"):
+        if drops := [drop for drop in name_map.dropped if drop.side == side]:
+            yield f"\n[dropped.{side}]"
+            yield from (f"{_quote(drop.name)} = {_quote(drop.reason)}" for drop in drops)
+    for group in name_map.ambiguous:
+        yield f"\n# AMBIGUOUS: {group.reason}. Pair each of these under [names]:"
+        yield from (f"#   source {name}" for name in group.sources)
+        yield from (f"#   target {name}" for name in group.targets)
+    if name_map.unmatched:
+        yield "\n# UNMATCHED: pair under [names], or give a reason under [dropped.source] or [dropped.target]."
+    for one in name_map.unmatched:
+        close = f"; close: {', '.join(one.suggestions)}" if one.suggestions else ""
+        yield f"#   {one.side} {one.name} ({one.reason}{close})"
+
+
+def _pair(pairing: Pairing) -> str:
+    if isinstance(pairing.transform, Identity):
+        return f"{_quote(pairing.source)} = {_quote(pairing.target)}"
+    fields = {"to": pairing.target, **pairing.transform.as_table()}
+    table = ", ".join(f"{key} = {_quote(value) if isinstance(value, str) else value}" for key, value in fields.items())
+    return f"{_quote(pairing.source)} = {{ {table} }}"
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04X}" for c in escaped) + '"'
+
+
+def _names(table: Any, faults: list[str]) -> dict[str, tuple[str, Transform]]:
+    names: dict[str, tuple[str, Transform]] = {}
+    if not isinstance(table, dict):
+        faults.append("[names] must be a table of source = target")
+        return names
+    for source, value in table.items():
+        if parsed := _target(f"names: {source}", value, faults):
+            names[source] = parsed
+    return names
+
+
+def _target(where: str, value: Any, faults: list[str]) -> tuple[str, Transform] | None:
+    if isinstance(value, str):
+        return value, IDENTITY
+    if not isinstance(value, dict) or not isinstance(value.get("to"), str):
+        faults.append(f"{where}: expected a target name or a table with `to` and a transform")
+        return None
+    fields = {key: item for key, item in value.items() if key != "to"}
+    try:
+        return value["to"], parse_transform(fields) if fields else IDENTITY
+    except ValueError as error:
+        faults.append(f"{where}: {error}")
+        return None
+
+
+def _renames(tables: Any, faults: list[str]) -> Iterator[Rename]:
+    for number, table in enumerate(tables if isinstance(tables, list) else [tables], 1):
+        where = f"[[rename]] {number}"
+        if not isinstance(table, dict) or not isinstance(table.get("from"), str):
+            faults.append(f"{where}: expected from = 'pattern' and to = 'target'")
+            continue
+        parsed = _target(where, {key: value for key, value in table.items() if key != "from"}, faults)
+        try:
+            pattern = re.compile(table["from"])
+            if parsed:
+                re.compile(table["from"] + "|").fullmatch("").expand(parsed[0])  # type: ignore[union-attr]
+                yield Rename(pattern, *parsed)
+        except (re.error, IndexError) as error:
+            faults.append(f"{where}: {table['from']!r} -> {table.get('to')!r}: {error}")
+
+
+def _drops(table: Any, side: str, faults: list[str]) -> dict[str, str]:
+    drops = table.get(side, {}) if isinstance(table, dict) else None
+    if not isinstance(drops, dict) or not all(isinstance(reason, str) and reason for reason in drops.values()):
+        faults.append(f'[dropped.{side}] must be a table of name = "reason"')
+        return {}
+    return drops
