@@ -6,16 +6,19 @@ whole name is taken.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from align.core.transforms import IDENTITY, Transform
+
+if TYPE_CHECKING:
+    import re
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A regular expression over the whole source name, and the target with `\\1` or `\\g<name>` for its groups."""
+    """A regular expression over the whole source name, and the target as a template of its groups."""
 
     pattern: re.Pattern[str]
     to: str

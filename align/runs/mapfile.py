@@ -61,11 +61,11 @@ def read_rules(path: Path) -> NameRules:
     if document.get("schema", SCHEMA) != SCHEMA:
         faults.append(f"schema {document['schema']!r}, expected {SCHEMA!r}")
     names = _names(document.get("names", {}), faults)
-    renames = _renames(document.get("rename", []), faults)
+    renames = tuple(_renames(document.get("rename", []), faults))
     drops = [_drops(document.get("dropped", {}), side, faults) for side in ("source", "target")]
     if faults:
         raise MapError(path, faults)
-    return NameRules(str(path), names, tuple(renames), *drops)
+    return NameRules(str(path), names, renames, *drops)
 
 
 def write_map(path: Path, name_map: NameMap) -> None:
