@@ -7,6 +7,7 @@
     │   ├── HostileFileError        ├── MapError
     │   ├── SideError               ├── MappingRuleError
     │   ├── UserCodeError           ├── ProjectFileError
+    │   │   └── ModelFailedError    │
     │   ├── FrameworkMissingError   ├── RunFolderError
     │   ├── NothingInCommonError    ├── VerificationError
     │   ├── InputsError             └── UsageError
@@ -91,9 +92,18 @@ class UserCodeError(CannotRunError):
     """The user's own code (a factory, a model) raised."""
 
     def __init__(self, what: str, error: BaseException) -> None:
-        super().__init__(
-            f"{what} failed: {type(error).__name__}: {error}", "add --debug to see the traceback of your code"
-        )
+        said = str(error).strip().partition("\n\n")[0]
+        super().__init__(f"{what} failed: {type(error).__name__}: {said}", "add --debug to see your code's traceback")
+
+
+class ModelFailedError(UserCodeError):
+    """A model raised while it ran on the inputs."""
+
+    def __init__(self, framework: str, layer: str, inputs: dict[str, str], error: BaseException) -> None:
+        given = ", ".join(f"{name} {what}" for name, what in inputs.items())
+        where = f"in layer {layer!r} " if layer else ""
+        super().__init__(f"the {framework} model, {where}on inputs {given},", error)
+        self.hint = f"check that the inputs have the names, shapes and dtypes that the model expects; {self.hint}"
 
 
 class FrameworkMissingError(CannotRunError):

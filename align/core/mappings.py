@@ -21,6 +21,7 @@ else:
     import tomli as tomllib
 
 FamilyName = Literal["torch", "nn", "mint"]
+STATISTICS = frozenset({"mean", "variance", "batches"})
 FAMILIES: tuple[FamilyName, ...] = ("torch", "nn", "mint")
 
 
@@ -122,6 +123,19 @@ def rule_for(classes: tuple[str, ...]) -> tuple[LayerRule, FamilyName] | None:
     """Rule and family of a class given with its bases, most derived first; None if no rule knows any of them."""
     known = rules_by_class()
     return next((known[name] for name in classes if name in known), None)
+
+
+def role_of(classes: tuple[str, ...], attribute: str) -> str | None:
+    """Role of a parameter by layer class and attribute (`gamma` of a BatchNorm2d is the `weight`), None if unknown."""
+    if known := rule_for(classes):
+        parameters = known[0].families[known[1]].parameters
+        return next((role for role, name in parameters.items() if name == attribute), None)
+    return None
+
+
+def is_statistic(classes: tuple[str, ...], attribute: str) -> bool:
+    """Tell whether a parameter holds a running statistic, which torch keeps as a buffer."""
+    return role_of(classes, attribute) in STATISTICS
 
 
 def _layer_rule(path: Path, table: dict[str, Any]) -> LayerRule:

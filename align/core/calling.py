@@ -1,0 +1,97 @@
+"""How a model is called with named arrays, and how what it returns is taken apart: the same for every framework."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from align.core.traces import Capture
+from align.errors import ModelFailedError
+
+if TYPE_CHECKING:
+    from align.core.dtypes import Array
+    from align.core.traces import CaptureSink
+
+
+class ToArray(Protocol):
+    """Turns a framework's tensor into an array, or returns None for anything else."""
+
+    def __call__(self, value: Any) -> Array | None:
+        """Convert."""
+        ...
+
+
+def bind_inputs(function: Callable[..., Any], inputs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments for `function`.
+
+    Keywords where the signature has all the names, else positions in the order of `inputs`: the two sides of a port
+    rarely call their inputs alike.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    if set(inputs) <= names:
+        return (), dict(inputs)
+    return tuple(inputs.values()), {}
+
+
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (name, leaf) of nested tuples, lists, mappings and dataclasses; "" names a lone leaf."""
+    if isinstance(value, Mapping):
+        items: Iterator[tuple[Any, Any]] = iter(value.items())
+    elif isinstance(value, (tuple, list)):
+        items = iter(enumerate(value))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+    else:
+        yield name, value
+        return
+    for key, item in items:
+        yield from leaves(item, f"{name}.{key}" if name else str(key))
+
+
+class CallRecorder:
+    """Counts the calls of modules and hands their outputs to a sink; adapters call it from their hooks."""
+
+    def __init__(self, sink: CaptureSink, to_array: ToArray) -> None:
+        self._sink = sink
+        self._to_array = to_array
+        self._running: list[str] = []
+        self._calls: dict[str, int] = {}
+        self._order = 0
+
+    @property
+    def running(self) -> str | None:
+        """Path of the innermost module that has begun and not ended."""
+        return self._running[-1] if self._running else None
+
+    def begin(self, path: str) -> None:
+        """Note that a module starts."""
+        self._running.append(path)
+
+    def end(self, path: str, class_name: str, output: Any) -> None:
+        """Note that a module returned, and pass on every tensor of its output."""
+        self._running.pop()
+        call = self._calls.get(path, 0)
+        self._calls[path] = call + 1
+        for name, leaf in leaves(output):
+            array = self._to_array(leaf)
+            if array is not None:
+                shape = tuple(array.shape)
+                depth = len(self._running)
+                capture = Capture(self._order, path, call, name, class_name, shape, array.dtype.name, depth)
+                self._sink.add(capture, array)
+                self._order += 1
+
+
+def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapping[str, Array], what: str) -> None:
+    """Call the user's model; whatever it raises becomes a ModelFailedError that names the layer and the inputs.
+
+    This is the one place, with the building of a model, where every exception is caught: it is not our code that runs.
+    """
+    try:
+        call()
+    except Exception as error:
+        given = {name: f"{value.dtype.name}{list(value.shape)}" for name, value in inputs.items()}
+        raise ModelFailedError(what, recorder.running or "", given, error) from error

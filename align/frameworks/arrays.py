@@ -1,0 +1,118 @@
+"""Models of plain NumPy functions, so that every step of the flow can be tested and tried with no framework."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.calling import CallRecorder, bind_inputs, run_user_model
+from align.core.filling import check_fill
+from align.core.parameters import Module, Parameter, ParameterSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from align.core.dtypes import Array
+    from align.core.protocols import Model
+    from align.core.traces import CaptureSink
+
+
+@dataclass(frozen=True)
+class ArrayLayer:
+    """One layer: `function(x, **parameters)`, parameters by attribute name; `class_name` is a public layer class."""
+
+    path: str
+    class_name: str
+    function: Callable[..., Any]
+    parameters: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class ArrayModel:
+    """A chain of layers, each fed the output of the one before."""
+
+    layers: tuple[ArrayLayer, ...]
+
+    def __call__(self, x: Array, recorder: CallRecorder | None = None) -> Any:
+        """Run all layers on `x`."""
+        for layer in self.layers:
+            if recorder:
+                recorder.begin(layer.path)
+            x = layer.function(x, **layer.parameters)
+            if recorder:
+                recorder.end(layer.path, layer.class_name.rpartition(".")[2], x)
+        return x
+
+    def values(self) -> dict[str, Array]:
+        """All parameters by name, not copied."""
+        return {f"{layer.path}.{key}": value for layer in self.layers for key, value in layer.parameters.items()}
+
+
+class ArraysFramework:
+    """Adapter of ArrayModel."""
+
+    name = "arrays"
+    summary = "Chains of NumPy functions (align.frameworks.arrays.ArrayModel)"
+    requires: tuple[str, ...] = ()
+
+    def owns(self, model: Model) -> bool:
+        """Tell whether the model is an ArrayModel."""
+        return isinstance(model, ArrayModel)
+
+    def read_parameters(self, model: Model, label: str) -> ParameterSet:
+        """Read names as `path.attribute`."""
+        parameters: list[Parameter] = []
+        modules = [Module("", ("align.frameworks.arrays.ArrayModel",))]
+        for layer in model.layers:
+            own = [
+                Parameter(f"{layer.path}.{key}", tuple(value.shape), value.dtype.name, layer.path, key, True)
+                for key, value in layer.parameters.items()
+            ]
+            parameters += own
+            modules.append(Module(layer.path, (layer.class_name,), tuple(p.name for p in own)))
+        return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
+
+    def read_values(self, model: Model) -> dict[str, Array]:
+        """Copy out all parameters."""
+        return {name: value.copy() for name, value in model.values().items()}
+
+    def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
+        """Fill the arrays in place; raises InputsError listing names and shapes that differ."""
+        own = model.values()
+        check_fill({name: tuple(value.shape) for name, value in own.items()}, values, "array model")
+        for name, value in own.items():
+            value[...] = values[name]
+
+    def environment(self) -> dict[str, str]:
+        """The version of NumPy."""
+        return {"numpy": np.__version__}
+
+    def seed(self, seed: int) -> None:
+        """Seed Python and NumPy."""
+        random.seed(seed)
+        np.random.seed(seed)
+
+    def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+        """Run the chain; see ModelRunner."""
+        recorder = CallRecorder(sink, lambda value: value if isinstance(value, np.ndarray) else None)
+        args, kwargs = bind_inputs(lambda x: x, inputs)
+
+        def call() -> None:
+            recorder.begin("")
+            recorder.end("", "ArrayModel", model(*args, **kwargs, recorder=recorder))
+
+        run_user_model(call, recorder, inputs, self.name)
+
+    def widened(self, model: Model) -> Model | None:
+        """Return a copy with float64 parameters."""
+        layers = [
+            replace(layer, parameters={key: value.astype(np.float64) for key, value in layer.parameters.items()})
+            for layer in model.layers
+        ]
+        return ArrayModel(tuple(layers))
+
+
+PLUGIN = ArraysFramework()

@@ -1,0 +1,208 @@
+"""MindSpore networks: read, filled, run in PYNATIVE mode. MindSpore is imported only inside functions.
+
+Its cells print a traceback each when the interpreter ends, because their destructor outlives the module that it
+needs; the destructor (it only counts instances) is taken away at exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import random
+import sys
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from align.core.calling import CallRecorder, bind_inputs, run_user_model
+from align.core.filling import check_fill
+from align.core.mappings import is_statistic
+from align.core.parameters import Module, Parameter, ParameterSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.dtypes import Array
+    from align.core.protocols import Model
+    from align.core.traces import CaptureSink
+
+
+class MindSporeFramework:
+    """Adapter of mindspore.nn.Cell."""
+
+    name = "mindspore"
+    summary = "MindSpore networks (mindspore.nn.Cell)"
+    requires = ("mindspore",)
+
+    def owns(self, model: Model) -> bool:
+        """Tell whether the model is a mindspore.nn.Cell."""
+        mindspore = sys.modules.get("mindspore")
+        return mindspore is not None and isinstance(model, mindspore.nn.Cell)
+
+    def read_parameters(self, model: Model, label: str) -> ParameterSet:
+        """Read names as in a `.ckpt`, that is `Parameter.name`, which need not be the cell's path."""
+        seen: set[int] = set()  # a tied parameter is one Parameter with one name, whatever cells hold it
+        parameters: list[Parameter] = []
+        modules: list[Module] = []
+        for path, cell in model.cells_and_names():
+            classes = _public_classes(type(cell))
+            own = list(_own_parameters(path, cell, classes, seen))
+            parameters += own
+            modules.append(Module(path, classes, tuple(p.name for p in own)))
+        return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
+
+    def read_values(self, model: Model) -> dict[str, Array]:
+        """Copy out all parameters and buffers by name."""
+        return {name: to_array(tensor).copy() for name, tensor in _tensors(model).items()}
+
+    def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
+        """Fill the network in place; raises InputsError listing names and shapes that differ."""
+        tensors = _tensors(model)
+        check_fill({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "MindSpore network")
+        for name, tensor in tensors.items():
+            new = _to_tensor(values[name]).astype(tensor.dtype)
+            (tensor.set_data if hasattr(tensor, "set_data") else tensor.assign_value)(new)
+
+    def environment(self) -> dict[str, str]:
+        """Version, device target and mode."""
+        mindspore = _mindspore()
+        mode = "PYNATIVE" if mindspore.get_context("mode") == mindspore.PYNATIVE_MODE else "GRAPH"
+        return {"mindspore": mindspore.__version__, "device": mindspore.get_context("device_target"), "mode": mode}
+
+    def seed(self, seed: int) -> None:
+        """Seed Python, NumPy and MindSpore."""
+        random.seed(seed)
+        np.random.seed(seed)
+        _mindspore().set_seed(seed)
+
+    def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+        """Run one forward in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set meanwhile."""
+        mindspore = _mindspore()
+        recorder = CallRecorder(sink, lambda value: to_array(value) if isinstance(value, mindspore.Tensor) else None)
+        tensors = {name: _to_tensor(value) for name, value in inputs.items()}
+        args, kwargs = bind_inputs(model.construct, tensors)
+        with _pynative_mode(mindspore), _evaluation_mode(model), _hooks(model, recorder):
+            run_user_model(lambda: model(*args, **kwargs), recorder, inputs, "MindSpore")
+
+    def widened(self, model: Model) -> Model | None:  # noqa: ARG002
+        """Return None: many CPU and all Ascend kernels of MindSpore have no float64."""
+        return None
+
+
+def to_array(tensor: Any) -> Array:
+    """Copy a MindSpore tensor out, bfloat16 as `ml_dtypes.bfloat16`."""
+    mindspore = sys.modules["mindspore"]
+    if tensor.dtype == mindspore.bfloat16:
+        return np.asarray(tensor.astype(mindspore.float32).asnumpy().astype(ml_dtypes.bfloat16))
+    return np.asarray(tensor.asnumpy())
+
+
+@cache
+def _mindspore() -> Any:
+    """Import MindSpore and make it report errors where they happen: by default a failing operator surfaces late."""
+    import mindspore
+
+    mindspore.runtime.launch_blocking()
+    return mindspore
+
+
+def _to_tensor(array: Array) -> Any:
+    mindspore = _mindspore()
+    if array.dtype == ml_dtypes.bfloat16:
+        return mindspore.Tensor(array.astype(np.float32)).astype(mindspore.bfloat16)
+    return mindspore.Tensor(np.ascontiguousarray(array).reshape(array.shape))
+
+
+def _tensors(model: Model) -> dict[str, Any]:
+    tensors = {parameter.name: parameter for parameter in model.get_parameters()}
+    return tensors | {name: buffer for name, buffer in model.named_buffers() if name not in tensors}
+
+
+def _own_parameters(path: str, cell: Model, classes: tuple[str, ...], seen: set[int]) -> Iterator[Parameter]:
+    prefix = f"{path}." if path else ""
+    own = [(attribute, tensor.name, tensor, False) for attribute, tensor in cell.parameters_and_names(expand=False)]
+    own += [(attribute, prefix + attribute, tensor, True) for attribute, tensor in cell.named_buffers(recurse=False)]
+    for attribute, name, tensor, buffer in own:
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            yield Parameter(
+                name=name,
+                shape=tuple(tensor.shape),
+                dtype=str(tensor.dtype).lower(),
+                module=path,
+                attribute=attribute.rpartition(".")[2],
+                trainable=not buffer and bool(tensor.requires_grad),
+                buffer=buffer or is_statistic(classes, attribute),
+            )
+
+
+def _public_classes(cls: type) -> tuple[str, ...]:
+    """Names of the class and its bases below nn.Cell, as users write them."""
+    cell = _mindspore().nn.Cell
+    public = _public_names()
+    bases = [base for base in cls.__mro__ if issubclass(base, cell) and base is not cell]
+    return tuple(public.get(base, f"{base.__module__}.{base.__qualname__}") for base in bases)
+
+
+@cache
+def _public_names() -> dict[type, str]:
+    mindspore = _mindspore()
+    names: dict[type, str] = {}
+    for prefix, space in (("mindspore.nn", mindspore.nn), ("mindspore.mint.nn", mindspore.mint.nn)):
+        for name in sorted(vars(space)):
+            value = getattr(space, name)
+            if isinstance(value, type) and issubclass(value, mindspore.nn.Cell):
+                names.setdefault(value, f"{prefix}.{name}")
+    return names
+
+
+@contextmanager
+def _pynative_mode(mindspore: Any) -> Iterator[None]:
+    mode = mindspore.get_context("mode")
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+    try:
+        yield
+    finally:
+        mindspore.set_context(mode=mode)
+
+
+@contextmanager
+def _evaluation_mode(model: Model) -> Iterator[None]:
+    modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
+    model.set_train(False)
+    try:
+        yield
+    finally:
+        for cell, training in modes:  # parents come before their children, and set_train reaches down
+            cell.set_train(training)
+
+
+@contextmanager
+def _hooks(model: Model, recorder: CallRecorder) -> Iterator[None]:
+    with ExitStack() as stack:
+        for path, cell in model.cells_and_names():
+            stack.callback(_begin_hook(cell, path, recorder).remove)
+            stack.callback(_end_hook(cell, path, recorder).remove)
+        yield
+
+
+def _begin_hook(cell: Model, path: str, recorder: CallRecorder) -> Any:
+    return cell.register_forward_pre_hook(lambda *_: recorder.begin(path))
+
+
+def _end_hook(cell: Model, path: str, recorder: CallRecorder) -> Any:
+    class_name = type(cell).__name__
+    return cell.register_forward_hook(lambda _cell, _args, output: recorder.end(path, class_name, output))
+
+
+@atexit.register
+def _silence_cell_destructors() -> None:
+    mindspore = sys.modules.get("mindspore")
+    cell = getattr(getattr(mindspore, "nn", None), "Cell", None)
+    if cell is not None and "__del__" in vars(cell):
+        del cell.__del__
+
+
+PLUGIN = MindSporeFramework()

@@ -1,0 +1,187 @@
+"""PyTorch models: read, filled, run. torch is imported only inside the functions that need it."""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from align.core.calling import CallRecorder, bind_inputs, run_user_model
+from align.core.filling import check_fill
+from align.core.parameters import Module, Parameter, ParameterSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.dtypes import Array
+    from align.core.protocols import Model
+    from align.core.traces import CaptureSink
+
+
+class TorchFramework:
+    """Adapter of torch.nn.Module."""
+
+    name = "torch"
+    summary = "PyTorch models (torch.nn.Module)"
+    requires = ("torch",)
+
+    def owns(self, model: Model) -> bool:
+        """Tell whether the model is a torch.nn.Module."""
+        torch = sys.modules.get("torch")
+        return torch is not None and isinstance(model, torch.nn.Module)
+
+    def read_parameters(self, model: Model, label: str) -> ParameterSet:
+        """Read names as in `state_dict()`, with module tree, ties and buffers."""
+        first_name: dict[int, str] = {}
+        parameters: list[Parameter] = []
+        modules: list[Module] = []
+        persistent = set(model.state_dict().keys())
+        for path, module in model.named_modules(remove_duplicate=False):
+            own = [p for p in _own_parameters(path, module, first_name) if p.name in persistent]
+            parameters += own
+            modules.append(Module(path, _public_classes(type(module)), tuple(p.name for p in own)))
+        return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
+
+    def read_values(self, model: Model) -> dict[str, Array]:
+        """Copy out all parameters and persistent buffers by their `state_dict()` names."""
+        return {name: to_array(value).copy() for name, value in _tensors(model).items()}
+
+    def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
+        """Fill the model in place; raises InputsError listing names and shapes that differ."""
+        import torch
+
+        tensors = _tensors(model)
+        check_fill({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "torch model")
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                tensor.copy_(_to_tensor(values[name]))
+
+    def environment(self) -> dict[str, str]:
+        """Versions, device and thread count."""
+        import torch
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return {"torch": torch.__version__, "available device": device, "threads": str(torch.get_num_threads())}
+
+    def seed(self, seed: int) -> None:
+        """Seed Python, NumPy and torch (all devices)."""
+        import torch
+
+        random.seed(seed)
+        np.random.seed(seed)
+        torch.manual_seed(seed)
+
+    def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+        """Run one forward in evaluation mode without gradients; see ModelRunner."""
+        import torch
+
+        recorder = CallRecorder(sink, lambda value: to_array(value) if torch.is_tensor(value) else None)
+        place = next(iter(_tensors(model).values()), torch.empty(0))
+        tensors = {name: _fitted(_to_tensor(value), place) for name, value in inputs.items()}
+        args, kwargs = bind_inputs(model.forward, tensors)
+        with _evaluation_mode(model), _hooks(model, recorder), torch.no_grad():
+            run_user_model(lambda: model(*args, **kwargs), recorder, inputs, self.name)
+
+    def widened(self, model: Model) -> Model | None:
+        """Return a float64 copy; floating inputs follow the model's dtype."""
+        return copy.deepcopy(model).double()
+
+
+def to_array(tensor: Any) -> Array:
+    """View a torch tensor as an array, bfloat16 as `ml_dtypes.bfloat16`; copies only across devices."""
+    import torch
+
+    host = tensor.detach().cpu().resolve_conj().resolve_neg()
+    if host.dtype == torch.bfloat16:
+        return np.asarray(host.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+    return np.asarray(host.numpy())
+
+
+def _to_tensor(array: Array) -> Any:
+    import torch
+
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
+
+
+def _fitted(tensor: Any, like: Any) -> Any:
+    """Move an input to the model's device, and to its dtype if both are floating."""
+    if tensor.is_floating_point() and like.is_floating_point():
+        return tensor.to(device=like.device, dtype=like.dtype)
+    return tensor.to(device=like.device)
+
+
+def _tensors(model: Model) -> dict[str, Any]:
+    import torch
+
+    return {name: value for name, value in model.state_dict(keep_vars=True).items() if torch.is_tensor(value)}
+
+
+def _own_parameters(path: str, module: Model, first_name: dict[int, str]) -> Iterator[Parameter]:
+    prefix = f"{path}." if path else ""
+    own = [(name, value, False) for name, value in module.named_parameters(recurse=False, remove_duplicate=False)]
+    own += [(name, value, True) for name, value in module.named_buffers(recurse=False, remove_duplicate=False)]
+    for attribute, tensor, buffer in own:
+        name = prefix + attribute
+        tied_to = first_name.setdefault(id(tensor), name)
+        yield Parameter(
+            name=name,
+            shape=tuple(tensor.shape),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            module=path,
+            attribute=attribute,
+            trainable=not buffer and bool(tensor.requires_grad),
+            buffer=buffer,
+            tied_to=tied_to if tied_to != name else None,
+        )
+
+
+def _public_classes(cls: type) -> tuple[str, ...]:
+    """Names of the class and its bases below torch.nn.Module, as `torch.nn.X` where that is the class."""
+    from torch import nn
+
+    bases = [base for base in cls.__mro__ if issubclass(base, nn.Module) and base is not nn.Module]
+    return tuple(
+        f"torch.nn.{base.__name__}"
+        if getattr(nn, base.__name__, None) is base
+        else f"{base.__module__}.{base.__qualname__}"
+        for base in bases
+    )
+
+
+@contextmanager
+def _evaluation_mode(model: Model) -> Iterator[None]:
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def _hooks(model: Model, recorder: CallRecorder) -> Iterator[None]:
+    with ExitStack() as stack:
+        for path, module in model.named_modules():
+            stack.callback(_begin_hook(module, path, recorder).remove)
+            stack.callback(_end_hook(module, path, recorder).remove)
+        yield
+
+
+def _begin_hook(module: Model, path: str, recorder: CallRecorder) -> Any:
+    return module.register_forward_pre_hook(lambda *_: recorder.begin(path))
+
+
+def _end_hook(module: Model, path: str, recorder: CallRecorder) -> Any:
+    class_name = type(module).__name__
+    return module.register_forward_hook(lambda _module, _args, output: recorder.end(path, class_name, output))
+
+
+PLUGIN = TorchFramework()
