@@ -23,6 +23,7 @@ else:
 FamilyName = Literal["torch", "nn", "mint"]
 STATISTICS = frozenset({"mean", "variance", "batches"})
 FAMILIES: tuple[FamilyName, ...] = ("torch", "nn", "mint")
+STACKED_LAYERS = 32  # what `*` in an attribute stands for: weight_ih_l0 ... weight_ih_l31 of a stacked LSTM
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class LayerFamily:
 
     `parameters` maps role -> attribute path (`weight` -> `gamma`, `weight` -> `bn2d.gamma`); `insert_axis` says at
     which axis a role's tensor has an extra axis of length 1 against torch's; `dropped` maps a role that has no
-    counterpart to the reason; `children` maps torch's name of a child module to this family's.
+    counterpart to the reason; `children` maps torch's name of a child module to this family's. In a file, `*` in a
+    role and its attribute stands for the number of a stacked layer; read, the numbers are written out.
     """
 
     classes: tuple[str, ...]
@@ -45,7 +47,9 @@ class LayerFamily:
 class FileForm:
     """What a layer of this kind looks like in a torch checkpoint: exactly these attributes under one prefix.
 
-    `ndim` gives the number of axes of an attribute, `same_shape` lists attributes of one common shape.
+    `optional` attributes may be missing; in a file `*` stands for numbers as above. `ndim` gives the number of axes
+    of an attribute, `same_shape` lists attributes of one common shape. Where the forms of several rules fit that
+    would name or shape the target differently, the file alone cannot decide and the layer is open.
     """
 
     attributes: tuple[str, ...]
@@ -96,11 +100,12 @@ def read_layer_rules(path: Path) -> list[LayerRule]:
     """Read one rule file; raises MappingRuleError naming the rule and the fault."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MappingRuleError(path, f"not TOML: {error}") from error
-    if unknown := sorted(document.keys() - {"layer"}):
-        raise MappingRuleError(path, f"unknown tables {unknown}; expected [[layer]]")
-    return [_layer_rule(path, table) for table in document.get("layer", [])]
+    tables = document.pop("layer", None)
+    if document or not isinstance(tables, list) or not tables:
+        raise MappingRuleError(path, f"expected [[layer]] tables and nothing else; found also {sorted(document)}")
+    return [_layer_rule(path, table) for table in tables]
 
 
 @cache
@@ -110,12 +115,10 @@ def rules_by_class() -> dict[str, tuple[LayerRule, FamilyName]]:
     for rule in layer_rules():
         for name, family in rule.families.items():
             for class_name in family.classes:
-                if class_name in found and found[class_name][0] is not rule:
-                    other = found[class_name][0].id
-                    raise MappingRuleError(
-                        mappings_folder(), f"rules {other!r} and {rule.id!r} both claim {class_name}"
-                    )
-                found.setdefault(class_name, (rule, name))
+                if class_name in found:
+                    claims = f"{found[class_name][0].id!r} and {rule.id!r}"
+                    raise MappingRuleError(mappings_folder(), f"{class_name} is claimed twice, by rules {claims}")
+                found[class_name] = (rule, name)
     return found
 
 
@@ -140,31 +143,81 @@ def is_statistic(classes: tuple[str, ...], attribute: str) -> bool:
 
 def _layer_rule(path: Path, table: dict[str, Any]) -> LayerRule:
     fields = dict(table)
-    name = str(fields.get("id", "?"))
+    name = fields.get("id", "?")
     try:
         examples = fields.pop("examples", {})
         rule = LayerRule(
-            id=str(fields.pop("id")),
-            kind=str(fields.pop("kind")),
-            reason=str(fields.pop("reason")),
+            id=_text(fields.pop("id")),
+            kind=_text(fields.pop("kind")),
+            reason=_text(fields.pop("reason")),
             families={key: _family(fields.pop(key)) for key in FAMILIES if key in fields},
             files=tuple(_file_form(form) for form in fields.pop("file", [])),
-            hits=tuple(dict(hit) for hit in examples.get("hits", [])),
-            misses=tuple(examples.get("misses", [])),
+            hits=tuple(_texts_by_name(hit) for hit in examples.pop("hits", [])),
+            misses=_texts(examples.pop("misses", [])),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise MappingRuleError(path, f"rule {name!r} is malformed: {error!r}") from error
-    if fields:
-        raise MappingRuleError(path, f"rule {name!r} has unknown keys {sorted(fields)}")
-    if not rule.hits or not rule.misses:
-        raise MappingRuleError(path, f"rule {name!r} needs examples that hit and examples that miss")
+    if unknown := sorted([*fields, *examples]):
+        raise MappingRuleError(path, f"rule {name!r} has unknown keys {unknown}")
+    if fault := _fault(rule):
+        raise MappingRuleError(path, f"rule {name!r} {fault}")
     return rule
 
 
+def _fault(rule: LayerRule) -> str:
+    """What makes a well-formed rule useless, or ""."""
+    if not any(family.classes for family in rule.families.values()):
+        return f"names no class; expected at least one of the tables {', '.join(FAMILIES)}"
+    if not rule.hits or not rule.misses:
+        return "needs examples that hit and examples that miss"
+    if strange := sorted({name for hit in rule.hits for name in hit} - rule.families.keys()):
+        return f"has examples for {strange} but no such table"
+    roles = {role for family in rule.families.values() for role in family.parameters}
+    mentioned = {role for family in rule.families.values() for role in [*family.insert_axis, *family.dropped]}
+    if strange := sorted(mentioned - roles):
+        return f"mentions the roles {strange}, which no parameter of it has"
+    return ""
+
+
 def _family(table: dict[str, Any]) -> LayerFamily:
-    return LayerFamily(**{**table, "classes": tuple(table["classes"])})
+    parameters = _texts_by_name(table.get("parameters", {}))
+    numbered = [
+        pair for role, name in parameters.items() for pair in zip(_numbered(role), _numbered(name), strict=True)
+    ]
+    return LayerFamily(
+        **{
+            **table,
+            "classes": _texts(table["classes"]),
+            "parameters": dict(numbered),
+            "dropped": _texts_by_name(table.get("dropped", {})),
+            "children": _texts_by_name(table.get("children", {})),
+        }
+    )
 
 
 def _file_form(table: dict[str, Any]) -> FileForm:
-    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    fields: dict[str, Any] = {key: _texts(value) if isinstance(value, list) else value for key, value in table.items()}
+    fields["optional"] = tuple(name for pattern in fields.get("optional", ()) for name in _numbered(pattern))
     return FileForm(**fields)
+
+
+def _numbered(pattern: str) -> list[str]:
+    return [pattern.replace("*", str(n)) for n in range(STACKED_LAYERS)] if "*" in pattern else [pattern]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        msg = f"expected a text, got {value!r}"
+        raise TypeError(msg)
+    return value
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        msg = f"expected a list of texts, got {values!r}"
+        raise TypeError(msg)
+    return tuple(_text(value) for value in values)
+
+
+def _texts_by_name(table: dict[str, object]) -> dict[str, str]:
+    return {name: _text(value) for name, value in table.items()}
