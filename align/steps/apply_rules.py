@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.names import Dropped, NameMap, Pairing, Unmatched
 from align.errors import MapError
+from align.steps.layers import USUAL_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.core.names import SideName
+    from align.core.parameters import ParameterSet
     from align.core.rename import NameRules
 
 
@@ -74,3 +77,46 @@ def _refuse_contradictions(rules: NameRules, pairings: list[Pairing], target: Se
             faults.append(f"{pairing.source} -> {pairing.target}: the target has no such parameter")
     if faults:
         raise MapError(rules.label, faults)
+
+
+def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: ParameterSet) -> NameMap:
+    """Return what the rules say of two known sides, with shapes checked; what they do not mention is left out.
+
+    A rename may name the parameter as torch does: `blocks.0.norm.weight` also finds `blocks.0.norm.gamma` by its role.
+    Raises MapError listing every contradiction and every shape that does not fit.
+    """
+    ruled = apply_rules(rules, source.names, None)
+    drops = [(n, rules.drop_reason(rules.dropped_target, n)) for n in target.names]
+    pairings = [replace(p, target=_by_role(p.target, target)) for p in ruled.pairings]
+    _refuse_contradictions(rules, pairings, target.names)
+    faults = [fault for p in pairings if (fault := _shape_fault(p, source, target))]
+    if faults:
+        raise MapError(rules.label, faults)
+    used = {drop[1] for _, drop in drops if drop}
+    return replace(
+        ruled,
+        pairings=tuple(pairings),
+        dropped=(*ruled.dropped, *(Dropped(name, "target", drop[0]) for name, drop in drops if drop)),
+        unmatched=(),
+        unused_rules=tuple(rule for rule in ruled.unused_rules if rule not in used),
+    )
+
+
+def _by_role(name: str, target: ParameterSet) -> str:
+    if name in target.by_name:
+        return name
+    path, _, attribute = name.rpartition(".")
+    role = USUAL_ROLES.get(attribute)
+    twins = [
+        p.name for p in target.parameters if p.module == path and USUAL_ROLES.get(p.attribute, p.attribute) == role
+    ]
+    return twins[0] if role and len(twins) == 1 else name
+
+
+def _shape_fault(pairing: Pairing, source: ParameterSet, target: ParameterSet) -> str:
+    shape, wanted = source.by_name[pairing.source].shape, target.by_name[pairing.target].shape
+    try:
+        got = pairing.transform.output_shape(shape)
+    except ValueError as error:
+        return f"{pairing.source} -> {pairing.target}: {error}"
+    return "" if got == wanted else f"{pairing.source} {list(got)} -> {pairing.target}: the target has {list(wanted)}"

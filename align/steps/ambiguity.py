@@ -1,0 +1,51 @@
+"""Layers whose assignment stays open, joined into the groups that a user has to settle together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scipy.cluster.hierarchy import DisjointSet
+
+from align.core.names import Ambiguity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.steps.exchange import Pair, Rival
+    from align.steps.layers import Layer
+
+# Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
+Link = tuple["Pair", "Pair | Rival"]
+
+_REASON = "equal class and shape, and nothing but a trial with values could tell them apart"
+
+
+def group_links(links: Sequence[Link]) -> list[Ambiguity]:
+    """One ambiguity for each role of each group of linked layers; a link says that two pairs may exchange partners."""
+    members: dict[tuple[str, str], Layer] = {}
+    groups: DisjointSet[tuple[str, str]] = DisjointSet()
+    for link in links:
+        keys = []
+        for source, target in link:
+            for side, layer in (("source", source), ("target", target)):
+                if layer is not None:
+                    keys.append((side, layer.path))
+                    members[side, layer.path] = layer
+                    groups.add((side, layer.path))
+        for key in keys[1:]:
+            groups.merge(keys[0], key)
+    found = [sorted(group, key=lambda key: members[key].position) for group in groups.subsets()]
+    found.sort(key=lambda group: members[group[0]].position)
+    return [ambiguity for group in found for ambiguity in _by_role([(key[0], members[key]) for key in group])]
+
+
+def _by_role(group: list[tuple[str, Layer]]) -> list[Ambiguity]:
+    roles = dict.fromkeys(role for _, layer in group for role, _ in layer.signature)
+    return [
+        Ambiguity(
+            tuple(layer.roles[role].name for side, layer in group if side == "source" and role in layer.roles),
+            tuple(layer.roles[role].name for side, layer in group if side == "target" and role in layer.roles),
+            _REASON,
+        )
+        for role in roles
+    ]

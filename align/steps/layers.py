@@ -1,0 +1,83 @@
+"""Parameters grouped into layers, the units of matching: a layer's class gives each of its parameters a role.
+
+Roles and class kinds, not names, are what two frameworks share. A module of unknown class counts as one layer if all
+its parameters have usual names (`gamma`, `weight`, ...); otherwise each of its parameters stands alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.core.mappings import LayerFamily, rule_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Set
+
+    from align.core.parameters import Module, Parameter, ParameterSet, Shape
+
+# Attribute names that layers written by hand give to the same roles.
+USUAL_ROLES = {
+    "weight": "weight", "gamma": "weight", "w": "weight", "scale": "weight", "kernel": "weight",
+    "embedding_table": "weight",
+    "bias": "bias", "beta": "bias", "b": "bias", "offset": "bias",
+    "running_mean": "mean", "moving_mean": "mean", "running_var": "variance", "moving_variance": "variance",
+    "num_batches_tracked": "batches",
+}  # fmt: skip
+# A count of batches is bookkeeping: it never tells two layers apart.
+UNTOLD_ROLES = frozenset({"batches"})
+
+Signature = tuple[tuple[str, "Shape"], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer: `kind` is "" where no rule knows its class; `signature` lists (role, shape as torch has it)."""
+
+    path: str
+    position: int
+    kind: str
+    roles: dict[str, Parameter]
+    signature: Signature
+    dropped: dict[str, str]
+
+
+def read_layers(side: ParameterSet, skip: Set[str]) -> list[Layer]:
+    """Layers of one side in the order of its modules, without the parameters named in `skip`."""
+    layers: list[Layer] = []
+    for module in side.modules:
+        own = [side.by_name[name] for name in module.parameters if name not in skip]
+        if own:
+            layers += _layers_of(module, own, len(layers))
+    return layers
+
+
+def _layers_of(module: Module, own: list[Parameter], position: int) -> Iterator[Layer]:
+    known = rule_for(module.classes)
+    if known is not None:
+        rule, name = known
+        family = rule.families[name]
+        roles = {attribute: role for role, attribute in family.parameters.items()}
+        if all(parameter.attribute in roles for parameter in own):
+            by_role = {roles[parameter.attribute]: parameter for parameter in own}
+            yield _layer(module.path, position, rule.kind, by_role, family)
+            return
+    usual = {USUAL_ROLES.get(parameter.attribute, ""): parameter for parameter in own}
+    if "" not in usual and len(usual) == len(own):
+        yield _layer(module.path, position, "", usual, None)
+        return
+    for offset, parameter in enumerate(own):
+        path = f"{module.path}.{parameter.attribute}".removeprefix(".")
+        yield _layer(path, position + offset, "", {"weight": parameter}, None)
+
+
+def _layer(path: str, position: int, kind: str, roles: dict[str, Parameter], family: LayerFamily | None) -> Layer:
+    axes = family.insert_axis if family else {}
+    shapes = {role: _torch_shape(p.shape, axes.get(role)) for role, p in roles.items() if role not in UNTOLD_ROLES}
+    return Layer(path, position, kind, roles, tuple(sorted(shapes.items())), family.dropped if family else {})
+
+
+def _torch_shape(shape: Shape, inserted: int | None) -> Shape:
+    if inserted is None or len(shape) <= inserted or shape[inserted] != 1:
+        return shape
+    return shape[:inserted] + shape[inserted + 1 :]
