@@ -1,30 +1,46 @@
-# make demo: the main job on a real pair. make test: everything that CI runs. VENV= names another place for the environment.
+# `make` alone prints the targets. VENV= names another place for the environment, PYTHON= another interpreter.
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-# Python 3.13 has no MindSpore.
-EXTRAS := $(shell $(PYTHON) -c "import sys; print('dev,report,torch,mindspore,demo' if sys.version_info < (3, 13) else 'dev,report,torch')")
 
-.PHONY: demo test check install clean
+comma := ,
+# Python 3.13 has no MindSpore: there the tests that need it are left out, and pytest says how many.
+HAS_MINDSPORE := $(shell $(PYTHON) -c "import sys; print('yes' if sys.version_info < (3, 13) else '')")
+EXTRAS := dev,report,torch$(if $(HAS_MINDSPORE),$(comma)mindspore$(comma)demo)
+SELECT := $(if $(HAS_MINDSPORE),,-m "not frameworks")
 
-install: $(VENV)/installed
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check lint format clean
+
+help:  ## print the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+install: $(VENV)/installed  ## make the environment (again, when a requirement changed)
 
 $(VENV)/installed: pyproject.toml constraints.txt
+	@echo "Installing into $(VENV); this takes about two minutes ..."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[$(EXTRAS)]"
-	touch $@
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$(EXTRAS)]"
+	@touch $@
 
-demo: install
+demo: install  ## the main job on a real pair: two implementations of ResNet-50
 	$(BIN)/python examples/demo.py
 
-check: install
+test: check  ## everything that CI runs
+
+check: lint  ## lint, then all tests
+	@command -v chromium >/dev/null || echo "Hint: tests open the HTML report in a browser: apt-get install chromium"
+	$(BIN)/python -m pytest $(SELECT)
+
+lint: install  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
 
-test: check
+format: install  ## let ruff rewrite what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
 
-clean:
-	rm -rf $(VENV) demo-run build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+clean:  ## remove the environment and everything that was generated
+	rm -rf $(VENV) demo-run build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
