@@ -35,7 +35,8 @@ def atomic_path(destination: Path) -> Iterator[Path]:
             "check the folder, its permissions and the free space",
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a path that cannot exist cannot be removed either
+            temporary.unlink()
 
 
 @contextlib.contextmanager

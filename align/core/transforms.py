@@ -116,8 +116,8 @@ class Permute:
 
     def apply(self, value: Array) -> Array:
         """Return the value with its axes reordered."""
-        self.output_shape(value.shape)
-        return np.ascontiguousarray(value.transpose(self.axes))
+        shape = self.output_shape(value.shape)
+        return np.ascontiguousarray(value.transpose(self.axes)).reshape(shape)  # which makes a 0-d array 1-d
 
     def output_shape(self, shape: Shape) -> Shape:
         """The shape with its axes reordered; raises ValueError if the number of axes differs."""

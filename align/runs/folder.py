@@ -77,9 +77,11 @@ class RunFolder:
         if not path.is_file():
             return None
         try:
-            document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            document = json.loads(path.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise RunFolderError(f"{path} is not JSON: {error}", "run the command that writes it again") from error
+        if not isinstance(document, dict):
+            raise RunFolderError(f"{path} is no result of mindalign", "run the command that writes it again")
         expected = f"mindalign.{kind}/{SCHEMA_VERSION}"
         if document.get("schema") != expected:
             raise RunFolderError(

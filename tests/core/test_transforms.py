@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from align.core.transforms import IDENTITY, Cast, Permute, Reshape, Transform, parse_transform
+
+shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
+dtypes = st.sampled_from(["float32", "float16", "int64", "bool", "uint8"])
+
+
+@st.composite
+def values(draw: st.DrawFn) -> np.ndarray:
+    shape = draw(shapes)
+    return np.random.default_rng(0).integers(0, 2, size=shape).astype(draw(dtypes))
+
+
+@st.composite
+def fitting(draw: st.DrawFn) -> tuple[np.ndarray, Transform]:
+    value = draw(values())
+    axes = draw(st.permutations(range(value.ndim)))
+    reshaped = draw(st.sampled_from([(value.size,), (1, *value.shape), (*value.shape, 1)]))
+    return value, draw(st.sampled_from([IDENTITY, Permute(tuple(axes)), Reshape(reshaped), Cast("float64")]))
+
+
+@given(fitting())
+def test_the_inverse_restores_value_shape_and_dtype(case: tuple[np.ndarray, Transform]) -> None:
+    value, transform = case
+    back = transform.inverse(value.shape, value.dtype.name).apply(transform.apply(value))
+    assert back.dtype == value.dtype
+    np.testing.assert_array_equal(back, value, strict=True)
+
+
+@given(fitting())
+def test_the_foretold_shape_and_dtype_are_those_of_the_result(case: tuple[np.ndarray, Transform]) -> None:
+    value, transform = case
+    result = transform.apply(value)
+    assert result.shape == transform.output_shape(value.shape)
+    assert result.dtype.name == transform.output_dtype(value.dtype.name)
+
+
+@given(fitting())
+def test_the_table_form_reads_back_as_the_same_transform(case: tuple[np.ndarray, Transform]) -> None:
+    _, transform = case
+    assert parse_transform(transform.as_table()) == transform
+
+
+def test_a_reshape_to_another_number_of_elements_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"cannot reshape \(2, 3\) to \(2, 2\)"):
+        Reshape((2, 2)).apply(np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("axes", [(0,), (0, 1, 2), (0, 0), (1, -1)])
+def test_axes_that_are_no_permutation_are_refused(axes: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="cannot permute"):
+        Permute(axes).apply(np.zeros((2, 3)))
+
+
+def test_a_permuted_value_lies_in_c_order() -> None:
+    value = np.arange(6.0).reshape(2, 3)
+    result = Permute((1, 0)).apply(value)
+    assert result.flags.c_contiguous
+    assert result.tobytes() == value.T.tobytes()
+
+
+def test_bfloat16_is_cast_by_rounding_to_even() -> None:
+    value = np.array([1.0, 1.00390625, 1.01171875], dtype=np.float32)  # ties halfway between neighbours
+    result = Cast("bfloat16").apply(value)
+    assert result.dtype == ml_dtypes.bfloat16
+    assert result.astype(np.float32).tolist() == [1.0, 1.0, 1.015625]
+
+
+@pytest.mark.parametrize(
+    ("table", "fault"),
+    [
+        ({}, "unknown transform op None"),
+        ({"op": "rotate"}, "unknown transform op 'rotate'"),
+        ({"op": "reshape"}, "malformed"),
+        ({"op": "reshape", "shape": "wide"}, "malformed"),
+        ({"op": "permute", "axes": [0], "why": "?"}, "malformed"),
+        ({"op": "cast", "dtype": "float31"}, "malformed"),
+        ({"op": "identity", "shape": [1]}, "malformed"),
+    ],
+)
+def test_a_faulty_table_is_refused_with_its_fault(table: dict[str, object], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        parse_transform(table)
