@@ -11,11 +11,8 @@ from align.core.names import Ambiguity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.steps.exchange import Pair, Rival
+    from align.steps.exchange import Link
     from align.steps.layers import Layer
-
-# Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
-Link = tuple["Pair", "Pair | Rival"]
 
 _REASON = "equal class and shape, and nothing but a trial with values could tell them apart"
 

@@ -15,7 +15,8 @@ from align.core.names import NameMap, Pairing
 from align.core.transforms import IDENTITY, Reshape
 from align.steps.ambiguity import group_links
 from align.steps.apply_rules import apply_rules_to_sides
-from align.steps.exchange import SETTLED, Translations, may_pair, replacement_benefit, settle
+from align.steps.evidence import SETTLED
+from align.steps.exchange import may_pair, settle
 from align.steps.layers import read_layers
 from align.steps.remainder import explain_remainder
 from align.steps.sequences import align_sequences, equality_scores
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from align.core.parameters import Parameter, ParameterSet
     from align.core.rename import NameRules
     from align.core.transforms import Transform
-    from align.steps.ambiguity import Link
-    from align.steps.exchange import Pair, Rival
+    from align.steps.evidence import Pair
+    from align.steps.exchange import Settlement
     from align.steps.layers import Layer
 
 
@@ -43,9 +44,8 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     left = read_layers(source, spoken | ties)
     right = read_layers(target, taken)
     ordered = source.order == target.order == "execution"
-    pairs = place_layers(left, right)
-    pairings, ambiguous = _judge(pairs, left, right, ordered)
-    pairings = [*ruled.pairings, *pairings]
+    matched, ambiguous = _judge(settle(place_layers(left, right), left, right, ordered))
+    pairings = [*ruled.pairings, *matched]
     dropped, unmatched = explain_remainder((source, target), (left, right), ruled, pairings, ambiguous)
     place = {name: index for index, name in enumerate(source.names)}
     return NameMap(
@@ -79,34 +79,14 @@ def place_layers(left: list[Layer], right: list[Layer]) -> list[Pair]:
     return pairs
 
 
-def _judge(
-    pairs: list[Pair], left: list[Layer], right: list[Layer], ordered: bool
-) -> tuple[list[Pairing], list[Ambiguity]]:
-    settlement = settle(pairs, ordered)
-    weakest = list(settlement.weakest)
-    links: list[Link] = [(settlement.pairs[i], settlement.pairs[j]) for i, j in settlement.rivals]
-    learnt = Translations()
-    learnt.learn(pair for pair, weak in zip(settlement.pairs, weakest, strict=True) if weak >= SETTLED)
-    for index, pair in enumerate(settlement.pairs):
-        for rival in _unplaced_rivals(pair, settlement.pairs, left, right):
-            benefit = replacement_benefit(pair, rival, learnt)
-            weakest[index] = min(weakest[index], benefit)
-            if benefit < SETTLED:
-                links.append((pair, rival))
-    ambiguous = group_links(links)
+def _judge(settlement: Settlement) -> tuple[list[Pairing], list[Ambiguity]]:
+    ambiguous = group_links(settlement.links)
     open_sources = {name for group in ambiguous for name in group.sources}
     pairings = []
-    for pair, weak in zip(settlement.pairs, weakest, strict=True):
+    for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True):
         if weak >= SETTLED:
             pairings += _pair_roles(*pair, 0.5 + min(weak, 1.0) / 2)
     return [pairing for pairing in pairings if pairing.source not in open_sources], ambiguous
-
-
-def _unplaced_rivals(pair: Pair, pairs: list[Pair], left: list[Layer], right: list[Layer]) -> list[Rival]:
-    placed_left, placed_right = {a.path for a, _ in pairs}, {b.path for _, b in pairs}
-    rivals: list[Rival] = [(a, None) for a in left if a.path not in placed_left and may_pair(a, pair[1])]
-    rivals += [(None, b) for b in right if b.path not in placed_right and may_pair(pair[0], b)]
-    return rivals
 
 
 def _pair_roles(a: Layer, b: Layer, confidence: float) -> list[Pairing]:

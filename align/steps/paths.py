@@ -8,33 +8,53 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+_SEPARATORS = re.compile(r"[._\-\s]+")
+_CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_INDEXED = re.compile(r"([A-Za-z]*)(\d+)")
 
 Tokens = tuple[str, ...]
 
 
 @lru_cache(maxsize=1 << 16)
 def tokens(path: str) -> Tokens:
-    """Words and numbers of a path in lower case: `layer1.0.downSample` -> layer, 1, 0, down, sample."""
-    return tuple(word.lower() for word in _WORDS.findall(path))
+    """Words and index numbers of a path in lower case: `layer1.0.downSample` -> layer, 1, 0, down, sample.
+
+    A number counts as an index only at the end of a part; `branch5x5` and `conv2d` are words.
+    """
+    found: list[str] = []
+    for part in filter(None, _SEPARATORS.split(path)):
+        if indexed := _INDEXED.fullmatch(part):
+            found += [word.lower() for word in _CAMEL.findall(indexed[1])] + [indexed[2]]
+        elif part.isalpha() and part.isascii():
+            found += [word.lower() for word in _CAMEL.findall(part)]
+        else:
+            found.append(part.lower())
+    return tuple(found)
 
 
 def word_likeness(a: str, b: str) -> float:
-    """1 for equal words, 0.8 if one abbreviates the other (`q`, `query`), 0 otherwise; numbers only match exactly."""
+    """1 for equal words, 0.8 if one begins or ends with the other (`q`, `query`), else 0; numbers match exactly."""
     if a == b:
         return 1.0
     if a.isdigit() or b.isdigit():
         return 0.0
-    return 0.8 if a.startswith(b) or b.startswith(a) else 0.0
+    short, long = sorted((a, b), key=len)
+    return 0.8 if long.startswith(short) or (len(short) > 1 and long.endswith(short)) else 0.0
+
+
+def contained(a: Tokens, b: Tokens) -> float:
+    """Share of the words of `a` that find a like one in `b`, in [0, 1]; 0 if `a` is empty."""
+    return sum(max((word_likeness(x, y) for y in b), default=0.0) for x in a) / len(a) if a else 0.0
 
 
 def likeness(a: Tokens, b: Tokens) -> float:
-    """Share of words that find a like one on the other side, in [0, 1]; symmetric."""
-    if not a or not b:
-        return 0.0
-    forth = sum(max(word_likeness(x, y) for y in b) for x in a)
-    back = sum(max(word_likeness(x, y) for x in a) for y in b)
-    return (forth + back) / (len(a) + len(b))
+    """Share of the words of both that find a like one on the other side, in [0, 1]; symmetric.
+
+    Numbers are left out: the same index at different levels of two paths is a coincidence.
+    """
+    x, y = [tuple(word for word in words if not word.isdigit()) for words in (a, b)]
+    total = len(x) + len(y)
+    return (contained(x, y) * len(x) + contained(y, x) * len(y)) / total if total else 0.0
 
 
 def difference(a: str, b: str) -> tuple[Tokens, Tokens]:
