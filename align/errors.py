@@ -4,14 +4,17 @@
     ├── CannotRunError          could not compare or could not run: exit code 2
     │   ├── MissingFileError        ├── DestinationError
     │   ├── NotACheckpointError     ├── OpenNamesError
-    │   ├── HostileFileError        ├── MapError
+    │   │   └── HostileFileError    ├── MapError
+    │   ├── UnsupportedCheckpointError  │
     │   ├── SideError               ├── MappingRuleError
     │   ├── UserCodeError           ├── ProjectFileError
     │   │   └── ModelFailedError    │
     │   ├── FrameworkMissingError   ├── RunFolderError
     │   ├── NothingInCommonError    ├── VerificationError
     │   ├── InputsError             └── UsageError
-    │   ├── EmptyLogError
+    │   ├── EmptyLogError           ├── AmbiguousLogError
+    │   ├── MetricMissingError      ├── StepsPerEpochError
+    │   ├── UnlikeCurvesError       ├── ReportError
     └── NotAlignedError         the sides were compared and differ: exit code 1
 
 The wording sits here, so that the code that raises states only the facts.
@@ -77,6 +80,13 @@ class HostileFileError(NotACheckpointError):
     """A checkpoint that claims what a sound writer never writes."""
 
 
+class UnsupportedCheckpointError(CannotRunError):
+    """A sound file of a known kind that cannot be read as named tensors; the hint says what to save instead."""
+
+    def __init__(self, path: Path | str, reason: str, hint: str) -> None:
+        super().__init__(f"{path} cannot be read: {reason}", hint)
+
+
 class SideError(CannotRunError):
     """A `module:function` or `file.py:function` that cannot be imported or is no model factory."""
 
@@ -132,11 +142,47 @@ class EmptyLogError(CannotRunError):
     """A log in which no line could be read as a training step."""
 
     def __init__(self, path: Path | str, looked_for: Iterable[str]) -> None:
-        formats = ", ".join(looked_for)
+        formats = "".join(f"\n  {line}" for line in looked_for)
         super().__init__(
-            f"no loss found in {path}; looked for: {formats}",
+            f"no loss found in {path}; looked for:{formats}",
             "a CSV or JSONL log needs a step and a loss column; `align plugins` lists the formats",
         )
+
+
+class AmbiguousLogError(CannotRunError):
+    """A log in which several formats find their lines."""
+
+    def __init__(self, path: Path | str, formats: Iterable[str]) -> None:
+        super().__init__(
+            f"{path} holds lines of several log formats: {', '.join(formats)}",
+            "keep the lines of one of them in a file of its own",
+        )
+
+
+class MetricMissingError(CannotRunError):
+    """A log without the metric that was asked for."""
+
+    def __init__(self, label: str, metric: str, available: Iterable[str]) -> None:
+        super().__init__(
+            f"{label} has no metric {metric!r}; it has: {', '.join(available)}", "choose one of them with --metric"
+        )
+
+
+class StepsPerEpochError(CannotRunError):
+    """A log that counts steps inside the epoch, where the length of an epoch is not known or contradicts the log."""
+
+    def __init__(self, label: str, reason: str) -> None:
+        super().__init__(
+            f"the global step of {label} cannot be told: {reason}",
+            "give the number of steps in an epoch with --reference-steps-per-epoch or --candidate-steps-per-epoch",
+        )
+
+
+class UnlikeCurvesError(CannotRunError):
+    """Two curves whose values are not the same kind of thing: to compare them would mean nothing."""
+
+    def __init__(self, reference: str, candidate: str, reason: str, hint: str) -> None:
+        super().__init__(f"{reference} and {candidate} cannot be compared: {reason}", hint)
 
 
 class DestinationError(CannotRunError):
@@ -178,6 +224,10 @@ class ProjectFileError(CannotRunError):
 
 class RunFolderError(CannotRunError):
     """A run folder that is missing, empty or of another schema."""
+
+
+class ReportError(CannotRunError):
+    """A report that could not be made; no verdict depends on it."""
 
 
 class VerificationError(CannotRunError):

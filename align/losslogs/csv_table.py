@@ -1,0 +1,72 @@
+"""CSV files with a header: comma, semicolon or tab.
+
+Lightning's `metrics.csv` is one of them.
+"""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+from align.core.logtable import EXPECTED, find_columns, read_table
+from align.core.logtext import clean_lines, end_notes
+from align.errors import EmptyLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.curves import LossLog
+
+_DELIMITERS = ",;\t"
+
+
+class CsvFormat:
+    """A table with a step (or epoch) column and a loss column."""
+
+    name = "csv"
+    summary = "CSV with a header: a step (or epoch) and a loss column under their usual names"
+    requires: tuple[str, ...] = ()
+    sample = "step,loss,lr\n1,2.302585,0.1\n2,2.287413,0.1\n3,2.250119,0.1\n"
+
+    def recognizes(self, text: str) -> bool:
+        """Tell whether the first line that is no comment names a step and a loss column."""
+        header = _header(text)
+        return header is not None and find_columns(header[1]) is not None
+
+    def read(self, text: str, label: str) -> LossLog:
+        """Read all rows; raises EmptyLogError if none has a step and a loss."""
+        header = _header(text)
+        columns = find_columns(header[1]) if header is not None else None
+        if header is None or columns is None:
+            raise EmptyLogError(label, [f"{self.name}: {EXPECTED}"])
+        log = read_table(_rows(text, *header), columns, label, self.name)
+        return log.with_notes(end_notes(text))
+
+
+def _header(text: str) -> tuple[int, list[str], str] | None:
+    """Return the header's line number, its cells and the delimiter; None if the first line has no delimiter."""
+    for number, line in clean_lines(text.removeprefix("\ufeff")):
+        if not line.strip() or line.startswith("#"):
+            continue
+        delimiter = max(_DELIMITERS, key=line.count)
+        return (number, _cells(line, delimiter), delimiter) if delimiter in line else None
+    return None
+
+
+def _rows(text: str, header_line: int, names: list[str], delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield each line after the header by column; a header again (runs appended to one file) is no row."""
+    for number, line in clean_lines(text):
+        if number > header_line and line.strip():
+            cells = _cells(line, delimiter)
+            if cells != names:
+                yield number, dict(zip(names, cells, strict=False))
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))]
+    except csv.Error:
+        return [cell.strip() for cell in line.split(delimiter)]
+
+
+PLUGIN = CsvFormat()

@@ -1,0 +1,73 @@
+"""`trainer_state.json` of the Hugging Face Trainer.
+
+Each loss is the mean since the last print, over as many steps as `step` went on.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from align.core.curves import LogRecord, LossLog
+from align.core.logtext import as_table, read_step
+from align.errors import EmptyLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class TrainerStateFormat:
+    """One JSON object with `log_history` and `global_step`."""
+
+    name = "hf_trainer_state"
+    summary = "trainer_state.json of the Hugging Face Trainer"
+    requires: tuple[str, ...] = ()
+    sample = (
+        '{"epoch": 1.0, "global_step": 4, "log_history": [\n'
+        '{"epoch": 0.5, "grad_norm": 1.54, "learning_rate": 4.3e-05, "loss": 0.25994735956192017, "step": 2},\n'
+        '{"epoch": 1.0, "grad_norm": 0.95, "learning_rate": 3.1e-05, "loss": 0.20888003706932068, "step": 4},\n'
+        '{"epoch": 1.0, "eval_loss": 0.23425716161727905, "step": 4}]}\n'
+    )
+
+    def recognizes(self, text: str) -> bool:
+        """Tell whether the text is one object with a log history."""
+        return '"log_history"' in text and _history(text) is not None
+
+    def read(self, text: str, label: str) -> LossLog:
+        """Read the log history; raises EmptyLogError if no entry has a loss."""
+        ignored: list[int] = []
+        table = as_table(_records(_history(text) or [], ignored), lambda _: "since last print")
+        if "loss" not in table.metrics:
+            raise EmptyLogError(label, [self.summary])
+        return LossLog(
+            label=label,
+            format=self.name,
+            table=table,
+            loss_name="loss",
+            counting="global step",
+            base=1,
+            ignored_lines=len(ignored),
+        )
+
+
+def _history(text: str) -> list[Any] | None:
+    try:
+        state = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return None
+    history = state.get("log_history") if isinstance(state, dict) else None
+    return history if isinstance(history, list) else None
+
+
+def _records(history: list[Any], ignored: list[int]) -> Iterator[LogRecord]:
+    """Yield entries with a step; `line` is the place in the history, from 1."""
+    for place, entry in enumerate(history, start=1):
+        texts = {k: v for k, v in entry.items() if isinstance(v, str)} if isinstance(entry, dict) else {}
+        step = read_step(texts.get("step", ""))
+        if step is None:
+            ignored.append(place)
+        else:
+            yield LogRecord(place, step, None, {name: text for name, text in texts.items() if name != "step"})
+
+
+PLUGIN = TrainerStateFormat()

@@ -1,0 +1,75 @@
+"""MindCV's `result.log`: one line an epoch.
+
+`TrainLoss` there is the loss of the epoch's last batch, not a mean over the epoch (StateMonitor writes what the last
+step returned), so it is a raw point at the last step of each epoch.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from align.core.curves import LogRecord, LossLog
+from align.core.logtext import as_table, clean_lines, end_notes, is_number
+from align.errors import EmptyLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HEADER = re.compile(r"^Epoch {2,}TrainLoss {2,}.*TotalTime\s*$")
+
+
+class MindcvResultFormat:
+    """A table with the header `Epoch TrainLoss ... TrainTime EvalTime TotalTime`."""
+
+    name = "mindcv_result"
+    summary = "MindCV result.log: Epoch TrainLoss accuracy TrainTime ..., one line an epoch"
+    requires: tuple[str, ...] = ()
+    sample = (
+        "Epoch               TrainLoss           accuracy            TrainTime           EvalTime    TotalTime\n"
+        "1                   1.144807            0.0000%             1.15                0.00                1.17\n"
+        "2                   1.065711            0.0000%             0.61                0.00                0.62\n"
+    )
+
+    def recognizes(self, text: str) -> bool:
+        """Tell whether there is the header of a result.log."""
+        return any(_HEADER.match(line) for _, line in clean_lines(text) if line.startswith("Epoch"))
+
+    def read(self, text: str, label: str) -> LossLog:
+        """Read all rows; raises EmptyLogError if there is none."""
+        ignored: list[int] = []
+        table = as_table(_records(text, ignored))
+        if "TrainLoss" not in table.metrics:
+            raise EmptyLogError(label, [self.summary])
+        return LossLog(
+            label=label,
+            format=self.name,
+            table=table,
+            loss_name="TrainLoss",
+            counting="epoch",
+            base=1,
+            ignored_lines=len(ignored),
+            notes=end_notes(text),
+        )
+
+
+def _records(text: str, ignored: list[int]) -> Iterator[LogRecord]:
+    names: list[str] = []
+    for number, line in clean_lines(text):
+        cells = line.split()
+        if _HEADER.match(line):
+            names = cells[1:]
+        elif len(cells) == len(names) + 1 and cells[0].isdecimal():
+            texts = dict(zip(names, map(_fraction, cells[1:]), strict=True))
+            yield LogRecord(number, int(cells[0]), int(cells[0]), texts)
+        elif cells:
+            ignored.append(number)
+
+
+def _fraction(text: str) -> str:
+    """Turn `12.3400%` into a fraction of one; anything else stays."""
+    number = text.removesuffix("%")
+    return repr(float(number) / 100) if number != text and is_number(number) else text
+
+
+PLUGIN = MindcvResultFormat()

@@ -1,0 +1,60 @@
+"""What was understood of one loss log, shown in the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from align.report.blocks import Block, Facts, Lines
+from align.report.numbers import number
+from align.report.terminal import print_blocks
+from align.report.texts import say, word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOSS_DIGITS = 6
+SHOWN = 8
+
+
+def print_log(document: dict[str, Any]) -> None:
+    """Print a `mindalign.log` document on standard output."""
+    print_blocks(log_blocks(document))
+
+
+def log_blocks(document: dict[str, Any]) -> list[Block]:
+    """Show how a log counts, what its values are and where they are missing, repeated or not finite."""
+    facts = (
+        (say("log.format"), document["format"]),
+        (say("log.metric"), document["metric"]),
+        (say("log.metrics"), ", ".join(document["metrics"])),
+        (say("log.counting"), _counting(document)),
+        (say("log.range"), _range(document)),
+        (say("loss.window"), word("window", document["window"])),
+        (say("log.values"), " … ".join(number(document[key], LOSS_DIGITS) for key in ("first_value", "last_value"))),
+        (say("loss.resolution"), number(document["resolution"]) if document["resolution"] else say("loss.all_digits")),
+        (say("log.gaps"), _listed([f"{before} … {after}" for before, after in document["gaps"]])),
+        (say("log.duplicates"), number(document["duplicates"])),
+        (say("log.non_finite"), _listed([str(step) for step in document["non_finite_steps"]])),
+        (say("log.ignored"), number(document["ignored_lines"])),
+    )
+    notes: list[Block] = [Lines(say("loss.notes"), tuple(document["notes"]))] if document["notes"] else []
+    return [Facts(document["label"], facts), *notes]
+
+
+def _counting(document: dict[str, Any]) -> str:
+    length = document["steps_per_epoch"]
+    epoch = say("log.epoch_length", steps=number(length)) if length is not None else ""
+    return say("log.counted", counting=word("counting", document["counting"]), base=document["base"]) + epoch
+
+
+def _range(document: dict[str, Any]) -> str:
+    figures = {key: number(document[key]) for key in ("points", "first_step", "last_step", "cadence")}
+    return say("log.points", axis=word("axis", document["axis"]), **figures)
+
+
+def _listed(items: Sequence[str]) -> str:
+    """List the first few and count all; "none" for nothing."""
+    if not items:
+        return say("log.none")
+    shown = ", ".join(items[:SHOWN])
+    return shown if len(items) <= SHOWN else say("log.more", shown=shown, count=number(len(items)))

@@ -1,0 +1,53 @@
+"""What was understood of one log, for a user who wants to know before comparing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.curves import AxisHints, LogSummary
+from align.errors import MetricMissingError
+from align.steps.curves import cadence, latest_points
+from align.steps.numbering import number_steps
+
+if TYPE_CHECKING:
+    from align.core.curves import Integers, LossLog
+
+
+def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> LogSummary:
+    """Tell how a log counts and what it holds. Raises MetricMissingError, StepsPerEpochError."""
+    series = log.series(metric)
+    if series is None:
+        raise MetricMissingError(log.label, metric, sorted(log.table.metrics))
+    numbering = number_steps(log, series, hints)
+    kept = latest_points(numbering.steps, series.values)
+    steps, values = numbering.steps[kept.index], series.values[kept.index]
+    return LogSummary(
+        label=log.label,
+        format=log.format,
+        metric=metric,
+        metrics=tuple(sorted(log.table.metrics)),
+        counting=log.counting,
+        axis=numbering.axis,
+        base=numbering.base,
+        steps_per_epoch=numbering.steps_per_epoch,
+        window=series.window,
+        points=len(steps),
+        first_step=int(steps[0]),
+        last_step=int(steps[-1]),
+        cadence=cadence(steps),
+        first_value=float(values[0]),
+        last_value=float(values[-1]),
+        resolution=float(series.resolution.max()),
+        gaps=_gaps(steps),
+        duplicates=kept.duplicates,
+        non_finite_steps=tuple(steps[~np.isfinite(values)].tolist()),
+        ignored_lines=log.ignored_lines,
+        notes=(*log.notes, *numbering.notes, *kept.notes),
+    )
+
+
+def _gaps(steps: Integers) -> tuple[tuple[int, int], ...]:
+    wide = np.flatnonzero(np.diff(steps) > cadence(steps))
+    return tuple((int(steps[at]), int(steps[at + 1])) for at in wide)

@@ -1,0 +1,137 @@
+"""The criteria of a loss verdict: what was found, what is allowed, where the bound comes from.
+
+Rounding to the printed digits widens every limit. A criterion that cannot be evaluated is not made, so that it can
+never count as passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.core.comparisons import Criterion
+from align.steps.loss_limits import limits_for
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from align.core.curves import Floats, PairedCurves
+    from align.steps.loss_limits import CurveLimits
+
+BY_DEFINITION = "by definition: what only one side has is a difference"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedPoints:
+    """The figures of all common points, arrays of shape (common,); `limit` is NaN where a side is not finite.
+
+    `first_compared` says whether global step 1 is common and finite on both sides.
+    """
+
+    metric: str
+    limits: CurveLimits
+    difference: Floats
+    limit: Floats
+    finite: NDArray[np.bool_]
+    within: NDArray[np.bool_]
+    first_compared: bool
+
+
+class Ends(NamedTuple):
+    """The last step of each curve, and the coarser of their cadences: ends closer than that lie together."""
+
+    reference: int
+    candidate: int
+    coarser: int
+
+    @property
+    def together(self) -> bool:
+        """True if neither curve ends before the other."""
+        return abs(self.reference - self.candidate) < self.coarser
+
+
+class _Form(NamedTuple):
+    """One form of a criterion: the published bound, and the one in force after widening."""
+
+    kind: str
+    found: float
+    published: float
+    bound: float
+
+    @property
+    def passes(self) -> bool:
+        return self.found < self.bound or self.found == 0.0
+
+    @property
+    def nearness(self) -> float:
+        return self.found / self.bound if self.found else 0.0
+
+
+def measure_points(metric: str, by_steps: bool, pairs: PairedCurves) -> JudgedPoints:
+    """Take the difference and the limit of every common point; NaN or Inf alike on both sides is within."""
+    finite = np.isfinite(pairs.reference) & np.isfinite(pairs.candidate)
+    alike = (pairs.reference == pairs.candidate) | (np.isnan(pairs.reference) & np.isnan(pairs.candidate))
+    size = np.abs(pairs.reference)
+    limits = limits_for(metric, float(np.mean(size[finite])) if finite.any() else 0.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.abs(pairs.candidate - pairs.reference)
+        limit = np.maximum(limits.mean_abs, limits.mean_rel * size) + pairs.widening
+    first = bool(by_steps and len(size) and pairs.steps[0] == 1 and finite[0])
+    if first:
+        limit[0] = max(limits.first_abs, limits.first_rel * size[0]) + pairs.widening[0]
+    limit[~finite] = np.nan
+    within = np.where(finite, (difference < limit) | (difference == 0.0), alike)
+    return JudgedPoints(metric, limits, difference, limit, finite, within, first)
+
+
+def evaluate_criteria(pairs: PairedCurves, judged: JudgedPoints, ends: Ends) -> dict[str, Criterion]:
+    """Evaluate what can be evaluated: `first`, `mean`, `non-finite`, `length`; nothing without a common point."""
+    if not len(pairs.steps):
+        return {}
+    found = {}
+    if judged.first_compared:
+        found["first"] = _first(pairs, judged)
+    if judged.finite.any():
+        found["mean"] = _mean(pairs, judged)
+    lone = int(np.count_nonzero(~judged.finite & ~judged.within))
+    found["non-finite"] = Criterion("NaN or Inf on one side, points", lone, 0, lone == 0, BY_DEFINITION)
+    apart = abs(ends.reference - ends.candidate)
+    found["length"] = Criterion("steps between the ends", apart, ends.coarser - 1, ends.together, BY_DEFINITION)
+    return found
+
+
+def _first(pairs: PairedCurves, judged: JudgedPoints) -> Criterion:
+    limits, widening, size = judged.limits, float(pairs.widening[0]), abs(float(pairs.reference[0]))
+    difference = float(judged.difference[0])
+    forms = [_Form("absolute", difference, limits.first_abs, limits.first_abs + widening)]
+    if size:
+        forms.append(_Form("relative", difference / size, limits.first_rel, limits.first_rel + widening / size))
+    return _either(f"first {judged.metric}", forms, limits)
+
+
+def _mean(pairs: PairedCurves, judged: JudgedPoints) -> Criterion:
+    limits, finite = judged.limits, judged.finite
+    size, difference, widening = np.abs(pairs.reference[finite]), judged.difference[finite], pairs.widening[finite]
+    with np.errstate(over="ignore"):
+        forms = [_Form("absolute", float(np.mean(difference)), limits.mean_abs, limits.mean_abs + _mean_of(widening))]
+        if np.all(size > 0):
+            bound = limits.mean_rel + _mean_of(widening / size)
+            forms.append(_Form("relative", _mean_of(difference / size), limits.mean_rel, bound))
+    return _either(f"mean {judged.metric}", forms, limits)
+
+
+def _mean_of(values: Floats) -> float:
+    return float(np.mean(values))
+
+
+def _either(name: str, forms: list[_Form], limits: CurveLimits) -> Criterion:
+    """Make a criterion of which one form has to pass, and show the form nearer to passing."""
+    usable = [form for form in forms if form.bound > 0.0] or forms
+    nearer = min(usable, key=lambda form: form.nearness)
+    asked = " or ".join(f"{form.kind} < {form.published:.3g}" for form in usable)
+    added = nearer.bound - nearer.published
+    widened = f"; widened by {added:.2g} for printed digits" if added > nearer.published / 1000 else ""
+    text = f"{limits.source}: {asked}{widened}"
+    return Criterion(f"{name}, {nearer.kind} difference", nearer.found, nearer.bound, nearer.passes, text)
