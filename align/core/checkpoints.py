@@ -30,8 +30,9 @@ class StoredTensor:
     """One tensor of a checkpoint.
 
     `load` returns its value, memory-mapped and read-only where the file allows. `extent` is None where the
-    bytes are not contiguous in one file (a strided view, a compressed array). `storage` is equal for tensors
-    that share memory in the source, so that ties are known; None where the format has no such notion.
+    bytes are not contiguous in one file: a strided view, a compressed array, or a tensor cut into `pieces`, which
+    follow each other. `storage` is equal for tensors that are one tensor in the source (the same view of the same
+    memory), so that ties are known; None where the format has no such notion.
     """
 
     name: str
@@ -40,6 +41,7 @@ class StoredTensor:
     load: Callable[[], Array] = field(repr=False, compare=False)
     extent: Extent | None = None
     storage: str | None = None
+    pieces: tuple[Extent, ...] = ()
 
     @property
     def nbytes(self) -> int:

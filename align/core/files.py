@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import secrets
+import threading
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.errors import DestinationError, MissingFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 BLOCK = 1 << 20
@@ -60,7 +62,38 @@ def existing_file(path: Path, what: str) -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's content as lowercase hex, read in blocks of 1 MiB."""
+    """SHA-256 of a file's content as lowercase hex, read in blocks of 1 MiB.
+
+    A file that the same process has hashed and whose inode, size and time are as they were is not read again.
+    """
+    state = path.stat()
+    return _sha256_of(path, (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns))
+
+
+def sha256_beside(path: Path) -> Callable[[], str]:
+    """Start hashing in a thread and return a function that waits for the result, as `sha256_of` would give it."""
+    outcome: list[str | OSError] = []
+
+    def work() -> None:
+        try:
+            outcome.append(sha256_of(path))
+        except OSError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+
+    def result() -> str:
+        thread.join()
+        if isinstance(outcome[0], OSError):
+            raise outcome[0]
+        return outcome[0]
+
+    return result
+
+
+@functools.lru_cache(maxsize=64)
+def _sha256_of(path: Path, _state: tuple[int, ...]) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(BLOCK):

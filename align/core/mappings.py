@@ -48,14 +48,18 @@ class FileForm:
     """What a layer of this kind looks like in a torch checkpoint: exactly these attributes under one prefix.
 
     `optional` attributes may be missing; in a file `*` stands for numbers as above. `ndim` gives the number of axes
-    of an attribute, `same_shape` lists attributes of one common shape. Where the forms of several rules fit that
-    would name or shape the target differently, the file alone cannot decide and the layer is open.
+    of an attribute, `same_shape` lists attributes of one common shape, `same_first` those whose first axes are equally
+    long; with `beside_ndim` the form counts only in a file that also holds a tensor of so many axes. Where the forms
+    of several rules fit that would name or shape the target differently, the file alone cannot decide and the layer
+    is open.
     """
 
     attributes: tuple[str, ...]
     optional: tuple[str, ...] = ()
     ndim: dict[str, int] = field(default_factory=dict)
     same_shape: tuple[str, ...] = ()
+    same_first: tuple[str, ...] = ()
+    beside_ndim: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,12 +100,12 @@ class CheckpointFormat(Plugin, Protocol):
         """Read the header; no tensor is loaded. Raises NotACheckpointError for a damaged or hostile file."""
         ...
 
-    def problems(self, tensors: Sequence[StoredTensor]) -> list[str]:
+    def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:
         """Say, one line a tensor, what this format cannot hold; called before anything is written."""
         ...
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
-        """Write tensors in the given order, loading one at a time."""
+        """Write the tensors in blocks, so that none needs memory; `metadata` names the flavour (`format`: pt or ms)."""
         ...
 
 

@@ -1,0 +1,95 @@
+"""The records of a zip file, each checked to lie inside it before anything is read.
+
+The payload's offset comes from the record's own header: the central directory tells where that header is, but its
+name and extra field may have other lengths there. Records that overlap, share a name or leave the archive's root are
+what attacks are made of and what no sound writer produces.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from align.core.checkpoints import Extent
+from align.errors import HostileFileError, NotACheckpointError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ZIP_HEAD = b"PK\x03\x04"
+LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+ENCRYPTED, UTF8_NAME = 0x1, 0x800  # general purpose flags, bits 0 and 11
+# Deflate cannot shrink more than about 1032 to 1 (RFC 1951: 258 bytes by at least two bits).
+MOST_DEFLATED = 1040
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One file of an archive. `extent` is where its bytes lie in the archive, as stored."""
+
+    name: str
+    extent: Extent
+    size: int
+    compressed: bool
+
+
+def zip_records(path: Path) -> dict[str, Record]:
+    """Read the directory of a zip file, in its order; raises NotACheckpointError or HostileFileError."""
+    try:
+        with zipfile.ZipFile(path) as archive, path.open("rb") as stream:
+            infos, end = archive.infolist(), archive.start_dir
+            records = [_record(path, stream, info) for info in infos]
+    except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError) as error:
+        raise NotACheckpointError(path, f"the zip directory is damaged ({error})") from error
+    _check_layout(path, infos, records, end)
+    return {record.name: record for record in records}
+
+
+def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
+    stream.seek(info.header_offset)
+    header = stream.read(LOCAL_HEADER.size)
+    if len(header) < LOCAL_HEADER.size or not header.startswith(ZIP_HEAD):
+        raise NotACheckpointError(
+            path, f"there is no zip record at byte {info.header_offset}, where {info.filename!r} starts"
+        )
+    fields = LOCAL_HEADER.unpack(header)
+    name_length, extra_length = fields[9], fields[10]
+    encoding = "utf-8" if fields[2] & UTF8_NAME else "cp437"
+    name = stream.read(name_length).decode(encoding)
+    if name != info.orig_filename:
+        raise HostileFileError(
+            path, f"a zip record is called {info.orig_filename!r} in the directory and {name!r} in place"
+        )
+    if fields[2] & ENCRYPTED:
+        raise NotACheckpointError(path, f"its record {name!r} is encrypted")
+    offset = info.header_offset + LOCAL_HEADER.size + name_length + extra_length
+    extent = Extent(path, offset, info.compress_size)
+    return Record(name, extent, info.file_size, info.compress_type != zipfile.ZIP_STORED)
+
+
+def _check_layout(path: Path, infos: list[zipfile.ZipInfo], records: list[Record], end: int) -> None:
+    if len({record.name for record in records}) != len(records):
+        raise HostileFileError(path, "two zip records have one name")
+    for record in records:
+        _check_record(path, record)
+    spans = sorted(zip((info.header_offset for info in infos), records, strict=True), key=lambda span: span[0])
+    starts = [start for start, _ in spans[1:]] + [end]
+    for (_, record), following in zip(spans, starts, strict=True):
+        last = record.extent.offset + record.extent.nbytes
+        if last > following:
+            raise HostileFileError(
+                path, f"zip record {record.name!r} ends at byte {last}, in what follows at {following}"
+            )
+
+
+def _check_record(path: Path, record: Record) -> None:
+    parts = record.name.split("/")
+    if record.name.startswith("/") or ".." in parts or "\\" in record.name or "\0" in record.name:
+        raise HostileFileError(path, f"a zip record is called {record.name!r}, which leaves the archive")
+    stored = record.extent.nbytes
+    if not record.compressed and stored != record.size:
+        raise HostileFileError(path, f"zip record {record.name!r} claims {record.size} bytes and has {stored}")
+    if record.compressed and record.size > MOST_DEFLATED * (stored + 1):
+        raise HostileFileError(path, f"zip record {record.name!r} claims {record.size} bytes out of {stored}")

@@ -1,0 +1,93 @@
+"""The bytes of a stored tensor: mapped into memory, or read in blocks of a fixed size.
+
+Whatever is written, compared or hashed goes through `byte_blocks`, so that none of it needs more memory than one
+block, however large the tensor. A buffer of 1 MiB is the fastest way to copy that was measured; maps a tensor at a
+time cost a third more, `copy_file_range` and threads gain nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import numpy_dtype
+from align.errors import NotACheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from align.core.checkpoints import Extent, StoredTensor
+    from align.core.dtypes import Array
+    from align.core.parameters import Shape
+
+BLOCK = 1 << 20
+
+
+def byte_blocks(tensor: StoredTensor, block: int = BLOCK) -> Iterator[memoryview]:
+    """Yield the tensor's bytes (little-endian, C order) in blocks of `block` bytes, the last one shorter.
+
+    A block is valid until the next one is asked for. Raises NotACheckpointError if the file has become shorter.
+    """
+    if tensor.extent is not None:
+        return _file_blocks((tensor.extent,), block)
+    if tensor.pieces:
+        return _file_blocks(tensor.pieces, block)
+    return _array_blocks(tensor.load(), block)
+
+
+def mapped(extent: Extent, shape: Shape, dtype: str) -> Callable[[], Array]:
+    """Return a loader that maps the extent into memory as a read-only array."""
+
+    def load() -> Array:
+        kind = numpy_dtype(dtype)
+        if prod(shape) == 0:
+            return np.empty(shape, kind)
+        raw = np.memmap(extent.path, np.uint8, "r", extent.offset, (extent.nbytes,))
+        return np.ndarray(shape, kind, raw.data)
+
+    return load
+
+
+def joined(pieces: Sequence[Extent], shape: Shape, dtype: str) -> Callable[[], Array]:
+    """Return a loader that reads a tensor stored in several pieces into one read-only array."""
+
+    def load() -> Array:
+        raw = np.empty(sum(piece.nbytes for piece in pieces), np.uint8)
+        done = 0
+        for block in _file_blocks(pieces, BLOCK):
+            raw[done : done + len(block)] = block
+            done += len(block)
+        value: Array = np.ndarray(shape, numpy_dtype(dtype), raw.data)
+        value.flags.writeable = False
+        return value
+
+    return load
+
+
+def _file_blocks(extents: Sequence[Extent], block: int) -> Iterator[memoryview]:
+    """Blocks run across the borders of the pieces, so that two layouts of one tensor yield equal blocks."""
+    buffer = memoryview(bytearray(block))
+    filled = 0
+    for extent in extents:
+        with extent.path.open("rb", buffering=0) as stream:
+            position, end = extent.offset, extent.offset + extent.nbytes
+            while position < end:
+                wanted = min(block - filled, end - position)
+                count = os.preadv(stream.fileno(), [buffer[filled : filled + wanted]], position)
+                if count == 0:
+                    raise NotACheckpointError(extent.path, f"it ends at byte {position}, expected {end}")
+                position, filled = position + count, filled + count
+                if filled == block:
+                    yield buffer
+                    filled = 0
+    if filled:
+        yield buffer[:filled]
+
+
+def _array_blocks(value: Array, block: int) -> Iterator[memoryview]:
+    flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    for start in range(0, flat.size, block):
+        yield flat[start : start + block].data

@@ -1,0 +1,161 @@
+"""NumPy `.npz`: a zip of `.npy` arrays, none of them a pickle.
+
+An array's header is parsed here and its bytes are mapped straight from the archive; an array of objects, which NumPy
+would unpickle, is refused. Written archives are plain (stored) and dated 1980, so that equal tensors give equal files.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from align.core.archives import ZIP_HEAD, Record, zip_records
+from align.core.checkpoints import Checkpoint, Extent, StoredTensor
+from align.core.dtypes import dtype_name, numpy_dtype
+from align.core.extents import byte_blocks, mapped
+from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+    from align.core.parameters import Shape
+
+SUFFIX = ".npy"
+NPY: Any = np.lib.format  # it carries no type hints
+DTYPES = {
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+    "float64", "complex64", "complex128",
+}  # fmt: skip
+MOST_AXES = 64
+LONGEST_HEADER = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class NpzFormat:
+    """Arrays by name, as `numpy.savez` writes them."""
+
+    name: str = "npz"
+    summary: str = "NumPy .npz, read and written; bfloat16 and float8 have no place in it"
+    requires: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = (".npz",)
+
+    def recognizes(self, path: Path, head: bytes) -> bool:
+        """Tell by the records' names: all of them end in `.npy`."""
+        if not head.startswith(ZIP_HEAD) or b"data.pkl" in head:
+            return False
+        return all(name.endswith(SUFFIX) for name in zip_records(path))
+
+    def read(self, path: Path) -> Checkpoint:
+        """Read the header of every array."""
+        tensors: dict[str, StoredTensor] = {}
+        other: dict[str, str] = {}
+        with zipfile.ZipFile(path) as archive:
+            for record in zip_records(path).values():
+                name = record.name.removesuffix(SUFFIX)
+                header = _read_header(path, archive, record)
+                if header.dtype.kind in "SU":
+                    other[name] = f"text array of shape {header.shape}"
+                else:
+                    tensors[name] = _tensor(path, name, record, header)
+        return Checkpoint(path, self.name, tensors, {}, other)
+
+    def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
+        """Name the tensors of a dtype that NumPy does not know, and names that a zip file cannot hold."""
+        unknown = [f"{t.name}: .npz cannot hold {t.dtype}" for t in tensors if t.dtype not in DTYPES]
+        return unknown + [f"{t.name}: .npz cannot hold this name" for t in tensors if not _is_safe(t.name)]
+
+    def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Write one stored record a tensor."""
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            for tensor in tensors:
+                with archive.open(zipfile.ZipInfo(tensor.name + SUFFIX), "w", force_zip64=True) as record:
+                    record.write(_header_bytes(tensor))
+                    record.writelines(byte_blocks(tensor))
+
+
+PLUGIN = NpzFormat()
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    shape: Shape
+    dtype: np.dtype[Any]
+    fortran: bool
+    length: int
+
+
+def _read_header(path: Path, archive: zipfile.ZipFile, record: Record) -> _Header:
+    try:
+        with archive.open(record.name) as stream:
+            head = io.BytesIO(stream.read(LONGEST_HEADER))
+        version = NPY.read_magic(head)
+        parse = {(1, 0): NPY.read_array_header_1_0, (2, 0): NPY.read_array_header_2_0}[version]
+        shape, fortran, dtype = parse(head)
+    except (
+        ValueError,
+        KeyError,
+        SyntaxError,
+        TypeError,
+        EOFError,
+        RecursionError,
+        MemoryError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise NotACheckpointError(path, f"array {record.name!r} has no sound header ({error})") from error
+    header = _Header(shape, dtype, fortran, head.tell())
+    _check_header(path, record, header)
+    return header
+
+
+def _check_header(path: Path, record: Record, header: _Header) -> None:
+    if header.dtype.hasobject:
+        raise HostileFileError(path, f"array {record.name!r} holds Python objects, which only a pickle can carry")
+    if len(header.shape) > MOST_AXES or any(type(n) is not int or n < 0 for n in header.shape):
+        raise HostileFileError(path, f"array {record.name!r} claims the shape {header.shape}")
+    expected = header.length + prod(header.shape) * header.dtype.itemsize
+    if record.size != expected:
+        raise NotACheckpointError(path, f"array {record.name!r} has {record.size} bytes, its header says {expected}")
+    if header.dtype.kind not in "SU" and dtype_name(header.dtype) not in DTYPES:
+        hint = "save it as a plain array; bfloat16 belongs into .safetensors"
+        raise UnsupportedCheckpointError(path, f"array {record.name!r} has the dtype {header.dtype.str}", hint)
+
+
+def _tensor(path: Path, name: str, record: Record, header: _Header) -> StoredTensor:
+    dtype = dtype_name(header.dtype)
+    rows_first = not header.fortran or len(header.shape) <= 1
+    little = header.dtype.newbyteorder("<") == header.dtype
+    if record.compressed or not rows_first or not little:
+        return StoredTensor(name, header.shape, dtype, lambda: _load(path, record, header))
+    extent = Extent(path, record.extent.offset + header.length, record.size - header.length)
+    return StoredTensor(name, header.shape, dtype, mapped(extent, header.shape, dtype), extent)
+
+
+def _load(path: Path, record: Record, header: _Header) -> Array:
+    """Read an array whose bytes are compressed, column-major or big-endian."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(record.name) as stream:
+            raw = stream.read(record.size + 1)
+    except (zipfile.BadZipFile, EOFError, zipfile.zlib.error) as error:  # type: ignore[attr-defined]
+        raise NotACheckpointError(path, f"array {record.name!r} cannot be unpacked ({error})") from error
+    if len(raw) != record.size:
+        raise HostileFileError(path, f"array {record.name!r} unpacks to other than {record.size} bytes")
+    value: Array = np.ndarray(header.shape, header.dtype, raw, header.length, order="F" if header.fortran else "C")
+    return np.ascontiguousarray(value, numpy_dtype(dtype_name(header.dtype))).reshape(header.shape)
+
+
+def _header_bytes(tensor: StoredTensor) -> bytes:
+    stream = io.BytesIO()
+    descr = NPY.dtype_to_descr(numpy_dtype(tensor.dtype))
+    NPY.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": tensor.shape})
+    return stream.getvalue()
+
+
+def _is_safe(name: str) -> bool:
+    return bool(name) and not name.startswith("/") and ".." not in name.split("/") and not set(name) & {"\\", "\0"}

@@ -1,0 +1,235 @@
+"""`torch.save` files, read without torch: `.pth`, `.pt` and `.bin` are one zip with a pickle that is only looked at.
+
+The pickle is interpreted as inert data (`_pickle`), each tensor is a checked view of a record, and the mapping of names
+to tensors is found by looking: a wrapper is taken off only where exactly one mapping inside could be meant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from align.core.archives import ZIP_HEAD, Record, zip_records
+from align.core.checkpoints import Checkpoint, Extent, StoredTensor
+from align.core.dtypes import numpy_dtype
+from align.core.extents import mapped
+from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.formats._pickle import (
+    Made,
+    TensorView,
+    UnsupportedTensorError,
+    class_name,
+    describe,
+    is_tensor,
+    mapping_of,
+    read_pickle,
+    read_view,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+
+PICKLE = "data.pkl"
+# The first bytes of the form before torch 1.6: a pickled magic number, 0x1950a86a20f9469cfc6c.
+LEGACY_HEAD = bytes.fromhex("80028a0a6cfc9c46f9206aa85019")
+BARE_PICKLES = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
+TAR_MARK, TAR_AT = b"ustar", 257
+RESAVE = "load it with torch.load and save model.state_dict() with torch.save of torch 1.6 or newer"
+MOST_LISTED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class TorchFormat:
+    """The zip files of `torch.save`; older forms are recognized and refused."""
+
+    name: str = "torch"
+    summary: str = "torch.save files (.pth .pt .bin), read without torch and without running their pickles"
+    requires: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = (".pth", ".pt", ".bin")
+
+    def recognizes(self, path: Path, head: bytes) -> bool:
+        """Tell a zip with a `data.pkl`, and the forms that are refused: old pickles and tar files."""
+        if head.startswith(ZIP_HEAD):
+            return b"/" + PICKLE.encode() in head or any(_is_pickle(name) for name in zip_records(path))
+        return head.startswith(BARE_PICKLES) or head[TAR_AT : TAR_AT + len(TAR_MARK)] == TAR_MARK
+
+    def read(self, path: Path) -> Checkpoint:
+        """Interpret the pickle and check every view against its record."""
+        with path.open("rb") as stream:
+            _refuse_old_forms(path, stream.read(512))
+        records = zip_records(path)
+        folder = _folder(path, records)
+        _refuse_unreadable(path, folder, records)
+        tree = read_pickle(path, _read_record(path, records[f"{folder}/{PICKLE}"]))
+        key, entries = _find_state_dict(path, tree)
+        views = _views(path, entries)
+        tensors = {
+            name: _tensor(path, name, view, records.get(f"{folder}/data/{view.key}")) for name, view in views.items()
+        }
+        return Checkpoint(path, self.name, tensors, {"format": "pt"}, _others(tree, key, entries, views))
+
+    def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
+        """Writing torch files is not built yet: one line says so."""
+        return ["torch files cannot be written yet: choose a destination that ends in .safetensors, which torch reads"]
+
+    def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
+        """Refuse, in the words of `problems`."""
+        raise NotImplementedError(self.problems(tensors, metadata)[0])
+
+
+PLUGIN = TorchFormat()
+
+
+def _is_pickle(name: str) -> bool:
+    return name.endswith(f"/{PICKLE}") and name.count("/") == 1
+
+
+def _refuse_old_forms(path: Path, head: bytes) -> None:
+    if head.startswith(LEGACY_HEAD):
+        raise UnsupportedCheckpointError(path, "it is in the form that torch wrote before version 1.6", RESAVE)
+    if head[TAR_AT : TAR_AT + len(TAR_MARK)] == TAR_MARK:
+        raise UnsupportedCheckpointError(path, "it is a tar file, the oldest form of torch.save", RESAVE)
+    if head.startswith(BARE_PICKLES):
+        raise UnsupportedCheckpointError(path, "it is a bare pickle, which is not run", RESAVE)
+
+
+def _folder(path: Path, records: Mapping[str, Record]) -> str:
+    pickles = [name for name in records if _is_pickle(name)]
+    if len(pickles) != 1:
+        raise NotACheckpointError(path, f"it holds {len(pickles)} records data.pkl, expected one")
+    return pickles[0].removesuffix(f"/{PICKLE}")
+
+
+def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -> None:
+    if f"{folder}/constants.pkl" in records or any(name.startswith(f"{folder}/code/") for name in records):
+        hint = "load it with torch.jit.load and save its state_dict() with torch.save"
+        raise UnsupportedCheckpointError(path, "it is a TorchScript program", hint)
+    if packed := [name for name, record in records.items() if record.compressed]:
+        raise HostileFileError(
+            path, f"{len(packed)} records are compressed ({packed[0]!r}); torch.save never does that"
+        )
+    order = records.get(f"{folder}/byteorder")
+    if order is not None and order.size < 16 and _read_record(path, order) != b"little":
+        raise UnsupportedCheckpointError(path, "it was saved on a big-endian machine", RESAVE)
+
+
+def _read_record(path: Path, record: Record) -> bytes:
+    with path.open("rb") as stream:
+        stream.seek(record.extent.offset)
+        return stream.read(record.extent.nbytes)
+
+
+def _find_state_dict(path: Path, tree: Any) -> tuple[str, dict[Any, Any]]:
+    """The one mapping of names to tensors, and its key: at the top, or one or two keys down."""
+    candidates = {"": mapping_of(tree) or {}}
+    for _ in range(3):
+        inner = _inner(candidates)
+        found = {key: entries for key, entries in candidates.items() if _holds_tensors(entries)}
+        if found:
+            (key, entries), *_ = found.items()
+            rivals = {rival: rows for rival, rows in _inner({key: entries}).items() if _holds_tensors(rows)}
+            _refuse_several(path, found | rivals)
+            return key, entries
+        candidates = inner
+    raise _nothing_found(path, tree)
+
+
+def _holds_tensors(entries: Mapping[Any, Any]) -> bool:
+    return any(isinstance(name, str) and is_tensor(value) for name, value in entries.items())
+
+
+def _inner(candidates: Mapping[str, Mapping[Any, Any]]) -> dict[str, dict[Any, Any]]:
+    """The mappings one key further down, by the dotted path of their keys."""
+    return {
+        f"{outer}.{name}" if outer else name: entries
+        for outer, mapping in candidates.items()
+        for name, value in mapping.items()
+        if isinstance(name, str) and (entries := mapping_of(value)) is not None
+    }
+
+
+def _refuse_several(path: Path, found: Mapping[str, object]) -> None:
+    if len(found) > 1:
+        listed = ", ".join(repr(key) if key else "the top level" for key in list(found)[:MOST_LISTED])
+        raise UnsupportedCheckpointError(
+            path, f"{len(found)} of its entries could be the weights: {listed}", "save the one you mean alone"
+        )
+
+
+def _nothing_found(path: Path, tree: Any) -> UnsupportedCheckpointError:
+    for value in [tree, *(mapping_of(tree) or {}).values()]:
+        state = mapping_of(value.state) if isinstance(value, Made) else None
+        if state is not None and "_modules" in state:
+            hint = "load it where its code is at home and save model.state_dict() with torch.save"
+            return UnsupportedCheckpointError(path, f"it holds a whole pickled module, {class_name(value)}", hint)
+    what = "a single tensor without a name" if is_tensor(tree) else f"no named tensors, but: {_contents(tree)}"
+    return UnsupportedCheckpointError(
+        path, f"it holds {what}", "save a state_dict with torch.save(model.state_dict(), ...)"
+    )
+
+
+def _contents(tree: Any) -> str:
+    mapping = mapping_of(tree)
+    if mapping is None:
+        return describe(tree)
+    return ", ".join(f"{str(name)[:60]} ({describe(value)})" for name, value in list(mapping.items())[:MOST_LISTED])
+
+
+def _views(path: Path, entries: Mapping[Any, Any]) -> dict[str, TensorView]:
+    """The tensors among the entries; raises UnsupportedCheckpointError naming all that are no plain ones."""
+    views: dict[str, TensorView] = {}
+    faults: list[UnsupportedTensorError] = []
+    for name, value in entries.items():
+        if isinstance(name, str) and is_tensor(value):
+            try:
+                views[name] = read_view(path, name, value)
+            except UnsupportedTensorError as fault:
+                faults.append(fault)
+    if faults:
+        listed = "; ".join(fault.reason for fault in faults[:MOST_LISTED])
+        more = f"; and {len(faults) - MOST_LISTED} more" if len(faults) > MOST_LISTED else ""
+        raise UnsupportedCheckpointError(path, listed + more, faults[0].remedy)
+    return views
+
+
+def _others(tree: Any, key: str, entries: Mapping[Any, Any], views: Mapping[str, TensorView]) -> dict[str, str]:
+    """What the file holds beside the tensors, in a few words each."""
+    prefix = f"{key}." if key else ""
+    found = {f"{prefix}{_word(name)}": describe(value) for name, value in entries.items() if name not in views}
+    if key:
+        outer = key.partition(".")[0]
+        found |= {_word(name): describe(value) for name, value in (mapping_of(tree) or {}).items() if name != outer}
+    return found
+
+
+def _word(name: Any) -> str:
+    return name if isinstance(name, str) else describe(name)
+
+
+def _tensor(path: Path, name: str, view: TensorView, record: Record | None) -> StoredTensor:
+    if record is None:
+        raise NotACheckpointError(path, f"the bytes of tensor {name!r} are missing: there is no record data/{view.key}")
+    if record.size < view.storage_bytes:
+        reason = f"the record of tensor {name!r} has {record.size} bytes, its storage needs {view.storage_bytes}"
+        raise NotACheckpointError(path, reason)
+    itemsize = numpy_dtype(view.dtype).itemsize
+    # The same view of the same storage is one tensor; other views of it (flattened LSTM weights) are not tied.
+    storage = f"{view.key}+{view.offset}:{view.shape}:{view.stride}"
+    if view.contiguous:
+        extent = Extent(path, record.extent.offset + view.offset * itemsize, view.nbytes)
+        return StoredTensor(name, view.shape, view.dtype, mapped(extent, view.shape, view.dtype), extent, storage)
+    whole = Extent(path, record.extent.offset, view.needs)
+    return StoredTensor(name, view.shape, view.dtype, lambda: _strided(view, whole), None, storage)
+
+
+def _strided(view: TensorView, whole: Extent) -> Array:
+    """A view that is not contiguous, over its storage mapped into memory."""
+    itemsize = numpy_dtype(view.dtype).itemsize
+    base = mapped(whole, (whole.nbytes // itemsize,), view.dtype)()
+    strides = tuple(step * itemsize for step in view.stride)
+    return np.ndarray(view.shape, base.dtype, base.data, view.offset * itemsize, strides)

@@ -1,0 +1,41 @@
+"""Opening a checkpoint by its content; the suffix decides nothing, because people rename files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.files import existing_file
+from align.core.registry import checkpoint_formats
+from align.errors import NotACheckpointError
+
+if TYPE_CHECKING:
+    from align.core.checkpoints import Checkpoint
+
+HEAD = 512
+
+
+def open_checkpoint(path: Path | str) -> Checkpoint:
+    """Read the header of a checkpoint of any known format; no tensor is loaded.
+
+    Raises MissingFileError, NotACheckpointError (with the known formats) or what the format's reader says.
+
+    >>> import numpy, tempfile
+    >>> path = Path(tempfile.mkdtemp(), "model.npz")
+    >>> numpy.savez(path, **{"fc.weight": numpy.ones((2, 3), numpy.float32)})
+    >>> open_checkpoint(path).tensors["fc.weight"].shape
+    (2, 3)
+    """
+    path = existing_file(Path(path), "checkpoint")
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(HEAD)
+        for plugin in checkpoint_formats().values():
+            if plugin.recognizes(path, head):
+                return plugin.read(path)
+    except OSError as error:
+        raise NotACheckpointError(path, error.strerror or str(error)) from error
+    reason = "its content is of no known format" if head else "it is empty"
+    raise NotACheckpointError(
+        path, reason, [f"{p.name} ({' '.join(p.suffixes)})" for p in checkpoint_formats().values()]
+    )
