@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from align.core.mappings import FileForm, LayerRule, layer_rules, rule_for
+from align.core.mappings import LayerRule, layer_rules, rule_for
 from align.core.registry import model_readers
+from align.steps.infer_names import infer_names
 
 pytestmark = pytest.mark.frameworks
 
@@ -81,37 +82,54 @@ def test_no_class_is_claimed_by_two_rules_or_two_families() -> None:
     assert {cls: claim for cls, claim in claims.items() if len(claim) > 1} == {}
 
 
-@pytest.mark.parametrize(("rule_id", "number"), [case for case in HITS if RULES[case[0]].files])
-def test_a_torch_hit_fits_a_file_form_or_is_beyond_what_a_file_tells(rule_id: str, number: int) -> None:
-    rule = RULES[rule_id]
-    shapes = {n: s for n, s in parameter_shapes(build(rule.hits[number]["torch"])).items() if "." not in n}
-    fitting = {other.id for other in RULES.values() if any(fits(form, shapes) for form in other.files)}
-    statistics = {"running_mean", "running_var"} <= shapes.keys()
-    assert fitting == {"batch-norm"} if statistics else rule_id in fitting
+@pytest.mark.parametrize(("rule_id", "number"), [case for case in HITS if not case[0].startswith("transformer")])
+def test_what_a_file_decides_is_what_the_port_has(rule_id: str, number: int) -> None:
+    hit = RULES[rule_id].hits[number]
+    shapes = {f"layer.{n}": s for n, s in parameter_shapes(build(hit["torch"])).items()}
+    beside = {"other.weight": (1,) * 5} if "3d" in hit["torch"] else {}
+    for family in sorted(hit.keys() & {"nn", "mint"}):
+        inferred = infer_names(shapes | beside, layer_rules(), family)
+        assert not inferred.faults
+        actual = {f"layer.{n}": s for n, s in parameter_shapes(build(hit[family])).items()}
+        decided = {
+            p.target: p.transform.output_shape(shapes[p.source])
+            for p in inferred.name_map.pairings
+            if p.source in shapes
+        }
+        assert decided.items() <= actual.items()
+        assert decided.keys() == actual.keys() or inferred.open
 
 
 @pytest.mark.parametrize(
-    ("expression", "deciding"),
+    ("expression", "family", "open_between"),
     [
-        ("torch.nn.Linear(3, 4)", {"linear"}),
-        ("torch.nn.Linear(3, 4, bias=False)", {"linear", "embedding"}),
-        ("torch.nn.Embedding(3, 4)", {"linear", "embedding"}),
-        ("torch.nn.Conv2d(3, 4, 5)", {"conv"}),
-        ("torch.nn.Conv3d(3, 4, 5)", {"conv"}),
-        ("torch.nn.Conv1d(3, 4, 5)", {"conv-1d", "bilinear"}),
-        ("torch.nn.Bilinear(3, 4, 5)", {"conv-1d", "bilinear"}),
-        ("torch.nn.ConvTranspose2d(3, 4, 5)", {"conv"}),
-        ("torch.nn.BatchNorm2d(4)", {"batch-norm"}),
-        ("torch.nn.LayerNorm(4)", {"layer-norm", "group-norm", "instance-norm"}),
-        ("torch.nn.RMSNorm(4)", {"layer-norm", "rms-norm", "prelu"}),
-        ("torch.nn.LSTM(3, 4, num_layers=3, bidirectional=True)", {"lstm"}),
-        ("torch.nn.GRUCell(3, 4)", {"lstm-cell"}),
-        ("torch.nn.MultiheadAttention(4, 2)", {"multi-head-attention"}),
+        ("torch.nn.Linear(3, 4)", "nn", None),
+        ("torch.nn.Linear(3, 4, bias=False)", "nn", {"linear", "embedding"}),
+        ("torch.nn.Embedding(3, 4)", "nn", {"linear", "embedding"}),
+        ("torch.nn.Embedding(3, 4)", "mint", None),
+        ("torch.nn.Conv2d(3, 4, 5)", "nn", None),
+        ("torch.nn.Conv3d(3, 4, 5)", "nn", None),
+        ("torch.nn.Conv1d(3, 4, 5)", "nn", {"conv-1d, conv-transpose-1d", "bilinear"}),
+        ("torch.nn.Conv1d(3, 4, 5)", "mint", None),
+        ("torch.nn.ConvTranspose2d(4, 8, 3, groups=2)", "nn", None),
+        ("torch.nn.BatchNorm2d(4)", "nn", None),
+        ("torch.nn.LayerNorm(4)", "nn", None),
+        ("torch.nn.GroupNorm(2, 4)", "nn", None),
+        ("torch.nn.RMSNorm(4)", "nn", {"layer-norm", "rms-norm", "prelu"}),
+        ("torch.nn.PReLU()", "nn", {"layer-norm", "rms-norm", "prelu"}),
+        ("torch.nn.LSTM(3, 4, num_layers=3, bidirectional=True)", "nn", None),
+        ("torch.nn.GRUCell(3, 4)", "nn", None),
+        ("torch.nn.MultiheadAttention(4, 2)", "nn", None),
     ],
 )
-def test_a_file_leaves_open_exactly_what_it_cannot_decide(expression: str, deciding: set[str]) -> None:
-    shapes = {n: s for n, s in parameter_shapes(build(expression)).items() if "." not in n}
-    assert {rule.id for rule in RULES.values() if any(fits(form, shapes) for form in rule.files)} == deciding
+def test_a_file_leaves_open_exactly_what_it_cannot_decide(
+    expression: str, family: Literal["nn", "mint"], open_between: set[str] | None
+) -> None:
+    shapes = {f"layer.{n}": s for n, s in parameter_shapes(build(expression)).items()}
+    inferred = infer_names(shapes, layer_rules(), family)
+    alternatives = [{ids for ids, _ in layer.alternatives} for layer in inferred.open]
+    assert alternatives == ([open_between] if open_between else [])
+    assert bool(inferred.name_map.pairings) == (open_between is None)
 
 
 def build(expression: str) -> Any:
@@ -187,15 +205,6 @@ def own_translated(layer: Any, rule: LayerRule, family: str, prefix: str) -> Sha
         axis = target.insert_axis.get(role)
         shapes[prefix + target.parameters[role]] = shape if axis is None else (*shape[:axis], 1, *shape[axis:])
     return shapes
-
-
-def fits(form: FileForm, shapes: Shapes) -> bool:
-    named = set(form.attributes)
-    return (
-        named <= shapes.keys() <= named | set(form.optional)
-        and all(len(shapes[name]) == ndim for name, ndim in form.ndim.items() if name in shapes)
-        and len({shapes[name] for name in form.same_shape}) <= 1
-    )
 
 
 def _number_above_one(name: str) -> bool:
