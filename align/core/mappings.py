@@ -107,7 +107,7 @@ def read_layer_rules(path: Path) -> list[LayerRule]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MappingRuleError(path, f"not TOML: {error}") from error
     tables = document.pop("layer", None)
-    if document or not isinstance(tables, list) or not tables:
+    if document or not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
         raise MappingRuleError(path, f"expected [[layer]] tables and nothing else; found also {sorted(document)}")
     return [_layer_rule(path, table) for table in tables]
 
@@ -180,6 +180,10 @@ def _fault(rule: LayerRule) -> str:
     mentioned = {role for family in rule.families.values() for role in [*family.insert_axis, *family.dropped]}
     if strange := sorted(mentioned - roles):
         return f"mentions the roles {strange}, which no parameter of it has"
+    torch = rule.families.get("torch")
+    known = set(torch.parameters.values()) if torch else set()
+    if strange := sorted({name for form in rule.files for name in (*form.attributes, *form.optional)} - known):
+        return f"has a file form with {strange}, which torch's layer does not have"
     return ""
 
 
