@@ -1,0 +1,90 @@
+"""What a report shows, before it is drawn: tables, lists of facts and lines, all of text.
+
+One builder a kind of result makes blocks; the terminal and the notebook draw the same blocks, so they cannot
+disagree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from align.report.numbers import number
+from align.report.texts import say, word
+
+Tone = Literal["plain", "good", "bad", "open", "quiet"]
+TONES: dict[str, Tone] = {
+    "aligned": "good",
+    "not aligned": "bad",
+    "could not compare": "open",
+    "not comparable": "open",
+    "not run": "quiet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. Paths are shortened to the room there is; a `wide` column is shown in the notebook only."""
+
+    header: str
+    kind: Literal["text", "number", "path"] = "text"
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row; as many cells as the table has columns."""
+
+    cells: tuple[str, ...]
+    tone: Tone = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under columns."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    note: str = ""
+
+    @property
+    def used_columns(self) -> list[int]:
+        """Indices of the columns that hold anything; all of them if there are no rows."""
+        return [i for i in range(len(self.columns)) if not self.rows or any(row.cells[i] for row in self.rows)]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Labelled facts about one thing, drawn as a panel."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    tone: Tone = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A list of sentences under a title ("" for none)."""
+
+    title: str
+    lines: tuple[str, ...]
+    tone: Tone = "plain"
+
+
+Block = Table | Facts | Lines
+
+
+def verdict_block(verdict: dict[str, object], sides: tuple[str, str] = ("reference", "candidate")) -> Lines:
+    """Return the closing lines of a result: outcome, reason, and how much of the two sides it rests on."""
+    outcome = str(verdict["outcome"])
+    headline = say("verdict.line", outcome=word("outcome", outcome), reason=verdict["reason"])
+    return Lines("", (headline, coverage_line(verdict["coverage"], sides)), TONES.get(outcome, "plain"))
+
+
+def coverage_line(coverage: object, sides: tuple[str, str]) -> str:
+    """Say how much was compared, left out and unmatched."""
+    first, second = (word("word", side) for side in sides)
+    facts = coverage if isinstance(coverage, dict) else {}
+    shown = {key: number(value) if isinstance(value, int) else value for key, value in facts.items()}
+    return say("verdict.coverage", first=first, second=second, **shown)

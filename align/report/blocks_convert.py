@@ -1,0 +1,90 @@
+"""A conversion shown: what was written, whether it was read back, how values changed, and what was left out."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from align.report.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
+from align.report.numbers import fold_names, number
+from align.report.texts import say, word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HASH_SHOWN = 16
+
+
+def convert_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.convert` document; `show_all` lists every tensor."""
+    return [
+        _written(document),
+        *([_by_transform(document["tensors"])] if document["tensors"] else []),
+        *([_tensors(document["tensors"])] if show_all and document["tensors"] else []),
+        *_dropped(document["dropped"]),
+        *_listed("convert.ties", (" = ".join(names) for names in document["ties"])),
+        *_listed("convert.warnings", document["warnings"]),
+        verdict_block(document["verdict"], ("source", "target")),
+    ]
+
+
+def _written(document: dict[str, Any]) -> Facts:
+    verified = bool(document["verified"])
+    versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
+    facts = (
+        (say("word.source"), f"{document['source']} ({document['source_format']})"),
+        ("", f"sha256 {document['source_sha256'][:HASH_SHOWN]}"),
+        (say("convert.destination"), f"{document['destination']} ({document['destination_format']})"),
+        ("", f"sha256 {document['destination_sha256'][:HASH_SHOWN]}"),
+        (say("convert.tensors"), number(len(document["tensors"]))),
+        (say("convert.verified"), say("convert.read_back" if verified else "convert.not_read_back")),
+        (say("word.versions"), versions),
+    )
+    return Facts(say("convert.title"), facts, "good" if verified else "open")
+
+
+def _by_transform(tensors: list[dict[str, Any]]) -> Table:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for tensor in tensors:
+        groups.setdefault(str(tensor["transform"].get("op", "")), []).append(tensor)
+    rows = tuple(
+        Row((word("transform", op), number(len(own)), number(sum(prod(t["shape"]) for t in own))))
+        for op, own in groups.items()
+    )
+    columns = (
+        Column(say("convert.transform")),
+        Column(say("convert.tensors"), "number"),
+        Column(say("convert.elements"), "number"),
+    )
+    return Table(say("convert.by_transform"), columns, rows)
+
+
+def _tensors(tensors: list[dict[str, Any]]) -> Table:
+    columns = (
+        Column(say("word.source"), "path"),
+        Column(say("word.target"), "path"),
+        Column(say("word.shape")),
+        Column(say("word.dtype")),
+        Column(say("convert.transform")),
+    )
+    rows = tuple(
+        Row((t["source"], t["target"], str(tuple(t["shape"])), t["dtype"], word("transform", t["transform"]["op"])))
+        for t in tensors
+    )
+    return Table(say("convert.all_tensors"), columns, rows)
+
+
+def _dropped(dropped: dict[str, str]) -> list[Block]:
+    groups: dict[str, list[str]] = {}
+    for name, reason in dropped.items():
+        groups.setdefault(reason, []).append(name)
+    lines = (
+        say("convert.dropped_line", count=number(len(names)), reason=reason, names=", ".join(fold_names(names)))
+        for reason, names in groups.items()
+    )
+    return _listed("convert.dropped", lines)
+
+
+def _listed(title: str, lines: Iterable[str]) -> list[Block]:
+    listed = tuple(lines)
+    return [Lines(say(title), listed, "open" if title.endswith("warnings") else "plain")] if listed else []

@@ -1,0 +1,128 @@
+"""A loss comparison shown: the two curves as understood, the criteria, and where they part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from align.report.blocks import TONES, Block, Column, Facts, Lines, Row, Table, verdict_block
+from align.report.numbers import NONE, number
+from align.report.texts import say, word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AT_START = 6
+AROUND_FIRST = 2
+AT_END = 4
+LOSS_DIGITS = 6
+
+
+def loss_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.loss` document; `show_all` lists every common step."""
+    return [
+        _divergence(document),
+        *([_criteria(document["criteria"])] if document["criteria"] else []),
+        *([_points(document, show_all=show_all)] if document["points"] else []),
+        _curves(document["reference"], document["candidate"]),
+        *_notes(document),
+        verdict_block(document["verdict"]),
+    ]
+
+
+def _divergence(document: dict[str, Any]) -> Facts:
+    step = document["first_divergent_step"]
+    facts = [(say("loss.metric"), document["metric"])]
+    point = next((p for p in document["points"] if p["step"] == step), None)
+    if point is not None:
+        facts += [
+            (say("loss.step"), number(step)),
+            (word("word", "reference"), number(point["reference"], LOSS_DIGITS)),
+            (word("word", "candidate"), number(point["candidate"], LOSS_DIGITS)),
+            (say("loss.difference"), say("loss.of_limit", **_figures(point))),
+        ]
+    facts += [(say("loss.trouble"), word("trouble", document["trouble"]))] if document["trouble"] else []
+    facts += [(say("loss.next"), document["next_command"])] if document["next_command"] else []
+    title = say("loss.no_divergence") if step is None else say("loss.first_divergent", step=number(step))
+    return Facts(title, tuple(facts), TONES.get(document["verdict"]["outcome"], "plain"))
+
+
+def _figures(point: dict[str, Any]) -> dict[str, str]:
+    return {key: number(point[key]) for key in ("difference", "limit")}
+
+
+def _criteria(criteria: list[dict[str, Any]]) -> Table:
+    columns = (
+        Column(say("loss.criterion")),
+        Column(say("loss.value"), "number"),
+        Column(say("loss.bound"), "number"),
+        Column(say("loss.passed")),
+        Column(say("loss.source")),
+    )
+    rows = tuple(
+        Row(
+            (
+                c["name"],
+                number(c["value"]),
+                number(c["bound"]),
+                say("loss.yes" if c["passed"] else "loss.no"),
+                c["source"],
+            ),
+            "good" if c["passed"] else "bad",
+        )
+        for c in criteria
+    )
+    return Table(say("loss.criteria"), columns, rows)
+
+
+def _points(document: dict[str, Any], *, show_all: bool) -> Table:
+    points, first = document["points"], document["first_divergent_step"]
+    divergent = next((i for i, p in enumerate(points) if p["step"] == first), 0)
+    shown = [
+        i
+        for i in range(len(points))
+        if show_all or i < AT_START or i >= len(points) - AT_END or abs(i - divergent) <= AROUND_FIRST
+    ]
+    columns = tuple(
+        Column(say(f"loss.{key}"), "number")
+        for key in ("step", "reference_value", "candidate_value", "difference", "limit")
+    )
+    rows: list[Row] = []
+    for previous, index in zip([-1, *shown], shown, strict=False):
+        if index > previous + 1:
+            rows.append(Row(("…", say("loss.steps_left_out", count=index - previous - 1), "", "", "", ""), "quiet"))
+        rows.append(_point(points[index]))
+    return Table(say("loss.points", count=number(len(points))), (*columns, Column(say("forward.outcome"))), tuple(rows))
+
+
+def _point(point: dict[str, Any]) -> Row:
+    losses = (number(point[side], LOSS_DIGITS) for side in ("reference", "candidate"))
+    figures = (number(point[key]) for key in ("difference", "limit"))
+    outcome = say("loss.within" if point["within"] else "loss.outside")
+    return Row((number(point["step"]), *losses, *figures, outcome), "plain" if point["within"] else "bad")
+
+
+def _curves(reference: dict[str, Any], candidate: dict[str, Any]) -> Table:
+    facts: dict[str, Callable[[dict[str, Any]], str]] = {
+        "label": lambda curve: curve["label"],
+        "steps": lambda curve: number(len(curve["steps"])),
+        "range": lambda curve: f"{curve['steps'][0]} … {curve['steps'][-1]}" if curve["steps"] else NONE,
+        "window": lambda curve: word("window", curve["window"]),
+        "resolution": lambda curve: _resolution(curve["resolution"]),
+        "first_value": lambda curve: number(curve["values"][0], LOSS_DIGITS) if curve["values"] else NONE,
+        "last_value": lambda curve: number(curve["values"][-1], LOSS_DIGITS) if curve["values"] else NONE,
+    }
+    rows = tuple(Row((say(f"loss.{key}"), fact(reference), fact(candidate))) for key, fact in facts.items())
+    columns = (Column(""), Column(say("word.reference"), "path"), Column(say("word.candidate"), "path"))
+    return Table(say("loss.curves"), columns, rows)
+
+
+def _resolution(resolutions: list[float]) -> str:
+    coarsest = max((float(r) for r in resolutions), default=0.0)
+    return number(coarsest) if coarsest else say("loss.all_digits")
+
+
+def _notes(document: dict[str, Any]) -> list[Block]:
+    lines = list(document["notes"])
+    for side in ("reference", "candidate"):
+        lines += [f"{word('word', side)}: {note}" for note in document[side]["notes"]]
+    return [Lines(say("loss.notes"), tuple(lines))] if lines else []

@@ -1,0 +1,100 @@
+"""The panel that opens a forward report: where the two models first differ, by how much, and what was allowed."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from align.report.blocks import TONES, Facts
+from align.report.numbers import NONE, as_float, layer_name, number, shape, share
+from align.report.texts import say, word
+
+Pairs = list[tuple[str, str]]
+
+
+def first_divergent_block(document: dict[str, Any]) -> Facts:
+    """Return the panel for a `mindalign.forward` document; without a divergent layer it names the one nearest to it."""
+    if document["first_divergent"] is None:
+        return _no_divergence(document)
+    layer = document["layers"][document["first_divergent"]]
+    facts = [
+        *_place(layer),
+        *(_figures(layer["measurement"], layer) if layer["measurement"] else []),
+        *(_limit(layer) if layer["limit"] else []),
+        *([(say("word.note"), layer["note"])] if layer["note"] else []),
+        (say("forward.last_aligned"), _last_aligned(document)),
+    ]
+    return Facts(say("forward.first_divergent"), tuple(facts), TONES.get(layer["outcome"], "bad"))
+
+
+def _place(layer: dict[str, Any]) -> Pairs:
+    sides = [(side, word("word", side)) for side in ("reference", "candidate")]
+    facts = [(label, f"{layer_name(layer[side])}  ({layer[f'{side}_class'] or NONE})") for side, label in sides]
+    output = say("forward.output", output=layer["output"]) if layer["output"] else ""
+    facts.append((say("forward.call"), say("forward.call_number", call=layer["call"], order=layer["order"]) + output))
+    kinds = [f"{shape(layer[f'{side}_shape'])} {layer[f'{side}_dtype']}" for side, _ in sides]
+    tensor = say("forward.on_both_sides", kind=kinds[0]) if kinds[0] == kinds[1] else " | ".join(kinds)
+    return [*facts, (say("forward.tensor"), tensor)]
+
+
+def _figures(measured: dict[str, Any], layer: dict[str, Any]) -> Pairs:
+    worst = say("forward.at_index", index=shape(measured["worst"])) if measured["worst"] else ""
+    count = int(measured["count"]) or prod(layer["reference_shape"])
+    mismatched = say(
+        "forward.mismatched_share",
+        part=number(measured["mismatched"]),
+        whole=number(count),
+        share=share(int(measured["mismatched"]), count),
+    )
+    return [
+        (say("forward.max_abs_long"), number(measured["max_abs"]) + worst),
+        (say("forward.relative_l2_long"), number(measured["relative_l2"])),
+        (say("forward.max_rel"), number(measured["max_rel"])),
+        (say("forward.cosine"), number(measured["cosine"], 6)),
+        (say("forward.mismatched"), mismatched),
+        *_non_finite(measured),
+    ]
+
+
+def _non_finite(measured: dict[str, Any]) -> Pairs:
+    kinds = [f"{kind}_{side}" for kind in ("nan", "inf") for side in ("reference", "candidate")]
+    if not any(measured[kind] for kind in (*kinds, "non_finite_mismatch")):
+        return []
+    counts = {kind: number(measured[kind]) for kind in kinds}
+    return [(say("forward.non_finite"), say("forward.non_finite_counts", **counts))]
+
+
+def _limit(layer: dict[str, Any]) -> Pairs:
+    limit = layer["limit"]
+    in_force = say(
+        "forward.limit_in_force",
+        max_abs=number(limit["max_abs"]),
+        rmse=number(limit["rmse"]),
+        source=word("limit_source", limit["source"]),
+    )
+    passing = say("forward.would_pass", factor=number(layer["factor"]))
+    if as_float(layer["factor"]) == float("inf"):
+        passing = say("forward.never_passes")
+    return [(say("forward.limit"), in_force), (say("forward.smallest_limit"), passing)]
+
+
+def _last_aligned(document: dict[str, Any]) -> str:
+    index = document["last_aligned"]
+    if index is None:
+        return say("forward.no_aligned_before")
+    layer = document["layers"][index]
+    names = f"{layer_name(layer['reference'], layer['call'], layer['output'])} | {layer_name(layer['candidate'])}"
+    return say("forward.last_aligned_layer", order=layer["order"], names=names, factor=number(layer["factor"]))
+
+
+def _no_divergence(document: dict[str, Any]) -> Facts:
+    judged = [layer for layer in document["layers"] if layer["factor"] is not None]
+    outcome = str(document["verdict"]["outcome"])
+    facts = [(say("forward.compared"), number(len(judged)))]
+    if judged:
+        nearest = max(judged, key=lambda layer: as_float(layer["factor"]))
+        names = f"{layer_name(nearest['reference'], nearest['call'], nearest['output'])} | {nearest['candidate']}"
+        facts.append(
+            (say("forward.nearest"), say("forward.nearest_layer", names=names, factor=number(nearest["factor"])))
+        )
+    return Facts(say("forward.no_divergent"), tuple(facts), TONES.get(outcome, "plain"))

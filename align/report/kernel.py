@@ -1,0 +1,83 @@
+"""Execution of a notebook by a kernel of this very interpreter.
+
+No registered kernel is looked up: one called `python3` may belong to another environment. The user's IPython start-up
+files are left out, and what the kernel says on its standard error reaches the user only if it dies.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import align
+from align.errors import ReportError
+
+if TYPE_CHECKING:
+    from align.core.progress import Progress
+
+CELL_TIMEOUT = 300  # seconds; a cell takes one or two
+LAST_WORDS = 600
+TASK = "report"
+
+
+def execute_notebook(notebook: Any, folder: Path, progress: Progress) -> Any:
+    """Execute a notebook in place, in `folder`, and return it; raises ReportError if a cell or the kernel fails."""
+    from nbclient.exceptions import CellControlSignal, CellExecutionError, DeadKernelError
+
+    total = len(notebook.cells)
+    with tempfile.TemporaryDirectory(prefix="mindalign-") as scratch, tempfile.TemporaryFile() as said:
+        client = _client(notebook, folder, Path(scratch))
+        client.on_cell_executed = lambda cell_index, **_: progress(TASK, cell_index + 1, total)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the client's own deprecations are no news to a user
+                client.execute(cleanup_kc=True, env=_environment(Path(scratch)), stderr=said, stdout=said)
+        except CellExecutionError as error:
+            message = f"the report of {folder} could not be made: {error.ename}: {error.evalue}"
+            raise ReportError(message, "write the results again with `align map`, `forward`, `loss` --run") from error
+        except (DeadKernelError, CellControlSignal, RuntimeError, OSError) as error:
+            message = f"the kernel that makes the report of {folder} failed: {error}{_last_words(said)}"
+            raise ReportError(
+                message, 'check `python -m ipykernel --version`; pip install "mindalign[report]"'
+            ) from error
+    return notebook
+
+
+def _client(notebook: Any, folder: Path, scratch: Path) -> Any:
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+    from nbclient import NotebookClient
+
+    argv = [sys.executable, "-Xfrozen_modules=off", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = KernelSpec(argv=argv, display_name="Python 3", language="python")
+
+    class ThisInterpreter(KernelSpecManager):
+        """Knows one kernel, whatever it is called."""
+
+        def get_kernel_spec(self, kernel_name: str) -> KernelSpec:  # noqa: ARG002
+            return spec
+
+    manager = AsyncKernelManager(
+        kernel_spec_manager=ThisInterpreter(), connection_file=str(scratch / "connection.json")
+    )
+    resources = {"metadata": {"path": str(folder)}}
+    return NotebookClient(notebook, km=manager, timeout=CELL_TIMEOUT, resources=resources)
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    extra = {"IPYTHONDIR": str(scratch), "PYDEVD_DISABLE_FILE_VALIDATION": "1", "JUPYTER_PLATFORM_DIRS": "1"}
+    checkout = Path(align.__file__).parent.parent
+    if (checkout / "pyproject.toml").is_file():
+        known = os.environ.get("PYTHONPATH")
+        extra["PYTHONPATH"] = os.pathsep.join([str(checkout), *([known] if known else [])])
+    return {**os.environ, **extra}
+
+
+def _last_words(said: IO[bytes]) -> str:
+    said.seek(0)
+    text = said.read().decode("utf-8", errors="replace").strip()
+    return f"\n{text[-LAST_WORDS:]}" if text else ""

@@ -1,0 +1,102 @@
+"""Numbers, shapes, names and paths as a reader wants them; non-finite numbers arrive as strings and are shown."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from align.report.texts import say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Figure = float | int | str | None
+
+NONE = "-"
+ELLIPSIS = "…"
+LONGEST_PLAIN = 1e6
+
+
+def number(value: Figure, digits: int = 3) -> str:
+    """Show a number in `digits` significant digits; None is "-", integers keep all their digits."""
+    if value is None:
+        return NONE
+    if isinstance(value, int):
+        return f"{value:,}"
+    value = float(value)
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{value:+}".removeprefix("+")
+    if 10.0**digits <= abs(value) < LONGEST_PLAIN:
+        return f"{float(f'{value:.{digits}g}'):,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def as_float(value: Figure) -> float:
+    """Read a number of a document back; None becomes NaN."""
+    return math.nan if value is None else float(value)
+
+
+def share(part: int, whole: int) -> str:
+    """Show a part of a whole in percent; never "0 %" for a part that is there nor "100 %" for one that lacks some."""
+    if whole == 0:
+        return NONE
+    percent = 100.0 * part / whole
+    if 0 < part < whole:
+        percent = min(max(percent, 0.001), 99.999)
+    return f"{percent:.3g} %" if percent < 99.9 or percent == 100.0 else f"{percent:.3f} %"
+
+
+def shape(dimensions: Sequence[int]) -> str:
+    """Show a shape as NumPy does, `()` for a 0-d tensor."""
+    return str(tuple(dimensions))
+
+
+def layer_name(module: str, call: int = 0, output: str = "") -> str:
+    """Name a tensor of a run: the module's path, the call where it is not the first, the output where it has a name."""
+    path = module or say("word.whole_model")
+    return path + (f"#{call}" if call else "") + (f":{output}" if output else "")
+
+
+def shorten(text: str, width: int) -> str:
+    """Shorten a path from its middle until it fits; its numbers, which tell layers apart, go last.
+
+    Words between dots become their first letter, middle ones before the outer ones; what is still longer than
+    `width` loses its middle, and two thirds of what stays are its end.
+    """
+    words = text.split(".")
+    for index in (*range(1, len(words) - 1), 0):
+        if len(".".join(words)) <= width:
+            break
+        words[index] = words[index][:1] if words[index].isidentifier() else words[index]
+    return _cut_middle(".".join(words), width)
+
+
+def _cut_middle(text: str, width: int) -> str:
+    if len(text) <= width:
+        return text
+    if width <= 1:
+        return ELLIPSIS[:width]
+    head = (width - 1) // 3
+    tail = width - 1 - head
+    return text[:head] + ELLIPSIS + text[len(text) - tail :]
+
+
+def fold_names(names: Iterable[str]) -> list[str]:
+    """Put names that differ only in their numbers into one line each: `layers.{0…11}.weight (12)`."""
+    groups: dict[str, list[tuple[int, ...]]] = {}
+    for name in names:
+        template = re.sub(r"\d+", "#", name.replace("#", "\0"))
+        groups.setdefault(template, []).append(tuple(int(digits) for digits in re.findall(r"\d+", name)))
+    return [_folded(template, numbers) for template, numbers in groups.items()]
+
+
+def _folded(template: str, numbers: list[tuple[int, ...]]) -> str:
+    parts = template.split("#")
+    slots = [_slot(sorted(set(values))) for values in zip(*numbers, strict=True)]
+    text = parts[0] + "".join(slot + part for slot, part in zip(slots, parts[1:], strict=True))
+    return text.replace("\0", "#") + (f" ({len(numbers)})" if len(numbers) > 1 else "")
+
+
+def _slot(values: list[int]) -> str:
+    return str(values[0]) if len(values) == 1 else f"{{{values[0]}{ELLIPSIS}{values[-1]}}}"

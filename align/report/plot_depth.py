@@ -1,0 +1,108 @@
+"""Relative L2 difference of every layer in execution order, with the limit that each layer was judged by.
+
+Zero has no place on a logarithmic axis: identical layers stand on the lower edge, layers with NaN or Inf on the
+upper one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from align.report.figures import BAD, BAND, GOOD, INK, QUIET, integer_ticks, new_axes
+from align.report.numbers import as_float, layer_name, shorten
+from align.report.texts import say
+
+NAME_WIDTH = 44
+LOOKS = {
+    "within": ("o", GOOD),
+    "outside": ("o", BAD),
+    "outside_by_one": ("^", BAD),
+    "identical": ("v", QUIET),
+    "non_finite": ("x", BAD),
+}
+
+
+def draw_depth(document: dict[str, Any]) -> Any | None:
+    """Draw a `mindalign.forward` document."""
+    layers = [layer for layer in document["layers"] if layer["measurement"]]
+    if not layers:
+        return None
+    figure, (axes,) = new_axes(10, 4.2)
+    low, high = _range(layers)
+    _limits(axes, layers, low)
+    _layers(axes, layers, low, high)
+    axes.set(yscale="log", ylim=(low / 3, high * 5), title=say("plot.error_by_depth_title"))
+    axes.set(xlabel=say("plot.order"), ylabel=say("plot.relative_l2"))
+    axes.margins(x=0.02)
+    integer_ticks(axes)
+    if document["first_divergent"] is not None:
+        _mark_first(axes, document["layers"][document["first_divergent"]], layers)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.16), ncols=5, borderaxespad=0, handletextpad=0.4)
+    return figure
+
+
+def _relative(layer: dict[str, Any]) -> float:
+    measured = layer["measurement"]
+    return math.inf if measured["non_finite_mismatch"] else as_float(measured["relative_l2"])
+
+
+def _relative_limit(layer: dict[str, Any]) -> float:
+    scale = as_float(layer["measurement"]["reference_rms"])
+    return as_float(layer["limit"]["rmse"]) / scale if layer["limit"] and scale > 0.0 else math.nan
+
+
+def _range(layers: list[dict[str, Any]]) -> tuple[float, float]:
+    values = [value for layer in layers for value in (_relative(layer), _relative_limit(layer))]
+    positive = [value for value in values if 0.0 < value < math.inf] or [1e-7, 1e-6]
+    return min(positive) / 4, max(positive) * 2
+
+
+def _limits(axes: Any, layers: list[dict[str, Any]], low: float) -> None:
+    orders = [layer["order"] for layer in layers]
+    limits = [limit if (limit := _relative_limit(layer)) > 0.0 else math.nan for layer in layers]
+    axes.fill_between(orders, low / 3, limits, color=BAND, linewidth=0, zorder=1)
+    axes.plot(orders, limits, color=INK, linewidth=1.2, linestyle=(0, (4, 2)), label=say("plot.limit"), zorder=2)
+
+
+def _layers(axes: Any, layers: list[dict[str, Any]], low: float, high: float) -> None:
+    groups: dict[str, list[tuple[int, float]]] = {name: [] for name in LOOKS}
+    for layer in layers:
+        relative = _relative(layer)
+        if relative == 0.0:
+            groups["identical"].append((layer["order"], low))
+        elif relative == math.inf:
+            groups["non_finite"].append((layer["order"], high))
+        elif not math.isnan(relative):
+            groups[_fate(layer, relative)].append((layer["order"], relative))
+    for name, points in groups.items():
+        if points:
+            marker, color = LOOKS[name]
+            orders, values = zip(*points, strict=True)
+            size = 15 if marker == "o" else 28
+            axes.scatter(orders, values, s=size, marker=marker, color=color, label=say(f"plot.{name}"), zorder=3)
+
+
+def _fate(layer: dict[str, Any], relative: float) -> str:
+    if layer["outcome"] == "aligned":
+        return "within"
+    return "outside_by_one" if relative <= _relative_limit(layer) else "outside"
+
+
+def _mark_first(axes: Any, first: dict[str, Any], layers: list[dict[str, Any]]) -> None:
+    order = first["order"]
+    axes.axvline(order, color=BAD, linewidth=1.1, alpha=0.75, zorder=2)
+    name = shorten(layer_name(first["reference"], first["call"], first["output"]), NAME_WIDTH)
+    right_half = order > (layers[0]["order"] + layers[-1]["order"]) / 2
+    axes.annotate(
+        say("plot.first", name=name),
+        (order, 1.0),
+        (-6 if right_half else 6, -2),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        ha="right" if right_half else "left",
+        va="top",
+        color=BAD,
+        fontweight="bold",
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
+    )

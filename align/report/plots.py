@@ -1,0 +1,38 @@
+"""The plots of a report, each drawn from one document; None where the document holds nothing to draw.
+
+A plot only shows what was decided: it never decides anything, and a failing one leaves every verdict as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from align.report import figures
+from align.report.figures import as_picture, house_style
+from align.report.plot_curves import draw_curves
+from align.report.plot_depth import draw_depth
+from align.report.plot_histogram import draw_histogram
+from align.report.plot_pairs import draw_pairs
+from align.report.texts import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from align.report.figures import Picture
+
+PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
+    "coverage": ("map", draw_pairs),
+    "difference_histogram": ("forward", draw_histogram),
+    "error_by_depth": ("forward", draw_depth),
+    "loss_curves": ("loss", draw_curves),
+}
+
+
+def draw_plot(name: str, document: dict[str, Any]) -> Picture | None:
+    """Draw one of `PLOTS` from a document of its kind; raises whatever the plotting library raises."""
+    with house_style():
+        figure = PLOTS[name][1](document)
+        if figure is None:
+            return None
+        figure.set_dpi(figures.DPI)
+        return as_picture(figure, say("plot.alt", name=say(f"plot.{name}_title")))

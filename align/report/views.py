@@ -1,0 +1,77 @@
+"""What the cells of a report notebook call. It needs the run folder and the plotting library, and no framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.plain import to_plain
+from align.report.assets import asset
+from align.report.blocks import Lines
+from align.report.blocks_report import source_blocks, summary_blocks
+from align.report.html import Shown
+from align.report.plots import PLOTS, draw_plot
+from align.report.summary import summarize_run
+from align.report.text import result_blocks
+from align.report.texts import say
+from align.runs.folder import KINDS, RunFolder
+
+if TYPE_CHECKING:
+    from align.report.figures import Picture
+
+
+LISTED_WHOLE = ("forward", "loss", "map")
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run folder as the notebook shows it."""
+
+    folder: RunFolder
+
+    def summary(self) -> Shown:
+        """Show every rung with its verdict; a rung that was not run is shown as such."""
+        style = f"<style>{asset('report.css')}</style>"
+        return Shown(tuple(summary_blocks(to_plain(summarize_run(self.folder.path)))), head=style)
+
+    def headline(self, kind: str) -> Shown:
+        """Show what a rung says first: for `forward` the first divergent layer, for `loss` where the curves part."""
+        document = self.folder.read(kind)
+        return _notice(say("rung.no_sections")) if document is None else Shown(tuple(result_blocks(document)[:1]))
+
+    def details(self, kind: str) -> Shown:
+        """Show all that a rung says after its headline; every layer and every step.
+
+        A rung that was not run has said so in its headline; here it shows nothing.
+        """
+        document = self.folder.read(kind)
+        if document is None:
+            return Shown(())
+        full = result_blocks(document, show_all=kind in LISTED_WHOLE)
+        return Shown(tuple(full[1:]), tuple(result_blocks(document)[1:]))
+
+    def plot(self, name: str) -> Picture | Shown:
+        """Show one of `align.report.plots.PLOTS`, or why there is no picture; nothing for a rung not run."""
+        document = self.folder.read(PLOTS[name][0])
+        if document is None:
+            return Shown(())
+        try:
+            return draw_plot(name, document) or _notice(say("plot.nothing"))
+        except Exception as error:  # noqa: BLE001 - a failing plot is shown as such and changes no verdict
+            reason = f"{type(error).__name__}: {error}"
+            return Shown((Lines("", (say("plot.failed", name=say(f"plot.{name}_title"), reason=reason),), "open"),))
+
+    def sources(self) -> Shown:
+        """Show what every result was made from: files with their hashes, environments, inputs."""
+        documents = {kind: document for kind in KINDS if (document := self.folder.read(kind)) is not None}
+        return Shown(tuple(source_blocks(documents)))
+
+
+def open_run(folder: str | Path = ".") -> RunView:
+    """Open a run folder for showing; raises RunFolderError if it is none or holds nothing."""
+    return RunView(RunFolder.open(Path(folder)))
+
+
+def _notice(text: str) -> Shown:
+    return Shown((Lines("", (text,), "quiet"),))

@@ -1,0 +1,284 @@
+"""Run folders as the commands write them, made from the values of `align.core` and no model at all."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING
+
+from align.core.comparisons import (
+    ConversionRecord,
+    ConvertedTensor,
+    Criterion,
+    CurveComparison,
+    CurvePoint,
+    ForwardComparison,
+    LayerComparison,
+    MapResult,
+    UnpairedLayer,
+)
+from align.core.curves import Curve
+from align.core.findings import Finding
+from align.core.measurements import Limit, Measurement, smallest_factor
+from align.core.names import Ambiguity, Dropped, NameMap, Pairing, Unmatched
+from align.core.parameters import ParameterSummary
+from align.core.transforms import Reshape
+from align.core.verdicts import Coverage, Outcome, Verdict
+from align.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FIRST_DIVERGENT = "resnet.encoder.stages.0.layers.0.shortcut.convolution"
+SHAPE = (2, 64, 56, 56)
+ELEMENTS = math.prod(SHAPE)
+
+
+def write_sample_run(path: Path, kinds: tuple[str, ...] = ("map", "convert", "forward", "loss")) -> Path:
+    """A whole run that ends "not aligned" at `FIRST_DIVERGENT`, or only some of its rungs."""
+    folder = RunFolder.create(path)
+    checkpoint = path / "resnet50.pth"
+    checkpoint.write_bytes(b"weights")
+    results = {"map": sample_map, "convert": sample_conversion, "forward": sample_forward, "loss": sample_losses}
+    for kind in kinds:
+        folder.write(results[kind](), {"reference": checkpoint, "candidate": "ports.resnet:build"})
+    return path
+
+
+def sample_map() -> MapResult:
+    """267 pairs, 53 counters left out."""
+    layers = [f"resnet.encoder.stages.{s}.layers.{b}.layer.{k}" for s in range(4) for b in range(6) for k in range(3)]
+    pairings = [Pairing("classifier.1.weight", "classifier.weight", "structure", 0.97)]
+    for index, layer in enumerate(layers[:53]):
+        target = f"layer{index // 18 + 1}.{index // 3 % 6}"
+        pairings.append(
+            Pairing(f"{layer}.convolution.weight", f"{target}.conv{index % 3 + 1}.weight", "structure", 1.0)
+        )
+        for source, name in zip(("weight", "bias", "running_mean", "running_var"), BN_NAMES, strict=True):
+            pairings.append(
+                Pairing(f"{layer}.normalization.{source}", f"{target}.bn{index % 3 + 1}.{name}", "rule", 1.0)
+            )
+    dropped = [
+        Dropped(f"{layer}.normalization.num_batches_tracked", "source", "MindSpore's BatchNorm does not count batches")
+        for layer in layers[:53]
+    ]
+    name_map = NameMap("zoo.resnet:build", "ports.resnet:build", tuple(pairings), tuple(dropped))
+    verdict = Verdict(
+        Outcome.ALIGNED, "all 320 source and 267 target tensors are decided", Coverage("tensors", 266, 53)
+    )
+    return MapResult(
+        name_map, _summary("zoo.resnet:build", "torch", 320), _summary("ports.resnet:build", "mindspore", 267), verdict
+    )
+
+
+BN_NAMES = ("gamma", "beta", "moving_mean", "moving_variance")
+
+
+def open_map() -> MapResult:
+    """A map with everything that can be open."""
+    name_map = NameMap(
+        "a",
+        "b",
+        (Pairing("conv.weight", "conv.weight", "name", 1.0, Reshape((8, 3, 1, 3))),),
+        (),
+        (Ambiguity(("blocks.0.fc1.weight", "blocks.0.fc2.weight"), ("l0.a.weight", "l0.b.weight"), "equal shapes"),),
+        (Unmatched("head.weight", "source", "no tensor of shape (10, 64)", ("heads.weight", "head2.weight")),),
+        ("rename encoder.* to enc.*",),
+    )
+    verdict = Verdict(Outcome.NOT_COMPARED, "3 names are open", Coverage("tensors", 1, 0, 3, 2))
+    return MapResult(name_map, _summary("a", "torch", 4), _summary("b", None, 3), verdict)
+
+
+def _summary(label: str, framework: str | None, tensors: int) -> ParameterSummary:
+    dtypes = {"float32": 267} | ({"int64": tensors - 267} if tensors > 267 else {})
+    return ParameterSummary(label, framework, tensors, 25_557_032, 25_557_032, tensors - 161, (), dtypes)
+
+
+def sample_conversion(*, verified: bool = True) -> ConversionRecord:
+    """267 tensors, three of them reshaped."""
+    tensors = [
+        ConvertedTensor(
+            f"layer.{i}.weight", f"cell.{i}.weight", (64, 64, 3, 3), "float32", {"op": "identity"}, "ab" * 32
+        )
+        for i in range(264)
+    ]
+    tensors += [
+        ConvertedTensor(
+            f"c1d.{i}.weight",
+            f"c1d.{i}.weight",
+            (8, 3, 1, 3),
+            "float32",
+            {"op": "reshape", "shape": [8, 3, 1, 3]},
+            "cd" * 32,
+        )
+        for i in range(3)
+    ]
+    dropped = {f"bn{i}.num_batches_tracked": "MindSpore's BatchNorm does not count batches" for i in range(53)}
+    outcome = Outcome.ALIGNED if verified else Outcome.NOT_COMPARED
+    return ConversionRecord(
+        source="resnet50.pth",
+        destination="resnet50.ckpt",
+        source_format="pth",
+        destination_format="ckpt",
+        source_sha256="12" * 32,
+        destination_sha256="34" * 32,
+        tensors=tuple(tensors),
+        dropped=dropped,
+        ties=(("decoder.weight", "embedding.weight"),),
+        warnings=("epoch: an entry that is no tensor was left out",),
+        verified=verified,
+        versions={"mindalign": "0.1.0", "numpy": "1.26.4"},
+        verdict=Verdict(outcome, "267 tensors written", Coverage("tensors", 267, 53)),
+    )
+
+
+def layer(order: int, reference: str, candidate: str, relative: float, **changes: object) -> LayerComparison:
+    """One compared layer with a relative L2 difference of `relative`; NaN stands for NaN on the candidate's side."""
+    broken = math.isnan(relative)
+    rms = 0.8
+    rmse = 0.0 if broken else relative * rms
+    limit = Limit(rms * 4e-5, rms * 3e-6 * (1 + order / 20), "noise")
+    measurement = Measurement(
+        count=ELEMENTS,
+        max_abs=8 * rmse,
+        max_rel=40 * rmse,
+        mean_abs=0.6 * rmse,
+        rmse=rmse,
+        relative_l2=None if broken else relative,
+        cosine=1.0 - relative**2 / 2 if not broken else None,
+        reference_max=4.0,
+        reference_rms=rms,
+        nan_reference=0,
+        nan_candidate=12 if broken else 0,
+        inf_reference=0,
+        inf_candidate=0,
+        non_finite_mismatch=12 if broken else 0,
+        mismatched=12 if broken else (ELEMENTS // 7 if rmse > limit.rmse else 0),
+        worst=(1, 17, 0, 55),
+        decades=_decades(rmse),
+    )
+    factor = smallest_factor(measurement, limit)
+    fields: dict[str, object] = {
+        "order": order,
+        "reference": reference,
+        "candidate": candidate,
+        "reference_class": "ResNetConvLayer",
+        "candidate_class": "Conv2d",
+        "call": 0,
+        "output": "",
+        "reference_shape": SHAPE,
+        "candidate_shape": SHAPE,
+        "reference_dtype": "float32",
+        "candidate_dtype": "float32",
+        "outcome": "aligned" if factor <= 1 else "not aligned",
+        "measurement": measurement,
+        "limit": limit,
+        "factor": factor,
+    }
+    return LayerComparison(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def _decades(rmse: float) -> tuple[int, ...]:
+    counts = [0] * 20
+    if rmse > 0.0:
+        centre = min(max(math.log10(rmse) + 16, 0), 19)
+        for k in range(20):
+            reached = k - 16 <= math.log10(8 * rmse)
+            counts[k] = int(ELEMENTS * 0.5 * math.exp(-((k + 0.9 - centre) ** 2) / 1.2)) if reached else 0
+    return tuple(counts)
+
+
+def sample_forward(*, diverges: bool = True) -> ForwardComparison:
+    """120 layers of a residual network; the 16th differs, and all after it."""
+    names = [("resnet.embedder.embedder.convolution", "conv1"), ("resnet.embedder.pooler", "max_pool")]
+    for stage, block, part in ((s, b, p) for s in range(4) for b in range(6) for p in range(5)):
+        inner = f"resnet.encoder.stages.{stage}.layers.{block}"
+        names.append((f"{inner}.layer.{part}.convolution", f"layer{stage + 1}.{block}.conv{part + 1}"))
+    names.insert(15, (FIRST_DIVERGENT, "layer1.0.down_sample.0"))
+    noise = random.Random(3)
+    layers = []
+    for order, (reference, candidate) in enumerate(names[:120]):
+        relative = 3e-7 * (1 + order / 6) * noise.uniform(0.6, 1.4)
+        if diverges and order >= 15:
+            relative = 0.021 * (1 + (order - 15) / 60) * noise.uniform(0.7, 1.3)
+        layers.append(layer(order, reference, candidate, 0.0 if order == 0 else relative))
+    outcome = Outcome.NOT_ALIGNED if diverges else Outcome.ALIGNED
+    unpaired = [
+        UnpairedLayer(
+            "reference", f"resnet.encoder.stages.{s}.layers.{b}.activation", "ReLU", c, "ports use a function here"
+        )
+        for s in range(4)
+        for b in range(6)
+        for c in range(2)
+    ]
+    return ForwardComparison(
+        reference="zoo.resnet:build",
+        candidate="ports.resnet:build",
+        layers=tuple(layers),
+        first_divergent=15 if diverges else None,
+        last_aligned=14 if diverges else None,
+        unpaired=tuple(unpaired),
+        findings=(Finding("stride-differs", "warning", FIRST_DIVERGENT, "the stride sits elsewhere", {"stride": 2}),),
+        inputs={"pixel_values": {"shape": [2, 3, 224, 224], "dtype": "float32", "sha256": "ef" * 32}},
+        environment={
+            "reference": {"torch": "2.13.0", "device": "cpu"},
+            "candidate": {"mindspore": "2.10.0", "device": "cpu"},
+        },
+        verdict=Verdict(
+            outcome, "105 of 120 layers differ" if diverges else "120 layers agree", Coverage("layers", 120, 0, 48, 0)
+        ),
+    )
+
+
+def broken_forward() -> ForwardComparison:
+    """NaN in the first divergent layer, a shape that cannot be compared after it."""
+    unlike = {"outcome": "not comparable", "measurement": None, "limit": None, "factor": None, "note": "shapes differ"}
+    layers = (
+        layer(0, "stem", "stem", 1e-7),
+        layer(1, "norm", "norm", math.nan),
+        layer(2, "", "", 1e-7, candidate_shape=(2, 64, 55, 55), **unlike),
+    )
+    verdict = Verdict(Outcome.NOT_ALIGNED, "norm differs", Coverage("layers", 2, 0, 0, 0))
+    return ForwardComparison("a", "b", layers, 1, 0, (), (), {}, {}, verdict)
+
+
+def sample_losses(*, diverges: bool = True) -> CurveComparison:
+    """Sixty steps that part at step 21."""
+    noise = random.Random(5)
+    points = []
+    for step in range(1, 61):
+        reference = 7.0 * math.exp(-step / 40) + noise.uniform(-0.05, 0.05)
+        drift = 0.012 * (step - 20) if diverges and step > 20 else 0.0
+        difference = drift + noise.uniform(-0.004, 0.004)
+        limit = max(0.005, 0.005 * reference)
+        within = abs(difference) <= limit
+        points.append(CurvePoint(step, reference, reference + difference, difference, limit, within))
+    first = next((p.step for p in points if not p.within), None)
+    curves = [
+        Curve(
+            label,
+            "loss",
+            tuple(range(1, 61)),
+            tuple(getattr(p, side) for p in points),
+            (resolution,) * 60,
+            notes=(note,),
+        )
+        for side, label, resolution, note in (
+            ("reference", "torch.jsonl", 0.0, "steps counted from 0: moved by 1"),
+            ("candidate", "mindspore.log", 1e-4, "steps in the epoch: 15 an epoch"),
+        )
+    ]
+    return CurveComparison(
+        metric="loss",
+        reference=curves[0],
+        candidate=curves[1],
+        points=tuple(points),
+        criteria=(
+            Criterion("first step", 0.003, 0.005, True, "published migration guide"),
+            Criterion("mean difference", 0.24 if diverges else 0.002, 0.01, not diverges, "published migration guide"),
+        ),
+        first_divergent_step=first,
+        trouble="optimizer" if first else "",
+        next_command="align step zoo.resnet:build ports.resnet:build" if first else "",
+        verdict=Verdict(Outcome.NOT_ALIGNED if first else Outcome.ALIGNED, "the curves part", Coverage("steps", 60)),
+    )

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from align.report.numbers import as_float, fold_names, layer_name, number, share, shorten
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "-"),
+        (0.0, "0"),
+        (1.23456e-5, "1.23e-05"),
+        (0.0227, "0.0227"),
+        (4537.2, "4,540"),
+        (123456.0, "123,000"),
+        (1.5e9, "1.5e+09"),
+        (-12345.6, "-12,300"),
+        (25557032, "25,557,032"),
+        ("NaN", "NaN"),
+        ("Infinity", "inf"),
+        ("-Infinity", "-inf"),
+        (math.inf, "inf"),
+    ],
+)
+def test_numbers_have_three_significant_digits_and_integers_all(value, shown):
+    assert number(value) == shown
+
+
+def test_none_reads_back_as_nan():
+    assert math.isnan(as_float(None))
+    assert as_float("-Infinity") == -math.inf
+
+
+def test_a_share_is_never_rounded_to_nothing_or_to_everything():
+    assert share(0, 10) == "0 %"
+    assert share(1, 10**9) == "0.001 %"
+    assert share(10**9 - 1, 10**9) == "99.999 %"
+    assert share(10, 10) == "100 %"
+    assert share(0, 0) == "-"
+
+
+def test_shortening_keeps_numbers_longer_than_words():
+    name = "resnet.encoder.stages.0.layers.11.layer.2.convolution"
+    assert shorten(name, 60) == name
+    assert shorten(name, 34) == "resnet.e.s.0.l.11.l.2.convolution"
+    assert shorten(name, 28) == "r.e.s.0.l.11.l.2.convolution"
+    assert len(shorten(name, 12)) == 12
+
+
+@pytest.mark.parametrize("width", range(1, 60))
+def test_a_shortened_name_fits(width):
+    assert len(shorten("/a/long/path/to/some-model_checkpoint.v2/file.ckpt", width)) <= width
+
+
+def test_names_that_differ_in_numbers_only_are_folded():
+    names = ["layers.0.w", "layers.1.w", "layers.11.w", "head.w"]
+    assert fold_names(names) == ["layers.{0…11}.w (3)", "head.w"]
+    assert fold_names(["relu#1", "relu#2"]) == ["relu#{1…2} (2)"]
+
+
+def test_a_layer_is_named_with_its_call_and_output():
+    assert layer_name("norm", 0, "") == "norm"
+    assert layer_name("norm", 2, "logits") == "norm#2:logits"
+    assert layer_name("") == "(model output)"

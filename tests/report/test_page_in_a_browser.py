@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import json
+import re
+import struct
+import zlib
+
+# Put into a copy of the page: tells what a reader's browser made of it.
+PROBE = """<script>
+const faults = [];
+addEventListener("error", event => faults.push(event.message || event.target.outerHTML.slice(0, 80)), true);
+addEventListener("load", () => {
+  const images = [...document.images].map(image => [image.complete, image.naturalWidth, image.clientWidth]);
+  const wide = document.documentElement.scrollWidth - innerWidth;
+  const probe = document.createElement("pre");
+  probe.id = "probe";
+  probe.textContent = JSON.stringify({images, faults, wide, loaded: performance.getEntriesByType("resource").length});
+  document.body.append(probe);
+});
+</script>"""
+
+
+def test_a_real_browser_shows_the_first_divergent_layer_and_all_pictures(reported, browse, samples, tmp_path):
+    page = tmp_path / "probed.html"
+    page.write_text(reported.html.read_text(encoding="utf-8").replace("<head>", "<head>" + PROBE), encoding="utf-8")
+    dom, said = browse(page)
+    found = json.loads(re.search(r'<pre id="probe">(.*?)</pre>', dom).group(1))
+    assert samples.FIRST_DIVERGENT in dom
+    assert "FIRST DIVERGENT LAYER" in dom
+    assert len(found["images"]) == 4
+    for complete, natural, shown in found["images"]:
+        assert complete
+        assert natural == 1440
+        assert 300 < shown <= 960
+    assert found["faults"] == []
+    assert found["wide"] <= 0, "the page scrolls sideways"
+    assert not [line for line in said.splitlines() if "CONSOLE" in line]
+
+
+def test_the_page_as_drawn_is_not_blank(reported, browse, tmp_path):
+    shot = tmp_path / "page.png"
+    browse(reported.html, "--window-size=1300,1500", f"--screenshot={shot}")
+    assert len(colours(shot.read_bytes())) > 50
+
+
+def colours(png):
+    """Distinct bytes triples of an 8-bit PNG's unfiltered stream: enough to tell a page from a blank."""
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    data, place = b"", 8
+    while place < len(png):
+        (length,) = struct.unpack(">I", png[place : place + 4])
+        if png[place + 4 : place + 8] == b"IDAT":
+            data += png[place + 8 : place + 8 + length]
+        place += 12 + length
+    raw = zlib.decompress(data)
+    return {raw[i : i + 3] for i in range(0, len(raw) - 2, 3)}
