@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        build_app()([argument for argument in arguments if argument != "--debug"])
+        build_app()([argument for argument in arguments if argument != "--debug"], prog_name="align")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     except KeyboardInterrupt:

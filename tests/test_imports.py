@@ -1,0 +1,124 @@
+"""Every module imports, and the command line helps, in a fresh process where no framework can be imported."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import align
+import align.cli
+
+FRAMEWORKS = ("torch", "mindspore", "mindcv", "transformers", "onnx", "onnxruntime")
+HEAVY = (*FRAMEWORKS, "numpy", "pandas", "scipy", "typer", "rich", "ml_dtypes")
+VERBS = sorted(
+    info.name for info in pkgutil.iter_modules(align.cli.__path__) if info.name != "main" and info.name[0] != "_"
+)
+
+BLOCK = f"""
+import sys
+from importlib.machinery import PathFinder
+
+class WithoutFrameworks:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return None if name.partition(".")[0] in {FRAMEWORKS!r} else PathFinder.find_spec(name, path, target)
+
+sys.meta_path = [WithoutFrameworks if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+IMPORT_ALL = f"""{BLOCK}
+import importlib, json, pkgutil
+import align
+names = [info.name for info in pkgutil.walk_packages(align.__path__, "align.")]
+for name in names:
+    importlib.import_module(name)
+print(json.dumps(names))
+"""
+MAIN = f"{BLOCK}\nfrom align.cli.main import main\nsys.exit(main())"
+
+
+def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_blocker_really_blocks() -> None:
+    for framework in FRAMEWORKS:
+        assert f"No module named '{framework}'" in python(f"{BLOCK}\nimport {framework}").stderr
+
+
+def test_every_module_imports_with_all_frameworks_blocked() -> None:
+    result = python(IMPORT_ALL)
+    assert result.returncode == 0, result.stderr
+    names = json.loads(result.stdout)
+    assert {"align.core.registry", "align.frameworks.torch", "align.frameworks.mindspore", "align.cli.main"} <= set(
+        names
+    )
+
+
+def test_importing_align_imports_nothing_heavy() -> None:
+    result = python("import align, sys; print(*sys.modules)")
+    assert result.returncode == 0, result.stderr
+    assert not {name.partition(".")[0] for name in result.stdout.split()} & set(HEAVY)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_command_needs_no_framework_and_says_what_it_does(verb: str) -> None:
+    result = python(MAIN, verb, "--help")
+    assert result.returncode == 0, result.stderr
+    assert f"align {verb}" in result.stdout
+    assert result.stderr == ""
+
+
+def test_help_lists_every_command() -> None:
+    result = python(MAIN, "--help")
+    assert result.returncode == 0, result.stderr
+    assert [verb for verb in VERBS if verb not in result.stdout] == []
+    assert "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run" in " ".join(
+        result.stdout.split()
+    )
+
+
+def test_help_imports_no_workflow_and_nothing_slow() -> None:
+    code = f"{BLOCK}\nfrom align.cli.main import main\nmain(['--help'])\nprint('MODULES', *sys.modules)"
+    loaded = python(code).stdout.partition("MODULES")[2].split()
+    assert loaded
+    assert [
+        name for name in loaded if name in {"pandas", "scipy", "numpy"} or name.startswith("align.workflows.")
+    ] == []
+
+
+def test_the_version_is_printed() -> None:
+    result = python(MAIN, "--version")
+    assert (result.returncode, result.stdout) == (0, f"align {align.__version__}\n")
+
+
+def test_plugins_that_need_a_missing_framework_stay_listed_with_their_install_line() -> None:
+    result = python(MAIN, "plugins", "--json")
+    assert result.returncode == 0, result.stderr
+    states = {(row["room"], row["name"]): row["state"] for row in json.loads(result.stdout)}
+    assert 'pip install "mindalign[torch]"' in states["frameworks", "torch"]
+    assert 'pip install "mindalign[mindspore]"' in states["frameworks", "mindspore"]
+    assert states["frameworks", "arrays"] == "ready"
+
+
+def test_plugins_are_printed_as_a_table_too() -> None:
+    result = python(MAIN, "plugins")
+    assert result.returncode == 0, result.stderr
+    assert "mindspore" in result.stdout
+
+
+@pytest.mark.parametrize("name", align.__all__)
+def test_each_public_name_is_imported_on_first_use(name: str) -> None:
+    result = python(
+        f"{BLOCK}\nimport align\nassert callable(align.{name}), align.{name}\nassert {name!r} in dir(align)"
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'compare_everything'"):
+        align.compare_everything  # noqa: B018
