@@ -33,9 +33,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         build_app()([argument for argument in arguments if argument != "--debug"], prog_name="align")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
-    except KeyboardInterrupt:
-        typer.echo("align: interrupted", err=True)
-        return INTERRUPTED
     except AlignError as error:
         if debug:
             raise
@@ -70,7 +67,12 @@ def build_app() -> typer.Typer:
 def _exiting(command: Callable[..., int]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: object, **kwargs: object) -> None:
-        raise typer.Exit(command(*args, **kwargs))
+        try:
+            code = command(*args, **kwargs)
+        except KeyboardInterrupt:  # typer would leave without a word
+            typer.echo("align: interrupted", err=True)
+            code = INTERRUPTED
+        raise typer.Exit(code)
 
     return wrapped
 

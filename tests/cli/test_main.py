@@ -1,0 +1,112 @@
+"""The command line's frame: exit codes, the one error boundary, --debug, and the commands found in their folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import align.cli
+from align.cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMAND = '''
+from align.errors import MissingFileError, NotAlignedError, UserCodeError
+
+
+def {name}_command(what: str) -> int:
+    """Do what a test asks for."""
+    if what == "missing":
+        raise MissingFileError("weights.pth", "checkpoint")
+    if what == "differs":
+        raise NotAlignedError("3 of 9 layers differ")
+    if what == "user":
+        try:
+            1 / 0
+        except ZeroDivisionError as error:
+            raise UserCodeError("the factory net:build", error) from error
+    if what == "interrupt":
+        raise KeyboardInterrupt
+    if what == "bug":
+        raise ZeroDivisionError("ours")
+    return int(what)
+'''
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A command that exists for the length of a test, found like any other."""
+    name = "madeup"
+    (tmp_path / f"{name}.py").write_text(COMMAND.format(name=name), encoding="utf-8")
+    monkeypatch.setattr(align.cli, "__path__", [*align.cli.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, f"align.cli.{name}", raising=False)
+    return name
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_what_a_command_returns_is_the_exit_code(command: str, code: int) -> None:
+    assert main([command, str(code)]) == code
+
+
+@pytest.mark.parametrize(("what", "code"), [("missing", 2), ("differs", 1), ("user", 2)])
+def test_an_error_of_the_user_ends_in_one_message_without_traceback(
+    command: str, what: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, what]) == code
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("align: ")
+    assert "Traceback" not in output.err
+
+
+def test_the_message_names_the_thing_and_gives_a_hint(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main([command, "missing"])
+    assert capsys.readouterr().err == (
+        "align: checkpoint not found: weights.pth\n"
+        "Hint: check the path; relative paths start at the current folder\n"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "madeup", "user"], ["madeup", "user", "--debug"]])
+def test_debug_anywhere_on_the_line_keeps_the_traceback_down_to_the_users_code(
+    command: str, arguments: list[str]
+) -> None:
+    assert command in arguments
+    with pytest.raises(align.errors.UserCodeError) as caught:
+        main(arguments)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_fault_of_our_own_is_never_dressed_up_as_the_users(command: str) -> None:
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        main([command, "bug"])
+
+
+def test_an_interrupt_is_said_in_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "interrupt"]) == 130
+    assert capsys.readouterr().err == "align: interrupted\n"
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["plugins", "--nonsense"], ["madeup"], ["madeup", "0", "1"]])
+def test_a_wrong_command_line_is_could_not_run(
+    command: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert f"align {command}" in capsys.readouterr().err or command not in arguments
+
+
+def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    output = capsys.readouterr()
+    assert "Usage: align" in output.out + output.err
+
+
+def test_the_installed_command_runs_in_a_shell(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "align.cli.main", "plugins", "--json"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,62 @@
+"""The project speaks of itself alone, and its layout is what it says."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = {".py", ".md", ".toml", ".txt", ".cfg", ".yaml", ".yml", ".ipynb", ".html", ".css", ".svg", ".json", ""}
+MOST_LINES = 400
+# Written in pieces so that this file does not find itself.
+HOME_FOLDERS = re.compile(r"(?<![\w.])/(?:" + "|".join(["work", "home", "root", "Users"]) + r")/[\w.-]+")
+PRIVATE_HOSTS = re.compile(r"\b(?:\w[\w-]*\.)+(?:internal|corp|local|lan)\b(?!\w|\()")
+
+
+def tracked_files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False).stdout.decode()
+    files = [ROOT / name for name in listed.split("\0") if name]
+    return [path for path in files or ROOT.rglob("*") if path.is_file() and ".venv" not in path.parts]
+
+
+def modules() -> list[Path]:
+    return sorted((ROOT / "align").rglob("*.py"))
+
+
+def test_no_file_names_a_machine_or_a_persons_folder() -> None:
+    found = []
+    for path in tracked_files():
+        if path.suffix in TEXT:
+            text = path.read_text(encoding="utf-8", errors="replace")
+            found += [f"{path.relative_to(ROOT)}: {hit[0]}" for hit in HOME_FOLDERS.finditer(text)]
+            found += [f"{path.relative_to(ROOT)}: {hit[0]}" for hit in PRIVATE_HOSTS.finditer(text)]
+    assert found == []
+
+
+def test_the_search_for_machines_finds_one() -> None:
+    assert HOME_FOLDERS.search("see /" + "home/somebody/model.pth")
+    assert PRIVATE_HOSTS.search("https://mirror.company" + ".internal/simple")
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_module_says_why_in_few_lines_and_stays_small(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    docstring = ast.get_docstring(ast.parse(text))
+    assert docstring
+    if path != ROOT / "align" / "errors.py":  # which draws the tree of errors
+        assert len(docstring.splitlines()) <= 8
+    assert len(text.splitlines()) <= MOST_LINES
+
+
+def test_no_test_folder_has_a_package_file() -> None:
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+def test_the_mappings_hold_the_known_kinds_of_rules_only() -> None:
+    folders = {path.name for path in (ROOT / "mappings").iterdir() if path.is_dir() and list(path.rglob("*.toml"))}
+    assert "layers" in folders
+    assert folders <= {"layers", "models", "pitfalls", "ascend"}
