@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -47,6 +48,26 @@ def zip_records(path: Path) -> dict[str, Record]:
     return {record.name: record for record in records}
 
 
+def read_record(record: Record, limit: int | None = None) -> bytes:
+    """Read a record's content, or its first `limit` bytes; what is compressed is unpacked to its claimed size at most.
+
+    Raises NotACheckpointError if it cannot be unpacked or is shorter than the directory says.
+    """
+    wanted = record.size if limit is None else min(limit, record.size)
+    path = record.extent.path
+    with path.open("rb") as stream:
+        stream.seek(record.extent.offset)
+        raw = stream.read(record.extent.nbytes if record.compressed else wanted)
+    if record.compressed:
+        try:
+            raw = zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw, max(wanted, 1))
+        except zlib.error as error:
+            raise NotACheckpointError(path, f"its record {record.name!r} cannot be unpacked ({error})") from error
+    if len(raw) != wanted:
+        raise NotACheckpointError(path, f"its record {record.name!r} is shorter than the {record.size} bytes it claims")
+    return raw
+
+
 def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
     stream.seek(info.header_offset)
     header = stream.read(LOCAL_HEADER.size)
@@ -62,8 +83,10 @@ def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
         raise HostileFileError(
             path, f"a zip record is called {info.orig_filename!r} in the directory and {name!r} in place"
         )
-    if fields[2] & ENCRYPTED:
+    if (fields[2] | info.flag_bits) & ENCRYPTED:
         raise NotACheckpointError(path, f"its record {name!r} is encrypted")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise NotACheckpointError(path, f"its record {name!r} is compressed by an unknown method")
     offset = info.header_offset + LOCAL_HEADER.size + name_length + extra_length
     extent = Extent(path, offset, info.compress_size)
     return Record(name, extent, info.file_size, info.compress_type != zipfile.ZIP_STORED)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from align.core.archives import ZIP_HEAD, Record, zip_records
+from align.core.archives import ZIP_HEAD, Record, read_record, zip_records
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import mapped
@@ -65,7 +65,7 @@ class TorchFormat:
         records = zip_records(path)
         folder = _folder(path, records)
         _refuse_unreadable(path, folder, records)
-        tree = read_pickle(path, _read_record(path, records[f"{folder}/{PICKLE}"]))
+        tree = read_pickle(path, read_record(records[f"{folder}/{PICKLE}"]))
         key, entries = _find_state_dict(path, tree)
         views = _views(path, entries)
         tensors = {
@@ -114,14 +114,8 @@ def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -
             path, f"{len(packed)} records are compressed ({packed[0]!r}); torch.save never does that"
         )
     order = records.get(f"{folder}/byteorder")
-    if order is not None and order.size < 16 and _read_record(path, order) != b"little":
+    if order is not None and order.size < 16 and read_record(order) != b"little":
         raise UnsupportedCheckpointError(path, "it was saved on a big-endian machine", RESAVE)
-
-
-def _read_record(path: Path, record: Record) -> bytes:
-    with path.open("rb") as stream:
-        stream.seek(record.extent.offset)
-        return stream.read(record.extent.nbytes)
 
 
 def _find_state_dict(path: Path, tree: Any) -> tuple[str, dict[Any, Any]]:
@@ -177,7 +171,7 @@ def _contents(tree: Any) -> str:
     mapping = mapping_of(tree)
     if mapping is None:
         return describe(tree)
-    return ", ".join(f"{str(name)[:60]} ({describe(value)})" for name, value in list(mapping.items())[:MOST_LISTED])
+    return ", ".join(f"{_word(name)[:60]} ({describe(value)})" for name, value in list(mapping.items())[:MOST_LISTED])
 
 
 def _views(path: Path, entries: Mapping[Any, Any]) -> dict[str, TensorView]:

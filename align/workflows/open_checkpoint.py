@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.core.files import existing_file
 from align.core.registry import checkpoint_formats
-from align.errors import NotACheckpointError
+from align.errors import HostileFileError, NotACheckpointError
 
 if TYPE_CHECKING:
     from align.core.checkpoints import Checkpoint
@@ -32,10 +32,18 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
             head = stream.read(HEAD)
         for plugin in checkpoint_formats().values():
             if plugin.recognizes(path, head):
-                return plugin.read(path)
+                return _with_sound_names(plugin.read(path))
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     reason = "its content is of no known format" if head else "it is empty"
     raise NotACheckpointError(
         path, reason, [f"{p.name} ({' '.join(p.suffixes)})" for p in checkpoint_formats().values()]
     )
+
+
+def _with_sound_names(checkpoint: Checkpoint) -> Checkpoint:
+    """Names go to terminals, maps and reports: no control characters, nothing that UTF-8 cannot hold."""
+    for name in checkpoint.tensors:
+        if not name.isprintable():
+            raise HostileFileError(checkpoint.path, f"a tensor is called {name!r}")
+    return checkpoint

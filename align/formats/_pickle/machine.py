@@ -50,7 +50,7 @@ class Persistent:
     reference: Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class OddKey:
     """A dict key that is no plain scalar; hashing it could run deep, so it is kept by identity."""
 

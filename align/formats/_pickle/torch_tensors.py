@@ -126,17 +126,19 @@ def describe(value: Any) -> str:
         return f"{type(value).__name__} of {len(value)} entries"
     if isinstance(value, str):
         return f"text {value[:40]!r}"
-    if isinstance(value, (int, float, type(None))) and len(text := repr(value)) <= 40:
-        return text
+    if isinstance(value, (float, type(None))) or (isinstance(value, int) and abs(value) < 1 << 64):
+        return repr(value)
     return class_name(value)
 
 
 def _unwrapped(name: str, kind: str, arguments: tuple[Any, ...]) -> Any:
     if kind in ("_rebuild_parameter", "_rebuild_parameter_with_state") and arguments:
         return arguments[0]
-    if kind == "_rebuild_from_type_v2" and len(arguments) >= 3 and str(arguments[1]) in PLAIN_TYPES:
-        return Made(arguments[0], arguments[2])
-    subclass = f" ({arguments[1]})" if kind == "_rebuild_from_type_v2" and len(arguments) > 1 else ""
+    subclass = ""
+    if kind == "_rebuild_from_type_v2" and len(arguments) >= 3 and isinstance(arguments[1], Global):
+        if str(arguments[1]) in PLAIN_TYPES:
+            return Made(arguments[0], arguments[2])
+        subclass = f" ({arguments[1]})"
     hint = "convert it to a plain dense tensor in torch and save the state_dict again"
     raise UnsupportedTensorError(f"{name!r} is no plain tensor: {kind.removeprefix('_rebuild_')}{subclass}", hint)
 
@@ -172,7 +174,9 @@ def _storage(path: Path, name: str, storage: Any, typed: Any) -> tuple[str, str,
     dtype = typed.name if kind == UNTYPED and isinstance(typed, Global) else STORAGES.get(kind.name)
     if dtype not in DTYPES or (kind != UNTYPED and kind.module not in ("torch", "torch.cuda")):
         hint = "cast it to a dtype that NumPy or ml_dtypes knows and save the state_dict again"
-        raise UnsupportedTensorError(f"tensor {name!r} has the dtype {typed or kind}", hint)
+        raise UnsupportedTensorError(
+            f"tensor {name!r} has the dtype {typed if isinstance(typed, Global) else kind}", hint
+        )
     return key, dtype, count if kind == UNTYPED else count * numpy_dtype(dtype).itemsize
 
 
