@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ INK = "#24292F"
 BAND = "#E4F1EC"
 DPI = 144
 STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",
+    "font.family": ["DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei", "SimHei"],
     "font.size": 9.5,
     "axes.titlesize": 11.5,
     "axes.titleweight": "bold",
@@ -62,13 +63,19 @@ class Picture:
         return self.alt
 
 
+def literal(text: str) -> str:
+    """Return a name so that matplotlib draws it as it is: a dollar sign would start a formula."""
+    return text.replace("$", r"\$")
+
+
 @contextlib.contextmanager
 def house_style() -> Iterator[None]:
     """Draw in the house's style: what the user's matplotlibrc says is put aside, and put back afterwards."""
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     import matplotlib as mpl
 
-    with mpl.rc_context():
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # drawn as a box; the tables show the name
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
         yield

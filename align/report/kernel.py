@@ -6,10 +6,13 @@ files are left out, and what the kernel says on its standard error reaches the u
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import os
 import sys
 import tempfile
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -17,9 +20,11 @@ import align
 from align.errors import ReportError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from align.core.progress import Progress
 
-CELL_TIMEOUT = 300  # seconds; a cell takes one or two
+CELL_TIMEOUT = 120  # seconds; a cell takes one or two
 LAST_WORDS = 600
 TASK = "report"
 
@@ -32,19 +37,30 @@ def execute_notebook(notebook: Any, folder: Path, progress: Progress) -> Any:
     with tempfile.TemporaryDirectory(prefix="mindalign-") as scratch, tempfile.TemporaryFile() as said:
         client = _client(notebook, folder, Path(scratch))
         client.on_cell_executed = lambda cell_index, **_: progress(TASK, cell_index + 1, total)
+        started = {"env": _environment(Path(scratch)), "stderr": said, "stdout": said}
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the client's own deprecations are no news to a user
-                client.execute(cleanup_kc=True, env=_environment(Path(scratch)), stderr=said, stdout=said)
+            _wait_for(lambda: asyncio.run(client.async_execute(cleanup_kc=True, **started)))
         except CellExecutionError as error:
             message = f"the report of {folder} could not be made: {error.ename}: {error.evalue}"
             raise ReportError(message, "write the results again with `align map`, `forward`, `loss` --run") from error
         except (DeadKernelError, CellControlSignal, RuntimeError, OSError) as error:
             message = f"the kernel that makes the report of {folder} failed: {error}{_last_words(said)}"
-            raise ReportError(
-                message, 'check `python -m ipykernel --version`; pip install "mindalign[report]"'
-            ) from error
+            hint = 'check `python -m ipykernel --version`; pip install "mindalign[report]"'
+            raise ReportError(message, hint) from error
+        finally:
+            # Where the kernel never answered, the client would clean up once more at exit, and fail loudly.
+            atexit.unregister(client._cleanup_kernel)  # noqa: SLF001
     return notebook
+
+
+def _wait_for(work: Callable[[], object]) -> None:
+    """Run in a thread of its own: it has no event loop yet, and an interrupt stays with the main thread.
+
+    An interrupted caller still waits until the kernel is stopped, so that none is left behind.
+    """
+    with warnings.catch_warnings(), ThreadPoolExecutor(1) as pool:
+        warnings.simplefilter("ignore")  # the client's own deprecations are no news to a user
+        pool.submit(work).result()
 
 
 def _client(notebook: Any, folder: Path, scratch: Path) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from align.report.figures import BAD, BAND, CANDIDATE, GOOD, INK, REFERENCE, integer_ticks, new_axes
+from align.report.figures import BAD, BAND, CANDIDATE, GOOD, INK, REFERENCE, integer_ticks, literal, new_axes
 from align.report.numbers import as_float, number
 from align.report.texts import say
 
@@ -22,7 +22,7 @@ def draw_curves(document: dict[str, Any]) -> Any | None:
     figure, (upper, lower) = new_axes(10, 5.2, (1.55, 1.0))
     for side, color, style in (("reference", REFERENCE, BROAD), ("candidate", CANDIDATE, THIN)):
         _curve(upper, document[side], color, style, say(f"plot.{side}"))
-    upper.set(title=say("plot.loss_curves_title"), ylabel=document["metric"])
+    upper.set(title=say("plot.loss_curves_title"), ylabel=literal(document["metric"]))
     upper.legend(loc="upper right", ncols=2)
     _difference(lower, document["points"])
     lower.set(xlabel=say("plot.step"), ylabel=say("plot.difference"))
@@ -36,7 +36,7 @@ def draw_curves(document: dict[str, Any]) -> Any | None:
 def _curve(axes: Any, curve: dict[str, Any], color: str, style: dict[str, Any], label: str) -> None:
     values = [value if math.isfinite(value := as_float(raw)) else math.nan for raw in curve["values"]]
     marker = "o" if len(values) <= FEW else ""
-    axes.plot(curve["steps"], values, color=color, marker=marker, label=f"{label}: {curve['label']}", **style)
+    axes.plot(curve["steps"], values, color=color, marker=marker, label=f"{label}: {literal(curve['label'])}", **style)
     lost = [step for step, value in zip(curve["steps"], values, strict=True) if math.isnan(value)]
     if lost:
         axes.plot(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from align.report.figures import BAD, BAND, GOOD, INK, QUIET, integer_ticks, new_axes
+from align.report.figures import BAD, BAND, GOOD, INK, QUIET, integer_ticks, literal, new_axes
 from align.report.numbers import as_float, layer_name, shorten
 from align.report.texts import say
 
@@ -95,7 +95,7 @@ def _mark_first(axes: Any, first: dict[str, Any], layers: list[dict[str, Any]]) 
     name = shorten(layer_name(first["reference"], first["call"], first["output"]), NAME_WIDTH)
     right_half = order > (layers[0]["order"] + layers[-1]["order"]) / 2
     axes.annotate(
-        say("plot.first", name=name),
+        say("plot.first", name=literal(name)),
         (order, 1.0),
         (-6 if right_half else 6, -2),
         xycoords=("data", "axes fraction"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from align.report.figures import BAD, CANDIDATE, INK, QUIET, new_axes
+from align.report.figures import BAD, CANDIDATE, INK, QUIET, literal, new_axes
 from align.report.numbers import as_float, layer_name, number, share, shorten
 from align.report.texts import say
 
@@ -26,7 +26,7 @@ def draw_histogram(document: dict[str, Any]) -> Any | None:
     figure, (axes,) = new_axes(10, 3.6)
     _bars(axes, measured["decades"])
     name = shorten(layer_name(layer["reference"], layer["call"], layer["output"]), NAME_WIDTH)
-    axes.set_title(say("plot.difference_histogram_of", name=name))
+    axes.set_title(say("plot.difference_histogram_of", name=literal(name)))
     axes.set(xlabel=say("plot.histogram_axis"), ylabel=say("plot.elements"), yscale="log")
     axes.set_ylim(0.7, max(measured["decades"]) * 80)
     _identical(axes, measured)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -151,3 +153,69 @@ def test_the_page_loads_nothing_and_is_of_a_reasonable_size(reported):
     assert all(source.startswith("data:image/png") for source in re.findall(r'src="([^"]{0,20})', page))
     assert "url(" not in page
     assert "@import" not in page
+
+
+INTERRUPTED = """
+import signal, sys
+from align.report.notebook import write_report
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    write_report(sys.argv[1], progress=lambda *step: print(step, flush=True))
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+def test_an_interrupt_stops_the_report_quietly_and_nothing_is_written(samples, tmp_path):
+    run = samples.write_sample_run(tmp_path / "run")
+    command = [sys.executable, "-c", INTERRUPTED, str(run)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()  # the first cell is done, the kernel works
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == ""
+    assert not list(run.glob("report.*"))
+
+
+def test_a_kernel_that_cannot_start_is_reported_in_its_own_words(samples, tmp_path):
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho 'ImportError: libfoo is missing' >&2\nexit 1\n", encoding="utf-8")
+    broken.chmod(0o755)
+    run = samples.write_sample_run(tmp_path / "run", ("map",))
+    script = f"import sys; sys.executable = {str(broken)!r}\n" + BROKEN
+    command = [sys.executable, "-W", "default", "-c", script, str(run)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "ImportError: libfoo is missing" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+BROKEN = """
+from align.cli.main import main
+raise SystemExit(main(["report", sys.argv[1]]))
+"""
+
+
+def test_a_failing_plot_changes_no_verdict_and_names_with_markup_are_shown_as_they_are(samples, tmp_path):
+    run = samples.write_sample_run(tmp_path / "run", ("forward",))
+    document = json.loads((run / "forward.json").read_text(encoding="utf-8"))
+    document["layers"][15]["reference"] = "模型.$0.<script>alert(1)</script>$"
+    document["layers"][15]["measurement"]["decades"] = ["many"]
+    (run / "forward.json").write_text(json.dumps(document), encoding="utf-8")
+    paths = write_report(run)
+    page = paths.html.read_text(encoding="utf-8")
+    assert json.loads(paths.summary.read_text(encoding="utf-8"))["outcome"] == "not aligned"
+    assert "Differences of the first divergent layer” could not be drawn" in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script" not in page
+    outputs = executed_outputs(paths.notebook)
+    assert "image/png" in outputs["forward-depth"][0].data
+    assert [output.output_type for output in outputs["forward-histogram"]] == ["execute_result"]
+
+
+def test_a_report_can_be_made_inside_a_running_event_loop(samples, tmp_path):
+    async def inside():
+        return write_report(samples.write_sample_run(tmp_path / "run", ("map",)), html=False)
+
+    assert asyncio.run(inside()).notebook.is_file()
