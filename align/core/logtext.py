@@ -16,10 +16,13 @@ from align.core.curves import LogTable, Series
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from align.core.curves import Floats, LogRecord, Window
 
 NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf(?:inity)?)\b)"
-LARGEST_STEP = 2**53
+# An epoch of so many steps, so many times, still fits into 64 bits.
+LARGEST_STEP = 2**31
 ENOUGH_VALUES = 5
 # Nine digits tell every float32, fifteen every float64; rounded columns show less, the others as a rule more.
 ALL_DIGITS = 8
@@ -49,11 +52,8 @@ def is_number(text: str) -> bool:
 
 
 def read_step(text: str) -> int | None:
-    """Read a step or epoch, also when printed as `10.0`; None if it is no integer from 0."""
+    """Read a step or epoch, also when printed as `10.0`; None if it is no integer in [0, 2^31)."""
     text = text.strip()
-    if text.isdecimal():
-        step = int(text) if len(text) < len(str(LARGEST_STEP)) else LARGEST_STEP
-        return step if step < LARGEST_STEP else None
     if not is_number(text):
         return None
     value = float(text)
@@ -105,7 +105,7 @@ def printed_resolution(texts: Sequence[str]) -> Floats:
     else:
         leading = exponents + significant - 1
         units = np.maximum(exponents[finite].min(), leading - significant[finite].max() + 1)
-    return np.where(finite, 10.0 ** np.where(finite, units, 0.0), 0.0)
+    return _powers_of_ten(units, finite)
 
 
 def end_notes(text: str) -> tuple[str, ...]:
@@ -118,6 +118,14 @@ def end_notes(text: str) -> tuple[str, ...]:
 def _series(rows: list[int], texts: list[str], window: Window) -> Series:
     values = np.array([float(text) for text in texts], np.float64)
     return Series(np.array(rows, np.int64), values, printed_resolution(texts), window)
+
+
+def _powers_of_ten(exponents: Floats, finite: NDArray[np.bool_]) -> Floats:
+    """Return 10 to each exponent, correctly rounded (numpy's power is not), and 0.0 where it is not finite."""
+    known, place = np.unique(exponents[finite], return_inverse=True)
+    powers = np.zeros(len(exponents))
+    powers[finite] = np.array([float(f"1e{int(exponent)}") for exponent in known])[place]
+    return powers
 
 
 def _digits(texts: Sequence[str]) -> tuple[Floats, Floats, Floats]:

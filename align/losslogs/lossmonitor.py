@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.curves import LogRecord, LossLog
-from align.core.logtext import NUMBER, as_table, clean_lines, end_notes
+from align.core.logtext import NUMBER, as_table, clean_lines, end_notes, read_step
 from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
@@ -71,8 +71,10 @@ def _records(text: str, ignored: list[int]) -> Iterator[LogRecord]:
     """Yield losses, and times as records of the last step before them; other lines' numbers go to `ignored`."""
     last: LogRecord | None = None
     for number, line in clean_lines(text):
-        if loss := _LOSS.search(line):
-            last = LogRecord(number, int(loss[2]), int(loss[1]), {"loss": loss[3]})
+        loss = _LOSS.search(line)
+        epoch, step = (read_step(loss[1]), read_step(loss[2])) if loss else (None, None)
+        if loss and epoch is not None and step is not None:
+            last = LogRecord(number, step, epoch, {"loss": loss[3]})
             yield last
         elif last is not None and (times := _TIME.search(line)):
             texts = {name: value for name, value in zip(_TIME_NAMES, times.groups(), strict=True) if value}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.curves import LogRecord, LossLog
-from align.core.logtext import NUMBER, as_table, clean_lines, end_notes
+from align.core.logtext import NUMBER, as_table, clean_lines, end_notes, read_step
 from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
@@ -72,10 +72,12 @@ class MindcvFormat:
 
 def _records(text: str, totals: list[int], ignored: list[int]) -> Iterator[LogRecord]:
     for number, line in clean_lines(text):
-        if found := _STEP.search(line):
-            totals.append(int(found[3]))
+        found = _STEP.search(line)
+        epoch, step, total = (read_step(text) for text in found.groups()[:3]) if found else (None, None, None)
+        if found and epoch is not None and step is not None and total:
+            totals.append(total)
             texts = {name: value for name, value in zip(_NAMES, found.groups()[3:], strict=True) if value}
-            yield LogRecord(number, int(found[2]), int(found[1]), texts)
+            yield LogRecord(number, step, epoch, texts)
         elif line.strip():
             ignored.append(number)
 

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from align.core.curves import LogRecord, LossLog
-from align.core.logtext import as_table, clean_lines, end_notes, is_number
+from align.core.logtext import as_table, clean_lines, end_notes, is_number, read_step
 from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
@@ -59,9 +59,8 @@ def _records(text: str, ignored: list[int]) -> Iterator[LogRecord]:
         cells = line.split()
         if _HEADER.match(line):
             names = cells[1:]
-        elif len(cells) == len(names) + 1 and cells[0].isdecimal():
-            texts = dict(zip(names, map(_fraction, cells[1:]), strict=True))
-            yield LogRecord(number, int(cells[0]), int(cells[0]), texts)
+        elif names and len(cells) == len(names) + 1 and (epoch := read_step(cells[0])) is not None:
+            yield LogRecord(number, epoch, epoch, dict(zip(names, map(_fraction, cells[1:]), strict=True)))
         elif cells:
             ignored.append(number)
 

@@ -66,7 +66,7 @@ class _Form(NamedTuple):
 
     @property
     def nearness(self) -> float:
-        return self.found / self.bound if self.found else 0.0
+        return 0.0 if self.found == 0.0 else self.found / self.bound if self.bound > 0.0 else float("inf")
 
 
 def measure_points(metric: str, by_steps: bool, pairs: PairedCurves) -> JudgedPoints:
@@ -74,8 +74,8 @@ def measure_points(metric: str, by_steps: bool, pairs: PairedCurves) -> JudgedPo
     finite = np.isfinite(pairs.reference) & np.isfinite(pairs.candidate)
     alike = (pairs.reference == pairs.candidate) | (np.isnan(pairs.reference) & np.isnan(pairs.candidate))
     size = np.abs(pairs.reference)
-    limits = limits_for(metric, float(np.mean(size[finite])) if finite.any() else 0.0)
     with np.errstate(invalid="ignore", over="ignore"):
+        limits = limits_for(metric, float(np.mean(size[finite])) if finite.any() else 0.0)
         difference = np.abs(pairs.candidate - pairs.reference)
         limit = np.maximum(limits.mean_abs, limits.mean_rel * size) + pairs.widening
     first = bool(by_steps and len(size) and pairs.steps[0] == 1 and finite[0])
@@ -115,15 +115,12 @@ def _mean(pairs: PairedCurves, judged: JudgedPoints) -> Criterion:
     limits, finite = judged.limits, judged.finite
     size, difference, widening = np.abs(pairs.reference[finite]), judged.difference[finite], pairs.widening[finite]
     with np.errstate(over="ignore"):
-        forms = [_Form("absolute", float(np.mean(difference)), limits.mean_abs, limits.mean_abs + _mean_of(widening))]
+        mean, widened = float(np.mean(difference)), float(np.mean(widening))
+        forms = [_Form("absolute", mean, limits.mean_abs, limits.mean_abs + widened)]
         if np.all(size > 0):
-            bound = limits.mean_rel + _mean_of(widening / size)
-            forms.append(_Form("relative", _mean_of(difference / size), limits.mean_rel, bound))
+            mean, widened = float(np.mean(difference / size)), float(np.mean(widening / size))
+            forms.append(_Form("relative", mean, limits.mean_rel, limits.mean_rel + widened))
     return _either(f"mean {judged.metric}", forms, limits)
-
-
-def _mean_of(values: Floats) -> float:
-    return float(np.mean(values))
 
 
 def _either(name: str, forms: list[_Form], limits: CurveLimits) -> Criterion:

@@ -1,0 +1,126 @@
+"""`align loss` as a user runs it: exit codes, JSON, the run folder, messages instead of tracebacks."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from align.cli.main import main
+from align.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CSV = "step,loss\n0,2.302585\n1,2.251293\n2,2.190871\n"
+MONITOR = "".join(f"epoch: 1 step: {i}, loss is {loss}\n" for i, loss in ((1, 2.302585), (2, 2.251293), (3, 2.190871)))
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> tuple[Path, Path]:
+    reference, candidate = tmp_path / "torch.csv", tmp_path / "port.log"
+    reference.write_text(CSV, encoding="utf-8")
+    candidate.write_text(MONITOR, encoding="utf-8")
+    return reference, candidate
+
+
+def test_equal_logs_end_with_0_and_say_so(logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["loss", *map(str, logs)]) == 0
+    output = capsys.readouterr().out
+    assert "first loss" in output
+    assert "3 common steps" in output
+
+
+def test_logs_that_differ_end_with_1_and_name_the_step(
+    logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs[1].write_text(MONITOR.replace("2.251293", "2.9"), encoding="utf-8")
+    assert main(["loss", *map(str, logs)]) == 1
+    output = capsys.readouterr().out
+    assert "step 2" in output
+    assert "differs from the second step" in output
+
+
+def test_logs_without_a_common_step_end_with_2(logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    logs[1].write_text("step,loss\n50,2.0\n60,1.9\n", encoding="utf-8")
+    assert main(["loss", *map(str, logs)]) == 2
+    assert "no common step" in capsys.readouterr().out
+
+
+def test_json_is_the_whole_document_with_hashes(logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["loss", *map(str, logs), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "mindalign.loss/1"
+    assert document["verdict"]["outcome"] == "aligned"
+    assert [point["step"] for point in document["points"]] == [1, 2, 3]
+    assert set(document["made_from"]) == {"reference", "candidate"}
+    assert len(document["made_from"]["reference"]["sha256"]) == 64
+
+
+def test_the_result_goes_into_the_run_folder(logs: tuple[Path, Path], tmp_path: Path) -> None:
+    assert main(["loss", *map(str, logs), "--run", str(tmp_path / "run")]) == 0
+    document = RunFolder.open(tmp_path / "run").read("loss")
+    assert document is not None
+    assert document["metric"] == "loss"
+
+
+def test_one_log_alone_is_described(logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["loss", str(logs[0])]) == 0
+    output = capsys.readouterr().out
+    assert "global steps, from 0" in output
+    assert "3, global step 1 … 3, every 1" in output
+
+
+def test_one_log_alone_is_described_in_json_and_kept(
+    logs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["loss", str(logs[1]), "--json", "--run", str(tmp_path / "run")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "mindalign.log/1"
+    assert (document["format"], document["counting"], document["points"]) == ("lossmonitor", "step in epoch", 3)
+    kept = json.loads((tmp_path / "run" / "log.json").read_text(encoding="utf-8"))
+    assert kept["points"] == 3
+
+
+def test_gaps_repeats_nan_and_notes_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.csv"
+    rows = "".join(f"{step},{loss}\n" for step, loss in ((1, 2.5), (2, 2.4), (2, 2.4), (5, "nan"), (6, 2.0), (7, 1.9)))
+    log.write_text("step,loss\n" + rows, encoding="utf-8")
+    assert main(["loss", str(log)]) == 0
+    output = capsys.readouterr().out
+    assert "2 … 5" in output
+    assert "printed twice with the same value" in output
+    assert any(line.split()[-2:] == ["5", "│"] for line in output.splitlines() if "NaN or Inf at" in line)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "no loss found in"),
+        ("hello\n", "looked for:"),
+        ("epoch,step,loss\n1,10,2\n2,10,1\n", "prints only some steps"),
+    ],
+)
+def test_a_log_that_cannot_be_used_ends_with_2_and_one_message(
+    content: str, said: str, logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs[1].write_text(content, encoding="utf-8")
+    assert main(["loss", *map(str, logs)]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert "Hint:" in captured.err
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_a_failed_comparison_writes_nothing(logs: tuple[Path, Path], tmp_path: Path) -> None:
+    assert main(["loss", str(logs[0]), str(tmp_path / "nowhere.log"), "--run", str(tmp_path / "run")]) == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_reach_their_side(logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    logs[1].write_text("epoch,iter,loss\n0,0,2.302585\n1,0,2.190871\n", encoding="utf-8")
+    options = ["--candidate-steps-per-epoch", "2", "--candidate-base", "0", "--reference-base", "0", "--last-step", "3"]
+    assert main(["loss", *map(str, logs), *options, "--json"]) == 0
+    assert [point["step"] for point in json.loads(capsys.readouterr().out)["points"]] == [1, 3]

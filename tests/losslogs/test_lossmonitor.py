@@ -1,0 +1,75 @@
+"""LossMonitor in its variants: intervals over epochs, data sinking, the stop at NaN, older releases, noise."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from align.errors import StepsPerEpochError
+from align.losslogs.lossmonitor import PLUGIN
+from align.steps.curves import place_on_axis
+
+
+def _log(points: list[tuple[int, int]]) -> str:
+    return "".join(f"epoch: {epoch} step: {step}, loss is {0.123456789 * step}\n" for epoch, step in points)
+
+
+def _printed(length: int, interval: int, total: int) -> list[tuple[int, int]]:
+    return [((step - 1) // length + 1, (step - 1) % length + 1) for step in range(interval, total + 1, interval)]
+
+
+@pytest.mark.parametrize(("length", "interval"), [(24, 10), (25, 10), (1875, 1000), (7, 3), (10, 5), (4, 1)])
+def test_the_length_of_an_epoch_follows_from_the_interval_over_epochs(length: int, interval: int) -> None:
+    curve = place_on_axis(PLUGIN.read(_log(_printed(length, interval, 4 * length)), "log"))
+    assert curve.steps == tuple(range(interval, 4 * length + 1, interval))
+
+
+def test_data_sinking_prints_the_last_step_of_each_epoch() -> None:
+    curve = place_on_axis(PLUGIN.read(_log([(1, 1875), (2, 1875), (3, 1875)]), "log"))
+    assert curve.steps == (1875, 3750, 5625)
+
+
+def test_an_interval_longer_than_an_epoch_leaves_its_length_open() -> None:
+    log = PLUGIN.read(_log(_printed(24, 30, 200)), "sparse.log")
+    with pytest.raises(StepsPerEpochError, match=r"sparse\.log.*prints only some steps"):
+        place_on_axis(log)
+
+
+def test_the_line_that_stops_training_at_nan_is_a_point() -> None:
+    text = _log([(1, 1), (1, 2)]) + (
+        "Traceback (most recent call last):\n"
+        '    raise ValueError("In epoch: {} step: {}, loss is NAN or INF, training process cannot continue, "\n'
+        "ValueError: In epoch: 1 step: 3, loss is NAN or INF, training process cannot continue, terminating training.\n"
+    )
+    curve = place_on_axis(PLUGIN.read(text, "log"))
+    assert curve.steps == (1, 2, 3)
+    assert math.isnan(curve.values[-1])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "epoch: 1 step 1, loss is 2.302585",
+        "epoch: 1 step: 1, loss is [2.302585]",
+        "[1,0]<stdout>:epoch: 1 step: 1, loss is 2.302585",
+        "\x1b[32mepoch: 1 step: 1, loss is 2.302585\x1b[0m\r",
+        "50%|#####     | 1/2\repoch: 1 step: 1, loss is 2.302585",
+    ],
+)
+def test_older_forms_prefixes_and_terminal_codes_are_read(line: str) -> None:
+    assert PLUGIN.recognizes(line + "\n")
+    assert place_on_axis(PLUGIN.read(line + "\n", "log")).values == (2.302585,)
+
+
+def test_times_that_contradict_each_other_tell_no_length() -> None:
+    times = "Train epoch time: 68.097 ms, per step time: 17.024 ms\nTrain epoch time: 40.0 ms, per step time: 20.0 ms\n"
+    log = PLUGIN.read(_log([(1, 1), (1, 2), (2, 1), (2, 2)]) + times, "log")
+    assert log.steps_per_epoch == 2
+
+
+def test_evaluation_times_are_not_training_times() -> None:
+    text = _log([(1, 1), (1, 2)]) + "Eval epoch time: 68.097 ms, per step time: 17.024 ms\n"
+    log = PLUGIN.read(text, "log")
+    assert "step_time_ms" not in log.table.metrics
+    assert log.ignored_lines == 1

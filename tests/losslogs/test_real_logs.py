@@ -1,0 +1,104 @@
+"""Logs that the real loggers wrote, each recognised by exactly one format and read with its meaning."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from align.core.registry import log_formats
+from align.errors import EmptyLogError
+from align.steps.curves import place_on_axis
+from align.workflows.compare_losses import describe_log, read_log
+
+DATA = Path(__file__).with_name("data")
+OWNERS = {
+    "hf_trainer_state.json": "hf_trainer_state",
+    "lightning_metrics.csv": "csv",
+    "mindcv_rank0.log": "mindcv",
+    "mindcv_result.log": "mindcv_result",
+    "mindspore_lossmonitor.log": "lossmonitor",
+}
+
+
+@pytest.mark.parametrize(("file", "owner"), OWNERS.items())
+def test_a_real_log_is_recognised_by_exactly_one_format(file: str, owner: str) -> None:
+    text = (DATA / file).read_text(encoding="utf-8")
+    assert [name for name, plugin in log_formats().items() if plugin.recognizes(text)] == [owner]
+
+
+@pytest.mark.parametrize("file", ["mmengine_epoch_scalars.json", "mindformers_quoted.log", "tensorboard.tfevents"])
+def test_a_log_of_a_format_not_known_is_refused_with_what_was_looked_for(file: str) -> None:
+    with pytest.raises(EmptyLogError, match="looked for") as caught:
+        read_log(DATA / file)
+    assert all(plugin.summary in str(caught.value) for plugin in log_formats().values())
+
+
+def test_lossmonitor_steps_run_on_over_epochs_and_timemonitor_tells_their_length() -> None:
+    log = read_log(DATA / "mindspore_lossmonitor.log")
+    curve = place_on_axis(log)
+    assert log.steps_per_epoch == 4
+    assert curve.steps == (1, 2, 3, 4, 5, 6, 7, 8)
+    assert curve.values[4] == 0.9129121899604797
+    assert set(curve.resolution) == {0.0}
+    assert log.table.metrics["step_time_ms"].values.tolist() == [17.024, 11.726]
+
+
+def test_mindcv_prints_first_every_nth_and_last_step_with_six_decimals() -> None:
+    curve = place_on_axis(read_log(DATA / "mindcv_rank0.log"))
+    assert curve.steps == (1, 2, 4, 5, 6, 8)
+    assert curve.values == (1.53686, 1.807196, 1.144807, 1.245404, 1.459894, 1.065711)
+    assert set(curve.resolution) == {1e-6}
+
+
+def test_a_mindcv_result_log_holds_the_last_loss_of_each_epoch() -> None:
+    console = place_on_axis(read_log(DATA / "mindcv_rank0.log"))
+    result = place_on_axis(read_log(DATA / "mindcv_result.log"))
+    assert result.axis == "epoch"
+    assert result.steps == (1, 2)
+    assert result.values == (console.values[2], console.values[5])
+
+
+def test_lightning_counts_from_0_and_its_epoch_means_stay_apart() -> None:
+    log = read_log(DATA / "lightning_metrics.csv")
+    assert place_on_axis(log).steps == (2, 4, 6, 8)
+    means = place_on_axis(log, "train_loss_epoch")
+    assert means.window == "epoch mean"
+    assert means.steps == (4, 8)
+
+
+def test_hf_losses_are_means_since_the_last_print() -> None:
+    curve = place_on_axis(read_log(DATA / "hf_trainer_state.json"))
+    assert curve.window == "since last print"
+    assert curve.steps == (2, 4, 6, 8)
+
+
+def _train(*arguments: str) -> str:
+    script = DATA / "train_lossmonitor.py"
+    done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("arguments", "length", "steps"),
+    [
+        (("2", "3", "1", "time"), 3, (1, 2, 3, 4, 5, 6)),
+        (("2", "3", "1"), 3, (1, 2, 3, 4, 5, 6)),
+        (("3", "5", "2"), 5, (2, 4, 6, 8, 10, 12, 14)),
+    ],
+)
+def test_what_lossmonitor_prints_today_is_read_back(
+    arguments: tuple[str, ...], length: int, steps: tuple[int, ...], tmp_path: Path
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(_train(*arguments), encoding="utf-8")
+    curve = place_on_axis(read_log(log))
+    assert describe_log(log).steps_per_epoch == length
+    assert curve.steps == steps
+    printed = [line.rpartition(" ")[2] for line in log.read_text(encoding="utf-8").splitlines() if "loss is" in line]
+    assert curve.values == tuple(map(float, printed))
+    assert all(map(math.isfinite, curve.values))

@@ -1,0 +1,125 @@
+"""Points kept, replaced and sorted; curves paired at common steps; unlike values refused."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from align.core.curves import Curve, Window
+from align.errors import UnlikeCurvesError
+from align.steps.curves import latest_points, pair_curves
+
+NAN = math.nan
+
+
+def _kept(steps: list[int], values: list[float]) -> tuple[list[tuple[int, float]], str]:
+    kept = latest_points(np.array(steps), np.array(values))
+    return [(steps[i], values[i]) for i in kept.index], " ".join(kept.notes)
+
+
+def _curve(
+    steps: list[int], values: list[float] | None = None, window: Window = "raw", resolution: float = 0.0
+) -> Curve:
+    values = values or [float(step) for step in steps]
+    return Curve("some.log", "loss", tuple(steps), tuple(values), (resolution,) * len(steps), window)
+
+
+def test_points_in_order_are_left_alone() -> None:
+    assert _kept([1, 2, 3], [3.0, NAN, 1.0])[1] == ""
+
+
+def test_the_same_point_twice_is_one_point() -> None:
+    points, notes = _kept([1, 2, 2, 3, 3, 2], [3.0, NAN, NAN, 1.0, 1.0, NAN])
+    assert [step for step, _ in points] == [1, 2, 3]
+    assert "3 points are printed twice" in notes
+
+
+def test_after_a_resume_the_later_point_replaces_the_earlier() -> None:
+    points, notes = _kept([1, 2, 3, 4, 3, 4, 5], [1.0, 2.0, 3.0, 4.0, 3.5, 4.5, 5.5])
+    assert points == [(1, 1.0), (2, 2.0), (3, 3.5), (4, 4.5), (5, 5.5)]
+    assert "goes back 1 times (first to step 3)" in notes
+
+
+def test_a_run_started_again_leaves_nothing_of_the_older_one() -> None:
+    points, notes = _kept([1, 2, 3, 4, 1, 2], [1.0, 2.0, 3.0, 4.0, 1.5, 2.5])
+    assert points == [(1, 1.5), (2, 2.5)]
+    assert "2 steps of abandoned runs are left out" in notes
+
+
+def test_interleaved_ranks_give_one_point_a_step_and_a_note() -> None:
+    points, notes = _kept([1, 1, 2, 2], [1.0, 1.1, 2.0, 2.1])
+    assert points == [(1, 1.1), (2, 2.1)]
+    assert "goes back 2 times" in notes
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_points_out_of_order_are_sorted_whatever_the_order(order: tuple[int, ...]) -> None:
+    points, notes = _kept([i + 1 for i in order], [float(i) for i in order])
+    assert points == [(1, 0.0), (2, 1.0), (3, 2.0), (4, 3.0)]
+    assert ("sorted" in notes) == (order != (0, 1, 2, 3))
+
+
+def test_curves_pair_at_equal_steps_not_at_equal_places() -> None:
+    pairs = pair_curves(_curve([1, 2, 3, 4, 5, 6]), _curve([2, 4, 6, 8]))
+    assert pairs.steps.tolist() == [2, 4, 6]
+    assert pairs.reference.tolist() == pairs.candidate.tolist() == [2.0, 4.0, 6.0]
+    assert (pairs.unmatched_reference, pairs.unmatched_candidate) == (3, 1)
+
+
+def test_a_nan_shifts_nothing() -> None:
+    pairs = pair_curves(_curve([1, 2, 3], [1.0, NAN, 3.0]), _curve([1, 2, 3], [1.0, 2.0, 3.0]))
+    assert pairs.steps.tolist() == [1, 2, 3]
+    assert pairs.reference[2] == pairs.candidate[2] == 3.0
+
+
+def test_steps_are_ordered_as_numbers() -> None:
+    pairs = pair_curves(_curve([2, 10, 100]), _curve([2, 10, 100]))
+    assert pairs.steps.tolist() == [2, 10, 100]
+
+
+def test_the_last_step_cuts_both() -> None:
+    pairs = pair_curves(_curve([1, 2, 3, 4]), _curve([1, 2]), last_step=2)
+    assert pairs.steps.tolist() == [1, 2]
+    assert pairs.unmatched_reference == 0
+
+
+def test_printed_digits_widen_by_half_a_unit_of_each_side() -> None:
+    pairs = pair_curves(_curve([1], resolution=0.01), _curve([1], resolution=0.001))
+    assert pairs.widening.tolist() == pytest.approx([0.0055])
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate"),
+    [
+        (_curve([2, 4, 6]), _curve([2, 4, 6], window="epoch mean")),
+        (_curve([2, 4, 6]), _curve([2, 4, 6], window="since last print")),
+        (_curve([2, 4, 6], window="since last print"), _curve([2, 4, 6], window="epoch mean")),
+        (_curve([10, 20], window="since last print"), _curve([5, 15, 20], window="since last print")),
+        (_curve([1, 2]), _curve([5], window="epoch mean")),
+    ],
+)
+def test_values_over_other_spans_of_steps_are_refused(reference: Curve, candidate: Curve) -> None:
+    for one, other in ((reference, candidate), (candidate, reference)):
+        with pytest.raises(UnlikeCurvesError, match="the mean"):
+            pair_curves(one, other)
+
+
+def test_a_mean_over_one_step_is_that_step() -> None:
+    assert len(pair_curves(_curve([1, 2, 3]), _curve([1, 2, 3], window="since last print")).steps) == 3
+
+
+def test_means_over_the_same_steps_are_compared_and_others_left_out_with_a_note() -> None:
+    left, right = (_curve(steps, window="since last print") for steps in ([2, 4, 6, 8], [2, 4, 8]))
+    pairs = pair_curves(left, right)
+    assert pairs.steps.tolist() == [2, 4]
+    assert "1 common steps left out" in pairs.notes[0]
+
+
+def test_epochs_against_steps_are_refused_with_the_option_that_helps() -> None:
+    by_epoch = Curve("epochs.log", "loss", (1, 2), (1.0, 2.0), (0.0, 0.0), "raw", "epoch")
+    with pytest.raises(UnlikeCurvesError, match=r"epochs\.log counts epochs") as caught:
+        pair_curves(_curve([1, 2]), by_epoch)
+    assert "--candidate-steps-per-epoch" in caught.value.hint

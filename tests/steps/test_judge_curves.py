@@ -1,0 +1,213 @@
+"""Planted differences found with the right class, clean twins passed, limits at their edges."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from align.core.curves import Curve
+from align.core.verdicts import Outcome
+from align.steps.curves import pair_curves
+from align.steps.judge_curves import judge_curves
+
+if TYPE_CHECKING:
+    from align.core.comparisons import CurveComparison
+
+NAN, INF = math.nan, math.inf
+STEPS = 100
+DESCENT = 2.0 * np.exp(-np.arange(STEPS) / 40.0) + 0.3
+WOBBLE = 0.004 * np.sin(np.arange(STEPS) * 1.7)
+
+
+def _curve(values: object, *, first: int = 1, every: int = 1, metric: str = "loss", resolution: float = 0.0) -> Curve:
+    numbers = tuple(float(v) for v in np.asarray(values, np.float64))
+    steps = tuple(first + every * i for i in range(len(numbers)))
+    return Curve("some.log", metric, steps, numbers, (resolution,) * len(numbers))
+
+
+def _judge(reference: Curve, candidate: Curve, last_step: int | None = None) -> CurveComparison:
+    return judge_curves(reference, candidate, pair_curves(reference, candidate, last_step), last_step)
+
+
+def _planted(at: int, value: float) -> Curve:
+    changed = DESCENT.copy()
+    changed[at] = value
+    return _curve(changed)
+
+
+def test_equal_curves_are_aligned_and_the_reason_tells_how_few_points_there_were() -> None:
+    comparison = _judge(_curve(DESCENT), _curve(DESCENT + WOBBLE))
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert comparison.trouble == comparison.next_command == ""
+    assert comparison.first_divergent_step is None
+    assert "100 common steps (the mean should rest on 1000)" in comparison.verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("candidate", "trouble", "first_step"),
+    [
+        (DESCENT + 0.05, "first loss differs", 1),
+        (np.append(DESCENT[:1], DESCENT[1:] + 0.05), "differs from the second step", 2),
+        (DESCENT + np.linspace(0.0, 0.3, STEPS), "slow drift", None),
+        (np.append(DESCENT[:50], DESCENT[50:] + 0.05 * (-1.0) ** np.arange(50)), "differs later", 51),
+        (np.append(DESCENT[:30], np.full(70, NAN)), "NaN", 31),
+        (np.append(DESCENT[:30], np.full(70, INF)), "NaN", 31),
+        (DESCENT[:60], "broken off", None),
+        (np.append(DESCENT, DESCENT[-5:]), "broken off", None),
+    ],
+)
+def test_a_planted_difference_gets_its_class(candidate: np.ndarray, trouble: str, first_step: int | None) -> None:
+    comparison = _judge(_curve(DESCENT), _curve(candidate))
+    assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
+    assert comparison.trouble == trouble
+    assert comparison.next_command.startswith("align ") or "align loss" in comparison.next_command
+    if first_step is not None:
+        assert comparison.first_divergent_step == first_step
+
+
+def test_nan_on_one_side_fails_whatever_else_agrees() -> None:
+    for sides in ((_planted(40, NAN), _curve(DESCENT)), (_curve(DESCENT), _planted(40, NAN))):
+        comparison = _judge(*sides)
+        assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
+        assert comparison.first_divergent_step == 41
+        assert not comparison.points[40].within
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_the_same_non_finite_value_on_both_sides_is_a_stated_exception(value: float) -> None:
+    comparison = _judge(_planted(40, value), _planted(40, value))
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert comparison.verdict.coverage.compared == STEPS - 1
+    assert comparison.verdict.coverage.excluded == 1
+    assert any("exception: NaN or Inf alike on both sides at 1 steps, first 41" in note for note in comparison.notes)
+
+
+@pytest.mark.parametrize(("left", "right"), [(INF, -INF), (NAN, INF), (NAN, -INF)])
+def test_unlike_non_finite_values_are_a_difference(left: float, right: float) -> None:
+    comparison = _judge(_planted(40, left), _planted(40, right))
+    assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
+
+
+def test_nothing_but_nan_on_both_sides_compares_nothing() -> None:
+    comparison = _judge(_curve([NAN, NAN]), _curve([NAN, NAN]))
+    assert comparison.verdict.outcome is Outcome.NOT_COMPARED
+
+
+def test_no_common_step_compares_nothing_and_says_where_both_are() -> None:
+    comparison = _judge(_curve([1.0, 1.0], first=1), _curve([1.0, 1.0], first=11, every=10))
+    assert comparison.verdict.outcome is Outcome.NOT_COMPARED
+    assert comparison.verdict.exit_code == 2
+    assert (
+        "steps 1 to 2, every 1 in the reference, steps 11 to 21, every 10 in the candidate" in comparison.verdict.reason
+    )
+    assert comparison.points == comparison.criteria == ()
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "passed"),
+    [
+        (2.0, 2.0099, True),
+        (2.0, 2.0101, False),
+        (0.5, 0.50499, True),
+        (0.5, 0.50501, False),
+        (10.0, 10.049, True),
+        (10.0, 10.051, False),
+    ],
+)
+def test_the_first_loss_may_differ_by_0_005_or_half_a_percent(reference: float, candidate: float, passed: bool) -> None:
+    comparison = _judge(_curve([reference]), _curve([candidate]))
+    assert comparison.criteria[0].name.startswith("first loss")
+    assert comparison.criteria[0].passed is passed
+    assert "MindSpore Transformers" in comparison.criteria[0].source
+
+
+@pytest.mark.parametrize(("shift", "passed"), [(0.0099, True), (0.0101, False)])
+def test_the_mean_may_differ_by_0_01(shift: float, passed: bool) -> None:
+    values = np.full(STEPS, 0.5)
+    moved = np.append(values[:1], values[1:] + shift * STEPS / (STEPS - 1))
+    mean = next(c for c in _judge(_curve(values), _curve(moved)).criteria if c.name.startswith("mean"))
+    assert mean.passed is passed
+
+
+@pytest.mark.parametrize(("shift", "passed"), [(0.099, True), (0.101, False)])
+def test_the_mean_of_a_large_loss_may_differ_by_one_percent(shift: float, passed: bool) -> None:
+    values = np.full(STEPS, 10.0)
+    mean = next(c for c in _judge(_curve(values), _curve(values + shift)).criteria if c.name.startswith("mean"))
+    assert mean.passed is passed
+
+
+def test_a_loss_smaller_than_the_absolute_limit_is_not_passed_by_it() -> None:
+    small = DESCENT / 1000.0
+    comparison = _judge(_curve(small), _curve(small * 2.0))
+    assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
+    assert "held to 10% of the mean loss" in comparison.criteria[0].source
+
+
+def test_printed_digits_widen_the_limits() -> None:
+    rounded = np.round(DESCENT + 0.012, 2)
+    exact = _judge(_curve(DESCENT), _curve(rounded))
+    widened = _judge(_curve(DESCENT), _curve(rounded, resolution=0.05))
+    assert widened.points[3].limit == pytest.approx(exact.points[3].limit + 0.025)
+    assert exact.verdict.outcome is Outcome.NOT_ALIGNED
+    assert widened.verdict.outcome is Outcome.ALIGNED
+    assert "hide differences of up to 0.025" in widened.verdict.reason
+    assert "widened by 0.011 for printed digits" in widened.criteria[0].source
+
+
+def test_a_first_loss_that_is_not_common_is_not_reported_as_passed() -> None:
+    comparison = _judge(_curve(DESCENT), _curve(DESCENT[9::10], first=10, every=10))
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert not any(criterion.name.startswith("first") for criterion in comparison.criteria)
+    assert "the first loss was not compared" in comparison.verdict.reason
+    assert comparison.verdict.coverage.compared == 10
+    assert comparison.verdict.coverage.unmatched_reference == 90
+
+
+def test_single_points_beyond_their_limit_are_told_when_the_mean_passes() -> None:
+    comparison = _judge(_curve(DESCENT), _planted(70, DESCENT[70] + 0.1))
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert "1 single points are beyond their own limit, first at step 71" in comparison.verdict.reason
+
+
+def test_a_sparse_log_ends_together_with_a_dense_one_within_its_cadence() -> None:
+    comparison = _judge(_curve(DESCENT), _curve(DESCENT[29::30], first=30, every=30))
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+
+
+def test_logs_of_unequal_length_align_up_to_a_step_that_the_user_names() -> None:
+    short = _judge(_curve(DESCENT), _curve(DESCENT[:60]))
+    assert short.next_command.endswith("--last-step 60, if the logs are meant to differ in length")
+    assert _judge(_curve(DESCENT), _curve(DESCENT[:60]), last_step=60).verdict.outcome is Outcome.ALIGNED
+
+
+def test_a_missing_step_in_the_middle_is_told() -> None:
+    curve = _curve(DESCENT)
+    gap = Curve("gap.log", "loss", curve.steps[:5] + curve.steps[7:], curve.values[:5] + curve.values[7:], (0.0,) * 98)
+    comparison = _judge(curve, gap)
+    assert comparison.verdict.coverage.unmatched_reference == 2
+    assert any("2 steps are only in the reference (first: 6)" in note for note in comparison.notes)
+
+
+@pytest.mark.parametrize(("metric", "factor", "passed"), [
+    ("lr", 1.001, True), ("lr", 1.5, False), ("grad_norm", 1.09, True), ("grad_norm", 1.2, False),
+    ("loss_scale", 2.0, False), ("val_loss", 1.009, True),
+])  # fmt: skip
+def test_other_metrics_are_judged_relatively(metric: str, factor: float, passed: bool) -> None:
+    values = np.full(10, 1e-4) if metric == "lr" else np.full(10, 8.0)
+    factor = 1.004 if metric == "val_loss" else factor
+    comparison = _judge(_curve(values, metric=metric), _curve(values * factor, metric=metric))
+    assert (comparison.verdict.outcome is Outcome.ALIGNED) is passed
+    assert comparison.trouble != "first loss differs"
+
+
+def test_zero_everywhere_is_equal_to_zero_only() -> None:
+    zeros = np.zeros(5)
+    assert _judge(_curve(zeros), _curve(zeros)).verdict.outcome is Outcome.ALIGNED
+    assert _judge(_curve(zeros), _curve(zeros + 1e-9)).verdict.outcome is Outcome.NOT_ALIGNED
+
+
+def test_huge_losses_overflow_into_a_difference() -> None:
+    assert _judge(_curve([1e308, 1e308]), _curve([-1e308, -1e308])).verdict.outcome is Outcome.NOT_ALIGNED
