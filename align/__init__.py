@@ -14,16 +14,18 @@ if TYPE_CHECKING:
     from align.workflows.compare_losses import compare_losses
     from align.workflows.convert_checkpoint import convert_checkpoint
     from align.workflows.map_parameters import map_parameters
+    from align.workflows.sides import open_side
 
 _HOMES = {
     "compare_forward": "align.workflows.compare_forward",
     "compare_losses": "align.workflows.compare_losses",
     "convert_checkpoint": "align.workflows.convert_checkpoint",
     "map_parameters": "align.workflows.map_parameters",
+    "open_side": "align.workflows.sides",
     "write_report": "align.report.notebook",
 }
 
-__all__ = ["compare_forward", "compare_losses", "convert_checkpoint", "map_parameters", "write_report"]
+__all__ = ["compare_forward", "compare_losses", "convert_checkpoint", "map_parameters", "open_side", "write_report"]
 __version__ = "0.1.0"
 
 

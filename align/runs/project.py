@@ -1,0 +1,97 @@
+"""`align.toml`, the one project file of a port: both sides, their checkpoints, the inputs, the map.
+
+    [reference]
+    model = "port.py:torch_model"
+    checkpoint = "resnet50.pth"
+
+    [candidate]
+    model = "port.py:mindspore_model"
+    checkpoint = "resnet50.ckpt"
+
+    [forward]
+    inputs = "inputs.npz"
+    map = "map.toml"
+
+Paths are relative to the file. Every command also works without it; what the command line says wins.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from align.core.files import existing_file
+from align.errors import ProjectFileError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "align.toml"
+_KEYS = {"reference": {"model", "checkpoint"}, "candidate": {"model", "checkpoint"}, "forward": {"inputs", "map"}}
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectSide:
+    """One side: the factory, and the checkpoint that fills it (None: as the factory leaves it)."""
+
+    model: str | None = None
+    checkpoint: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What a project file says, with paths made absolute; everything may be absent."""
+
+    reference: ProjectSide = ProjectSide()
+    candidate: ProjectSide = ProjectSide()
+    inputs: Path | str | None = None
+    map: Path | None = None
+
+
+def read_project(path: Path) -> Project:
+    """Read a project file; raises MissingFileError, or ProjectFileError listing every unknown key and wrong type."""
+    text = existing_file(path, "project file").read_text(encoding="utf-8", errors="replace")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ProjectFileError(path, [f"not TOML: {error}"]) from error
+    if faults := list(_faults(document)):
+        raise ProjectFileError(path, faults)
+    folder = path.resolve().parent
+    forward = document.get("forward", {})
+    inputs = forward.get("inputs")
+    return Project(
+        reference=_side(document.get("reference", {}), folder),
+        candidate=_side(document.get("candidate", {}), folder),
+        inputs=_factory(inputs, folder) if inputs and ":" in inputs else folder / inputs if inputs else None,
+        map=folder / forward["map"] if "map" in forward else None,
+    )
+
+
+def _faults(document: dict[str, Any]) -> Any:
+    for table, content in document.items():
+        if table not in _KEYS:
+            yield f"unknown table [{table}]; known: {', '.join(sorted(_KEYS))}"
+        elif not isinstance(content, dict):
+            yield f"[{table}] must be a table"
+        else:
+            known = _KEYS[table]
+            yield from (f"[{table}] unknown key {key!r}; known: {', '.join(sorted(known))}" for key in content.keys() - known)
+            yield from (f"[{table}] {key} must be text" for key in content.keys() & known if not isinstance(content[key], str))
+
+
+def _side(table: dict[str, str], folder: Path) -> ProjectSide:
+    model, checkpoint = table.get("model"), table.get("checkpoint")
+    return ProjectSide(_factory(model, folder) if model else None, folder / checkpoint if checkpoint else None)
+
+
+def _factory(side: str, folder: Path) -> str:
+    """Make the file of `file.py:function` absolute; leave `package.module:function` alone."""
+    place, separator, name = side.rpartition(":")
+    return f"{folder / place}{separator}{name}" if place.endswith(".py") else side

@@ -1,0 +1,48 @@
+"""From rows to a verdict: something must have been compared, and nothing compared may be off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.verdicts import Coverage, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.core.comparisons import LayerComparison, UnpairedLayer
+    from align.core.findings import Finding
+
+
+def judge_forward(
+    layers: Sequence[LayerComparison], unpaired: Sequence[UnpairedLayer], findings: Sequence[Finding]
+) -> Verdict:
+    """Aligned if the model's outputs and all other compared layers are within their limits and no finding is an error.
+
+    Not compared if nothing was, or if the outputs of the two models could not be compared with each other.
+    """
+    compared = [layer for layer in layers if layer.outcome != "not comparable"]
+    wrong = [layer for layer in compared if layer.outcome == "not aligned"]
+    coverage = Coverage(
+        "layer outputs",
+        len(compared),
+        len(layers) - len(compared),
+        sum(one.side == "reference" for one in unpaired),
+        sum(one.side == "candidate" for one in unpaired),
+    )
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if wrong:
+        first = wrong[0]
+        reason = f"{len(wrong)} of {len(compared)} layer outputs differ, the first is {_named(first)}"
+        return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+    if errors:
+        reason = f"all compared layers agree, but {len(errors)} findings are errors, the first is {errors[0].subject}"
+        return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+    outputs = [layer for layer in layers if not layer.reference]
+    if not compared or not outputs or any(layer.outcome == "not comparable" for layer in outputs):
+        reason = "the outputs of the two models could not be compared" if compared else "no layer could be compared"
+        return Verdict(Outcome.NOT_COMPARED, reason, coverage)
+    return Verdict(Outcome.ALIGNED, f"all {len(compared)} compared layer outputs are within their limits", coverage)
+
+
+def _named(layer: LayerComparison) -> str:
+    return f"{layer.reference or 'the output'} ({layer.reference_class}) -> {layer.candidate} ({layer.candidate_class})"

@@ -1,0 +1,154 @@
+"""Both models on the same fixed inputs: every paired layer's difference, and where the port first goes wrong."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.comparisons import ForwardComparison
+from align.core.findings import Finding
+from align.core.names import NameMap
+from align.core.progress import silent
+from align.core.rename import NameRules
+from align.errors import CannotRunError, NothingInCommonError, UserCodeError
+from align.runs.mapfile import read_map
+from align.runs.traces import TraceFolder, TraceWriter
+from align.steps.compare_traces import compare_traces, first_divergence
+from align.steps.compare_weights import compare_weights
+from align.steps.judge_forward import judge_forward
+from align.steps.noise import NoiseSink
+from align.steps.pair_calls import CalledModules, pair_calls
+from align.workflows.inputs import describe_inputs, read_inputs
+from align.workflows.map_parameters import match_sides
+from align.workflows.sides import Side, open_side
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.dtypes import Array
+    from align.core.measurements import Measurement
+    from align.core.parameters import ParameterSet
+    from align.core.progress import Progress
+    from align.core.protocols import Model
+    from align.steps.pair_calls import CallPairs
+
+STAGES = 5
+SEED = 0
+
+
+def compare_forward(
+    reference: str | Model | Side,
+    candidate: str | Model | Side,
+    *,
+    inputs: Path | str | Mapping[str, Array],
+    name_map: NameMap | Path | str | None = None,
+    traces: Path | None = None,
+    progress: Progress = silent,
+) -> ForwardComparison:
+    """Run two models on the same inputs in evaluation mode and compare every paired layer's output.
+
+    A side is a live model, `module:function`, or what `align.open_side` returns for a model with its checkpoint.
+    `inputs` are arrays by name, a file of them, or a function that returns them. Without `name_map` the two models
+    are matched first. `traces` is a folder that keeps both traces. Raises NothingInCommonError if no layer pairs.
+
+    >>> import numpy as np
+    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> def model(path, layer):
+    ...     weights = {"weight": np.ones((2, 3), np.float32)}
+    ...     return ArrayModel((ArrayLayer(path, layer, lambda x, weight: x @ weight.T, weights),))
+    >>> twins = model("fc", "torch.nn.Linear"), model("head", "mindspore.nn.Dense")
+    >>> compare_forward(*twins, inputs={"x": np.ones((4, 3), np.float32)}).verdict.outcome.value
+    'aligned'
+    """
+    sides = open_side(reference), open_side(candidate)
+    arrays = read_inputs(inputs)
+    parameters = [side.reader.read_parameters(side.model, side.label) for side in sides]
+    paired = _name_map(name_map, *parameters)
+    with ExitStack() as stack:
+        folder = traces or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="align-")))
+        run = _run_both(sides, arrays, folder, progress)
+        progress("forward", 4, STAGES)
+        calls = _pair(run, parameters, paired)
+        layers = tuple(compare_traces(run.reference, run.candidate, calls.pairs, run.noise))
+        first, last = first_divergence(layers)
+        findings = (*run.findings, *_weight_findings(sides, paired))
+        progress("forward", STAGES, STAGES)
+    return ForwardComparison(
+        reference=sides[0].label,
+        candidate=sides[1].label,
+        layers=layers,
+        first_divergent=first,
+        last_aligned=last,
+        unpaired=calls.unpaired,
+        findings=findings,
+        inputs=describe_inputs(arrays),
+        environment={side.reader.name: side.reader.environment() for side in sides},
+        verdict=judge_forward(layers, calls.unpaired, findings),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    reference: TraceFolder
+    candidate: TraceFolder
+    noise: dict[str, Measurement] | None
+    findings: tuple[Finding, ...]
+
+
+def _run_both(sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Path, progress: Progress) -> _Run:
+    read = []
+    for number, (side, name) in enumerate(zip(sides, ("reference", "candidate"), strict=True)):
+        progress("forward", number + 1, STAGES)
+        side.runner.seed(SEED)
+        with TraceWriter(folder / name, side.reader.environment()) as writer:
+            side.runner.run(side.model, inputs, writer)
+        read.append(TraceFolder(folder / name))
+    progress("forward", 3, STAGES)
+    noise, findings = _measure_noise(sides[0], inputs, read[0])
+    return _Run(read[0], read[1], noise, findings)
+
+
+def _measure_noise(
+    side: Side, inputs: Mapping[str, Array], trace: TraceFolder
+) -> tuple[dict[str, Measurement] | None, tuple[Finding, ...]]:
+    """Run the reference again in float64; if it cannot, say so: limits then come from a table by dtype."""
+    sink = NoiseSink(trace)
+    try:
+        wide = side.runner.widened(side.model)
+        if wide is not None:
+            side.runner.seed(SEED)
+            side.runner.run(wide, inputs, sink)
+            return sink.noise, ()
+        reason = f"{side.reader.name} models cannot run in float64"
+    except UserCodeError as error:
+        reason = error.message
+    return None, (Finding("noise-unmeasured", "note", side.label, f"limits come from a table by dtype: {reason}"),)
+
+
+def _name_map(given: NameMap | Path | str | None, source: ParameterSet, target: ParameterSet) -> NameMap:
+    if isinstance(given, NameMap):
+        return given
+    if given is None:
+        return match_sides(source, target, NameRules())
+    return read_map(Path(given), source.names, target.names)
+
+
+def _pair(run: _Run, parameters: list[ParameterSet], name_map: NameMap) -> CallPairs:
+    left = CalledModules(run.reference.captures, parameters[0], name_map, "source")
+    right = CalledModules(run.candidate.captures, parameters[1], name_map, "target")
+    calls = pair_calls(left, right)
+    if not calls.pairs:
+        raise NothingInCommonError(parameters[0].label, parameters[1].label, "called layer")
+    return calls
+
+
+def _weight_findings(sides: tuple[Side, Side], name_map: NameMap) -> tuple[Finding, ...]:
+    values = [side.reader.read_values(side.model) for side in sides]
+    missing = [p.source for p in name_map.pairings if p.source not in values[0] or p.target not in values[1]]
+    if missing:
+        listed = ", ".join(missing[:5])
+        raise CannotRunError(f"the models lack parameters of the name map: {listed}", "make the map again: align map")
+    return compare_weights(values[0], values[1], name_map)

@@ -1,0 +1,90 @@
+"""The name map of two models: which parameter of the one is which of the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.comparisons import MapResult
+from align.core.parameters import summarize_parameters
+from align.core.rename import NameRules
+from align.core.verdicts import Coverage, Outcome, Verdict
+from align.errors import NothingInCommonError
+from align.runs.mapfile import read_rules, write_map
+from align.steps.execution import CallOrder, in_execution_order
+from align.steps.match import match_names
+from align.workflows.inputs import read_inputs
+from align.workflows.sides import Side, open_side
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.dtypes import Array
+    from align.core.names import NameMap
+    from align.core.parameters import ParameterSet
+    from align.core.protocols import Model
+
+
+def map_parameters(
+    reference: str | Model,
+    candidate: str | Model,
+    *,
+    rules: Path | str | None = None,
+    inputs: Path | str | Mapping[str, Array] | None = None,
+    out: Path | str | None = None,
+) -> MapResult:
+    """Map the parameters of two models, each live or given as `module:function`.
+
+    `rules` is a map file whose lines are never overruled. With `inputs` both models run once, and the order of
+    execution becomes evidence. `out` receives the editable map file. Raises NothingInCommonError if nothing pairs.
+
+    >>> import numpy as np
+    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> def model(path, layer):
+    ...     weights = {"weight": np.ones((2, 3))}
+    ...     return ArrayModel((ArrayLayer(path, layer, lambda x, weight: x @ weight.T, weights),))
+    >>> result = map_parameters(model("fc", "torch.nn.Linear"), model("head.dense", "mindspore.nn.Dense"))
+    >>> [(pair.source, pair.target) for pair in result.name_map.pairings]
+    [('fc.weight', 'head.dense.weight')]
+    """
+    sides = open_side(reference), open_side(candidate)
+    given = read_inputs(inputs) if inputs is not None else None
+    source, target = (read_parameters(side, given) for side in sides)
+    name_map = match_sides(source, target, read_rules(Path(rules)) if rules else NameRules())
+    if out is not None:
+        write_map(Path(out), name_map)
+    return MapResult(name_map, summarize_parameters(source), summarize_parameters(target), _verdict(name_map))
+
+
+def read_parameters(side: Side, inputs: Mapping[str, Array] | None) -> ParameterSet:
+    """Read a side's parameters, with its modules in execution order if there are inputs to run it on."""
+    parameters = side.reader.read_parameters(side.model, side.label)
+    if inputs is None:
+        return parameters
+    order = CallOrder()
+    side.runner.run(side.model, inputs, order)
+    return in_execution_order(parameters, order)
+
+
+def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
+    """Match two sides; raises NothingInCommonError if not a single parameter pairs or might pair."""
+    name_map = match_names(source, target, rules)
+    if not name_map.pairings and not name_map.ambiguous:
+        raise NothingInCommonError(source.label, target.label, "parameter")
+    return name_map
+
+
+def _verdict(name_map: NameMap) -> Verdict:
+    unmatched = [sum(one.side == side for one in name_map.unmatched) for side in ("source", "target")]
+    unsettled = [sum(len(names) for names in groups) for groups in _ambiguous_names(name_map)]
+    left, right = unmatched[0] + unsettled[0], unmatched[1] + unsettled[1]
+    coverage = Coverage("parameters", len(name_map.pairings), len(name_map.dropped), left, right)
+    if name_map.complete:
+        reason = f"all parameters are paired, {len(name_map.dropped)} are dropped with a reason"
+        return Verdict(Outcome.ALIGNED, reason, coverage)
+    reason = f"{left} parameters of {name_map.source} and {right} of {name_map.target} are not paired"
+    return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+
+
+def _ambiguous_names(name_map: NameMap) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    return [group.sources for group in name_map.ambiguous], [group.targets for group in name_map.ambiguous]

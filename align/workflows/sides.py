@@ -1,0 +1,104 @@
+"""A side of a comparison: a live model, or `module:function` that makes one, with the adapter of its framework."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from align.core.protocols import ModelRunner
+from align.core.registry import check_packages, model_readers
+from align.errors import CannotRunError, FrameworkMissingError, MissingFileError, SideError, UserCodeError
+from align.workflows.open_checkpoint import open_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from align.core.protocols import Model, ModelReader
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A live model with its label and the adapter that reads, fills and runs it."""
+
+    label: str
+    model: Model
+    reader: ModelReader
+
+    @property
+    def runner(self) -> ModelRunner:
+        """The adapter as a runner; raises CannotRunError if its framework cannot run models."""
+        if isinstance(self.reader, ModelRunner):
+            return self.reader
+        raise CannotRunError(f"{self.reader.name} models cannot be run", "give a side that can: `align plugins`")
+
+
+def open_side(side: str | Model | Side, checkpoint: Path | str | None = None) -> Side:
+    """Build (or take) a model and fill it from a checkpoint if one is given.
+
+    Raises SideError, UserCodeError or FrameworkMissingError for a model that cannot be had, InputsError for a
+    checkpoint whose names or shapes are not the model's.
+    """
+    if isinstance(side, Side):
+        return side
+    readers = model_readers()  # adapters first: they put things right that a framework does at exit
+    model = load_function(side)() if isinstance(side, str) else side
+    reader = next((reader for reader in readers.values() if reader.owns(model)), None)
+    label = side if isinstance(side, str) else type(model).__name__
+    if reader is None:
+        expected = " or ".join(reader.summary for reader in readers.values())
+        raise SideError(label, f"it is a {type(model).__name__}, expected one of: {expected}")
+    check_packages(reader)
+    if checkpoint is not None:
+        tensors = open_checkpoint(Path(checkpoint)).tensors
+        reader.load_values(model, {name: tensor.load() for name, tensor in tensors.items()})
+    return Side(label, model, reader)
+
+
+def load_function(side: str) -> Callable[[], Any]:
+    """Return the function that `package.module:function` or `file.py:function` names; whatever it raises is wrapped."""
+    place, separator, name = side.rpartition(":")
+    if not separator or not place or not name.isidentifier():
+        raise SideError(side, "it is not of the form `module:function`")
+    module = _import(side, place)
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = ", ".join(sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_")))
+        raise SideError(side, f"{place} has no function {name!r}; it has: {known or 'none'}")
+    return lambda: _guarded(side, function)
+
+
+def _import(side: str, place: str) -> Any:
+    if not place.endswith(".py"):
+        if str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        return _guarded(side, lambda: importlib.import_module(place))
+    path = Path(place).resolve()
+    if not path.is_file():
+        raise MissingFileError(place, "model file")
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    return _guarded(side, lambda: importlib.import_module(path.stem))
+
+
+def _guarded(side: str, code: Callable[[], Any]) -> Any:
+    """Run the user's code; with the run of a model, the only place where every exception is caught."""
+    try:
+        return code()
+    except ModuleNotFoundError as error:
+        raise _missing_module(side, cast("str", error.name)) from error
+    except Exception as error:
+        raise UserCodeError(f"building {side}", error) from error
+
+
+def _missing_module(side: str, name: str) -> Exception:
+    readers = model_readers()
+    for reader in readers.values():
+        if name.partition(".")[0] in reader.requires:
+            check_packages(reader)
+    if side.startswith(name):
+        return SideError(side, f"there is no module {name!r}")
+    return FrameworkMissingError(name, f"pip install {name.partition('.')[0]}")

@@ -1,0 +1,72 @@
+"""ResNet-50 twice: `transformers` in PyTorch and `mindcv` in MindSpore, two implementations by different people.
+
+Nothing is downloaded: the torch model is built from its configuration with seeded weights, and its BatchNorm
+statistics are calibrated on seeded images, so that its output really depends on the input (with freshly initialised
+statistics a deep net fades to a constant, and every port "agrees").
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import mindspore
+    import torch
+
+SEED = 20260229
+IMAGE = 64
+BATCH = 4
+
+
+def torch_model() -> torch.nn.Module:
+    """ResNet-50 of transformers with seeded weights; BatchNorm statistics are the fresh ones until calibrated."""
+    import torch
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    torch.manual_seed(SEED)
+    return ResNetForImageClassification(ResNetConfig(num_labels=1000)).eval()
+
+
+def mindspore_model() -> mindspore.nn.Cell:
+    """ResNet-50 of mindcv as published."""
+    import mindcv
+
+    return mindcv.create_model("resnet50")
+
+
+def repaired_model() -> mindspore.nn.Cell:
+    """The mindcv model with the one line changed in which it differs from the torch model."""
+    from mindspore import nn
+
+    model = mindspore_model()
+    model.max_pool = nn.MaxPool2d(kernel_size=3, stride=2, pad_mode="pad", padding=1)
+    return model
+
+
+def inputs() -> dict[str, Any]:
+    """Images, float32 of shape (BATCH, 3, IMAGE, IMAGE), standard normal."""
+    return {"pixel_values": _images(BATCH)}
+
+
+def save_checkpoint(path: str | Path) -> None:
+    """Write the torch model with distinct norm weights and calibrated statistics as a `.pth` file."""
+    import torch
+
+    model = torch_model()
+    generator = torch.Generator().manual_seed(SEED)
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    with torch.no_grad():
+        for norm in norms:
+            norm.weight.add_(0.1 * torch.randn(norm.weight.shape, generator=generator))
+            norm.bias.add_(0.1 * torch.randn(norm.bias.shape, generator=generator))
+            norm.momentum = None  # cumulative average: the statistics become those of the calibration images
+        model.train()
+        model(torch.from_numpy(_images(16)))
+    torch.save(model.eval().state_dict(), path)
+
+
+def _images(count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(SEED).standard_normal((count, 3, IMAGE, IMAGE)).astype(np.float32)
