@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.verdicts import Verdict
     from align.runs.folder import Result
+    from align.runs.project import Project
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+SideArgument = Annotated[
+    str | None, typer.Argument(help="A model: `package.module:function` or `file.py:function`.", metavar="SIDE")
+]
+ProjectOption = Annotated[
+    Path | None, typer.Option("--project", help="Project file; align.toml of the current folder by default.")
+]
 RunOption = Annotated[Path | None, typer.Option("--run", help="Run folder to write the result into.", metavar="DIR")]
 
 
@@ -36,6 +43,29 @@ def finish(result: Result, verdict: Verdict, made_from: Mapping[str, Path | str]
         if written is not None:
             typer.echo(f"Written: {written}")
     return verdict.exit_code
+
+
+def read_settings(project: Path | None, reference: str | None, candidate: str | None) -> Project:
+    """Return the project file's settings (the current folder's align.toml by default) with the sides given here.
+
+    Raises UsageError if a side is named nowhere.
+    """
+    import dataclasses
+
+    from align.errors import UsageError
+    from align.runs.project import NAME, Project, read_project
+
+    if project is None and Path(NAME).is_file() and None in (reference, candidate):
+        project = Path(NAME)
+    found = read_project(project) if project is not None else Project()
+    sides = {}
+    for name, given in (("reference", reference), ("candidate", candidate)):
+        side = getattr(found, name)
+        sides[name] = side if given is None else dataclasses.replace(side, model=given)
+        if sides[name].model is None:
+            hint = f"write `align VERB REFERENCE CANDIDATE`, or name both models in {NAME}"
+            raise UsageError(f"no {name} model is given", hint)
+    return dataclasses.replace(found, **sides)
 
 
 @contextlib.contextmanager

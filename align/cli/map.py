@@ -1,0 +1,48 @@
+"""`align map`: which parameter of the one model is which of the other."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from align.cli._shared import JsonOption, ProjectOption, RunOption, SideArgument, finish, read_settings
+
+
+def map_command(  # noqa: PLR0913 - one parameter an option
+    reference: SideArgument = None,
+    candidate: SideArgument = None,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Map file with names and patterns that are never overruled.")
+    ] = None,
+    inputs: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Run both models on these inputs: the order of execution becomes evidence."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Map file to write; map.toml of the run folder by default.")
+    ] = None,
+    project: ProjectOption = None,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Map the parameters of two models and write the map as a file to edit.
+
+    Exit code 0: every parameter is paired, or dropped with a reason; 1: some are not.
+    """
+    from align.runs.folder import RunFolder
+    from align.workflows.map_parameters import map_parameters
+
+    settings = read_settings(project, reference, candidate)
+    if out is None and run is not None:
+        out = RunFolder.create(run).path / "map.toml"
+    sides = str(settings.reference.model), str(settings.candidate.model)
+    result = map_parameters(*sides, rules=rules, inputs=inputs, out=out)
+    made_from: dict[str, Path | str] = {"reference": sides[0], "candidate": sides[1]}
+    if rules is not None:
+        made_from["rules"] = rules
+    code = finish(result, result.verdict, made_from, run, json)
+    if out is not None and not json:
+        typer.echo(f"Map file: {out}")
+    return code
