@@ -47,8 +47,8 @@ def test_a_module_says_why_in_few_lines_and_stays_small(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     docstring = ast.get_docstring(ast.parse(text))
     assert docstring
-    if path != ROOT / "align" / "errors.py":  # which draws the tree of errors
-        assert len(docstring.splitlines()) <= 8
+    prose = [line for line in docstring.splitlines() if line and not line.startswith(" ")]  # examples are indented
+    assert len(prose) <= 8
     assert len(text.splitlines()) <= MOST_LINES
 
 
