@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from align.report.blocks import TONES, Block, Column, Facts, Lines, Row, Table, verdict_block
-from align.report.numbers import NONE, number
+from align.report.numbers import NONE, as_float, number
 from align.report.texts import say, word
 
 if TYPE_CHECKING:
@@ -76,12 +77,7 @@ def _criteria(criteria: list[dict[str, Any]]) -> Table:
 
 def _points(document: dict[str, Any], *, show_all: bool) -> Table:
     points, first = document["points"], document["first_divergent_step"]
-    divergent = next((i for i, p in enumerate(points) if p["step"] == first), 0)
-    shown = [
-        i
-        for i in range(len(points))
-        if show_all or i < AT_START or i >= len(points) - AT_END or abs(i - divergent) <= AROUND_FIRST
-    ]
+    shown = list(range(len(points))) if show_all else _kept(points, first)
     columns = tuple(
         Column(say(f"loss.{key}"), "number")
         for key in ("step", "reference_value", "candidate_value", "difference", "limit")
@@ -92,6 +88,15 @@ def _points(document: dict[str, Any], *, show_all: bool) -> Table:
             rows.append(Row(("…", say("loss.steps_left_out", count=index - previous - 1), "", "", "", ""), "quiet"))
         rows.append(_point(points[index]))
     return Table(say("loss.points", count=number(len(points))), (*columns, Column(say("forward.outcome"))), tuple(rows))
+
+
+def _kept(points: list[dict[str, Any]], first: int | None) -> list[int]:
+    """Indices of the points to show: both ends, and around the first divergent and the first non-finite one."""
+    centres = [i for i, point in enumerate(points) if point["step"] == first]
+    centres += [i for i, point in enumerate(points) if not math.isfinite(as_float(point["difference"]))][:1]
+    ends = {*range(AT_START), *range(len(points) - AT_END, len(points))}
+    around = {centre + offset for centre in centres for offset in range(-AROUND_FIRST, AROUND_FIRST + 1)}
+    return [index for index in sorted(ends | around) if 0 <= index < len(points)]
 
 
 def _point(point: dict[str, Any]) -> Row:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIRST_PAIRS = 8
+FEW_PAIRS = 20
 
 
 def map_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -63,7 +64,7 @@ def _evidence(pairings: list[dict[str, Any]]) -> Table:
 
 
 def _pairings(pairings: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
-    shown = pairings if show_all else sorted(pairings, key=_sure)[:FIRST_PAIRS]
+    shown = pairings if show_all or len(pairings) <= FEW_PAIRS else sorted(pairings, key=_sure)[:FIRST_PAIRS]
     if not shown:
         return []
     columns = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from align.report.texts import say
 
@@ -56,6 +56,12 @@ def layer_name(module: str, call: int = 0, output: str = "") -> str:
     """Name a tensor of a run: the module's path, the call where it is not the first, the output where it has a name."""
     path = module or say("word.whole_model")
     return path + (f"#{call}" if call else "") + (f":{output}" if output else "")
+
+
+def layer_title(layer: dict[str, Any], width: int) -> str:
+    """Name a compared layer in a plot: its name on the reference's side, shortened, and its class."""
+    name = shorten(layer_name(layer["reference"], layer["call"], layer["output"]), width)
+    return f"{name} ({layer['reference_class']})" if layer["reference_class"] else name
 
 
 def shorten(text: str, width: int) -> str:

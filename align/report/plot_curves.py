@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 from align.report.figures import BAD, BAND, CANDIDATE, GOOD, INK, REFERENCE, integer_ticks, literal, new_axes
-from align.report.numbers import as_float, number
+from align.report.numbers import as_float, number, shorten
 from align.report.texts import say
 
 FEW = 80
+LABEL_WIDTH = 25
 # The reference is drawn broad and light under a thin candidate, so that both show where they coincide.
 BROAD: dict[str, Any] = {"linewidth": 4.5, "alpha": 0.4, "markersize": 0, "solid_capstyle": "round"}
 THIN: dict[str, Any] = {"linewidth": 1.2, "markersize": 2.8}
@@ -23,7 +24,7 @@ def draw_curves(document: dict[str, Any]) -> Any | None:
     for side, color, style in (("reference", REFERENCE, BROAD), ("candidate", CANDIDATE, THIN)):
         _curve(upper, document[side], color, style, say(f"plot.{side}"))
     upper.set(title=say("plot.loss_curves_title"), ylabel=literal(document["metric"]))
-    upper.legend(loc="upper right", ncols=2)
+    upper.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderaxespad=0.2)
     _difference(lower, document["points"])
     lower.set(xlabel=say("plot.step"), ylabel=say("plot.difference"))
     lower.margins(x=0.02)
@@ -36,7 +37,14 @@ def draw_curves(document: dict[str, Any]) -> Any | None:
 def _curve(axes: Any, curve: dict[str, Any], color: str, style: dict[str, Any], label: str) -> None:
     values = [value if math.isfinite(value := as_float(raw)) else math.nan for raw in curve["values"]]
     marker = "o" if len(values) <= FEW else ""
-    axes.plot(curve["steps"], values, color=color, marker=marker, label=f"{label}: {literal(curve['label'])}", **style)
+    axes.plot(
+        curve["steps"],
+        values,
+        color=color,
+        marker=marker,
+        label=f"{label}: {literal(shorten(curve['label'], LABEL_WIDTH))}",
+        **style,
+    )
     lost = [step for step, value in zip(curve["steps"], values, strict=True) if math.isnan(value)]
     if lost:
         axes.plot(
@@ -76,10 +84,11 @@ def _mark_first(upper: Any, lower: Any, step: int | None) -> None:
         axes.axvline(step, color=BAD, linewidth=1.1, alpha=0.75)
     upper.annotate(
         say("plot.first_step", step=number(step)),
-        (step, 0.0),
-        (5, 4),
+        (step, 1.0),
+        (5, -3),
         xycoords=("data", "axes fraction"),
         textcoords="offset points",
+        va="top",
         color=BAD,
         fontweight="bold",
         bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0},

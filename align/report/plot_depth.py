@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from align.report.figures import BAD, BAND, GOOD, INK, QUIET, integer_ticks, literal, new_axes
-from align.report.numbers import as_float, layer_name, shorten
+from align.report.numbers import as_float, layer_title
 from align.report.texts import say
 
 NAME_WIDTH = 44
@@ -92,7 +92,7 @@ def _fate(layer: dict[str, Any], relative: float) -> str:
 def _mark_first(axes: Any, first: dict[str, Any], layers: list[dict[str, Any]]) -> None:
     order = first["order"]
     axes.axvline(order, color=BAD, linewidth=1.1, alpha=0.75, zorder=2)
-    name = shorten(layer_name(first["reference"], first["call"], first["output"]), NAME_WIDTH)
+    name = layer_title(first, NAME_WIDTH)
     right_half = order > (layers[0]["order"] + layers[-1]["order"]) / 2
     axes.annotate(
         say("plot.first", name=literal(name)),

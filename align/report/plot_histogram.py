@@ -9,11 +9,11 @@ import math
 from typing import Any
 
 from align.report.figures import BAD, CANDIDATE, INK, QUIET, literal, new_axes
-from align.report.numbers import as_float, layer_name, number, share, shorten
+from align.report.numbers import as_float, layer_title, number, share
 from align.report.texts import say
 
 LOWEST_EXPONENT = -16  # of the first bin, `align.core.measurements.Measurement.decades`
-NAME_WIDTH = 50
+NAME_WIDTH = 42
 SPACE = 4
 
 
@@ -24,13 +24,14 @@ def draw_histogram(document: dict[str, Any]) -> Any | None:
         return None
     measured = layer["measurement"]
     figure, (axes,) = new_axes(10, 3.6)
-    _bars(axes, measured["decades"])
-    name = shorten(layer_name(layer["reference"], layer["call"], layer["output"]), NAME_WIDTH)
+    marks = {"limit_value": _limit(layer), "worst": as_float(measured["max_abs"])}
+    _bars(axes, measured["decades"], [value for value in marks.values() if 0.0 < value < math.inf])
+    name = layer_title(layer, NAME_WIDTH)
     axes.set_title(say("plot.difference_histogram_of", name=literal(name)))
     axes.set(xlabel=say("plot.histogram_axis"), ylabel=say("plot.elements"), yscale="log")
     axes.set_ylim(0.7, max(measured["decades"]) * 80)
     _identical(axes, measured)
-    _marks(axes, as_float(measured["max_abs"]), as_float(layer["limit"]["max_abs"]) if layer["limit"] else math.nan)
+    _mark(axes, marks)
     return figure
 
 
@@ -43,9 +44,14 @@ def _layer(document: dict[str, Any]) -> dict[str, Any] | None:
     return max(judged, key=lambda layer: as_float(layer["factor"]), default=None)
 
 
-def _bars(axes: Any, decades: list[int]) -> None:
+def _limit(layer: dict[str, Any]) -> float:
+    return as_float(layer["limit"]["max_abs"]) if layer["limit"] else math.nan
+
+
+def _bars(axes: Any, decades: list[int], marked: list[float]) -> None:
     used = [k for k, count in enumerate(decades) if count]
-    shown = range(max(used[0] - 1, 0), min(used[-1] + 2, len(decades)))
+    used += [math.floor(math.log10(value)) - LOWEST_EXPONENT for value in marked]
+    shown = range(max(min(used) - 1, 0), min(max(used) + 2, len(decades)))
     bars = axes.bar([k + LOWEST_EXPONENT + 0.5 for k in shown], [decades[k] for k in shown], 0.92, color=CANDIDATE)
     labels = [number(decades[k]) if decades[k] else "" for k in shown]
     axes.bar_label(bars, labels, padding=2, fontsize=8.5, color=INK)
@@ -60,14 +66,15 @@ def _identical(axes: Any, measured: dict[str, Any]) -> None:
     same = max(int(measured["count"]) - sum(measured["decades"]) - non_finite, 0)
     figures = {"count": number(same), "total": number(measured["count"]), "share": share(same, int(measured["count"]))}
     text = say("plot.identical_elements", **figures)
-    axes.text(1.0, 1.04, text, transform=axes.transAxes, ha="right", va="bottom", color=QUIET, fontsize=9)
+    axes.text(1.0, -0.115, text, transform=axes.transAxes, ha="right", va="top", color=QUIET, fontsize=9)
 
 
-def _marks(axes: Any, worst: float, limit: float) -> None:
+def _mark(axes: Any, marks: dict[str, float]) -> None:
     left, right = axes.get_xlim()
-    for value, color, key in ((limit, INK, "limit_value"), (worst, BAD, "worst")):
+    for key, value in marks.items():
         if not 0.0 < value < math.inf:
             continue
+        color = BAD if key == "worst" else INK
         place = min(max(math.log10(value), left), right)
         axes.axvline(place, color=color, linewidth=1.3, linestyle=(0, (4, 2)))
         on_left = place > (left + right) / 2

@@ -86,3 +86,14 @@ def test_a_failing_plot_is_shown_as_a_failed_plot(samples, tmp_path, monkeypatch
     shown = run.plot("error_by_depth")._repr_html_()
     assert "could not be drawn (RuntimeError: no colours left)" in shown
     assert "No verdict depends on it" in shown
+
+
+def test_the_histogram_reaches_to_the_limit_however_far_it_is(samples, document):
+    forward = document(samples.sample_forward())
+    forward["layers"][15]["limit"]["max_abs"] = 3e-13
+    axes = PLOTS["difference_histogram"][1](forward).axes[0]
+    left, right = axes.get_xlim()
+    marked = [line.get_xdata()[0] for line in axes.lines]
+    assert len(marked) == 2
+    assert all(left < place < right for place in marked)
+    assert math.isclose(marked[0], math.log10(3e-13))

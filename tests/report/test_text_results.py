@@ -153,3 +153,10 @@ def test_an_unknown_schema_is_refused_with_a_hint():
 def test_plugins_are_listed_with_their_state(capsys):
     print_plugins([{"room": "formats", "name": "ckpt", "summary": "MindSpore checkpoints", "state": "ready"}])
     assert capsys.readouterr().out.split()[-4:] == ["ckpt", "MindSpore", "checkpoints", "ready"]
+
+
+def test_the_step_where_a_loss_stops_being_finite_is_among_the_points_shown(samples, document):
+    loss = document(samples.sample_losses())
+    for key in ("candidate", "difference"):
+        loss["points"][40][key] = "NaN"
+    assert [line.split()[2] for line in text_of(loss).splitlines() if line.split()[:1] == ["41"]] == ["NaN"]
