@@ -41,6 +41,13 @@ def open_side(side: str | Model | Side, checkpoint: Path | str | None = None) ->
 
     Raises SideError, UserCodeError or FrameworkMissingError for a model that cannot be had, InputsError for a
     checkpoint whose names or shapes are not the model's.
+
+    >>> import numpy as np
+    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> weights = {"weight": np.ones((2, 3), np.float32)}
+    >>> model = ArrayModel((ArrayLayer("fc", "torch.nn.Linear", lambda x, weight: x @ weight.T, weights),))
+    >>> open_side(model).reader.name
+    'arrays'
     """
     if isinstance(side, Side):
         return side
