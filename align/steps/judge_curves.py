@@ -92,9 +92,9 @@ def _what_a_pass_covers(pairs: PairedCurves, judged: JudgedPoints, coverage: Cov
     """Say over how much the curves agree, and what the reader should know before relying on it."""
     said = [f"within the limits over {coverage.compared} common {coverage.unit}"]
     if coverage.compared < judged.limits.points:
-        said[0] += f" (the mean should rest on {judged.limits.points})"
+        said[0] += f" ({judged.limits.points} are asked for by the source of the limits)"
     if not judged.first_compared:
-        said.append(f"the first {judged.metric} was not compared: step 1 is not finite and common to both")
+        said.append(f"the first {judged.metric} was not compared: step 1 is not a finite point of both logs")
     outside = np.flatnonzero(~judged.within)
     if len(outside):
         said.append(f"{len(outside)} single points are beyond their own limit, first at step {pairs.steps[outside[0]]}")

@@ -43,7 +43,7 @@ def test_equal_curves_are_aligned_and_the_reason_tells_how_few_points_there_were
     assert comparison.verdict.outcome is Outcome.ALIGNED
     assert comparison.trouble == comparison.next_command == ""
     assert comparison.first_divergent_step is None
-    assert "100 common steps (the mean should rest on 1000)" in comparison.verdict.reason
+    assert "100 common steps (1000 are asked for by the source of the limits)" in comparison.verdict.reason
 
 
 @pytest.mark.parametrize(

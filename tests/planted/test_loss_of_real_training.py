@@ -1,0 +1,78 @@
+"""A net trained by torch and by MindSpore on the same data: the clean port aligns, planted changes get their class."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from align.core.verdicts import Outcome
+from align.workflows.compare_losses import compare_losses
+
+PORT = Path(__file__).parents[1] / "losslogs" / "data" / "train_lossmonitor.py"
+EPOCHS, STEPS = 4, 5
+
+
+def _train_original(log: Path) -> None:
+    """Train in torch what the port trains, and log every step from 0."""
+    import torch
+
+    rng = np.random.default_rng(1)
+    net = torch.nn.Linear(4, 2)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor(rng.normal(size=(2, 4)).astype(np.float32)))
+        net.bias.zero_()
+    rows = [(rng.normal(size=4).astype(np.float32), rng.normal(size=2).astype(np.float32)) for _ in range(STEPS * 2)]
+    batches = [
+        tuple(torch.tensor(np.stack(part)) for part in zip(*rows[i : i + 2], strict=True))
+        for i in range(0, len(rows), 2)
+    ]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    with log.open("w", encoding="utf-8") as stream:
+        for step in range(EPOCHS * STEPS):
+            inputs, targets = batches[step % STEPS]
+            loss = torch.nn.functional.mse_loss(net(inputs), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            stream.write(json.dumps({"step": step, "loss": loss.item()}) + "\n")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    log = tmp_path_factory.mktemp("original") / "torch.jsonl"
+    _train_original(log)
+    return log
+
+
+def _train_port(log: Path, interval: int, *options: str) -> Path:
+    command = [sys.executable, str(PORT), str(EPOCHS), str(STEPS), str(interval), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    log.write_text(done.stdout, encoding="utf-8")
+    return log
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("interval", [1, 2])
+def test_a_clean_port_stays_with_its_original(interval: int, original: Path, tmp_path: Path) -> None:
+    comparison = compare_losses(original, _train_port(tmp_path / "port.log", interval))
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert comparison.verdict.coverage.compared == EPOCHS * STEPS // interval
+    assert max(point.difference for point in comparison.points) < 1e-5
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("planted", "trouble", "step"),
+    [("lr=0.5", "differs from the second step", 2), ("shift=0.2", "first loss differs", 1)],
+)
+def test_a_planted_change_is_found_at_its_step(
+    planted: str, trouble: str, step: int, original: Path, tmp_path: Path
+) -> None:
+    comparison = compare_losses(original, _train_port(tmp_path / "port.log", 1, planted))
+    assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
+    assert (comparison.trouble, comparison.first_divergent_step) == (trouble, step)
