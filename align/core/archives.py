@@ -33,6 +33,7 @@ class Record:
     name: str
     extent: Extent
     size: int
+    crc: int
     compressed: bool
 
 
@@ -51,7 +52,8 @@ def zip_records(path: Path) -> dict[str, Record]:
 def read_record(record: Record, limit: int | None = None) -> bytes:
     """Read a record's content, or its first `limit` bytes; what is compressed is unpacked to its claimed size at most.
 
-    Raises NotACheckpointError if it cannot be unpacked or is shorter than the directory says.
+    Raises NotACheckpointError if it cannot be unpacked or is not what the directory says. The crc is
+    checked where a compressed record is read whole; torch can leave it out of the others.
     """
     wanted = record.size if limit is None else min(limit, record.size)
     path = record.extent.path
@@ -63,6 +65,8 @@ def read_record(record: Record, limit: int | None = None) -> bytes:
             raw = zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw, max(wanted, 1))
         except zlib.error as error:
             raise NotACheckpointError(path, f"its record {record.name!r} cannot be unpacked ({error})") from error
+    if record.compressed and limit is None and zlib.crc32(raw) != record.crc:
+        raise NotACheckpointError(path, f"its record {record.name!r} is damaged: the crc differs")
     if len(raw) != wanted:
         raise NotACheckpointError(path, f"its record {record.name!r} is shorter than the {record.size} bytes it claims")
     return raw
@@ -89,7 +93,7 @@ def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
         raise NotACheckpointError(path, f"its record {name!r} is compressed by an unknown method")
     offset = info.header_offset + LOCAL_HEADER.size + name_length + extra_length
     extent = Extent(path, offset, info.compress_size)
-    return Record(name, extent, info.file_size, info.compress_type != zipfile.ZIP_STORED)
+    return Record(name, extent, info.file_size, info.CRC, info.compress_type != zipfile.ZIP_STORED)
 
 
 def _check_layout(path: Path, infos: list[zipfile.ZipInfo], records: list[Record], end: int) -> None:

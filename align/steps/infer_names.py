@@ -122,12 +122,12 @@ def _candidates(
         if fnmatchcase(group.prefix, choice.pattern):
             if choice.kind == AS_IS:
                 return [], choice
-            if fitting := _chosen(group, rules, choice):
+            if fitting := _chosen(group, rules, axes, choice):
                 return fitting, choice
     return [rule for rule in rules if any(_fits(group, form, axes) for form in rule.files)], None
 
 
-def _chosen(group: _Group, rules: Sequence[LayerRule], choice: LayerChoice) -> list[LayerRule]:
+def _chosen(group: _Group, rules: Sequence[LayerRule], axes: set[int], choice: LayerChoice) -> list[LayerRule]:
     """Rules of the chosen kind or id that the group can be.
 
     A pattern without wildcards is taken at its word if the rule knows all attributes. One with wildcards only
@@ -138,7 +138,7 @@ def _chosen(group: _Group, rules: Sequence[LayerRule], choice: LayerChoice) -> l
     if forms and set(choice.pattern) & set("*?["):
         named = [rule for rule in named if any(_fits(group, form, None) for form in rule.files or forms)]
     by_id = [rule for rule in named if rule.id == choice.kind]
-    with_forms = [rule for rule in named if any(_fits(group, form, None) for form in rule.files)]
+    with_forms = [rule for rule in named if any(_fits(group, form, axes) for form in rule.files)]
     return by_id or with_forms or named
 
 

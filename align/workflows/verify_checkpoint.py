@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from align.core.extents import byte_blocks
-from align.errors import NotACheckpointError, VerificationError
+from align.errors import NotACheckpointError, UnsupportedCheckpointError, VerificationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ def verify_written(
     """Return the SHA-256 of each tensor's bytes by name; raises VerificationError, about `destination`, listing all."""
     try:
         found = plugin.read(written).tensors
-    except NotACheckpointError as error:
+    except (NotACheckpointError, UnsupportedCheckpointError) as error:
         raise VerificationError(destination, [error.message]) from error
     problems = [f"{name}: unexpected" for name in sorted(found.keys() - {tensor.name for tensor in expected})]
     hashes: dict[str, str] = {}
