@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 KEPT_SIGN = 0.9
 GROWTH = 2.0
 ENOUGH_FOR_DRIFT = 8
+EARLY = 5
+ONSET = 100.0
+FLOAT32_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,6 @@ class CurveEvidence:
     outside: Integers
     failed: frozenset[str]
     of_loss: bool
-
-    def parts_at(self, step: int) -> bool:
-        """Tell whether the first point outside its limit is this global step."""
-        return len(self.outside) > 0 and int(self.pairs.steps[self.outside[0]]) == step
 
 
 class Trouble(NamedTuple):
@@ -47,7 +46,21 @@ def classify(evidence: CurveEvidence) -> tuple[str, str]:
     """Return (name, next command) of the first class that applies, ("", "") if no criterion failed."""
     if not evidence.failed:
         return "", ""
-    return next((t.name, t.next_command) for t in TROUBLES if t.applies(evidence))
+    with np.errstate(invalid="ignore", over="ignore"):
+        return next((t.name, t.next_command) for t in TROUBLES if t.applies(evidence))
+
+
+def _parts_at_once(evidence: CurveEvidence) -> bool:
+    """The first update is wrong: steps 1 and 2 are `ONSET` times apart in their difference, an early point is outside.
+
+    One batch may hardly feel a wrong update, so the second step itself can still be within its limit.
+    """
+    pairs, outside = evidence.pairs, evidence.outside
+    if not evidence.of_loss or pairs.steps[:2].tolist() != [1, 2] or not len(outside) or outside[0] == 0:
+        return False
+    first, second = np.abs(pairs.candidate[:2] - pairs.reference[:2])
+    rounding = FLOAT32_ROUNDING * abs(pairs.reference[0])
+    return bool(pairs.steps[outside[0]] <= EARLY and second >= ONSET * max(first, rounding))
 
 
 def _always(_: CurveEvidence) -> bool:
@@ -78,7 +91,7 @@ TROUBLES = (
     ),
     Trouble(
         "differs from the second step",
-        lambda evidence: evidence.of_loss and evidence.parts_at(2),
+        _parts_at_once,
         "compare gradients and optimizer: align loss REFERENCE CANDIDATE --metric grad_norm, then --metric lr; "
         "check epsilon, weight decay and bias correction",
     ),

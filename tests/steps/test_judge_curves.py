@@ -211,3 +211,12 @@ def test_zero_everywhere_is_equal_to_zero_only() -> None:
 
 def test_huge_losses_overflow_into_a_difference() -> None:
     assert _judge(_curve([1e308, 1e308]), _curve([-1e308, -1e308])).verdict.outcome is Outcome.NOT_ALIGNED
+
+
+def test_infinity_alike_early_does_not_hide_a_later_difference() -> None:
+    left, right = DESCENT.copy(), DESCENT.copy()
+    left[1] = right[1] = INF
+    right[3:] += 0.2
+    comparison = _judge(_curve(left), _curve(right))
+    assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
+    assert (comparison.trouble, comparison.first_divergent_step) == ("differs later", 4)
