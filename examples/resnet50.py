@@ -7,12 +7,14 @@ statistics a deep net fades to a constant, and every port "agrees").
 
 from __future__ import annotations
 
-from pathlib import Path
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import mindspore
     import torch
 
@@ -70,3 +72,7 @@ def save_checkpoint(path: str | Path) -> None:
 
 def _images(count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.random.default_rng(SEED).standard_normal((count, 3, IMAGE, IMAGE)).astype(np.float32)
+
+
+if __name__ == "__main__":
+    save_checkpoint(sys.argv[1])
