@@ -37,6 +37,14 @@ class Record:
     compressed: bool
 
 
+def first_record_name(head: bytes) -> str:
+    """Name of the record that starts with a file's first bytes, "" if none does; for telling formats apart."""
+    if len(head) < LOCAL_HEADER.size or not head.startswith(ZIP_HEAD):
+        return ""
+    length = LOCAL_HEADER.unpack(head[: LOCAL_HEADER.size])[9]
+    return head[LOCAL_HEADER.size : LOCAL_HEADER.size + length].decode("utf-8", "replace")
+
+
 def zip_records(path: Path) -> dict[str, Record]:
     """Read the directory of a zip file, in its order; raises NotACheckpointError or HostileFileError."""
     try:

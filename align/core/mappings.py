@@ -50,8 +50,8 @@ class FileForm:
     `optional` attributes may be missing; in a file `*` stands for numbers as above. `ndim` gives the number of axes
     of an attribute, `same_shape` lists attributes of one common shape, `same_first` those whose first axes are equally
     long; with `beside_ndim` the form counts only in a file that also holds a tensor of so many axes. Where the forms
-    of several rules fit that would name or shape the target differently, the file alone cannot decide and the layer
-    is open.
+    of several rules fit that would name or shape the target differently, the file alone cannot decide and the layer is
+    open. Attributes of children (`self_attn.in_proj_weight`) make the form of a module whose `children` are renamed.
     """
 
     attributes: tuple[str, ...]
@@ -182,7 +182,8 @@ def _fault(rule: LayerRule) -> str:
         return f"mentions the roles {strange}, which no parameter of it has"
     torch = rule.families.get("torch")
     known = set(torch.parameters.values()) if torch else set()
-    if strange := sorted({name for form in rule.files for name in (*form.attributes, *form.optional)} - known):
+    own = {name for form in rule.files for name in (*form.attributes, *form.optional) if "." not in name}
+    if strange := sorted(own - known):
         return f"has a file form with {strange}, which torch's layer does not have"
     return ""
 

@@ -37,6 +37,17 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerChoice:
+    """The user's word on layers: those whose prefix matches the glob are of this kind (a rule's kind or id)."""
+
+    pattern: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.pattern}={self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
 class Ambiguity:
     """Several assignments are equally good; `sources` and `targets` belong together as groups."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from align.core.archives import ZIP_HEAD, Record, read_record, zip_records
+from align.core.archives import Record, first_record_name, read_record, zip_records
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.extents import byte_blocks, mapped
@@ -55,9 +55,7 @@ class NpzFormat:
 
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell by the records' names: all of them end in `.npy`."""
-        if not head.startswith(ZIP_HEAD) or b"data.pkl" in head:
-            return False
-        return all(name.endswith(SUFFIX) for name in zip_records(path))
+        return first_record_name(head).endswith(SUFFIX) and all(name.endswith(SUFFIX) for name in zip_records(path))
 
     def read(self, path: Path) -> Checkpoint:
         """Read the header of every array."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from align.core.archives import ZIP_HEAD, Record, read_record, zip_records
+from align.core.archives import ZIP_HEAD, Record, first_record_name, read_record, zip_records
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import mapped
@@ -55,7 +55,7 @@ class TorchFormat:
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell a zip with a `data.pkl`, and the forms that are refused: old pickles and tar files."""
         if head.startswith(ZIP_HEAD):
-            return b"/" + PICKLE.encode() in head or any(_is_pickle(name) for name in zip_records(path))
+            return _is_pickle(first_record_name(head)) or any(_is_pickle(name) for name in zip_records(path))
         return head.startswith(BARE_PICKLES) or head[TAR_AT : TAR_AT + len(TAR_MARK)] == TAR_MARK
 
     def read(self, path: Path) -> Checkpoint:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
-from align.core.names import Dropped, Evidence, NameMap, Pairing
+from align.core.names import Dropped, Evidence, LayerChoice, NameMap, Pairing
 from align.core.transforms import IDENTITY, Reshape, Transform
+from align.steps.infer_children import CUSTOM, Container, find_containers, renamed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,17 +24,6 @@ if TYPE_CHECKING:
 TargetFamily = Literal["nn", "mint"]
 AS_IS = "as-is"
 MOST_LISTED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class LayerChoice:
-    """The user's word on layers: those whose prefix matches the glob are of this kind (a rule's kind or id)."""
-
-    pattern: str
-    kind: str
-
-    def __str__(self) -> str:
-        return f"{self.pattern}={self.kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +72,12 @@ def infer_names(
     `shapes` maps the file's names, in its order, to shapes.
     """
     axes = {len(shape) for shape in shapes.values()}
-    known = {kind for rule in rules for kind in (rule.kind, rule.id)} | {AS_IS}
-    unused = {choice for choice in choices if choice.kind in known}
+    known = {kind for rule in rules for kind in (rule.kind, rule.id)} | {AS_IS, CUSTOM}
+    containers = find_containers(shapes, rules, family, choices)
+    unused = {choice for choice in choices if choice.kind in known} - {c.choice for c in containers}
     fates: dict[str, tuple[_Fate, Evidence, str]] = {}
-    open_layers, odd = [], []
+    open_layers = [_open_container(container) for container in containers if container.choice is None]
+    odd = []
     for group in _groups(shapes):
         candidates, choice = _candidates(group, rules, axes, choices)
         unused -= {choice}
@@ -99,7 +91,7 @@ def infer_names(
         evidence: Evidence = "user" if choice else "rule" if ids else "file"
         fates |= {group.path(attribute): (fate, evidence, ids) for attribute, fate in decided.items()}
     return InferredNames(
-        _name_map(shapes, fates, family),
+        _name_map(shapes, fates, family, {old: new for c in containers for old, new in c.renames.items()}),
         tuple(open_layers),
         (*(_unknown_kind(c, known) for c in choices if c.kind not in known), *sorted(map(_unused, unused))),
         tuple(_warnings(shapes, odd)),
@@ -221,7 +213,14 @@ def _in_words(attribute: str, fate: _Fate) -> str:
     return f"{name} {transform.shape}" if isinstance(transform, Reshape) else name
 
 
-def _name_map(shapes: Mapping[str, Shape], fates: dict[str, tuple[_Fate, Evidence, str]], family: str) -> NameMap:
+def _open_container(container: Container) -> OpenLayer:
+    old, new = tuple(container.children), tuple(container.children.values())
+    return OpenLayer(container.prefix, {}, ((", ".join(container.ids), new), (CUSTOM, old)))
+
+
+def _name_map(
+    shapes: Mapping[str, Shape], fates: dict[str, tuple[_Fate, Evidence, str]], family: str, renames: dict[str, str]
+) -> NameMap:
     pairings, dropped = [], []
     for name in shapes:
         if name not in fates:
@@ -231,7 +230,7 @@ def _name_map(shapes: Mapping[str, Shape], fates: dict[str, tuple[_Fate, Evidenc
             dropped.append(Dropped(name, "source", fate))
         else:
             prefix, dot, _ = name.rpartition(".")
-            pairings.append(Pairing(name, f"{prefix}{dot}{fate[0]}", evidence, 1.0, fate[1], ids))
+            pairings.append(Pairing(name, f"{renamed(prefix, renames)}{dot}{fate[0]}", evidence, 1.0, fate[1], ids))
     return NameMap("torch file", f"mindspore {family}", tuple(pairings), tuple(dropped))
 
 

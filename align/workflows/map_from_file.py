@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.mappings import layer_rules
-from align.core.names import NameMap, Pairing
+from align.core.names import LayerChoice, NameMap, Pairing
 from align.errors import OpenNamesError, UsageError
-from align.steps.infer_names import LayerChoice, OpenLayer, infer_names
+from align.steps.infer_names import OpenLayer, infer_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,7 @@ def _choice(text: str) -> LayerChoice:
 def _line(layer: OpenLayer) -> str:
     shapes = ", ".join(f"{name} {shape}" for name, shape in layer.shapes.items())
     ways = "; ".join(f"{ids} -> {', '.join(names)}" for ids, names in layer.alternatives)
-    return f"{layer.prefix or '(top level)'} ({shapes}): {ways}"
+    return f"{layer.prefix or '(top level)'}{f' ({shapes})' if shapes else ''}: {ways}"
 
 
 def _hint(layer: OpenLayer) -> str:

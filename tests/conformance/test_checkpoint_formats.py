@@ -24,6 +24,10 @@ DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16"
 NAMES = st.text(st.characters(codec="utf-8", categories=["L", "N"], include_characters="._-/"), min_size=1, max_size=12)
 
 
+def stored(name, value):
+    return StoredTensor(name, value.shape, value.dtype.name, lambda: value)
+
+
 @st.composite
 def state_dicts(draw):
     tensors = []
@@ -36,10 +40,6 @@ def state_dicts(draw):
             data = bytes(byte & 1 for byte in data)
         tensors.append(stored(name, np.frombuffer(data, numpy_dtype(dtype)).reshape(shape)))
     return tensors
-
-
-def stored(name, value):
-    return StoredTensor(name, value.shape, value.dtype.name, lambda: value)
 
 
 ONE = [stored("layer.weight", np.arange(6, dtype=np.float32).reshape(2, 3))]
@@ -90,6 +90,7 @@ def test_what_is_no_checkpoint_is_refused(name, content, tmp_path) -> None:
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("flavour", ["pt", "ms"])
 @hypothesis.given(tensors=state_dicts())
+@hypothesis.example(tensors=[stored("w", np.frombuffer(b"/data.pklPK\x03\x04.npy", np.uint8))])
 @hypothesis.settings(max_examples=60, deadline=None)
 def test_what_is_written_reads_back_bit_for_bit(name, flavour, tensors, tmp_path_factory) -> None:
     plugin = FORMATS[name]

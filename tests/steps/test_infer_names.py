@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from align.core.mappings import layer_rules
+from align.core.names import LayerChoice
 from align.core.transforms import Reshape
-from align.steps.infer_names import LayerChoice, infer_names
+from align.steps.infer_names import infer_names
 
 BATCH_NORM = {"weight": (4,), "bias": (4,), "running_mean": (4,), "running_var": (4,), "num_batches_tracked": ()}
 
@@ -140,3 +141,34 @@ def test_fifty_thousand_names_take_seconds() -> None:
     started = time.perf_counter()
     assert len(infer(shapes).name_map.pairings) == 50_000
     assert time.perf_counter() - started < 10
+
+
+ENCODER_LAYER = {
+    "self_attn.in_proj_weight": (12, 4), "self_attn.out_proj.weight": (4, 4), "self_attn.out_proj.bias": (4,),
+    "linear1.weight": (8, 4), "linear1.bias": (8,), "linear2.weight": (4, 8), "linear2.bias": (4,),
+    "norm1.weight": (4,), "norm1.bias": (4,), "norm2.weight": (4,), "norm2.bias": (4,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["encoder.layers.0.", ""])
+def test_a_transformer_layer_is_open_between_the_librarys_and_ones_own(prefix) -> None:
+    shapes = {f"{prefix}{name}": shape for name, shape in ENCODER_LAYER.items()}
+    (layer,) = infer(shapes).open
+    assert layer.prefix == prefix[:-1]
+    assert [names for _, names in layer.alternatives] == [("dense1", "dense2"), ("linear1", "linear2")]
+    assert not infer(shapes, "mint").open
+
+
+def test_a_choice_settles_a_transformer_layer_and_its_norms_follow_their_own_rule() -> None:
+    shapes = under("encoder.layers.0", ENCODER_LAYER)
+    librarys = targets(infer(shapes, "nn", "encoder.*=transformer_encoder_layer"))
+    assert librarys["encoder.layers.0.linear1.weight"] == "encoder.layers.0.dense1.weight"
+    assert librarys["encoder.layers.0.norm1.weight"] == "encoder.layers.0.norm1.gamma"
+    own = infer(shapes, "nn", "*=custom")
+    assert targets(own)["encoder.layers.0.linear1.weight"] == "encoder.layers.0.linear1.weight"
+    assert targets(own)["encoder.layers.0.norm1.weight"] == "encoder.layers.0.norm1.gamma"
+    assert not own.faults
+
+
+def test_two_linear_layers_alone_are_no_transformer_layer() -> None:
+    assert not infer({name: shape for name, shape in ENCODER_LAYER.items() if "attn" not in name}).open

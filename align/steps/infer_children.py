@@ -1,0 +1,67 @@
+"""Modules whose children have other names in the target, recognized in a torch checkpoint by what lies below them.
+
+A TransformerEncoderLayer shows itself by its attention, two linear layers and norms. But people write such a class
+themselves under the same names, and then a port keeps them; so each one is open until the user says which it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from align.core.mappings import LayerRule
+    from align.core.names import LayerChoice
+
+CUSTOM = "custom"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A module that looks like the rules of these ids, which would rename its children so."""
+
+    prefix: str
+    ids: tuple[str, ...]
+    children: dict[str, str]
+    choice: LayerChoice | None
+
+    @property
+    def renames(self) -> dict[str, str]:
+        """Path of a child -> its name in the target; nothing for a class of the user's own."""
+        if self.choice is None or self.choice.kind == CUSTOM:
+            return {}
+        return {f"{self.prefix}.{old}" if self.prefix else old: new for old, new in self.children.items()}
+
+
+def find_containers(
+    names: Collection[str], rules: Iterable[LayerRule], family: str, choices: Sequence[LayerChoice]
+) -> list[Container]:
+    """All modules that look like one with renamed children, each with the last choice that speaks of it."""
+    known = set(names)
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[LayerRule]] = {}
+    for rule in rules:
+        children = next((layers.children for name, layers in rule.families.items() if name == family), {})
+        for form in rule.files if children else ():
+            first, *others = form.attributes
+            for name in names:
+                prefix = name.removesuffix(first)
+                if prefix != name and prefix[-1:] in ("", ".") and all(prefix + other in known for other in others):
+                    found.setdefault((prefix[:-1], tuple(children.items())), []).append(rule)
+    return [_container(prefix, dict(renames), fitting, choices) for (prefix, renames), fitting in found.items()]
+
+
+def renamed(path: str, renames: dict[str, str]) -> str:
+    """The path with every renamed child on it under its new name."""
+    parts = path.split(".")
+    return ".".join(renames.get(".".join(parts[: n + 1]), part) for n, part in enumerate(parts)) if renames else path
+
+
+def _container(
+    prefix: str, children: dict[str, str], rules: Sequence[LayerRule], choices: Sequence[LayerChoice]
+) -> Container:
+    words = {CUSTOM} | {word for rule in rules for word in (rule.id, rule.kind)}
+    spoken = [choice for choice in choices if choice.kind in words and fnmatchcase(prefix, choice.pattern)]
+    return Container(prefix, tuple(rule.id for rule in rules), children, spoken[-1] if spoken else None)
