@@ -38,5 +38,5 @@ def report_command(
         print_result(summary)
         for path in (paths.notebook, paths.html, paths.summary):
             if path is not None:
-                typer.echo(f"Written: {path}")
+                typer.echo(f"Written: {run_folder / path.name}")
     return Outcome(summary["outcome"]).exit_code

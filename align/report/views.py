@@ -10,6 +10,7 @@ from align.core.plain import to_plain
 from align.report.assets import asset
 from align.report.blocks import Lines
 from align.report.blocks_report import source_blocks, summary_blocks
+from align.report.frames import FRAMES
 from align.report.html import Shown
 from align.report.plots import PLOTS, draw_plot
 from align.report.summary import summarize_run
@@ -18,9 +19,16 @@ from align.report.texts import say
 from align.runs.folder import KINDS, RunFolder
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from align.report.figures import Picture
 
 
+# What drawing can fail with, whatever the values or the state of the plotting library are.
+PLOT_FAILURES = (
+    ArithmeticError, AttributeError, ImportError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
 LISTED_WHOLE = ("forward", "loss", "map")
 
 
@@ -58,9 +66,14 @@ class RunView:
             return Shown(())
         try:
             return draw_plot(name, document) or _notice(say("plot.nothing"))
-        except Exception as error:  # noqa: BLE001 - a failing plot is shown as such and changes no verdict
+        except PLOT_FAILURES as error:  # shown as such; it changes no verdict
             reason = f"{type(error).__name__}: {error}"
             return Shown((Lines("", (say("plot.failed", name=say(f"plot.{name}_title"), reason=reason),), "open"),))
+
+    def frame(self, kind: str) -> pd.DataFrame | Shown:
+        """Return a rung's rows as a pandas frame, to sort and filter; a rung that was not run shows nothing."""
+        document = self.folder.read(kind)
+        return Shown(()) if document is None else FRAMES[kind](document)
 
     def sources(self) -> Shown:
         """Show what every result was made from: files with their hashes, environments, inputs."""

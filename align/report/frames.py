@@ -1,0 +1,55 @@
+"""Results as pandas frames, to sort, filter and plot in the notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def pair_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a paired parameter of a map result: source, target, evidence, confidence, transform."""
+    import pandas as pd
+
+    columns = ["source", "target", "evidence", "confidence", "transform"]
+    rows = [{**pair, "transform": pair["transform"]["op"]} for pair in document["name_map"]["pairings"]]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def layer_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a compared tensor of a forward result, with all figures and the limit in force, in execution order."""
+    import pandas as pd
+
+    return pd.DataFrame([_layer_row(layer) for layer in document["layers"]])
+
+
+def point_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a common step of a loss result: both values, their difference and what it may be."""
+    import pandas as pd
+
+    return pd.DataFrame(document["points"])
+
+
+FRAMES = {"map": pair_frame, "forward": layer_frame, "loss": point_frame}
+
+
+_NAMED = (
+    "order",
+    "reference",
+    "candidate",
+    "reference_class",
+    "candidate_class",
+    "call",
+    "output",
+    "outcome",
+    "factor",
+)
+
+
+def _layer_row(layer: dict[str, Any]) -> dict[str, Any]:
+    row = {name: layer[name] for name in _NAMED}
+    figures = layer["measurement"] or {}
+    row |= {name: value for name, value in figures.items() if not isinstance(value, list)}
+    limit = layer["limit"] or {}
+    return row | {f"limit_{name}": value for name, value in limit.items()}
