@@ -82,7 +82,7 @@ def test_no_class_is_claimed_by_two_rules_or_two_families() -> None:
     assert {cls: claim for cls, claim in claims.items() if len(claim) > 1} == {}
 
 
-@pytest.mark.parametrize(("rule_id", "number"), [case for case in HITS if not case[0].startswith("transformer")])
+@pytest.mark.parametrize(("rule_id", "number"), HITS)
 def test_what_a_file_decides_is_what_the_port_has(rule_id: str, number: int) -> None:
     hit = RULES[rule_id].hits[number]
     shapes = {f"layer.{n}": s for n, s in parameter_shapes(build(hit["torch"])).items()}
@@ -96,8 +96,10 @@ def test_what_a_file_decides_is_what_the_port_has(rule_id: str, number: int) -> 
             for p in inferred.name_map.pairings
             if p.source in shapes
         }
-        assert decided.items() <= actual.items()
-        assert decided.keys() == actual.keys() or inferred.open
+        still_open = tuple(f"{layer.prefix}." for layer in inferred.open)
+        settled = {name: shape for name, shape in decided.items() if not name.startswith(still_open)}
+        assert settled.items() <= actual.items()
+        assert settled.keys() == actual.keys() or inferred.open
 
 
 @pytest.mark.parametrize(
