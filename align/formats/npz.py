@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from align.core.archives import Record, first_record_name, read_record, zip_records
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.extents import byte_blocks, mapped
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.formats._archives import Record, first_record_name, read_record, zip_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

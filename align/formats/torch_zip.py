@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from align.core.archives import ZIP_HEAD, Record, first_record_name, read_record, zip_records
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import mapped
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.formats._archives import ZIP_HEAD, Record, first_record_name, read_record, zip_records
 from align.formats._pickle import (
     Made,
     TensorView,

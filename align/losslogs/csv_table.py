@@ -8,9 +8,9 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
-from align.core.logtable import EXPECTED, find_columns, read_table
-from align.core.logtext import clean_lines, end_notes
 from align.errors import EmptyLogError
+from align.losslogs._table import EXPECTED, find_columns, read_table
+from align.losslogs._text import clean_lines, end_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

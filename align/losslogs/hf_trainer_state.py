@@ -9,8 +9,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from align.core.curves import LogRecord, LossLog
-from align.core.logtext import as_table, read_step
 from align.errors import EmptyLogError
+from align.losslogs._text import as_table, read_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from align.core.logtable import EXPECTED, LogColumns, find_columns, read_table
-from align.core.logtext import clean_lines, end_notes
 from align.errors import EmptyLogError
+from align.losslogs._table import EXPECTED, LogColumns, find_columns, read_table
+from align.losslogs._text import clean_lines, end_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

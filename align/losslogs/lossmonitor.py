@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.curves import LogRecord, LossLog
-from align.core.logtext import NUMBER, as_table, clean_lines, end_notes, read_step
 from align.errors import EmptyLogError
+from align.losslogs._text import NUMBER, as_table, clean_lines, end_notes, read_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

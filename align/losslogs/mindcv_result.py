@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from align.core.curves import LogRecord, LossLog
-from align.core.logtext import as_table, clean_lines, end_notes, is_number, read_step
 from align.errors import EmptyLogError
+from align.losslogs._text import as_table, clean_lines, end_notes, is_number, read_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from align.core.curves import AxisHints, Base, Counting, LogRecord, LossLog
-from align.core.logtext import as_table
 from align.errors import StepsPerEpochError
+from align.losslogs._text import as_table
 from align.steps.curves import place_on_axis
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.core.logtext import clean_lines, is_number, printed_resolution, read_step
+from align.losslogs._text import clean_lines, is_number, printed_resolution, read_step
 
 
 def test_colour_codes_go_and_carriage_returns_end_lines_without_counting() -> None:
