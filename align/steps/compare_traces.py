@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from align.core.comparisons import LayerComparison
@@ -25,15 +26,37 @@ def compare_traces(
     """Yield one row for each tensor of each paired call, in the reference's order.
 
     `noise` maps a reference capture's key to its float64-against-ordinary measurement; None if it was not measured.
+    Layers of one known kind whose outputs hold different numbers of elements are not aligned; other outputs of unequal
+    shapes (another layout) are not comparable.
     """
     for mine, theirs in pairs:
         for a, b, obstacle in _paired_outputs(mine, theirs):
             row = _row(mine, theirs, a, b)
             if obstacle:
-                yield replace(row, outcome="not comparable", note=obstacle)
+                same_layer = mine.kind == theirs.kind != ""
+                wrong = same_layer and prod(a.shape) != prod(b.shape)
+                yield replace(row, outcome="not aligned" if wrong else "not comparable", note=obstacle)
                 continue
             measurement = measure(reference.value(a), candidate.value(b))
             yield _judged(row, measurement, None if noise is None else noise.get(a.key))
+
+
+def excuse_containers(layers: Sequence[LayerComparison]) -> list[LayerComparison]:
+    """Call containers that differ "not comparable" where every layer after them, and the model's output, agrees.
+
+    Two modules that hold the same parameters need not end at the same place: one may include the activation that
+    the other leaves to its parent. A fault inside a container, on the other hand, reaches what comes after it.
+    """
+    result = list(layers)
+    faulty_after = False
+    for index in range(len(result) - 1, -1, -1):
+        layer = result[index]
+        if not layer.container:
+            faulty_after = faulty_after or layer.outcome == "not aligned"
+        elif layer.outcome == "not aligned" and not faulty_after:
+            note = "the two modules end at different places: all layers after them agree"
+            result[index] = replace(layer, outcome="not comparable", note=note)
+    return result
 
 
 def first_divergence(layers: Sequence[LayerComparison]) -> tuple[int | None, int | None]:
@@ -96,4 +119,5 @@ def _row(mine: Call, theirs: Call, a: Capture, b: Capture) -> LayerComparison:
         limit=None,
         factor=None,
         depth=a.depth,
+        container=mine.container or theirs.container,
     )

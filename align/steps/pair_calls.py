@@ -31,12 +31,18 @@ CallPair = tuple["Call", "Call"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of one module with all tensors that it returned."""
+    """One call of one module with all tensors that it returned.
+
+    `kind` is that of the layer rules, "" for a class that they do not know. A `container` has modules inside and owns
+    no paired parameter: what it computes itself, it computes by functions.
+    """
 
     module: str
     call: int
     order: int
     class_name: str
+    kind: str
+    container: bool
     outputs: tuple[Capture, ...]
 
     @property
@@ -71,7 +77,6 @@ class CalledModules:
         self, captures: Sequence[Capture], parameters: ParameterSet, name_map: NameMap, side: SideName
     ) -> None:
         pair_of = {getattr(p, side): number for number, p in enumerate(name_map.pairings)}
-        self.calls = list(_calls(captures))
         self.classes = {module.path: module.classes for module in parameters.modules}
         self.owned = {m.path: frozenset(pair_of[n] for n in m.parameters if n in pair_of) for m in parameters.modules}
         inside: dict[str, set[int]] = defaultdict(set)
@@ -81,21 +86,31 @@ class CalledModules:
                 parents.add(ancestor)
                 inside[ancestor] |= pairs
         self.inside = {path: frozenset(inside[path] | own) for path, own in self.owned.items()}
+        self.containers = {path for path in parents if path and not self.owned.get(path)}
+        self.calls = list(self._group(captures))
         self.leaves = [call for call in self.calls if call.module not in parents]
 
-    def kind(self, call: Call) -> str:
-        """Kind of the module's class by the layer rules, else the name of its class."""
-        rule = rule_for(self.classes.get(call.module, ()))
-        return rule[0].kind if rule else call.class_name.lower()
+    def _group(self, captures: Iterable[Capture]) -> Iterator[Call]:
+        by_call: dict[tuple[str, int], list[Capture]] = defaultdict(list)
+        for capture in captures:
+            by_call[capture.module, capture.call].append(capture)
+        for (module, number), outputs in by_call.items():
+            rule = rule_for(self.classes.get(module, ()))
+            kind, container = rule[0].kind if rule else "", module in self.containers
+            yield Call(module, number, outputs[0].order, outputs[0].class_name, kind, container, tuple(outputs))
 
 
 def _owner_pairs(left: CalledModules, right: CalledModules) -> Iterator[CallPair]:
-    """Calls of modules that own the same parameter pairs, by call number."""
+    """Calls of modules that own the same parameter pairs, by call number; known classes must be of one kind.
+
+    An attention module may own the fused weight that a Dense layer holds on the other side: not the same layer.
+    """
     owners = {(pairs, call.call): call for call in right.calls if (pairs := right.owned.get(call.module))}
     for call in left.calls:
         pairs = left.owned.get(call.module)
-        if pairs and (pairs, call.call) in owners:
-            yield call, owners.pop((pairs, call.call))
+        other = owners.get((pairs, call.call)) if pairs else None
+        if other is not None and (call.kind == other.kind or not call.kind or not other.kind):
+            yield call, other
 
 
 def _place_pairs(left: CalledModules, right: CalledModules, anchors: list[CallPair]) -> list[CallPair]:
@@ -104,8 +119,8 @@ def _place_pairs(left: CalledModules, right: CalledModules, anchors: list[CallPa
     anchor_of |= {id(b): number for number, (_, b) in enumerate(anchors)}
     rows = [call for call in left.leaves if id(call) in anchor_of or not left.owned.get(call.module)]
     columns = [call for call in right.leaves if id(call) in anchor_of or not right.owned.get(call.module)]
-    left_keys = [anchor_of.get(id(call), (left.kind(call), call.shapes)) for call in rows]
-    right_keys = [anchor_of.get(id(call), (right.kind(call), call.shapes)) for call in columns]
+    left_keys = [anchor_of.get(id(call), (_kind(call), call.shapes)) for call in rows]
+    right_keys = [anchor_of.get(id(call), (_kind(call), call.shapes)) for call in columns]
     weights = np.array([_ANCHOR if id(call) in anchor_of else 1.0 for call in rows])
     scores = equality_scores(left_keys, right_keys) * weights[:, None]
     found = [(rows[i], columns[j]) for i, j in align_sequences(scores)]
@@ -136,12 +151,8 @@ def _alone(side: str, calls: Iterable[Call], paired: set[int]) -> Iterator[Unpai
             yield UnpairedLayer(side, call.module, call.class_name, call.call, reason)  # type: ignore[arg-type]
 
 
-def _calls(captures: Iterable[Capture]) -> Iterator[Call]:
-    by_call: dict[tuple[str, int], list[Capture]] = defaultdict(list)
-    for capture in captures:
-        by_call[capture.module, capture.call].append(capture)
-    for (module, number), outputs in by_call.items():
-        yield Call(module, number, outputs[0].order, outputs[0].class_name, tuple(outputs))
+def _kind(call: Call) -> str:
+    return call.kind or call.class_name.lower()
 
 
 def _ancestors(path: str) -> Iterator[str]:

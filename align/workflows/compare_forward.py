@@ -16,7 +16,7 @@ from align.core.rename import NameRules
 from align.errors import CannotRunError, NothingInCommonError, UserCodeError
 from align.runs.mapfile import read_map
 from align.runs.traces import TraceFolder, TraceWriter
-from align.steps.compare_traces import compare_traces, first_divergence
+from align.steps.compare_traces import compare_traces, excuse_containers, first_divergence
 from align.steps.compare_weights import compare_weights
 from align.steps.judge_forward import judge_forward
 from align.steps.noise import NoiseSink
@@ -72,7 +72,7 @@ def compare_forward(
         run = _run_both(sides, arrays, folder, progress)
         progress("forward", 4, STAGES)
         calls = _pair(run, parameters, paired)
-        layers = tuple(compare_traces(run.reference, run.candidate, calls.pairs, run.noise))
+        layers = tuple(excuse_containers(list(compare_traces(run.reference, run.candidate, calls.pairs, run.noise))))
         first, last = first_divergence(layers)
         findings = (*run.findings, *_weight_findings(sides, paired))
         progress("forward", STAGES, STAGES)
