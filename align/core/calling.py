@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.traces import Capture
-from align.errors import ModelFailedError
+from align.errors import AlignError, InputsError, ModelFailedError
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -27,12 +27,22 @@ def bind_inputs(function: Callable[..., Any], inputs: Mapping[str, Any]) -> tupl
     """Positional and keyword arguments for `function`.
 
     Keywords where the signature has all the names, else positions in the order of `inputs`: the two sides of a port
-    rarely call their inputs alike.
+    rarely call their inputs alike. Raises InputsError where a position would give an input to another parameter than
+    the one that bears its name.
     """
-    parameters = inspect.signature(function).parameters.values()
-    names = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    if set(inputs) <= names:
+    parameters = list(inspect.signature(function).parameters.values())
+    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    kinds = {p.kind.name for p in parameters}
+    only_keywords = "VAR_KEYWORD" in kinds and "VAR_POSITIONAL" not in kinds and len(inputs) > len(places)
+    if set(inputs) <= named or only_keywords:
         return (), dict(inputs)
+    crossed = [f"{a} as {b}" for a, b in zip(inputs, places, strict=False) if a != b and a in named]
+    if crossed:
+        raise InputsError(
+            f"the model takes {', '.join(places)}; by position it would get {', '.join(crossed)}",
+            "give the inputs the model's names, or other names in its order",
+        )
     return tuple(inputs.values()), {}
 
 
@@ -72,7 +82,8 @@ class CallRecorder:
 
     def end(self, path: str, class_name: str, output: Any) -> None:
         """Note that a module returned, and pass on every tensor of its output."""
-        self._running.pop()
+        while self._running.pop() != path:  # modules that raised, and were caught by the model itself
+            pass
         call = self._calls.get(path, 0)
         self._calls[path] = call + 1
         for name, leaf in leaves(output):
@@ -89,9 +100,12 @@ def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapp
     """Call the user's model; whatever it raises becomes a ModelFailedError that names the layer and the inputs.
 
     This is the one place, with the building of a model, where every exception is caught: it is not our code that runs.
+    An AlignError comes from the sink, not from the model.
     """
     try:
         call()
+    except AlignError:
+        raise
     except Exception as error:
         given = {name: f"{value.dtype.name}{list(value.shape)}" for name, value in inputs.items()}
         raise ModelFailedError(what, recorder.running or "", given, error) from error

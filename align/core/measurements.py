@@ -15,8 +15,8 @@ class Measurement:
     Differences count finite pairs only; NaN and Inf are counted apart. `non_finite_mismatch` counts elements where
     exactly one side is NaN or Inf, or both are but not alike. `max_rel` is the largest |difference| / |reference|
     over non-zero references, None if there is none. `relative_l2` is ||difference|| / ||reference||, None for a zero
-    reference.
-    `cosine` is None where a side is all zero. `worst` is the index of `max_abs`. `decades[k]` counts |difference|
+    reference. `cosine` is None where a side is all zero. `worst` is the index of `max_abs`, () where that is 0.
+    `mismatched` counts elements that differ at all, the non-finite ones included. `decades[k]` counts |difference|
     in [10^(k-16), 10^(k-15)), the first bin takes all smaller non-zero ones, the last all larger ones.
     """
 

@@ -81,7 +81,8 @@ class MindSporeFramework:
         """Run one forward in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set meanwhile."""
         mindspore = _mindspore()
         recorder = CallRecorder(sink, lambda value: to_array(value) if isinstance(value, mindspore.Tensor) else None)
-        tensors = {name: _to_tensor(value) for name, value in inputs.items()}
+        dtype = _floating_dtype(model)
+        tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.construct, tensors)
         with _pynative_mode(mindspore), _evaluation_mode(model), _hooks(model, recorder):
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, "MindSpore")
@@ -113,6 +114,16 @@ def _to_tensor(array: Array) -> Any:
     if array.dtype == ml_dtypes.bfloat16:
         return mindspore.Tensor(array.astype(np.float32)).astype(mindspore.bfloat16)
     return mindspore.Tensor(np.ascontiguousarray(array).reshape(array.shape))
+
+
+def _floating_dtype(model: Model) -> Any:
+    """Return the dtype of the model's first floating parameter, None if it has none."""
+    return next((tensor.dtype for tensor in _tensors(model).values() if tensor.is_floating_point()), None)
+
+
+def _fitted(tensor: Any, dtype: Any) -> Any:
+    """Cast an input to the model's dtype if both are floating."""
+    return tensor.astype(dtype) if dtype is not None and tensor.is_floating_point() else tensor
 
 
 def _tensors(model: Model) -> dict[str, Any]:

@@ -8,12 +8,13 @@ import sys
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from align.core.calling import CallRecorder, bind_inputs, run_user_model
+from align.core.dtypes import numpy_dtype
 from align.core.filling import check_fill
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.errors import UserCodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Model
     from align.core.traces import CaptureSink
+
+RAW_DTYPES = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
 
 class TorchFramework:
@@ -81,33 +84,51 @@ class TorchFramework:
         import torch
 
         recorder = CallRecorder(sink, lambda value: to_array(value) if torch.is_tensor(value) else None)
-        place = next(iter(_tensors(model).values()), torch.empty(0))
-        tensors = {name: _fitted(_to_tensor(value), place) for name, value in inputs.items()}
+        tensors = {name: _fitted(_to_tensor(value), _sample(model)) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
         with _evaluation_mode(model), _hooks(model, recorder), torch.no_grad():
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, self.name)
 
     def widened(self, model: Model) -> Model | None:
-        """Return a float64 copy; floating inputs follow the model's dtype."""
-        return copy.deepcopy(model).double()
+        """Return a float64 copy; floating inputs follow the model's dtype. Raises UserCodeError if it has no copy."""
+        try:
+            return copy.deepcopy(model).double()
+        except Exception as error:
+            raise UserCodeError("copying the torch model", error) from error
 
 
 def to_array(tensor: Any) -> Array:
     """View a torch tensor as an array, bfloat16 as `ml_dtypes.bfloat16`; copies only across devices."""
     import torch
 
-    host = tensor.detach().cpu().resolve_conj().resolve_neg()
-    if host.dtype == torch.bfloat16:
-        return np.asarray(host.contiguous().view(torch.int16).numpy().view(ml_dtypes.bfloat16))
+    dense = tensor.detach().dequantize() if tensor.is_quantized else tensor.detach()
+    host = (dense if dense.layout == torch.strided else dense.to_dense()).cpu().resolve_conj().resolve_neg()
+    name = _dtype_name(host)
+    if name in RAW_DTYPES:  # NumPy knows them through ml_dtypes only
+        raw = host.contiguous().view(getattr(torch, RAW_DTYPES[name])).numpy()
+        return np.asarray(raw.view(numpy_dtype(name)))
     return np.asarray(host.numpy())
 
 
 def _to_tensor(array: Array) -> Any:
     import torch
 
-    if array.dtype == ml_dtypes.bfloat16:
-        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    if array.dtype.name in RAW_DTYPES:
+        raw = np.array(array).view(RAW_DTYPES[array.dtype.name])
+        return torch.from_numpy(raw).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(np.array(array))
+
+
+def _dtype_name(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _sample(model: Model) -> Any:
+    """Return a tensor of the model's floating dtype and of its device; an integer buffer may come first."""
+    import torch
+
+    tensors = list(_tensors(model).values())
+    return next((tensor for tensor in tensors if tensor.is_floating_point()), (tensors or [torch.empty(0)])[0])
 
 
 def _fitted(tensor: Any, like: Any) -> Any:
@@ -133,7 +154,7 @@ def _own_parameters(path: str, module: Model, first_name: dict[int, str]) -> Ite
         yield Parameter(
             name=name,
             shape=tuple(tensor.shape),
-            dtype=str(tensor.dtype).removeprefix("torch."),
+            dtype=_dtype_name(tensor),
             module=path,
             attribute=attribute,
             trainable=not buffer and bool(tensor.requires_grad),

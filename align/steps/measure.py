@@ -77,8 +77,9 @@ class _Sums:
 
     def _count_non_finite(self, x: Array, y: Array, both: Array) -> None:
         for side, values in enumerate((x, y)):
-            self.nan[side] += int(np.isnan(values).sum())
-            self.inf[side] += int(np.isinf(values).sum())
+            nan = np.isnan(values)
+            self.nan[side] += int(nan.sum())
+            self.inf[side] += int((np.isinf(values) & ~nan).sum())
         alike = (np.isnan(x) & np.isnan(y)) | (x == y)
         unlike = int((~both & ~alike).sum())
         self.non_finite_mismatch += unlike
@@ -92,8 +93,8 @@ class _Sums:
         self.square += float(np.square(difference).sum())
         moved = difference[difference > 0]
         self.mismatched += moved.size
-        bins = np.floor(np.log10(moved)).astype(np.int64) - LOWEST_DECADE
-        self.decades += np.bincount(bins.clip(0, DECADES - 1), minlength=DECADES)
+        bins = np.floor(np.log10(moved)).clip(LOWEST_DECADE, LOWEST_DECADE + DECADES - 1).astype(np.int64)
+        self.decades += np.bincount(bins - LOWEST_DECADE, minlength=DECADES)
 
     def _add_magnitudes(self, x: NDArray[np.float64], y: NDArray[np.float64], difference: NDArray[np.float64]) -> None:
         self.reference_max = max(self.reference_max, float(x.max()))
@@ -104,7 +105,8 @@ class _Sums:
             self.max_rel = max(self.max_rel or 0.0, float((difference[some] / x[some]).max()))
 
     def result(self, shape: tuple[int, ...]) -> Measurement:
-        norms = math.sqrt(self.reference_square) * math.sqrt(self.candidate_square)
+        reference_norm, norm = math.sqrt(self.reference_square), math.sqrt(self.candidate_square)
+        cosine = _quotient(self.product, reference_norm * norm)
         number = max(self.finite, 1)
         return Measurement(
             count=self.count,
@@ -112,8 +114,8 @@ class _Sums:
             max_rel=self.max_rel,
             mean_abs=self.absolute / number,
             rmse=math.sqrt(self.square / number),
-            relative_l2=math.sqrt(self.square / self.reference_square) if self.reference_square > 0 else None,
-            cosine=max(-1.0, min(1.0, self.product / norms)) if norms > 0 else None,
+            relative_l2=_quotient(math.sqrt(self.square), reference_norm),
+            cosine=None if cosine is None else max(-1.0, min(1.0, cosine)),
             reference_max=self.reference_max,
             reference_rms=math.sqrt(self.reference_square / number),
             nan_reference=self.nan[0],
@@ -122,9 +124,15 @@ class _Sums:
             inf_candidate=self.inf[1],
             non_finite_mismatch=self.non_finite_mismatch,
             mismatched=self.mismatched,
-            worst=tuple(int(i) for i in np.unravel_index(self.worst, shape)) if self.count else (),
+            worst=tuple(int(i) for i in np.unravel_index(self.worst, shape)) if self.max_abs > 0 else (),
             decades=tuple(int(n) for n in self.decades),
         )
+
+
+def _quotient(dividend: float, divisor: float) -> float | None:
+    """None where it is undefined: by zero, or of sums that float64 values beyond 1e154 have made infinite."""
+    quotient = dividend / divisor if divisor > 0 else math.nan
+    return quotient if math.isfinite(quotient) else None
 
 
 def _widened(values: Array) -> Array:
@@ -134,10 +142,21 @@ def _widened(values: Array) -> Array:
 
 
 def _absolute_difference(left: Array, right: Array) -> NDArray[np.float64]:
-    """|left - right| as float64; 64-bit integers are subtracted exactly first, modulo 2^64 of larger minus smaller."""
-    if left.dtype.kind in "iu" and left.dtype == right.dtype:
-        high, low = np.maximum(left, right), np.minimum(left, right)
-        exact: NDArray[np.float64] = (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)
-        return exact
+    """|left - right| as float64; integers are subtracted exactly first, modulo 2^64 of larger minus smaller."""
+    if left.dtype.kind in "iu" and right.dtype.kind in "iu":
+        return _integer_difference(left, right)
     difference: Any = np.abs(_widened(right) - _widened(left))
     return np.asarray(difference, dtype=np.float64)
+
+
+def _integer_difference(left: Array, right: Array) -> NDArray[np.float64]:
+    if left.dtype != right.dtype:
+        common = np.promote_types(left.dtype, right.dtype)
+        if common.kind == "f":  # uint64 and a signed dtype: no integer dtype holds both
+            signed, unsigned = (left, right) if left.dtype.kind == "i" else (right, left)
+            below_zero = -np.minimum(signed, 0).astype(np.float64)
+            return _integer_difference(np.maximum(signed, 0).astype(np.uint64), unsigned) + below_zero
+        left, right = left.astype(common), right.astype(common)
+    high, low = np.maximum(left, right), np.minimum(left, right)
+    exact: NDArray[np.float64] = (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)
+    return exact
