@@ -15,7 +15,7 @@ import resnet50
 
 STEPS = 6
 BATCH = 8
-LEARNING_RATE = 0.002
+LEARNING_RATE = 0.02
 
 
 def batches() -> list[tuple[Any, Any]]:
