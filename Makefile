@@ -4,13 +4,13 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 
 comma := ,
-# Python 3.13 has no MindSpore: there the tests that need it are left out, and pytest says how many.
+# Python 3.13 has no MindSpore: there the tests that need a framework are left out, and pytest says how many.
 HAS_MINDSPORE := $(shell $(PYTHON) -c "import sys; print('yes' if sys.version_info < (3, 13) else '')")
-EXTRAS := dev,report,torch$(if $(HAS_MINDSPORE),$(comma)mindspore$(comma)demo)
+EXTRAS := dev,report$(if $(HAS_MINDSPORE),$(comma)torch$(comma)mindspore$(comma)demo)
 SELECT := $(if $(HAS_MINDSPORE),,-m "not frameworks")
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint format clean
+.PHONY: help install demo has-mindspore test check lint format clean
 
 help:  ## print the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -23,8 +23,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$(EXTRAS)]"
 	@touch $@
 
-demo: install  ## the main job on a real pair: two implementations of ResNet-50
+demo: has-mindspore install  ## the main job on a real pair: two implementations of ResNet-50
 	$(BIN)/python examples/demo.py
+
+has-mindspore:
+	@test -n "$(HAS_MINDSPORE)" || { echo "make demo needs MindSpore, which has no wheel for this Python: add PYTHON=python3.12" >&2; exit 2; }
 
 test: check  ## everything that CI runs
 
