@@ -82,8 +82,12 @@ def _faults(document: dict[str, Any]) -> Any:
             yield f"[{table}] must be a table"
         else:
             known = _KEYS[table]
-            yield from (f"[{table}] unknown key {key!r}; known: {', '.join(sorted(known))}" for key in content.keys() - known)
-            yield from (f"[{table}] {key} must be text" for key in content.keys() & known if not isinstance(content[key], str))
+            yield from (
+                f"[{table}] unknown key {key!r}; known: {', '.join(sorted(known))}" for key in content.keys() - known
+            )
+            yield from (
+                f"[{table}] {key} must be text" for key in content.keys() & known if not isinstance(content[key], str)
+            )
 
 
 def _side(table: dict[str, str], folder: Path) -> ProjectSide:

@@ -9,7 +9,7 @@ from scipy.cluster.hierarchy import DisjointSet
 from align.core.names import Ambiguity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from align.steps.exchange import Link
     from align.steps.layers import Layer
@@ -36,13 +36,17 @@ def group_links(links: Sequence[Link]) -> list[Ambiguity]:
     return [ambiguity for group in found for ambiguity in _by_role([(key[0], members[key]) for key in group])]
 
 
+def roles_of(layers: Iterable[Layer]) -> list[str]:
+    """Every role of some layers that their counterparts must have, in order."""
+    return list(dict.fromkeys(role for layer in layers for role, _ in layer.signature))
+
+
 def _by_role(group: list[tuple[str, Layer]]) -> list[Ambiguity]:
-    roles = dict.fromkeys(role for _, layer in group for role, _ in layer.signature)
     return [
         Ambiguity(
             tuple(layer.roles[role].name for side, layer in group if side == "source" and role in layer.roles),
             tuple(layer.roles[role].name for side, layer in group if side == "target" and role in layer.roles),
             _REASON,
         )
-        for role in roles
+        for role in roles_of(layer for _, layer in group)
     ]

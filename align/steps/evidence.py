@@ -9,10 +9,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from align.steps.paths import contained, difference, likeness, number_order, tokens
+from align.steps.paths import apart, contained, likeness, number_order, tokens, words
+from align.steps.surroundings import Surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from align.steps.layers import Layer
 
@@ -25,7 +26,7 @@ Rival = tuple["Layer | None", "Layer | None"]
 
 @dataclass
 class Learnt:
-    """How often ends of source paths went with ends of target paths among settled pairs, and which layers they pair.
+    """How often ends of source paths went with ends of target paths among settled pairs, and who stands beside whom.
 
     `ordered` says that both sides stand in execution order, so that order is evidence too.
     """
@@ -34,16 +35,15 @@ class Learnt:
     together: Counter[tuple[str, str]] = field(default_factory=Counter)
     source: Counter[str] = field(default_factory=Counter)
     target: Counter[str] = field(default_factory=Counter)
-    places: dict[tuple[int, int], tuple[str, str]] = field(default_factory=dict)
+    around: Surroundings = field(default_factory=Surroundings)
 
-    def learn(self, pairs: Iterable[Pair]) -> None:
-        """Take settled pairs in."""
-        for a, b in pairs:
-            left, right = _ends(a.path), _ends(b.path)
-            self.source.update(left)
-            self.target.update(right)
-            self.together.update((x, y) for x in left for y in right)
-            self.places[a.position, b.position] = _parent(a.path), _parent(b.path)
+    def add(self, a: Layer, b: Layer) -> None:
+        """Take a settled pair in."""
+        left, right = _ends(a.path), _ends(b.path)
+        self.source.update(left)
+        self.target.update(right)
+        self.together.update((x, y) for x in left for y in right)
+        self.around.add(a, b)
 
     def translation(self, a: Layer, b: Layer) -> float:
         """Largest share, in [0, 1], at which an end of one path went with an end of the other; seen at least twice."""
@@ -57,13 +57,13 @@ class Learnt:
             default=0.0,
         )
 
-    def neighbours(self, a: Layer, b: Layer) -> float:
-        """1 if siblings registered just before, or just after, both are a settled pair; else 0."""
-        return float(any(self._settled_beside(a, b, step) for step in (-1, 1)))
 
-    def _settled_beside(self, a: Layer, b: Layer, step: int) -> bool:
-        parents = self.places.get((a.position + step, b.position + step))
-        return parents == (_parent(a.path), _parent(b.path))
+def learn(pairs: Iterable[Pair], ordered: bool) -> Learnt:
+    """Return what settled pairs teach."""
+    learnt = Learnt(ordered)
+    for a, b in pairs:
+        learnt.add(a, b)
+    return learnt
 
 
 def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
@@ -72,38 +72,42 @@ def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
     Each kind of evidence lies in [-2, 2]; kinds that contradict each other give 0.
     """
     (a, b), (a2, b2) = one, two
-    if a.path == b.path and a2.path == b2.path:
-        return 2.0
     order = 1.0 if (a.position < a2.position) == (b.position < b2.position) else -1.0
     evidence = [float(number_order(a.path, a2.path) * number_order(b.path, b2.path))]
     if not evidence[0]:
-        known = (learnt.translation, learnt.neighbours)
-        evidence = [knows(a, b) + knows(a2, b2) - knows(a, b2) - knows(a2, b) for knows in known]
-        words = _words(one, two)
-        # Words that the order of registration contradicts are a coincidence as often as not.
-        evidence.append(words if words * order > 0 else 0.0)
+        evidence = [
+            sum(knows(pair) for pair in (one, two)) - sum(knows(pair) for pair in ((a, b2), (a2, b)))
+            for knows in _knowledge(learnt, (one, two))
+        ]
+        evidence.append(_words(one, two, order))
     if learnt.ordered:
         evidence.append(order)
     return _sum_unless_contradictory(evidence)
 
 
+def _knowledge(learnt: Learnt, judged: Sequence[Pair]) -> list[Callable[[Pair], float]]:
+    return [
+        lambda pair: learnt.translation(*pair),
+        lambda pair: learnt.around.neighbours(pair, judged),
+        lambda pair: learnt.around.context(pair, judged),
+    ]
+
+
 def replacement_benefit(pair: Pair, rival: Rival, learnt: Learnt) -> float:
     """What a pair has over the one in which the unpaired rival takes the place of its source (or target)."""
-    source, target = rival
-    if source is not None:
-        (mine, others), kept, new = difference(pair[0].path, source.path), pair[1], (source, pair[1])
-    elif target is not None:
-        (mine, others), kept, new = difference(pair[1].path, target.path), pair[0], (pair[0], target)
-    else:
-        return 2.0
-    path = tokens(kept.path)
-    evidence = [contained(mine, path) - contained(others, path)]
-    evidence += [known(*pair) - known(*new) for known in (learnt.translation, learnt.neighbours)]
+    (a, b), (source, target) = pair, rival
+    mine, others = apart(a.path, source.path) if source else apart(b.path, target.path if target else b.path)
+    kept = words(tokens(b.path if source else a.path))
+    evidence = [_unless_slight(contained(mine, kept) - contained(others, kept))]
+    new = (source or a, target or b)
+    evidence += [knows(pair) - knows(new) for knows in _knowledge(learnt, (pair,))]
     return _sum_unless_contradictory(evidence)
 
 
 # One clear piece of evidence (a number, an abbreviated word, a translation seen twice) weighs 0.8 to 2.
 SETTLED = 0.25
+ALIKE = 0.8
+MOST = 0.5
 
 
 def _sum_unless_contradictory(evidence: list[float]) -> float:
@@ -112,14 +116,19 @@ def _sum_unless_contradictory(evidence: list[float]) -> float:
     return sum(evidence)
 
 
-def _words(one: Pair, two: Pair) -> float:
-    x, x2 = difference(one[0].path, two[0].path)
-    y, y2 = difference(one[1].path, two[1].path)
-    return likeness(x, y) + likeness(x2, y2) - likeness(x, y2) - likeness(x2, y)
+def _unless_slight(share: float) -> float:
+    """Return 0 where not even every second word is alike: `aux_head.fc` is not `fc` for its last word."""
+    return share if abs(share) > MOST else 0.0
 
 
-def _parent(path: str) -> str:
-    return path.rpartition(".")[0]
+def _words(one: Pair, two: Pair, order: float) -> float:
+    """What the words that tell the two pairs apart say: 0 if the order of registration contradicts half a likeness."""
+    (x, x2), (y, y2) = apart(one[0].path, two[0].path), apart(one[1].path, two[1].path)
+    kept, exchanged = (likeness(x, y), likeness(x2, y2)), (likeness(x, y2), likeness(x2, y))
+    benefit = sum(kept) - sum(exchanged)
+    clear = min(max(kept, exchanged)) >= ALIKE and not max(min(kept, exchanged))
+    clear = clear or (not max(kept) and max(exchanged) >= ALIKE)
+    return benefit if clear or benefit * order > 0 else 0.0
 
 
 def _ends(path: str) -> list[str]:

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from align.steps.evidence import SETTLED, Learnt, exchange_benefit, replacement_benefit
+from align.steps.evidence import SETTLED, exchange_benefit, learn, replacement_benefit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.steps.evidence import Pair, Rival
+    from align.steps.evidence import Learnt, Pair, Rival
     from align.steps.layers import Layer
 
 _ROUNDS = 6
 
 # Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
 Link = tuple["Pair", "Pair | Rival"]
+Sides = tuple["Sequence[Layer]", "Sequence[Layer]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,54 +37,69 @@ class Settlement:
     weakest: list[float]
     links: list[Link]
 
+    def note(self, benefit: float, index: int, other: int | Rival) -> None:
+        """Take in what a pair has over an exchange with another pair, or over a rival in its place."""
+        self.weakest[index] = min(self.weakest[index], benefit)
+        if isinstance(other, int):
+            self.weakest[other] = min(self.weakest[other], benefit)
+        if benefit < SETTLED:
+            self.links.append((self.pairs[index], self.pairs[other] if isinstance(other, int) else other))
 
-def settle(pairs: Sequence[Pair], left: Sequence[Layer], right: Sequence[Layer], ordered: bool) -> Settlement:
+
+def settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: bool) -> Settlement:
     """Exchange partners wherever that is clearly better, learning from what is settled until nothing changes.
 
-    `left` and `right` are all layers of both sides, `ordered` says that both stand in execution order.
+    `free` are the layers of both sides that may be paired; those that are `known` to be pairs only teach. `ordered`
+    says that both sides stand in execution order.
     """
-    settlement = _weigh(list(pairs), left, right, Learnt(ordered))
+    settlement = _weigh(list(pairs), free, learn(known, ordered))
     for _ in range(_ROUNDS):
-        learnt = Learnt(ordered)
-        sure = [weak >= SETTLED for weak in settlement.weakest]
-        learnt.learn(pair for pair, settled in zip(settlement.pairs, sure, strict=True) if settled)
+        sure = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= SETTLED]
+        learnt = learn([*known, *sure], ordered)
         previous = settlement
-        settlement = _weigh(_improved(previous.pairs, left, right, learnt), left, right, learnt)
+        settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt)
         if settlement == previous:
             break
     return settlement
 
 
 def may_pair(a: Layer, b: Layer) -> bool:
-    """Tell whether two layers may correspond: equal shapes by role, and no two known classes of different kind."""
-    return a.signature == b.signature and (a.kind == b.kind or not a.kind or not b.kind)
+    """Tell whether two layers may correspond: equal shapes by role, no two known kinds, both or neither aside."""
+    return a.signature == b.signature and a.aside == b.aside and (a.kind == b.kind or not a.kind or not b.kind)
 
 
-def _weigh(pairs: list[Pair], left: Sequence[Layer], right: Sequence[Layer], learnt: Learnt) -> Settlement:
-    weakest = [2.0] * len(pairs)
-    links: list[Link] = []
+def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt) -> Settlement:
+    settlement = Settlement(pairs, [2.0] * len(pairs), [])
     for i, j in _rivals(pairs):
-        benefit = exchange_benefit(pairs[i], pairs[j], learnt)
-        weakest[i] = min(weakest[i], benefit)
-        weakest[j] = min(weakest[j], benefit)
-        if benefit < SETTLED:
-            links.append((pairs[i], pairs[j]))
-    for index, rival in _unplaced_rivals(pairs, left, right):
-        benefit = replacement_benefit(pairs[index], rival, learnt)
-        weakest[index] = min(weakest[index], benefit)
-        if benefit < SETTLED:
-            links.append((pairs[index], rival))
-    return Settlement(pairs, weakest, links)
+        settlement.note(exchange_benefit(pairs[i], pairs[j], learnt), i, j)
+    uneven = _weigh_against(settlement, _unplaced(pairs, free), learnt)
+    # Where one side has more layers of a shape than the other, all others of them may be off by one with an open pair.
+    judged: set[int] = set()
+    while loose := [i for i, weak in enumerate(settlement.weakest) if weak < SETTLED and i not in judged]:
+        judged.update(loose)
+        own = [pairs[i] for i in loose if pairs[i][0].signature in uneven]
+        _weigh_against(settlement, ([a for a, _ in own], [b for _, b in own]), learnt)
+    return settlement
 
 
-def _improved(pairs: list[Pair], left: Sequence[Layer], right: Sequence[Layer], learnt: Learnt) -> list[Pair]:
+def _weigh_against(settlement: Settlement, rivals: Sides, learnt: Learnt) -> set[object]:
+    """Note the benefit of each settled pair over the rivals; return the signatures of those that may take its place."""
+    signatures: set[object] = set()
+    for index, rival in _contests(settlement.pairs, rivals):
+        signatures.add(settlement.pairs[index][0].signature)
+        if settlement.weakest[index] >= SETTLED:
+            settlement.note(replacement_benefit(settlement.pairs[index], rival, learnt), index, rival)
+    return signatures
+
+
+def _improved(pairs: list[Pair], free: Sides, learnt: Learnt) -> list[Pair]:
     result = list(pairs)
     for i, j in _rivals(pairs):
         if exchange_benefit(result[i], result[j], learnt) <= -SETTLED:
             (a, b), (a2, b2) = result[i], result[j]
             result[i], result[j] = (a, b2), (a2, b)
     placed: set[int] = set()
-    for index, rival in _unplaced_rivals(result, left, right):
+    for index, rival in _contests(result, _unplaced(result, free)):
         source, target = rival
         new = (source or result[index][0], target or result[index][1])
         taken = id(source or target) in placed
@@ -103,12 +119,18 @@ def _rivals(pairs: list[Pair]) -> Iterator[tuple[int, int]]:
                 yield i, j
 
 
-def _unplaced_rivals(pairs: Sequence[Pair], left: Sequence[Layer], right: Sequence[Layer]) -> list[tuple[int, Rival]]:
-    placed_left, placed_right = {a.path for a, _ in pairs}, {b.path for _, b in pairs}
-    free_left = [layer for layer in left if layer.path not in placed_left]
-    free_right = [layer for layer in right if layer.path not in placed_right]
+def _unplaced(pairs: Sequence[Pair], free: Sides) -> Sides:
+    placed = {a.path for a, _ in pairs}, {b.path for _, b in pairs}
+    left, right = (
+        [layer for layer in side if layer.path not in paths] for side, paths in zip(free, placed, strict=True)
+    )
+    return left, right
+
+
+def _contests(pairs: Sequence[Pair], rivals: Sides) -> list[tuple[int, Rival]]:
+    """Return each pair, by its index, with each layer of `rivals` that could take a place in it."""
     found: list[tuple[int, Rival]] = []
     for index, (a, b) in enumerate(pairs):
-        found += [(index, (layer, None)) for layer in free_left if may_pair(layer, b)]
-        found += [(index, (None, layer)) for layer in free_right if may_pair(a, layer)]
+        found += [(index, (layer, None)) for layer in rivals[0] if may_pair(layer, b)]
+        found += [(index, (None, layer)) for layer in rivals[1] if may_pair(a, layer)]
     return found

@@ -6,13 +6,14 @@ its parameters have usual names (`gamma`, `weight`, ...); otherwise each of its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from align.core.mappings import LayerFamily, rule_for
+from align.core.mappings import STATISTICS, LayerFamily, rule_for
+from align.steps.paths import tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Set
+    from collections.abc import Iterable, Iterator, Set
 
     from align.core.parameters import Module, Parameter, ParameterSet, Shape
 
@@ -26,30 +27,57 @@ USUAL_ROLES = {
 }  # fmt: skip
 # A count of batches is bookkeeping: it never tells two layers apart.
 UNTOLD_ROLES = frozenset({"batches"})
+# Words for parts beside the model proper, which repeat its layers: never counterparts of the model's own.
+ASIDE = frozenset({"aux", "auxiliary", "ema", "shadow", "teacher"})
 
 Signature = tuple[tuple[str, "Shape"], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer: `kind` is "" where no rule knows its class; `signature` lists (role, shape as torch has it)."""
+    """One layer: `kind` is "" where no rule knows its class; `shapes` are those of the roles, as torch has them.
+
+    `signature` lists the (role, shape) that a counterpart must have. `position` counts the parameters before it on its
+    side. `aside` is True below an auxiliary head or a second copy of the model.
+    """
 
     path: str
     position: int
     kind: str
     roles: dict[str, Parameter]
+    shapes: dict[str, Shape]
     signature: Signature
     dropped: dict[str, str]
+    aside: bool
 
 
 def read_layers(side: ParameterSet, skip: Set[str]) -> list[Layer]:
     """Layers of one side in the order of its modules, without the parameters named in `skip`."""
     layers: list[Layer] = []
+    position = 0
     for module in side.modules:
         own = [side.by_name[name] for name in module.parameters if name not in skip]
-        if own:
-            layers += _layers_of(module, own, len(layers))
+        layers += _layers_of(module, own, position) if own else ()
+        position += len(module.parameters)
     return layers
+
+
+def loosened(layers: Iterable[Layer]) -> list[Layer]:
+    """Return the layers as what they hold beside biases and statistics, which one side may lack.
+
+    Of layers of one kind that hold the same tensors under several names, the first is taken.
+    """
+    found: dict[tuple[str, frozenset[str]], Layer] = {}
+    for layer in layers:
+        signature = tuple(entry for entry in layer.signature if _essential(entry[0]))
+        if layer.kind and signature:
+            tensors = frozenset(layer.roles[role].tied_to or layer.roles[role].name for role, _ in signature)
+            found.setdefault((layer.kind, tensors), replace(layer, signature=signature))
+    return list(found.values())
+
+
+def _essential(role: str) -> bool:
+    return "bias" not in role and role not in STATISTICS
 
 
 def _layers_of(module: Module, own: list[Parameter], position: int) -> Iterator[Layer]:
@@ -73,8 +101,17 @@ def _layers_of(module: Module, own: list[Parameter], position: int) -> Iterator[
 
 def _layer(path: str, position: int, kind: str, roles: dict[str, Parameter], family: LayerFamily | None) -> Layer:
     axes = family.insert_axis if family else {}
-    shapes = {role: _torch_shape(p.shape, axes.get(role)) for role, p in roles.items() if role not in UNTOLD_ROLES}
-    return Layer(path, position, kind, roles, tuple(sorted(shapes.items())), family.dropped if family else {})
+    shapes = {role: _torch_shape(p.shape, axes.get(role)) for role, p in roles.items()}
+    return Layer(
+        path=path,
+        position=position,
+        kind=kind,
+        roles=roles,
+        shapes=shapes,
+        signature=tuple(sorted((role, shape) for role, shape in shapes.items() if role not in UNTOLD_ROLES)),
+        dropped=family.dropped if family else {},
+        aside=not ASIDE.isdisjoint(tokens(path)),
+    )
 
 
 def _torch_shape(shape: Shape, inserted: int | None) -> Shape:

@@ -1,34 +1,31 @@
-"""Which parameter of the source is which of the target: by the user's rules, by layer class, by structure.
+"""Which parameter of the source is which of the target: by the user's rules, by name, by layer class, by structure.
 
-Layers are aligned as sequences by class, role and shape; what the sequence cannot place is assigned by class and
-shape; then every pair is tested against its rivals (`exchange`). What the tests do not settle is AMBIGUOUS and stays
-unpaired: a wrong pair is worse than ten open ones.
+Whole layers are paired first, then those that hold the same weight beside biases and statistics that one side lacks.
+What the evidence does not settle is AMBIGUOUS and stays unpaired: a wrong pair is worse than ten open ones.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from align.core.names import NameMap, Pairing
 from align.core.transforms import IDENTITY, Reshape
-from align.steps.ambiguity import group_links
 from align.steps.apply_rules import apply_rules_to_sides
-from align.steps.evidence import SETTLED
-from align.steps.exchange import may_pair, settle
-from align.steps.layers import read_layers
+from align.steps.layers import loosened, read_layers
+from align.steps.match_layers import match_layers
 from align.steps.remainder import explain_remainder
-from align.steps.sequences import align_sequences, equality_scores
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from align.core.names import Ambiguity, Evidence
     from align.core.parameters import Parameter, ParameterSet
     from align.core.rename import NameRules
     from align.core.transforms import Transform
     from align.steps.evidence import Pair
-    from align.steps.exchange import Settlement
     from align.steps.layers import Layer
+
+Sides = tuple["ParameterSet", "ParameterSet"]
 
 
 def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
@@ -37,16 +34,24 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     Raises MapError if the rules contradict each other or the shapes. Order is taken as evidence only where both sides
     stand in execution order.
     """
+    sides = source, target
     ruled = apply_rules_to_sides(rules, source, target)
-    spoken = {pairing.source for pairing in ruled.pairings} | {d.name for d in ruled.dropped if d.side == "source"}
-    taken = {pairing.target for pairing in ruled.pairings} | {d.name for d in ruled.dropped if d.side == "target"}
-    ties = {p.name for p in source.parameters if p.tied_to}
-    left = read_layers(source, spoken | ties)
-    right = read_layers(target, taken)
+    spoken = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
+    for drop in ruled.dropped:
+        spoken[drop.side == "target"].add(drop.name)
+    taught = _taught_layers(sides, ruled.pairings)
+    pairs: list[tuple[Pair, float]] = [(pair, 1.0) for pair in taught]
+    ambiguous: list[Ambiguity] = []
     ordered = source.order == target.order == "execution"
-    matched, ambiguous = _judge(settle(place_layers(left, right), left, right, ordered))
+    for layers in (_whole_layers, _loose_layers):
+        done = _layer_names(pairs, ambiguous)
+        left, right = (layers(side, gone | names) for side, gone, names in zip(sides, spoken, done, strict=True))
+        found = match_layers(left, right, [pair for pair, _ in pairs], ordered)
+        pairs += found.pairs
+        ambiguous += found.ambiguous
+    matched = [pairing for pair, sure in pairs for pairing in _pair_roles(*pair, sure) if _free(pairing, spoken)]
     pairings = [*ruled.pairings, *matched]
-    dropped, unmatched = explain_remainder((source, target), (left, right), ruled, pairings, ambiguous)
+    dropped, unmatched = explain_remainder(sides, ruled.dropped, pairings, ambiguous, [pair for pair, _ in pairs])
     place = {name: index for index, name in enumerate(source.names)}
     return NameMap(
         source=source.label,
@@ -59,39 +64,45 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     )
 
 
-def place_layers(left: list[Layer], right: list[Layer]) -> list[Pair]:
-    """Pair layers of equal class and shape: first keeping the order of both sides, then whatever is left over."""
-    scores = equality_scores([layer.signature for layer in left], [layer.signature for layer in right])
-    kinds = equality_scores([layer.kind for layer in left], [layer.kind for layer in right])
-    open_left = np.array([not layer.kind for layer in left], dtype=bool)
-    open_right = np.array([not layer.kind for layer in right], dtype=bool)
-    compatible = np.maximum(kinds, open_left[:, None] | open_right[None, :]) if len(left) and len(right) else kinds
-    placed = align_sequences(scores * compatible)
-    pairs = [(left[i], right[j]) for i, j in placed]
-    used_left, used_right = {i for i, _ in placed}, {j for _, j in placed}
-    rest_right = [layer for j, layer in enumerate(right) if j not in used_right]
-    for i, layer in enumerate(left):
-        if i not in used_left:
-            other = next((candidate for candidate in rest_right if may_pair(layer, candidate)), None)
-            if other is not None:
-                rest_right.remove(other)
-                pairs.append((layer, other))
-    return pairs
+def _whole_layers(side: ParameterSet, done: set[str]) -> list[Layer]:
+    return read_layers(side, done | {p.name for p in side.parameters if p.tied_to})
 
 
-def _judge(settlement: Settlement) -> tuple[list[Pairing], list[Ambiguity]]:
-    ambiguous = group_links(settlement.links)
-    open_sources = {name for group in ambiguous for name in group.sources}
-    pairings = []
-    for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True):
-        if weak >= SETTLED:
-            pairings += _pair_roles(*pair, 0.5 + min(weak, 1.0) / 2)
-    return [pairing for pairing in pairings if pairing.source not in open_sources], ambiguous
+def _loose_layers(side: ParameterSet, done: set[str]) -> list[Layer]:
+    return loosened(read_layers(side, done))
 
 
-def _pair_roles(a: Layer, b: Layer, confidence: float) -> list[Pairing]:
-    shared = [(mine, b.roles[role]) for role, mine in a.roles.items() if role in b.roles]
-    return [Pairing(x.name, y.name, _evidence(x, y), confidence, _transform(x, y)) for x, y in shared]
+def _taught_layers(sides: Sides, ruled: Sequence[Pairing]) -> list[Pair]:
+    """Layers that the user's pairs join one to one: the rest of their parameters follows."""
+    left, right = (
+        {p.name: layer for layer in read_layers(s, frozenset()) for p in layer.roles.values()} for s in sides
+    )
+    joined = {(left[p.source].path, right[p.target].path): (left[p.source], right[p.target]) for p in ruled}
+    sources, targets = [path for path, _ in joined], [path for _, path in joined]
+    return [pair for (x, y), pair in joined.items() if sources.count(x) == targets.count(y) == 1]
+
+
+def _layer_names(pairs: Iterable[tuple[Pair, float]], ambiguous: Iterable[Ambiguity]) -> tuple[set[str], set[str]]:
+    """Names on each side whose layers are paired, or that are ambiguous."""
+    names: tuple[set[str], set[str]] = (set(), set())
+    for pair, _ in pairs:
+        for known, layer in zip(names, pair, strict=True):
+            known.update(p.name for p in layer.roles.values())
+    for group in ambiguous:
+        names[0].update(group.sources)
+        names[1].update(group.targets)
+    return names
+
+
+def _pair_roles(a: Layer, b: Layer, confidence: float) -> Iterator[Pairing]:
+    for role, mine in a.roles.items():
+        if role in b.roles and a.shapes[role] == b.shapes[role]:
+            theirs = b.roles[role]
+            yield Pairing(mine.name, theirs.name, _evidence(mine, theirs), confidence, _transform(mine, theirs))
+
+
+def _free(pairing: Pairing, spoken: tuple[set[str], set[str]]) -> bool:
+    return pairing.source not in spoken[0] and pairing.target not in spoken[1]
 
 
 def _evidence(a: Parameter, b: Parameter) -> Evidence:

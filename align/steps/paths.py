@@ -32,6 +32,11 @@ def tokens(path: str) -> Tokens:
     return tuple(found)
 
 
+def words(path: Tokens) -> Tokens:
+    """Return what of a path are words, not numbers."""
+    return tuple(token for token in path if not token.isdigit())
+
+
 def word_likeness(a: str, b: str) -> float:
     """1 for equal words, 0.8 if one begins or ends with the other (`q`, `query`), else 0; numbers match exactly."""
     if a == b:
@@ -43,16 +48,17 @@ def word_likeness(a: str, b: str) -> float:
 
 
 def contained(a: Tokens, b: Tokens) -> float:
-    """Share of the words of `a` that find a like one in `b`, in [0, 1]; 0 if `a` is empty."""
-    return sum(max((word_likeness(x, y) for y in b), default=0.0) for x in a) / len(a) if a else 0.0
-
-
-def likeness(a: Tokens, b: Tokens) -> float:
-    """Share of the words of both that find a like one on the other side, in [0, 1]; symmetric.
+    """Share of the words of `a` that find a like one in `b`, in [0, 1]; 0 if `a` has no words.
 
     Numbers are left out: the same index at different levels of two paths is a coincidence.
     """
-    x, y = [tuple(word for word in words if not word.isdigit()) for words in (a, b)]
+    x, y = words(a), words(b)
+    return sum(max((word_likeness(one, other) for other in y), default=0.0) for one in x) / len(x) if x else 0.0
+
+
+def likeness(a: Tokens, b: Tokens) -> float:
+    """Share of the words of both that find a like one on the other side, in [0, 1]; symmetric."""
+    x, y = words(a), words(b)
     total = len(x) + len(y)
     return (contained(x, y) * len(x) + contained(y, x) * len(y)) / total if total else 0.0
 
@@ -67,6 +73,12 @@ def difference(a: str, b: str) -> tuple[Tokens, Tokens]:
     while end < min(len(x), len(y)) - start and x[-1 - end] == y[-1 - end]:
         end += 1
     return x[start : len(x) - end], y[start : len(y) - end]
+
+
+def apart(a: str, b: str) -> tuple[Tokens, Tokens]:
+    """Return the words of each of two paths that the other does not have."""
+    x, y = words(tokens(a)), words(tokens(b))
+    return tuple(word for word in x if word not in y), tuple(word for word in y if word not in x)
 
 
 def number_order(a: str, b: str) -> int:

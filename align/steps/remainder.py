@@ -2,76 +2,112 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from align.core.names import Dropped, Unmatched
+from align.steps.layers import read_layers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from align.core.names import Ambiguity, NameMap, Pairing, SideName
+    from align.core.names import Ambiguity, Pairing, SideName
     from align.core.parameters import Parameter, ParameterSet
+    from align.steps.evidence import Pair
     from align.steps.layers import Layer
 
 _SUGGESTIONS = 3
 _CLOSE = 0.4
+_SIDES: tuple[SideName, SideName] = ("source", "target")
 
 
 def explain_remainder(
     sides: tuple[ParameterSet, ParameterSet],
-    layers: tuple[list[Layer], list[Layer]],
-    ruled: NameMap,
+    ruled: Sequence[Dropped],
     pairings: Sequence[Pairing],
     ambiguous: Sequence[Ambiguity],
+    layers: Sequence[Pair],
 ) -> tuple[list[Dropped], list[Unmatched]]:
-    """Return what is dropped and what is unmatched on both sides, in the order of their names."""
+    """Return what is dropped and what is unmatched on both sides, in the order of their names.
+
+    `ruled` was dropped by the user; `layers` are the pairs of layers that `pairings` come from.
+    """
     paired = {p.source for p in pairings}, {p.target for p in pairings}
     in_groups = {n for group in ambiguous for n in group.sources}, {n for group in ambiguous for n in group.targets}
-    dropped = list(ruled.dropped)
-    unmatched: list[Unmatched] = []
     rest = []
-    names: tuple[SideName, SideName] = ("source", "target")
-    for index, side in enumerate(names):
-        spoken = paired[index] | in_groups[index] | {d.name for d in dropped if d.side == side}
-        rest.append([p for p in sides[index].parameters if p.name not in spoken])
-    for index, side in enumerate(names):
-        reasons = _drop_reasons(layers[index], layers[1 - index])
+    for index, side in enumerate(sides):
+        spoken = paired[index] | in_groups[index] | {d.name for d in ruled if d.side == _SIDES[index]}
+        rest.append([p for p in side.parameters if p.name not in spoken])
+    dropped = list(ruled)
+    unmatched: list[Unmatched] = []
+    for index, name in enumerate(_SIDES):
+        counterparts = {p.name: pair[1 - index] for pair in layers for p in pair[index].roles.values()}
+        reasons = _drop_reasons(sides, index, counterparts) | _tie_reasons(sides[index], paired[index])
+        seen = _Remainder(name, counterparts, rest[1 - index], sides[1 - index])
         for parameter in rest[index]:
-            reason = _tie_reason(parameter, paired[index]) or reasons.get(parameter.name)
-            if reason:
-                dropped.append(Dropped(parameter.name, side, reason))
+            if reason := reasons.get(parameter.name):
+                dropped.append(Dropped(parameter.name, name, reason))
             else:
-                unmatched.append(_unmatched(parameter, side, rest[1 - index], sides[1 - index]))
+                unmatched.append(seen.explain(parameter))
     return dropped, unmatched
 
 
-def _tie_reason(parameter: Parameter, paired: set[str]) -> str:
-    if parameter.tied_to in paired:
-        return f"the same tensor as {parameter.tied_to}, which is paired"
-    return ""
-
-
-def _drop_reasons(own: list[Layer], others: list[Layer]) -> dict[str, str]:
-    """Reasons, by name, for roles that the other side's layers of the same kind do not have."""
-    reasons = {(layer.kind, role): reason for layer in others for role, reason in layer.dropped.items()}
+def _tie_reasons(side: ParameterSet, paired: set[str]) -> dict[str, str]:
+    """Reasons, by name, for names of a tensor that is paired under another of its names."""
+    tensors = {p.tied_to or p.name: p.name for p in side.parameters if p.name in paired}
     return {
-        parameter.name: reasons[layer.kind, role]
-        for layer in own
-        for role, parameter in layer.roles.items()
-        if (layer.kind, role) in reasons
+        p.name: f"the same tensor as {tensors[p.tied_to or p.name]}, which is paired"
+        for p in side.parameters
+        if (p.tied_to or p.name) in tensors
     }
 
 
-def _unmatched(parameter: Parameter, side: SideName, rest: list[Parameter], other: ParameterSet) -> Unmatched:
-    same_shape = [p.name for p in rest if p.shape == parameter.shape]
-    if close := get_close_matches(parameter.name, same_shape, _SUGGESTIONS, _CLOSE):
-        reason = "no layer of this class and shape is left on the other side"
-        return Unmatched(parameter.name, side, reason, tuple(close))
-    namesake = other.by_name.get(parameter.name)
-    if namesake is not None and namesake.shape != parameter.shape:
-        reason = f"shape {list(parameter.shape)}, the parameter of this name has {list(namesake.shape)}"
-        return Unmatched(parameter.name, side, reason, (namesake.name,))
-    reason = f"the other side has no free parameter of shape {list(parameter.shape)}"
-    close = get_close_matches(parameter.name, [p.name for p in rest], _SUGGESTIONS, _CLOSE)
-    return Unmatched(parameter.name, side, reason, tuple(close))
+def _drop_reasons(
+    sides: tuple[ParameterSet, ParameterSet], index: int, counterparts: dict[str, Layer]
+) -> dict[str, str]:
+    """Reasons, by name, for roles that the counterpart, or the other side's layers of the same kind, do not have."""
+    own, others = read_layers(sides[index], frozenset()), read_layers(sides[1 - index], frozenset())
+    reasons = {(layer.kind, role): reason for layer in others for role, reason in layer.dropped.items()}
+    found = {}
+    for layer in own:
+        for role, parameter in layer.roles.items():
+            counterpart = counterparts.get(parameter.name)
+            reason = reasons.get((layer.kind, role)) if counterpart is None else counterpart.dropped.get(role)
+            if reason:
+                found[parameter.name] = reason
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Remainder:
+    """What a parameter without a counterpart is held against; `rest` is what is left on the `other` side."""
+
+    side: SideName
+    counterparts: dict[str, Layer]
+    rest: list[Parameter]
+    other: ParameterSet
+
+    def explain(self, parameter: Parameter) -> Unmatched:
+        """Say why a parameter has no counterpart, with the names that come closest."""
+        shape = list(parameter.shape)
+        same_shape = [p for p in self.rest if p.shape == parameter.shape]
+        close = _closest(parameter, same_shape)
+        namesake = self.other.by_name.get(parameter.name)
+        if layer := self.counterparts.get(parameter.name):
+            reason = f"its layer is paired with {layer.path or 'the root'}, which has no such parameter"
+        elif same_shape:
+            reason = f"what is left of shape {shape} is of another class, or part of an auxiliary head or a copy"
+        elif namesake is not None and namesake.shape != parameter.shape:
+            reason = f"shape {shape}, the parameter of this name has {list(namesake.shape)}"
+            close = [namesake]
+        elif close := _closest(parameter, [p for p in self.rest if len(p.shape) == len(parameter.shape)]):
+            reason = f"nothing is left of shape {shape}; the closest, {close[0].name}, has {list(close[0].shape)}"
+        else:
+            reason = f"nothing is left of shape {shape} on the other side"
+        return Unmatched(parameter.name, self.side, reason, tuple(p.name for p in close))
+
+
+def _closest(parameter: Parameter, candidates: Iterable[Parameter]) -> list[Parameter]:
+    by_name = {p.name: p for p in candidates}
+    return [by_name[name] for name in get_close_matches(parameter.name, by_name, _SUGGESTIONS, _CLOSE)]

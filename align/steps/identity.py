@@ -1,0 +1,65 @@
+"""Layers that have the same path on both sides, where that path means the same.
+
+An index in a list means the same only if both lists are numbered alike: a Sequential that counts its activations says
+3 where another says 1. So a numbered list is believed if one side's indices are all found on the other side, and no
+index holds layers of different kinds.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from align.steps.exchange import may_pair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from align.steps.evidence import Pair
+    from align.steps.layers import Layer
+
+
+def same_paths(left: Sequence[Layer], right: Sequence[Layer]) -> list[Pair]:
+    """Pairs of equal path, class and shapes whose indices, if the path has any, mean the same on both sides."""
+    others = {layer.path: layer for layer in right}
+    common = [(layer, others[layer.path]) for layer in left if layer.path in others]
+    doubtful = _unlike_lists(left, right) | _clashing_lists(left, right, common)
+    return [(a, b) for a, b in common if may_pair(a, b) and doubtful.isdisjoint(_lists_above(a.path))]
+
+
+def _unlike_lists(left: Sequence[Layer], right: Sequence[Layer]) -> set[str]:
+    mine, theirs = _lists(left), _lists(right)
+    return {
+        container
+        for container in mine.keys() & theirs.keys()
+        if not (mine[container] <= theirs[container] or theirs[container] <= mine[container])
+    }
+
+
+def _clashing_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequence[Pair]) -> set[str]:
+    """Lists in which one path holds layers of two kinds, or a layer on one side and a module of layers on the other."""
+    clashes = [a.path for a, b in common if a.kind != b.kind and a.kind and b.kind]
+    for mine, theirs in ((left, right), (right, left)):
+        modules = {path.rpartition(".")[0] for path in (layer.path for layer in theirs)}
+        clashes += [layer.path for layer in mine if layer.path in modules]
+    return {container for path in clashes for container in _lists_above(path)}
+
+
+def _lists(layers: Sequence[Layer]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for layer in layers:
+        for container, index in _indices(layer.path):
+            found[container].add(index)
+    return found
+
+
+def _lists_above(path: str) -> list[str]:
+    return [container for container, _ in _indices(path)]
+
+
+def _indices(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the path of each numbered list that a path goes through, and the index in it."""
+    parts = path.split(".")
+    for place, part in enumerate(parts):
+        if part.isdigit():
+            yield ".".join(parts[:place]), part

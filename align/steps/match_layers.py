@@ -1,0 +1,93 @@
+"""Layers of two sides paired: by equal paths, then by class, shape and order, each such pair held against its rivals.
+
+What the evidence does not settle is open, and so is a pair whose surroundings belong to other layers: of two strangers
+that are the only ones of their shape nobody knows that they are one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.names import Ambiguity
+from align.steps.ambiguity import group_links, roles_of
+from align.steps.evidence import SETTLED, learn
+from align.steps.exchange import may_pair, settle
+from align.steps.identity import same_paths
+from align.steps.paths import likeness, tokens
+from align.steps.sequences import align_sequences, equality_scores
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from align.steps.evidence import Learnt, Pair
+    from align.steps.layers import Layer
+
+_ESTRANGED = "the only free ones of this class and shape, but the layers around them are paired elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerMatch:
+    """Sure pairs with their confidence, and what stays open."""
+
+    pairs: list[tuple[Pair, float]]
+    ambiguous: list[Ambiguity]
+
+
+def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], ordered: bool) -> LayerMatch:
+    """Pair the layers of both sides; pairs that are `known` already only teach.
+
+    `ordered` says that both sides stand in the order of execution, which then is evidence.
+    """
+    same = same_paths(left, right)
+    known = [*known, *same]
+    left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
+    settlement = settle(place_layers(left, right), (left, right), known, ordered)
+    ambiguous = group_links(settlement.links)
+    sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
+    learnt = learn([*known, *(pair for pair, _ in sure)], ordered)
+    strange = {pair[0].path for pair, _ in sure if _estranged(pair, learnt)}
+    ambiguous += [group for pair, _ in sure if pair[0].path in strange for group in _open_pair(pair)]
+    pairs = [(pair, 0.5 + min(weak, 1.0) / 2) for pair, weak in sure if pair[0].path not in strange]
+    return LayerMatch([*((pair, 1.0) for pair in same), *pairs], ambiguous)
+
+
+def place_layers(left: list[Layer], right: list[Layer]) -> list[Pair]:
+    """Pair layers of equal class and shape: first keeping the order of both sides, then whatever is left over."""
+    placed = align_sequences(_compatible(left, right))
+    pairs = [(left[i], right[j]) for i, j in placed]
+    rest = _without(right, {b.path for _, b in pairs})
+    for layer in _without(left, {a.path for a, _ in pairs}):
+        other = next((candidate for candidate in rest if may_pair(layer, candidate)), None)
+        if other is not None:
+            rest.remove(other)
+            pairs.append((layer, other))
+    return pairs
+
+
+def _compatible(left: list[Layer], right: list[Layer]) -> NDArray[np.float64]:
+    """1 where two layers may pair, as `may_pair` says of each two; shape (len(left), len(right))."""
+    alike = equality_scores([(a.signature, a.aside) for a in left], [(b.signature, b.aside) for b in right])
+    kinds = equality_scores([a.kind for a in left], [b.kind for b in right])
+    unknown = np.array([not a.kind for a in left], bool)[:, None] | np.array([not b.kind for b in right], bool)[None, :]
+    compatible: NDArray[np.float64] = alike * np.maximum(kinds, unknown)
+    return compatible
+
+
+def _estranged(pair: Pair, learnt: Learnt) -> bool:
+    """Tell whether the layers around both are paired elsewhere, and no words of the paths are alike."""
+    a, b = pair
+    return learnt.around.context(pair, (pair,)) < 0 and not likeness(tokens(a.path), tokens(b.path))
+
+
+def _open_pair(pair: Pair) -> list[Ambiguity]:
+    a, b = pair
+    return [Ambiguity((a.roles[role].name,), (b.roles[role].name,), _ESTRANGED) for role in roles_of([a, b])]
+
+
+def _without(layers: list[Layer], paths: set[str]) -> list[Layer]:
+    return [layer for layer in layers if layer.path not in paths]

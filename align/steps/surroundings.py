@@ -1,0 +1,83 @@
+"""Where settled layers stand around a layer: next to it among its siblings, and under the same ancestor.
+
+Pairs in question are left out of account, so that no guess confirms another, and so that two layers of which one is
+missing on the other side have the same neighbours: what stands between the same neighbours stays undecided.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from align.steps.layers import Layer
+
+Pair = tuple["Layer", "Layer"]
+
+
+@dataclass
+class Surroundings:
+    """Settled pairs by position, the settled children of each module in order, and how many pairs join two modules."""
+
+    partner: dict[int, int] = field(default_factory=dict)
+    left: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    right: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    joined: Counter[tuple[str, str]] = field(default_factory=Counter)
+    below_left: Counter[str] = field(default_factory=Counter)
+    below_right: Counter[str] = field(default_factory=Counter)
+
+    def add(self, a: Layer, b: Layer) -> None:
+        """Take a settled pair in."""
+        self.partner[a.position] = b.position
+        above_a, above_b = _ancestors(a.path), _ancestors(b.path)
+        insort(self.left[above_a[0]], a.position)
+        insort(self.right[above_b[0]], b.position)
+        self.below_left.update(above_a)
+        self.below_right.update(above_b)
+        self.joined.update((x, y) for x in above_a for y in above_b)
+
+    def neighbours(self, pair: Pair, judged: Sequence[Pair]) -> float:
+        """1 if the nearest settled siblings before the pair, or those after it, are a pair; 0 if not."""
+        a, b = pair
+        mine = _around(self.left.get(_ancestors(a.path)[0], []), a.position, {x.position for x, _ in judged})
+        theirs = _around(self.right.get(_ancestors(b.path)[0], []), b.position, {y.position for _, y in judged})
+        both = [(x, y) for x, y in zip(mine, theirs, strict=True) if x is not None and y is not None]
+        return float(any(self.partner[x] == y for x, y in both))
+
+    def context(self, pair: Pair, judged: Sequence[Pair]) -> float:
+        """1 if the nearest modules around both that hold settled layers hold some in common, -1 if none; 0: unknown."""
+        a, b = pair
+        own = [(x, y) for x, y in judged if self.partner.get(x.position) == y.position]
+        mine = _nearest(_ancestors(a.path), self.below_left, [x.path for x, _ in own])
+        theirs = _nearest(_ancestors(b.path), self.below_right, [y.path for _, y in own])
+        if not mine or not theirs:
+            return 0.0
+        others = self.joined[mine, theirs] - sum(_above(mine, x.path) and _above(theirs, y.path) for x, y in own)
+        return 1.0 if others else -1.0
+
+
+def _nearest(ancestors: list[str], below: Counter[str], left_out: Sequence[str]) -> str:
+    return next((path for path in ancestors if below[path] > sum(_above(path, own) for own in left_out)), "")
+
+
+def _above(path: str, below: str) -> bool:
+    return not path or below.startswith(f"{path}.")
+
+
+def _ancestors(path: str) -> list[str]:
+    """Paths of the modules above, the nearest first, the root ("") last."""
+    parts = path.split(".")
+    return [".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1)]
+
+
+def _around(settled: list[int], position: int, skipped: set[int]) -> tuple[int | None, int | None]:
+    place = bisect_left(settled, position)
+    return _first(reversed(settled[:place]), skipped), _first(settled[place:], skipped)
+
+
+def _first(positions: Iterable[int], skipped: set[int]) -> int | None:
+    return next((position for position in positions if position not in skipped), None)
