@@ -9,13 +9,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from align.steps.paths import apart, contained, likeness, number_order, tokens, words
+from align.steps.paths import ALIKE, apart, contained, likeness, number_order, without_letters, words
 from align.steps.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from align.steps.layers import Layer
+    from align.steps.paths import Tokens
 
 _SUFFIX = 3
 
@@ -97,7 +98,7 @@ def replacement_benefit(pair: Pair, rival: Rival, learnt: Learnt) -> float:
     """What a pair has over the one in which the unpaired rival takes the place of its source (or target)."""
     (a, b), (source, target) = pair, rival
     mine, others = apart(a.path, source.path) if source else apart(b.path, target.path if target else b.path)
-    kept = words(tokens(b.path if source else a.path))
+    kept = words(b.path if source else a.path)
     evidence = [_unless_slight(contained(mine, kept) - contained(others, kept))]
     new = (source or a, target or b)
     evidence += [knows(pair) - knows(new) for knows in _knowledge(learnt, (pair,))]
@@ -106,7 +107,6 @@ def replacement_benefit(pair: Pair, rival: Rival, learnt: Learnt) -> float:
 
 # One clear piece of evidence (a number, an abbreviated word, a translation seen twice) weighs 0.8 to 2.
 SETTLED = 0.25
-ALIKE = 0.8
 MOST = 0.5
 
 
@@ -122,13 +122,31 @@ def _unless_slight(share: float) -> float:
 
 
 def _words(one: Pair, two: Pair, order: float) -> float:
-    """What the words that tell the two pairs apart say: 0 if the order of registration contradicts half a likeness."""
-    (x, x2), (y, y2) = apart(one[0].path, two[0].path), apart(one[1].path, two[1].path)
-    kept, exchanged = (likeness(x, y), likeness(x2, y2)), (likeness(x, y2), likeness(x2, y))
+    """What the words that tell the two pairs apart say.
+
+    Where the order of registration contradicts them, they count only if nothing but the better pairing is alike. Single
+    letters settle something only if both pairs are alike.
+    """
+    mine, theirs = apart(one[0].path, two[0].path), apart(one[1].path, two[1].path)
+    kept, exchanged = _likenesses(mine, theirs)
+    if min(kept) == 0.0 < max(kept):
+        mine, theirs = (
+            (without_letters(mine[0]), without_letters(mine[1])),
+            (without_letters(theirs[0]), without_letters(theirs[1])),
+        )
+        kept, exchanged = _likenesses(mine, theirs)
     benefit = sum(kept) - sum(exchanged)
-    clear = min(max(kept, exchanged)) >= ALIKE and not max(min(kept, exchanged))
-    clear = clear or (not max(kept) and max(exchanged) >= ALIKE)
+    worse, better = sorted((kept, exchanged), key=sum)
+    clear = not max(worse) and (min(better) if benefit > 0 else max(better)) >= ALIKE
     return benefit if clear or benefit * order > 0 else 0.0
+
+
+def _likenesses(
+    mine: tuple[Tokens, Tokens], theirs: tuple[Tokens, Tokens]
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Likeness of the words of both pairs as they are, and with their partners exchanged."""
+    (x, x2), (y, y2) = mine, theirs
+    return (likeness(x, y), likeness(x2, y2)), (likeness(x, y2), likeness(x2, y))
 
 
 def _ends(path: str) -> list[str]:

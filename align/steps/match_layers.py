@@ -16,7 +16,7 @@ from align.steps.ambiguity import group_links, roles_of
 from align.steps.evidence import SETTLED, learn
 from align.steps.exchange import may_pair, settle
 from align.steps.identity import same_paths
-from align.steps.paths import likeness, tokens
+from align.steps.paths import likeness, words
 from align.steps.sequences import align_sequences, equality_scores
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _compatible(left: list[Layer], right: list[Layer]) -> NDArray[np.float64]:
 def _estranged(pair: Pair, learnt: Learnt) -> bool:
     """Tell whether the layers around both are paired elsewhere, and no words of the paths are alike."""
     a, b = pair
-    return learnt.around.context(pair, (pair,)) < 0 and not likeness(tokens(a.path), tokens(b.path))
+    return learnt.around.context(pair, (pair,)) < 0 and not likeness(words(a.path), words(b.path))
 
 
 def _open_pair(pair: Pair) -> list[Ambiguity]:

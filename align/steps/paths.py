@@ -13,6 +13,7 @@ _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _INDEXED = re.compile(r"([A-Za-z]*)(\d+)")
 
 Tokens = tuple[str, ...]
+ALIKE = 0.8
 
 
 @lru_cache(maxsize=1 << 16)
@@ -32,35 +33,33 @@ def tokens(path: str) -> Tokens:
     return tuple(found)
 
 
-def words(path: Tokens) -> Tokens:
-    """Return what of a path are words, not numbers."""
-    return tuple(token for token in path if not token.isdigit())
+def words(path: str) -> Tokens:
+    """Words of a path without its numbers: the same index at different levels of two paths is a coincidence."""
+    return tuple(token for token in tokens(path) if not token.isdigit())
 
 
 def word_likeness(a: str, b: str) -> float:
-    """1 for equal words, 0.8 if one begins or ends with the other (`q`, `query`), else 0; numbers match exactly."""
+    """1 for equal words, ALIKE if one begins or ends with the other (`q`, `query`), else 0; a letter must begin it."""
     if a == b:
         return 1.0
-    if a.isdigit() or b.isdigit():
-        return 0.0
     short, long = sorted((a, b), key=len)
-    return 0.8 if long.startswith(short) or (len(short) > 1 and long.endswith(short)) else 0.0
+    return ALIKE if long.startswith(short) or (len(short) > 1 and long.endswith(short)) else 0.0
 
 
 def contained(a: Tokens, b: Tokens) -> float:
-    """Share of the words of `a` that find a like one in `b`, in [0, 1]; 0 if `a` has no words.
-
-    Numbers are left out: the same index at different levels of two paths is a coincidence.
-    """
-    x, y = words(a), words(b)
-    return sum(max((word_likeness(one, other) for other in y), default=0.0) for one in x) / len(x) if x else 0.0
+    """Share of the words of `a` that find a like one in `b`, in [0, 1]; 0 if `a` has no words."""
+    return sum(max((word_likeness(x, y) for y in b), default=0.0) for x in a) / len(a) if a else 0.0
 
 
 def likeness(a: Tokens, b: Tokens) -> float:
     """Share of the words of both that find a like one on the other side, in [0, 1]; symmetric."""
-    x, y = words(a), words(b)
-    total = len(x) + len(y)
-    return (contained(x, y) * len(x) + contained(y, x) * len(y)) / total if total else 0.0
+    total = len(a) + len(b)
+    return (contained(a, b) * len(a) + contained(b, a) * len(b)) / total if total else 0.0
+
+
+def without_letters(path: Tokens) -> Tokens:
+    """Return the words that are longer than one letter: a single one is like too many words by chance."""
+    return tuple(word for word in path if len(word) > 1)
 
 
 def difference(a: str, b: str) -> tuple[Tokens, Tokens]:
@@ -77,7 +76,7 @@ def difference(a: str, b: str) -> tuple[Tokens, Tokens]:
 
 def apart(a: str, b: str) -> tuple[Tokens, Tokens]:
     """Return the words of each of two paths that the other does not have."""
-    x, y = words(tokens(a)), words(tokens(b))
+    x, y = words(a), words(b)
     return tuple(word for word in x if word not in y), tuple(word for word in y if word not in x)
 
 
