@@ -64,8 +64,8 @@ class LayerComparison:
     """One tensor of one paired call: what it differs by, what it may differ by.
 
     `factor` is the multiple of the limit at which the layer would pass (<= 1: it passes). `measurement` and `limit`
-    are None where no figures can be had, `note` says why. `order` is the place in the reference's run; `container`
-    tells that one of the modules has modules inside and no parameters of its own.
+    are None where no figures can be had, `note` says why. `order` is the place in the reference's run. A
+    pair that is not `certain` was made by its place or by what is inside: it may end at another place of the model.
     """
 
     order: int
@@ -84,7 +84,7 @@ class LayerComparison:
     limit: Limit | None
     factor: float | None
     depth: int = 0
-    container: bool = False
+    certain: bool = True
     note: str = ""
 
 

@@ -50,6 +50,11 @@ def is_float(name: str) -> bool:
     return name in FLOATS
 
 
+def rounded_as(name: str) -> str:
+    """Floating dtype whose rounding the values of a dtype carry (float32 for complex64); "" for exact ones."""
+    return name if name in FLOATS else {"complex64": "float32", "complex128": "float64"}.get(name, "")
+
+
 def is_complex(name: str) -> bool:
     """Tell whether the dtype is complex64 or complex128."""
     return name.startswith("complex")

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from align.core.comparisons import LayerComparison
+from align.core.dtypes import EPSILON, rounded_as
 from align.core.measurements import smallest_factor
 from align.steps.limits import limit_for
 from align.steps.measure import measure
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.comparisons import LayerOutcome
-    from align.core.measurements import Measurement
+    from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
-    from align.steps.pair_calls import Call, CallPair
+    from align.steps.calls import Call, CallPair
 
 
 def compare_traces(
@@ -26,37 +27,39 @@ def compare_traces(
     """Yield one row for each tensor of each paired call, in the reference's order.
 
     `noise` maps a reference capture's key to its float64-against-ordinary measurement; None if it was not measured.
-    Layers of one known kind whose outputs hold different numbers of elements are not aligned; other outputs of unequal
-    shapes (another layout) are not comparable.
+    Outputs of one kind of layer, and of the models, that hold different numbers of elements are not aligned; other
+    outputs of unequal shapes (another layout) are not comparable.
     """
-    for mine, theirs in pairs:
-        for a, b, obstacle in _paired_outputs(mine, theirs):
-            row = _row(mine, theirs, a, b)
+    coarser = ""
+    for pair in pairs:
+        for a, b, obstacle in _paired_outputs(pair.reference, pair.candidate):
+            row = _row(pair, a, b)
+            coarser = _coarser(coarser, a, b)
             if obstacle:
-                same_layer = mine.kind == theirs.kind != ""
-                wrong = same_layer and prod(a.shape) != prod(b.shape)
+                wrong = prod(a.shape) != prod(b.shape) and _same_layer(pair)
                 yield replace(row, outcome="not aligned" if wrong else "not comparable", note=obstacle)
                 continue
             measurement = measure(reference.value(a), candidate.value(b))
-            yield _judged(row, measurement, None if noise is None else noise.get(a.key))
+            limit = limit_for(measurement, (a.dtype, b.dtype), None if noise is None else noise.get(a.key), coarser)
+            yield _judged(row, measurement, limit)
 
 
-def excuse_containers(layers: Sequence[LayerComparison]) -> list[LayerComparison]:
-    """Call containers that differ "not comparable" where every layer after them, and the model's output, agrees.
+def excuse_uncertain(layers: Sequence[LayerComparison]) -> tuple[LayerComparison, ...]:
+    """Call a pair that is not certain "not comparable" where it differs and the next certain layer agrees.
 
     Two modules that hold the same parameters need not end at the same place: one may include the activation that
-    the other leaves to its parent. A fault inside a container, on the other hand, reaches what comes after it.
+    the other leaves to its parent. A fault inside, on the other hand, reaches what comes after it.
     """
     result = list(layers)
-    faulty_after = False
+    agrees_after = False
     for index in range(len(result) - 1, -1, -1):
         layer = result[index]
-        if not layer.container:
-            faulty_after = faulty_after or layer.outcome == "not aligned"
-        elif layer.outcome == "not aligned" and not faulty_after:
-            note = "the two modules end at different places: all layers after them agree"
-            result[index] = replace(layer, outcome="not comparable", note=note)
-    return result
+        if layer.certain:
+            agrees_after = layer.outcome == "aligned" or (agrees_after and layer.outcome == "not comparable")
+        elif layer.outcome == "not aligned" and agrees_after:
+            note = "differs, but the next layer agrees: the two modules do not end at the same place"
+            result[index] = replace(layer, outcome="not comparable", factor=None, note=note)
+    return tuple(result)
 
 
 def first_divergence(layers: Sequence[LayerComparison]) -> tuple[int | None, int | None]:
@@ -66,8 +69,19 @@ def first_divergence(layers: Sequence[LayerComparison]) -> tuple[int | None, int
     return first, next((index for index in before if layers[index].outcome == "aligned"), None)
 
 
-def _judged(row: LayerComparison, measurement: Measurement, noise: Measurement | None) -> LayerComparison:
-    limit = limit_for(measurement, (row.reference_dtype, row.candidate_dtype), noise)
+def _coarser(known: str, a: Capture, b: Capture) -> str:
+    """Return the coarsest dtype so far in which the candidate computed what the reference has in a finer one."""
+    mine, theirs = rounded_as(a.dtype), rounded_as(b.dtype)
+    if not mine or not theirs or EPSILON[theirs] <= EPSILON[mine]:
+        return known
+    return max(known or theirs, theirs, key=EPSILON.__getitem__)
+
+
+def _same_layer(pair: CallPair) -> bool:
+    return not pair.reference.module or pair.reference.kind == pair.candidate.kind != ""
+
+
+def _judged(row: LayerComparison, measurement: Measurement, limit: Limit) -> LayerComparison:
     factor = smallest_factor(measurement, limit)
     alike = _alike_non_finite(measurement)
     if alike == measurement.count:
@@ -84,31 +98,30 @@ def _alike_non_finite(measurement: Measurement) -> int:
 
 
 def _paired_outputs(mine: Call, theirs: Call) -> Iterator[tuple[Capture, Capture, str]]:
-    """Pair outputs by name if both sides have the same names, else by position if both have as many."""
-    ours, others = list(mine.outputs), {capture.output: capture for capture in theirs.outputs}
-    if {capture.output for capture in ours} != set(others):
-        others = {a.output: b for a, b in zip(ours, theirs.outputs, strict=False)}
-    count = f"{len(ours)} outputs against {len(theirs.outputs)}" if len(ours) != len(theirs.outputs) else ""
-    for a in ours:
-        b = others.get(a.output)
-        if b is None or count:
-            yield a, b or theirs.outputs[0], count
-        else:
-            yield a, b, _obstacle(a, b)
+    """Pair outputs by name where both sides have it, the others by position; none if one side has more of them."""
+    others = {capture.output: capture for capture in theirs.outputs}
+    common = {capture.output for capture in mine.outputs} & set(others)
+    if len(common) < len(others):  # positions are no names: the first of two tensors may be "1" after a None
+        common = {name for name in common if not name.rpartition(".")[2].isdigit()}
+    count = f"{len(mine.outputs)} outputs against {len(others)}" if len(mine.outputs) != len(others) else ""
+    rest = iter([capture for capture in theirs.outputs if capture.output not in common])
+    for a in mine.outputs:
+        b = others[a.output] if a.output in common else next(rest, theirs.outputs[0])
+        yield a, b, count or _obstacle(a, b)
 
 
 def _obstacle(a: Capture, b: Capture) -> str:
     return "" if a.shape == b.shape else f"shapes {list(a.shape)} and {list(b.shape)} differ"
 
 
-def _row(mine: Call, theirs: Call, a: Capture, b: Capture) -> LayerComparison:
+def _row(pair: CallPair, a: Capture, b: Capture) -> LayerComparison:
     return LayerComparison(
         order=a.order,
-        reference=mine.module,
-        candidate=theirs.module,
-        reference_class=mine.class_name,
-        candidate_class=theirs.class_name,
-        call=mine.call,
+        reference=a.module,
+        candidate=b.module,
+        reference_class=a.class_name,
+        candidate_class=b.class_name,
+        call=a.call,
         output=a.output,
         reference_shape=a.shape,
         candidate_shape=b.shape,
@@ -119,5 +132,5 @@ def _row(mine: Call, theirs: Call, a: Capture, b: Capture) -> LayerComparison:
         limit=None,
         factor=None,
         depth=a.depth,
-        container=mine.container or theirs.container,
+        certain=pair.certain,
     )

@@ -45,4 +45,5 @@ def judge_forward(
 
 
 def _named(layer: LayerComparison) -> str:
-    return f"{layer.reference or 'the output'} ({layer.reference_class}) -> {layer.candidate} ({layer.candidate_class})"
+    mine, theirs = (name or "the output" for name in (layer.reference, layer.candidate))
+    return f"{mine} ({layer.reference_class}) -> {theirs} ({layer.candidate_class})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.dtypes import is_float
+from align.core.dtypes import rounded_as
 from align.steps.measure import measure
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class NoiseSink:
     """A CaptureSink that measures each capture of a float64 run against the ordinary run's trace.
 
-    `noise` maps the capture's key to the ordinary run's deviation from float64, in the layer's units.
+    `noise` maps the capture's key to the ordinary run's deviation from float64, in the layer's units. Layers that did
+    not run in float64 (the model casts inside) have none: a deviation of zero would be a limit of zero.
     """
 
     def __init__(self, ordinary: Trace) -> None:
@@ -27,5 +28,7 @@ class NoiseSink:
     def add(self, capture: Capture, value: Array) -> None:
         """Measure one capture."""
         same = self._captures.get(capture.key)
-        if same is not None and same.shape == capture.shape and is_float(same.dtype):
+        if same is None or same.shape != capture.shape or not rounded_as(same.dtype):
+            return
+        if rounded_as(capture.dtype) == "float64":
             self.noise[capture.key] = measure(value, self._ordinary.value(same))

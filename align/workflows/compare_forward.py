@@ -16,17 +16,19 @@ from align.core.rename import NameRules
 from align.errors import CannotRunError, NothingInCommonError, UserCodeError
 from align.runs.mapfile import read_map
 from align.runs.traces import TraceFolder, TraceWriter
-from align.steps.compare_traces import compare_traces, excuse_containers, first_divergence
+from align.steps.calls import CalledModules
+from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.steps.compare_weights import compare_weights
+from align.steps.execution import CallOrder, in_execution_order
 from align.steps.judge_forward import judge_forward
 from align.steps.noise import NoiseSink
-from align.steps.pair_calls import CalledModules, pair_calls
+from align.steps.pair_calls import pair_calls
 from align.workflows.inputs import describe_inputs, read_inputs
 from align.workflows.map_parameters import match_sides
 from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
@@ -65,16 +67,20 @@ def compare_forward(
     """
     sides = open_side(reference), open_side(candidate)
     arrays = read_inputs(inputs)
-    parameters = [side.reader.read_parameters(side.model, side.label) for side in sides]
+    parameters = tuple(side.reader.read_parameters(side.model, side.label) for side in sides)
     paired = _name_map(name_map, *parameters)
+    weights = _weight_findings(sides, paired)  # before the run: a MindSpore cell may rename its parameters in it
     with ExitStack() as stack:
         folder = traces or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="align-")))
         run = _run_both(sides, arrays, folder, progress)
         progress("forward", 4, STAGES)
+        if name_map is None and not paired.complete:
+            paired = _map_in_order(run, parameters)
+            weights = _weight_findings(sides, paired)
         calls = _pair(run, parameters, paired)
-        layers = tuple(excuse_containers(list(compare_traces(run.reference, run.candidate, calls.pairs, run.noise))))
+        layers = excuse_uncertain([*compare_traces(run.reference, run.candidate, calls.pairs, run.noise)])
         first, last = first_divergence(layers)
-        findings = (*run.findings, *_weight_findings(sides, paired))
+        findings = (*run.findings, *_open_names(paired), *weights)
         progress("forward", STAGES, STAGES)
     return ForwardComparison(
         reference=sides[0].label,
@@ -136,7 +142,30 @@ def _name_map(given: NameMap | Path | str | None, source: ParameterSet, target: 
     return read_map(Path(given), source.names, target.names)
 
 
-def _pair(run: _Run, parameters: list[ParameterSet], name_map: NameMap) -> CallPairs:
+def _map_in_order(run: _Run, parameters: Sequence[ParameterSet]) -> NameMap:
+    """Match again, with the order of the runs as evidence."""
+    orders = [
+        CallOrder({capture.module: capture.order for capture in reversed(trace.captures)})
+        for trace in (run.reference, run.candidate)
+    ]
+    source, target = (in_execution_order(side, order) for side, order in zip(parameters, orders, strict=True))
+    return match_sides(source, target, NameRules())
+
+
+def _open_names(name_map: NameMap) -> Iterator[Finding]:
+    """Warn of parameters whose values were not compared, because nothing says which they are on the other side."""
+    sides = {
+        side: [one.name for one in name_map.unmatched if one.side == side]
+        + [name for group in name_map.ambiguous for name in getattr(group, f"{side}s")]
+        for side in ("source", "target")
+    }
+    for side, label in (("source", name_map.source), ("target", name_map.target)):
+        if names := sides[side]:
+            listed = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
+            yield Finding("names-open", "warning", label, f"{len(names)} parameters are not paired: {listed}")
+
+
+def _pair(run: _Run, parameters: Sequence[ParameterSet], name_map: NameMap) -> CallPairs:
     left = CalledModules(run.reference.captures, parameters[0], name_map, "source")
     right = CalledModules(run.candidate.captures, parameters[1], name_map, "target")
     calls = pair_calls(left, right)

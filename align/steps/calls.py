@@ -1,0 +1,89 @@
+"""One side's calls of modules, with the parameters that each module owns and holds inside."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.core.mappings import rule_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from align.core.names import NameMap, SideName
+    from align.core.parameters import ParameterSet
+    from align.core.traces import Capture
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """One call of one module with all tensors that it returned; `kind` is "" for a class that no layer rule knows."""
+
+    module: str
+    call: int
+    order: int
+    class_name: str
+    kind: str
+    outputs: tuple[Capture, ...]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the outputs."""
+        return tuple(capture.shape for capture in self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class CallPair:
+    """A call of the reference and one of the candidate.
+
+    A `certain` pair is the same layer by its parameters or by an unmistakable place. Others may be of another kind,
+    or end at another place: a module may include the activation that the other side leaves to its parent.
+    """
+
+    reference: Call
+    candidate: Call
+    certain: bool = True
+
+
+class CalledModules:
+    """One side's calls in execution order and, by module path, the parameter pairs it owns and holds inside."""
+
+    def __init__(
+        self, captures: Sequence[Capture], parameters: ParameterSet, name_map: NameMap, side: SideName
+    ) -> None:
+        pair_of = {getattr(p, side): number for number, p in enumerate(name_map.pairings)}
+        self._classes = {module.path: module.classes for module in parameters.modules}
+        self.owned = {m.path: frozenset(pair_of[n] for n in m.parameters if n in pair_of) for m in parameters.modules}
+        inside: dict[str, set[int]] = defaultdict(set)
+        self._parents = set()
+        for path, pairs in self.owned.items():
+            for ancestor in _ancestors(path):
+                self._parents.add(ancestor)
+                inside[ancestor] |= pairs
+        self.inside = {path: frozenset(inside[path] | own) for path, own in self.owned.items()}
+        self.calls = list(self._group(captures))
+        self.leaves = [call for call in self.calls if call.module not in self._parents]
+
+    def owns(self, call: Call) -> frozenset[int]:
+        """Numbers of the parameter pairs that the called module owns itself."""
+        return self.owned.get(call.module, frozenset())
+
+    def holds(self, call: Call) -> frozenset[int]:
+        """Numbers of the parameter pairs of the called module and all modules inside."""
+        return self.inside.get(call.module, frozenset())
+
+    def _group(self, captures: Iterable[Capture]) -> Iterator[Call]:
+        by_call: dict[tuple[str, int], list[Capture]] = defaultdict(list)
+        for capture in captures:
+            by_call[capture.module, capture.call].append(capture)
+        for (module, number), outputs in by_call.items():
+            rule = rule_for(self._classes.get(module, ()))
+            kind = rule[0].kind if rule else ""
+            yield Call(module, number, outputs[0].order, outputs[0].class_name, kind, tuple(outputs))
+
+
+def _ancestors(path: str) -> Iterator[str]:
+    while path:
+        path = path.rpartition(".")[0]
+        yield path

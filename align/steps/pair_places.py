@@ -1,0 +1,79 @@
+"""Calls of modules without parameters (ReLU, pooling) paired by their place between calls that are paired already."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.steps.calls import CallPair
+from align.steps.sequences import align_sequences, equality_scores
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from align.steps.calls import Call, CalledModules
+
+# One layer with parameters outweighs any run of layers without.
+_ANCHOR = 100.0
+# The same layer with another setting has another shape, one taken for another (average for max pooling) another kind.
+_OTHER_SHAPE, _OTHER_KIND = 0.5, 0.25
+# Layers that pass their input on stand for no other layer.
+_PASSIVE = frozenset({"identity", "dropout", "channel_dropout", "flatten", "unflatten"})
+
+
+def pair_places(left: CalledModules, right: CalledModules, anchors: Sequence[CallPair]) -> list[CallPair]:
+    """Pair leaf calls without parameters in order: best by kind and output shapes, else by one of the two.
+
+    A pair is certain if kind and shapes are equal and both sides have as many such calls between the same anchors.
+    """
+    places = {id(pair.reference): n for n, pair in enumerate(anchors)}
+    places |= {id(pair.candidate): n for n, pair in enumerate(anchors)}
+    rows = [call for call in left.leaves if id(call) in places or not left.owns(call)]
+    columns = [call for call in right.leaves if id(call) in places or not right.owns(call)]
+    found = align_sequences(_scores(rows, columns, places))
+    fixed = [(i, j) for i, j in found if id(rows[i]) in places]
+    counts = _counts(rows, [i for i, _ in fixed]), _counts(columns, [j for _, j in fixed])
+    return [
+        CallPair(rows[i], columns[j], _key(rows[i]) == _key(columns[j]) and counts[0][i] == counts[1][j])
+        for i, j in found
+        if id(rows[i]) not in places
+    ]
+
+
+def _scores(rows: list[Call], columns: list[Call], places: dict[int, int]) -> NDArray[np.float64]:
+    anchored = equality_scores(
+        [("anchor", places.get(id(call), ("row", n))) for n, call in enumerate(rows)],
+        [("anchor", places.get(id(call), ("column", n))) for n, call in enumerate(columns)],
+    )
+    shapes = equality_scores([call.shapes for call in rows], [call.shapes for call in columns])
+    kinds = equality_scores([_kind(call) for call in rows], [_kind(call) for call in columns])
+    active = _both([_kind(call) not in _PASSIVE for call in rows], [_kind(call) not in _PASSIVE for call in columns])
+    free = _both([id(call) not in places for call in rows], [id(call) not in places for call in columns])
+    likeness = np.maximum(np.maximum(shapes * kinds, _OTHER_SHAPE * kinds), _OTHER_KIND * shapes * active)
+    scores: NDArray[np.float64] = _ANCHOR * anchored + free * likeness
+    return scores
+
+
+def _both(mine: list[bool], theirs: list[bool]) -> NDArray[np.bool_]:
+    both: NDArray[np.bool_] = np.array(mine, dtype=bool)[:, None] & np.array(theirs, dtype=bool)[None, :]
+    return both
+
+
+def _counts(calls: list[Call], anchors: list[int]) -> list[int]:
+    """For each call, how many of its key there are between the same two anchors."""
+    segment = np.searchsorted(anchors, np.arange(len(calls))) if anchors else np.zeros(len(calls), np.int64)
+    keys = [(int(place), _key(call)) for place, call in zip(segment, calls, strict=True)]
+    counted = Counter(keys)
+    return [counted[key] for key in keys]
+
+
+def _key(call: Call) -> tuple[str, tuple[tuple[int, ...], ...]]:
+    return _kind(call), call.shapes
+
+
+def _kind(call: Call) -> str:
+    return call.kind or call.class_name.lower()
