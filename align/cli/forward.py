@@ -39,11 +39,14 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
 
     In a run folder the inputs are kept as inputs.npz, and used again when none are given.
     """
+    from align.errors import UsageError
     from align.workflows.compare_forward import compare_forward
     from align.workflows.sides import open_side
 
     settings = read_settings(project, reference, candidate)
-    source = _keep_inputs(inputs or settings.inputs, made or (), seed, run)
+    if inputs and made:
+        raise UsageError("both --inputs and --input are given", "give the file, or draw all inputs from the seed")
+    source = _keep_inputs(inputs or (None if made else settings.inputs), made or (), seed, run)
     map_file = map_file or settings.map
     checkpoints = (
         reference_checkpoint or settings.reference.checkpoint,

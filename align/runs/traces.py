@@ -1,23 +1,25 @@
 """Trace folders: a manifest of one JSON line a capture, flushed as it goes, and one safetensors file beside it.
 
 The safetensors header is reserved and filled in when the trace is sealed; what was written before a crash stays
-readable, because the manifest says where each tensor lies.
+readable, because the manifest says where each tensor lies. A line is written only after its tensor.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import asdict
+from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
 from align.core.traces import Capture
-from align.errors import RunFolderError
+from align.errors import DestinationError, RunFolderError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -40,81 +42,106 @@ class TraceWriter:
     """A CaptureSink that writes a trace folder; use it as a context manager, which seals it."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")
-        self._tensors: BinaryIO = (folder / TENSORS).open("wb")
-        self._tensors.seek(8 + HEADER_BYTES)
+        self._folder = folder
         self._header: dict[str, Any] = {}
         self._offset = 0
-        self._line({"schema": SCHEMA, "environment": dict(environment)})
+        with self._destination():
+            folder.mkdir(parents=True, exist_ok=True)
+            self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")
+            self._tensors: BinaryIO = (folder / TENSORS).open("wb")
+            self._tensors.seek(8 + HEADER_BYTES)
+            self._line({"schema": SCHEMA, "environment": dict(environment)})
 
     def add(self, capture: Capture, value: Array) -> None:
-        """Append one capture."""
-        content = np.ascontiguousarray(value)
-        self._tensors.write(content.tobytes() if content.ndim == 0 else content.reshape(-1).view(np.uint8).data)
+        """Append one capture; raises DestinationError if it cannot be written."""
+        content = np.ascontiguousarray(value, dtype=numpy_dtype(capture.dtype))
         end = self._offset + content.nbytes
-        if capture.dtype in _SAFETENSORS_NAMES:
-            name = _SAFETENSORS_NAMES[capture.dtype]
-            entry = {"dtype": name, "shape": list(capture.shape), "data_offsets": [self._offset, end]}
-            self._header[capture.key] = entry
-        self._line({**asdict(capture), "offset": self._offset})
+        with self._destination():
+            self._tensors.write(content.reshape(-1).view(np.uint8).data)
+            self._tensors.flush()
+            self._line({**asdict(capture), "offset": self._offset})
+        self._header[capture.key] = {**_tensor_type(capture, content), "data_offsets": [self._offset, end]}
         self._offset = end
 
     def __enter__(self) -> TraceWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if kind is None:
-            self._seal()
-        self._manifest.close()
-        self._tensors.close()
+        with self._destination(), self._manifest, self._tensors:
+            if kind is None:
+                self._seal()
 
     def _seal(self) -> None:
         header = json.dumps(self._header, separators=(",", ":")).encode()
         if len(header) <= HEADER_BYTES:
-            self._tensors.flush()
             self._tensors.seek(0)
             self._tensors.write(HEADER_BYTES.to_bytes(8, "little") + header.ljust(HEADER_BYTES))
+            self._tensors.flush()
         self._line({"sealed": True})
 
     def _line(self, value: dict[str, Any]) -> None:
         self._manifest.write(json.dumps(value) + "\n")
         self._manifest.flush()
 
+    @contextmanager
+    def _destination(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DestinationError(
+                f"cannot write the trace {self._folder}: {error.strerror or error}",
+                "check the folder, its permissions and the free space",
+            ) from error
+
 
 class TraceFolder:
-    """A trace read back; tensors are memory-mapped. `complete` is False if the run ended before it was sealed."""
+    """A trace read back; tensors are memory-mapped. `complete` is False if the run ended before it was sealed.
+
+    Captures whose bytes did not reach the disk are left out. Raises RunFolderError for what is no trace.
+    """
 
     def __init__(self, folder: Path) -> None:
         lines = _manifest_lines(folder / MANIFEST)
-        if not lines or lines[0].get("schema") != SCHEMA:
+        path = folder / TENSORS
+        if not lines or lines[0].get("schema") != SCHEMA or not path.is_file():
             raise RunFolderError(f"{folder} is not a trace folder of schema {SCHEMA}", "capture the trace again")
+        self._data = np.memmap(path, dtype=np.uint8, mode="r") if path.stat().st_size else np.empty(0, np.uint8)
         self.environment: dict[str, str] = lines[0]["environment"]
         self.complete = bool(lines[-1].get("sealed"))
-        entries = [line for line in lines[1:] if "module" in line]
-        self._offsets = {}
+        self._offsets: dict[str, int] = {}
         captures = []
-        for entry in entries:
-            offset = entry.pop("offset")
+        for entry in (line for line in lines[1:] if "module" in line):
+            start = 8 + HEADER_BYTES + entry.pop("offset")
             capture = Capture(**{**entry, "shape": tuple(entry["shape"])})
-            captures.append(capture)
-            self._offsets[capture.key] = 8 + HEADER_BYTES + offset
+            if start + _nbytes(capture) <= self._data.size:
+                captures.append(capture)
+                self._offsets[capture.key] = start
         self.captures = tuple(captures)
-        path = folder / TENSORS
-        self._data = np.memmap(path, dtype=np.uint8, mode="r") if path.stat().st_size else np.empty(0, np.uint8)
 
     def value(self, capture: Capture) -> Array:
         """Return a captured tensor as a read-only view of the file."""
-        dtype = numpy_dtype(capture.dtype)
         start = self._offsets[capture.key]
-        count = int(np.prod(capture.shape, dtype=np.int64))
-        raw = self._data[start : start + count * dtype.itemsize]
-        return np.asarray(raw).view(dtype).reshape(capture.shape)
+        raw = self._data[start : start + _nbytes(capture)]
+        return np.asarray(raw).view(numpy_dtype(capture.dtype)).reshape(capture.shape)
+
+
+def _nbytes(capture: Capture) -> int:
+    return prod(capture.shape) * numpy_dtype(capture.dtype).itemsize
+
+
+def _tensor_type(capture: Capture, content: Array) -> dict[str, Any]:
+    """Dtype and shape as safetensors has them; bytes with one more axis for a dtype that it does not know."""
+    if capture.dtype in _SAFETENSORS_NAMES:
+        return {"dtype": _SAFETENSORS_NAMES[capture.dtype], "shape": list(capture.shape)}
+    return {"dtype": "U8", "shape": [*capture.shape, content.itemsize]}
 
 
 def _manifest_lines(path: Path) -> list[dict[str, Any]]:
     """All whole lines; a crash may have cut the last one short."""
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    return [json.loads(line) for line in lines]
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]]
+    except json.JSONDecodeError as error:
+        raise RunFolderError(f"{path} is damaged: {error}", "capture the trace again") from error
+    return [line for line in lines if isinstance(line, dict)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.dtypes import numpy_dtype
-from align.core.files import atomic_writer
+from align.core.dtypes import FLOATS, numpy_dtype
+from align.core.files import atomic_writer, existing_file
 from align.errors import InputsError
 from align.workflows.open_checkpoint import open_checkpoint
 from align.workflows.sides import load_function
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _SPEC = re.compile(r"(?P<name>\w+)=(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\](?:<(?P<below>\d+))?")
 _DEFAULT_BELOW = 2
+_MOST_ELEMENTS = 1 << 31
+_DTYPES = FLOATS | {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
 SPEC_HELP = "NAME=DTYPE[SHAPE], for integers NAME=DTYPE[SHAPE]<BOUND, for example x=float32[2,3,224,224]"
 
 
@@ -32,14 +35,19 @@ def read_inputs(source: Path | str | Mapping[str, Array]) -> dict[str, Array]:
     mapping. Raises InputsError for anything else.
     """
     if isinstance(source, Path) or (isinstance(source, str) and ":" not in source):
-        return {name: tensor.load() for name, tensor in open_checkpoint(Path(source)).tensors.items()}
+        path = existing_file(Path(source), "inputs file")
+        return _checked(source, {name: tensor.load() for name, tensor in open_checkpoint(path).tensors.items()})
     made: Any = load_function(source)() if isinstance(source, str) else source
     if not isinstance(made, dict) and not hasattr(made, "items"):
         raise InputsError(f"{source} returned a {type(made).__name__}", "return a dict of input name -> numpy array")
-    inputs = {str(name): np.asarray(value) for name, value in made.items()}
+    return _checked(source, {str(name): np.asarray(value) for name, value in made.items()})
+
+
+def _checked(source: object, inputs: dict[str, Array]) -> dict[str, Array]:
     strange = [name for name, value in inputs.items() if value.dtype.kind not in "fiubcV"]
     if strange or not inputs:
-        what = f"inputs {strange} are no numeric arrays" if strange else "there are no inputs"
+        place = source if isinstance(source, (str, Path)) else "the mapping"
+        what = f"inputs {strange} are no numeric arrays" if strange else f"{place} holds no inputs"
         raise InputsError(what, "give a dict of input name -> numpy array")
     return inputs
 
@@ -49,26 +57,24 @@ def make_inputs(specs: Sequence[str], seed: int) -> dict[str, Array]:
 
     Raises InputsError listing every specification that cannot be read.
     """
-    generator = np.random.default_rng(seed)
-    inputs: dict[str, Array] = {}
-    faults = []
-    for spec in specs:
-        if match := _SPEC.fullmatch(spec.strip()):
-            try:
-                inputs[match["name"]] = _draw(match, generator)
-            except TypeError as error:
-                faults.append(f"{spec}: {error}")
-        else:
-            faults.append(spec)
+    found = [(spec, _SPEC.fullmatch(spec.strip())) for spec in specs]
+    names = [match["name"] for _, match in found if match]
+    faults = [f"{spec}: {fault}" for spec, match in found if (fault := _fault(match))]
+    faults += [f"{name} is given twice" for name in sorted({name for name in names if names.count(name) > 1})]
     if faults:
-        raise InputsError(f"cannot read the input {'; '.join(faults)}", f"write {SPEC_HELP}")
-    return inputs
+        raise InputsError(f"cannot make the inputs: {'; '.join(faults)}", f"write {SPEC_HELP}")
+    generator = np.random.default_rng(seed)
+    return {match["name"]: _draw(match, generator) for _, match in found if match}
 
 
 def save_inputs(path: Path, inputs: Mapping[str, Array]) -> None:
-    """Write inputs as `.npz`, whole or not at all."""
+    """Write inputs as `.npz`, whole or not at all; bfloat16, which it cannot hold, as float32.
+
+    Nothing is lost: floating inputs are cast to the dtype of the model that they are given to.
+    """
+    wide = {name: value.astype(np.float32) if value.dtype.kind == "V" else value for name, value in inputs.items()}
     with atomic_writer(path) as stream:
-        np.savez(stream, **{name: np.asarray(value) for name, value in inputs.items()})
+        np.savez(stream, **wide)
 
 
 def describe_inputs(inputs: Mapping[str, Array]) -> dict[str, dict[str, object]]:
@@ -83,9 +89,24 @@ def describe_inputs(inputs: Mapping[str, Array]) -> dict[str, dict[str, object]]
     }
 
 
+def _fault(match: re.Match[str] | None) -> str:
+    """What is wrong with one specification, or ""."""
+    if match is None:
+        return "not of this form"
+    if match["dtype"] not in _DTYPES:
+        return f"no dtype is called {match['dtype']}"
+    below, elements = int(match["below"] or _DEFAULT_BELOW), prod(_shape(match))
+    if numpy_dtype(match["dtype"]).kind in "iu" and not 0 < below <= np.iinfo(match["dtype"]).max + 1:
+        return f"no {match['dtype']} is below {below}" if below == 0 else f"{match['dtype']} ends before {below}"
+    return f"{elements:,} elements are too many" if elements > _MOST_ELEMENTS else ""
+
+
 def _draw(match: re.Match[str], generator: np.random.Generator) -> Array:
-    shape = tuple(int(n) for n in match["shape"].replace(" ", "").split(",") if n)
-    dtype = numpy_dtype(match["dtype"])
+    shape, dtype = _shape(match), numpy_dtype(match["dtype"])
     if dtype.kind in "iub":
-        return generator.integers(0, int(match["below"] or _DEFAULT_BELOW), shape).astype(dtype)
+        return generator.integers(0, int(match["below"] or _DEFAULT_BELOW), shape, np.uint64).astype(dtype)
     return generator.standard_normal(shape).astype(dtype)
+
+
+def _shape(match: re.Match[str]) -> tuple[int, ...]:
+    return tuple(int(n) for n in match["shape"].replace(" ", "").split(",") if n)
