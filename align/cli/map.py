@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,16 +32,19 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     Exit code 0: every parameter is paired, or dropped with a reason; 1: some are not.
     """
     from align.runs.folder import RunFolder
+    from align.runs.mapfile import write_map
     from align.workflows.map_parameters import map_parameters
 
     settings = read_settings(project, reference, candidate)
+    sides = str(settings.reference.model), str(settings.candidate.model)
+    result = map_parameters(*sides, rules=rules, inputs=inputs)
     if out is None and run is not None:
         out = RunFolder.create(run).path / "map.toml"
-    sides = str(settings.reference.model), str(settings.candidate.model)
-    result = map_parameters(*sides, rules=rules, inputs=inputs, out=out)
+    if out is not None:
+        write_map(out, result.name_map)
     made_from: dict[str, Path | str] = {"reference": sides[0], "candidate": sides[1]}
-    if rules is not None:
-        made_from["rules"] = rules
+    given = {"rules": rules, "inputs": Path(inputs) if inputs and ":" not in inputs else inputs}
+    made_from |= {role: source for role, source in given.items() if source is not None}
     code = finish(result, result.verdict, made_from, run, json)
     if out is not None and not json:
         typer.echo(f"Map file: {out}")

@@ -1,7 +1,7 @@
 """Rules that a user gives by hand: exact names, rename patterns with capture groups, and drops with a reason.
 
-They come first and are never overruled. Exact names win over patterns; of several patterns the first that matches the
-whole name is taken.
+They come first and are never overruled. Exact names win over drops, drops over patterns; of several patterns the first
+that matches the whole name is taken.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from align.core.transforms import IDENTITY, Transform
 
 if TYPE_CHECKING:
     import re
+    from collections.abc import Iterator
+
+    from align.core.names import SideName
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,10 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class NameRules:
-    """All rules of one file. `dropped_source` and `dropped_target` map a name or glob to the reason."""
+    """All rules of one file. `dropped_source` and `dropped_target` map a name or glob to the reason.
+
+    A rule is called by its table and its text: `[names] fc.weight`.
+    """
 
     label: str = "no rules"
     names: dict[str, tuple[str, Transform]] = field(default_factory=dict)
@@ -36,24 +42,50 @@ class NameRules:
     dropped_target: dict[str, str] = field(default_factory=dict)
 
     def target_of(self, source: str) -> tuple[str, Transform, str] | None:
-        """Target, transform and the rule's text for a source name, None if no rule speaks of it."""
+        """Target, transform and the rule's name for a source name, None if no rule pairs it."""
         if source in self.names:
             target, transform = self.names[source]
-            return target, transform, source
+            return target, transform, _named(source)
         for rename in self.renames:
             if match := rename.pattern.fullmatch(source):
-                return match.expand(rename.to), rename.transform, rename.pattern.pattern
+                return match.expand(rename.to), rename.transform, _renaming(rename)
         return None
 
-    @staticmethod
-    def drop_reason(drops: dict[str, str], name: str) -> tuple[str, str] | None:
-        """Reason and rule of the first drop that covers a name, exact names before globs."""
+    def drop_of(self, side: SideName, name: str) -> tuple[str, str] | None:
+        """Reason and name of the first drop that covers a name, exact names before globs; None if none does."""
+        drops = self._drops(side)
         if name in drops:
-            return drops[name], name
-        return next(((reason, glob) for glob, reason in drops.items() if fnmatchcase(name, glob)), None)
+            return drops[name], _dropping(side, name)
+        covering = (glob for glob in drops if fnmatchcase(name, glob))
+        return next(((drops[glob], _dropping(side, glob)) for glob in covering), None)
+
+    def drops_exactly(self, side: SideName, name: str) -> bool:
+        """Tell whether a drop names this very name."""
+        return name in self._drops(side)
 
     @property
     def all_rules(self) -> tuple[str, ...]:
-        """The text of every rule, in file order."""
-        patterns = [rename.pattern.pattern for rename in self.renames]
-        return (*self.names, *patterns, *self.dropped_source, *self.dropped_target)
+        """The name of every rule, table by table."""
+        return tuple(self._called())
+
+    def _drops(self, side: SideName) -> dict[str, str]:
+        return self.dropped_source if side == "source" else self.dropped_target
+
+    def _called(self) -> Iterator[str]:
+        yield from map(_named, self.names)
+        yield from map(_renaming, self.renames)
+        sides: tuple[SideName, SideName] = ("source", "target")
+        for side in sides:
+            yield from (_dropping(side, glob) for glob in self._drops(side))
+
+
+def _named(source: str) -> str:
+    return f"[names] {source}"
+
+
+def _renaming(rename: Rename) -> str:
+    return f"[[rename]] {rename.pattern.pattern}"
+
+
+def _dropping(side: SideName, glob: str) -> str:
+    return f"[dropped.{side}] {glob}"

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "mindalign.names/1"
 _TABLES = {"schema", "names", "rename", "dropped"}
+_SIDES = ("source", "target")
+_WILD = re.compile(r"[*?\[]")
 _HEADER = f"""\
 # Name map of mindalign: source name = target name. Edit freely; lines that you write are never overruled.
 # Patterns: [[rename]] with from = 'regular expression' and to = 'target with \\1'. docs/map.md tells more.
@@ -45,27 +47,30 @@ def read_map(path: Path, source: Sequence[str], target: Sequence[str] | None) ->
     rules = read_rules(path)
     known = set(source)
     absent = [f"{name}: the source has no such parameter" for name in rules.names if name not in known]
+    try:
+        name_map = apply_rules(rules, source, target)
+    except MapError as error:
+        raise MapError(path, [*absent, *error.faults]) from error
     if absent:
         raise MapError(path, absent)
-    return apply_rules(rules, source, target)
+    return name_map
 
 
 def read_rules(path: Path) -> NameRules:
     """Read a map or rule file; raises MissingFileError or MapError with all faults."""
-    text = existing_file(path, "map file").read_text(encoding="utf-8", errors="replace")
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = tomllib.loads(existing_file(path, "map file").read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise MapError(path, [f"not TOML: {error}"]) from error
     faults = [f"unknown table or key {key!r}" for key in document if key not in _TABLES]
     if document.get("schema", SCHEMA) != SCHEMA:
         faults.append(f"schema {document['schema']!r}, expected {SCHEMA!r}")
     names = _names(document.get("names", {}), faults)
     renames = tuple(_renames(document.get("rename", []), faults))
-    drops = [_drops(document.get("dropped", {}), side, faults) for side in ("source", "target")]
+    drops = _drops(document.get("dropped", {}), faults)
     if faults:
         raise MapError(path, faults)
-    return NameRules(str(path), names, renames, *drops)
+    return NameRules(str(path), names, renames, drops["source"], drops["target"])
 
 
 def write_map(path: Path, name_map: NameMap) -> None:
@@ -77,16 +82,23 @@ def _lines(name_map: NameMap) -> Iterator[str]:
     yield _HEADER
     yield "[names]"
     yield from (f"{_pair(pairing)}  # {pairing.evidence}, {pairing.confidence:.2f}" for pairing in name_map.pairings)
-    for side in ("source", "target"):
+    for side in _SIDES:
         if drops := [drop for drop in name_map.dropped if drop.side == side]:
             yield f"\n[dropped.{side}]"
-            yield from (f"{_quote(drop.name)} = {_quote(drop.reason)}" for drop in drops)
+            yield from (f"{_quote(_literal(drop.name))} = {_quote(drop.reason)}" for drop in drops)
+    yield from map(_printable, _open_lines(name_map))
+
+
+def _open_lines(name_map: NameMap) -> Iterator[str]:
+    """Yield what the user has to settle, as comments."""
     for group in name_map.ambiguous:
-        yield f"\n# AMBIGUOUS: {group.reason}. Pair each of these under [names]:"
+        yield ""
+        yield f"# AMBIGUOUS: {group.reason}. Pair each of these under [names]:"
         yield from (f"#   source {name}" for name in group.sources)
         yield from (f"#   target {name}" for name in group.targets)
     if name_map.unmatched:
-        yield "\n# UNMATCHED: pair under [names], or give a reason under [dropped.source] or [dropped.target]."
+        yield ""
+        yield "# UNMATCHED: pair under [names], or give a reason under [dropped.source] or [dropped.target]."
     for one in name_map.unmatched:
         close = f"; close: {', '.join(one.suggestions)}" if one.suggestions else ""
         yield f"#   {one.side} {one.name} ({one.reason}{close})"
@@ -101,8 +113,16 @@ def _pair(pairing: Pairing) -> str:
 
 
 def _quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04X}" for c in escaped) + '"'
+    return '"' + _printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08X}" for c in text)
+
+
+def _literal(name: str) -> str:
+    """Write a name so that it is no glob."""
+    return _WILD.sub(lambda wild: f"[{wild[0]}]", name)
 
 
 def _names(table: Any, faults: list[str]) -> dict[str, tuple[str, Transform]]:
@@ -137,18 +157,37 @@ def _renames(tables: Any, faults: list[str]) -> Iterator[Rename]:
             faults.append(f"{where}: expected from = 'pattern' and to = 'target'")
             continue
         parsed = _target(where, {key: value for key, value in table.items() if key != "from"}, faults)
-        try:
-            pattern = re.compile(table["from"])
-            if parsed:
-                re.compile(table["from"] + "|").fullmatch("").expand(parsed[0])  # type: ignore[union-attr]
-                yield Rename(pattern, *parsed)
-        except (re.error, IndexError) as error:
-            faults.append(f"{where}: {table['from']!r} -> {table.get('to')!r}: {error}")
+        if fault := _rename_fault(table["from"], table.get("to")):
+            faults.append(f"{where}: {table['from']!r} -> {table.get('to')!r}: {fault}")
+        elif parsed:
+            yield Rename(re.compile(table["from"]), *parsed)
 
 
-def _drops(table: Any, side: str, faults: list[str]) -> dict[str, str]:
-    drops = table.get(side, {}) if isinstance(table, dict) else None
-    if not isinstance(drops, dict) or not all(isinstance(reason, str) and reason for reason in drops.values()):
-        faults.append(f'[dropped.{side}] must be a table of name = "reason"')
-        return {}
+def _rename_fault(pattern: str, to: Any) -> str:
+    """What is wrong with a pattern, or with the groups that its template asks for; "" if nothing is."""
+    try:
+        compiled = re.compile(pattern)
+        names = {number: name for name, number in compiled.groupindex.items()}
+        groups = (f"(?P<{names[n]}>)" if n in names else "()" for n in range(1, compiled.groups + 1))
+        if (match := re.match("".join(groups), "")) and isinstance(to, str):
+            match.expand(to)
+    except (re.error, IndexError) as error:
+        return str(error)
+    return ""
+
+
+def _drops(tables: Any, faults: list[str]) -> dict[str, dict[str, str]]:
+    drops: dict[str, dict[str, str]] = {side: {} for side in _SIDES}
+    if not isinstance(tables, dict):
+        faults.append("[dropped] must hold the tables [dropped.source] and [dropped.target]")
+        return drops
+    faults += [f"[dropped] unknown key {key!r}; known: source, target" for key in tables if key not in _SIDES]
+    for side in _SIDES:
+        table = tables.get(side, {})
+        if not isinstance(table, dict):
+            faults.append(f'[dropped.{side}] must be a table of name = "reason"')
+            continue
+        wrong = [name for name, reason in table.items() if not isinstance(reason, str) or not reason.strip()]
+        faults += [f'[dropped.{side}] {name}: expected name = "reason"' for name in wrong]
+        drops[side] = {name: reason for name, reason in table.items() if name not in wrong}
     return drops

@@ -30,6 +30,7 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 NAME = "align.toml"
@@ -56,10 +57,9 @@ class Project:
 
 def read_project(path: Path) -> Project:
     """Read a project file; raises MissingFileError, or ProjectFileError listing every unknown key and wrong type."""
-    text = existing_file(path, "project file").read_text(encoding="utf-8", errors="replace")
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        document = tomllib.loads(existing_file(path, "project file").read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ProjectFileError(path, [f"not TOML: {error}"]) from error
     if faults := list(_faults(document)):
         raise ProjectFileError(path, faults)
@@ -74,20 +74,23 @@ def read_project(path: Path) -> Project:
     )
 
 
-def _faults(document: dict[str, Any]) -> Any:
+def _faults(document: dict[str, Any]) -> Iterator[str]:
     for table, content in document.items():
         if table not in _KEYS:
-            yield f"unknown table [{table}]; known: {', '.join(sorted(_KEYS))}"
+            yield f"unknown table or key {table!r}; known: {', '.join(f'[{name}]' for name in sorted(_KEYS))}"
         elif not isinstance(content, dict):
             yield f"[{table}] must be a table"
         else:
-            known = _KEYS[table]
-            yield from (
-                f"[{table}] unknown key {key!r}; known: {', '.join(sorted(known))}" for key in content.keys() - known
-            )
-            yield from (
-                f"[{table}] {key} must be text" for key in content.keys() & known if not isinstance(content[key], str)
-            )
+            yield from _table_faults(table, content)
+
+
+def _table_faults(table: str, content: dict[str, Any]) -> Iterator[str]:
+    known = _KEYS[table]
+    for key, value in content.items():
+        if key not in known:
+            yield f"[{table}] unknown key {key!r}; known: {', '.join(sorted(known))}"
+        elif not isinstance(value, str) or not value.strip():
+            yield f"[{table}] {key} must be text, not {value!r}"
 
 
 def _side(table: dict[str, str], folder: Path) -> ProjectSide:

@@ -47,10 +47,11 @@ def map_parameters(
     >>> [(pair.source, pair.target) for pair in result.name_map.pairings]
     [('fc.weight', 'head.dense.weight')]
     """
-    sides = open_side(reference), open_side(candidate)
+    told = read_rules(Path(rules)) if rules else NameRules()
     given = read_inputs(inputs) if inputs is not None else None
+    sides = open_side(reference), open_side(candidate)
     source, target = (read_parameters(side, given) for side in sides)
-    name_map = match_sides(source, target, read_rules(Path(rules)) if rules else NameRules())
+    name_map = match_sides(source, target, told)
     if out is not None:
         write_map(Path(out), name_map)
     return MapResult(name_map, summarize_parameters(source), summarize_parameters(target), _verdict(name_map))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from align.core.protocols import ModelRunner
 from align.core.registry import check_packages, model_readers
-from align.errors import CannotRunError, FrameworkMissingError, MissingFileError, SideError, UserCodeError
+from align.errors import AlignError, CannotRunError, SideError, UserCodeError
+from align.workflows.import_place import import_place
 from align.workflows.open_checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
@@ -57,7 +55,8 @@ def open_side(side: str | Model | Side, checkpoint: Path | str | None = None) ->
     label = side if isinstance(side, str) else type(model).__name__
     if reader is None:
         expected = " or ".join(reader.summary for reader in readers.values())
-        raise SideError(label, f"it is a {type(model).__name__}, expected one of: {expected}")
+        got = f"it returned a {type(model).__name__}" if isinstance(side, str) else f"it is a {type(model).__name__}"
+        raise SideError(label, f"{got}, expected one of: {expected}")
     check_packages(reader)
     if checkpoint is not None:
         tensors = open_checkpoint(Path(checkpoint)).tensors
@@ -70,42 +69,40 @@ def load_function(side: str) -> Callable[[], Any]:
     place, separator, name = side.rpartition(":")
     if not separator or not place or not name.isidentifier():
         raise SideError(side, "it is not of the form `module:function`")
-    module = _import(side, place)
+    module = _guarded(side, lambda: import_place(place))
     function = getattr(module, name, None)
     if not callable(function):
-        known = ", ".join(sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_")))
-        raise SideError(side, f"{place} has no function {name!r}; it has: {known or 'none'}")
+        what = "is no function" if hasattr(module, name) else "does not exist"
+        raise SideError(side, f"{name!r} {what} in {place}; functions there: {_functions(module) or 'none'}")
     return lambda: _guarded(side, function)
 
 
-def _import(side: str, place: str) -> Any:
-    if not place.endswith(".py"):
-        if str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-        return _guarded(side, lambda: importlib.import_module(place))
-    path = Path(place).resolve()
-    if not path.is_file():
-        raise MissingFileError(place, "model file")
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
-    return _guarded(side, lambda: importlib.import_module(path.stem))
+def _functions(module: Any) -> str:
+    own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+    return ", ".join(sorted(name for name in own if not name.startswith("_")))
 
 
 def _guarded(side: str, code: Callable[[], Any]) -> Any:
     """Run the user's code; with the run of a model, the only place where every exception is caught."""
     try:
         return code()
+    except AlignError:
+        raise
     except ModuleNotFoundError as error:
-        raise _missing_module(side, cast("str", error.name)) from error
+        raise _missing_module(side, error) from error
+    except SystemExit as error:
+        raise UserCodeError(f"building {side}", error) from error
     except Exception as error:
         raise UserCodeError(f"building {side}", error) from error
 
 
-def _missing_module(side: str, name: str) -> Exception:
-    readers = model_readers()
-    for reader in readers.values():
+def _missing_module(side: str, error: ModuleNotFoundError) -> CannotRunError:
+    name = error.name or ""
+    for reader in model_readers().values():
         if name.partition(".")[0] in reader.requires:
             check_packages(reader)
-    if side.startswith(name):
+    if f"{side.rpartition(':')[0]}.".startswith(f"{name}."):
         return SideError(side, f"there is no module {name!r}")
-    return FrameworkMissingError(name, f"pip install {name.partition('.')[0]}")
+    failed = UserCodeError(f"building {side}", error)
+    failed.hint = "install what is missing into this environment, or start align where it can be imported"
+    return failed

@@ -1,0 +1,80 @@
+"""The user's modules, imported from a file or by name; two files of one name in two folders are two modules.
+
+A port and its original are often two folders with a `model.py` each. Python would give the first one twice, so modules
+that an earlier file brought along make way for those of the later one's folder.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align.errors import MissingFileError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_FOLDERS: list[Path] = []
+
+
+def import_place(place: str) -> Any:
+    """Import `package.module` (also from the current folder) or `path/to/file.py`; a file is run once."""
+    if not place.endswith(".py"):
+        _put_first(Path.cwd())
+        return importlib.import_module(place)
+    path = Path(place).resolve()
+    if not path.is_file():
+        raise MissingFileError(place, "model file")
+    _make_way(path.parent)
+    _put_first(path.parent)
+    if path.parent not in _FOLDERS:
+        _FOLDERS.append(path.parent)
+    return _loaded(path) or _load(path)
+
+
+def _load(path: Path) -> ModuleType:
+    name = path.stem if path.stem not in sys.modules else f"{path.stem}_of_{path.parent.name}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise MissingFileError(path, "model file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up while it runs
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _loaded(path: Path) -> ModuleType | None:
+    return next((module for module in list(sys.modules.values()) if _file(module) == path), None)
+
+
+def _make_way(folder: Path) -> None:
+    """Forget modules that lie directly in other models' folders and that this folder has under the same names."""
+    for name, module in list(sys.modules.items()):
+        top = name.partition(".")[0]
+        file = _file(module)
+        homes = [other for other in _FOLDERS if other != folder and file in _places(other, top)]
+        homes += [other for other in _FOLDERS if other != folder and file and other / top in file.parents]
+        if homes and any(place.is_file() for place in _places(folder, top)):
+            del sys.modules[name]
+
+
+def _places(folder: Path, top: str) -> tuple[Path, Path]:
+    return folder / f"{top}.py", folder / top / "__init__.py"
+
+
+def _put_first(folder: Path) -> None:
+    if str(folder) in sys.path:
+        sys.path.remove(str(folder))
+    sys.path.insert(0, str(folder))
+
+
+def _file(module: ModuleType) -> Path | None:
+    file = getattr(module, "__file__", None)
+    return Path(file) if isinstance(file, str) else None
