@@ -1,0 +1,190 @@
+"""Layers that one side lacks or has twice: the rest keeps its sure pairs, and what is missing is said exactly."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def trunk(w, missing=()):
+    """Blocks of a width of their own, each with a convolution, a norm and two gates of one shape."""
+    layers = []
+    for index, width in enumerate((3, 5, 7, 9)):
+        path = f"blocks.{index}"
+        layers += [
+            w.conv(f"{path}.conv", width, 4),
+            w.batch_norm(f"{path}.bn", width),
+            w.linear(f"{path}.up", 6, 6),
+            w.linear(f"{path}.down", 6, 6),
+        ]
+    return [layer for layer in layers if layer.path not in missing]
+
+
+def ported(w, layers):
+    """The same layers under other words."""
+    words = {"blocks": "stages", "conv": "convolution", "bn": "norm", "up": "grow", "down": "shrink"}
+    return [w_layer.at(".".join(words.get(part, part) for part in w_layer.path.split("."))) for w_layer in layers]
+
+
+@pytest.mark.parametrize("missing", ["blocks.0.conv", "blocks.1.bn", "blocks.2.up", "blocks.3.down"])
+def test_with_identical_names_exactly_the_missing_layer_is_unmatched(written, missing) -> None:
+    w = written
+    source, target = trunk(w), trunk(w, [missing])
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == w.truth([(layer, layer) for layer in target])
+    gone = {f"{missing}.{name}" for layer in source if layer.path == missing for name in layer.shapes}
+    dropped = {drop.name for drop in name_map.dropped if drop.name.startswith(f"{missing}.")}
+    assert w.unmatched(name_map, "source") | dropped == gone
+    assert w.unmatched(name_map, "target") == set()
+    assert not name_map.complete
+
+
+@pytest.mark.parametrize("extra", ["blocks.0.conv", "blocks.1.bn", "blocks.2.up", "blocks.3.down"])
+def test_with_identical_names_exactly_the_extra_layer_is_unmatched(written, extra) -> None:
+    w = written
+    source, target = trunk(w, [extra]), trunk(w)
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == w.truth([(layer, layer) for layer in source])
+    assert {name.rpartition(".")[0] for name in w.unmatched(name_map, "target")} == {extra}
+
+
+@pytest.mark.parametrize("missing", ["blocks.0.conv", "blocks.1.bn", "blocks.2.up", "blocks.3.down", "blocks.1.up"])
+def test_in_a_renamed_port_a_missing_layer_leaves_its_rivals_open_and_the_rest_sure(written, missing) -> None:
+    w = written
+    source = trunk(w)
+    kept = trunk(w, [missing])
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *ported(w, kept)))
+    truth = w.truth(list(zip(kept, ported(w, kept), strict=True)))
+    pairs = w.paired(name_map)
+    assert pairs.items() <= truth.items()
+    rivals = {layer.path for layer in source if layer.path.rpartition(".")[0] == missing.rpartition(".")[0]}
+    sure = {layer.path for layer in kept if layer.path not in rivals and layer.kind in {"conv", "batch_norm"}}
+    assert sure <= {name.rpartition(".")[0] for name in pairs}
+    said = w.open_names(name_map) | w.unmatched(name_map, "source") | {d.name for d in name_map.dropped}
+    assert {f"{missing}.{n}" for layer in source if layer.path == missing for n in layer.shapes} <= said
+
+
+def test_a_block_that_is_doubled_in_the_port_is_not_guessed(written) -> None:
+    w = written
+    source = [w.linear("embed", 4, 3), w.linear("block.fc", 6, 6), w.linear("head", 2, 6)]
+    target = [w.linear("in", 4, 3), w.linear("red.dense", 6, 6), w.linear("blue.dense", 6, 6), w.linear("out", 2, 6)]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == w.truth([(source[0], target[0]), (source[2], target[3])])
+    weights = next(group for group in name_map.ambiguous if "block.fc.weight" in group.sources)
+    assert weights.targets == ("red.dense.weight", "blue.dense.weight")
+
+
+def test_the_first_of_two_is_not_taken_because_it_stands_first(written) -> None:
+    w = written
+    source = [w.linear("stem", 4, 3), w.linear("red"), w.linear("blue")]
+    target = [w.linear("input", 4, 3), w.linear("one_left")]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == w.truth([(source[0], target[0])])
+    assert {"red.weight", "blue.weight"} <= w.open_names(name_map)
+
+
+def test_a_missing_layer_in_a_list_of_equals_is_not_told_by_its_place(written) -> None:
+    w = written
+    source = [w.linear(f"layers.{n}.fc") for n in range(4)]
+    target = [w.linear(f"cells.{n}.dense") for n in range(3)]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == {}
+    assert {f"layers.{n}.fc.weight" for n in range(4)} <= w.open_names(name_map) | w.unmatched(name_map, "source")
+
+
+@pytest.mark.parametrize("stranger", ["aux_head.fc", "AuxLogits.fc", "model_ema.fc", "teacher.fc"])
+def test_a_missing_name_is_not_taken_from_an_auxiliary_head_or_a_copy(written, stranger) -> None:
+    w = written
+    source = [w.conv("conv"), w.linear("fc", 10, 4)]
+    target = [w.conv("conv"), w.linear(stranger, 10, 4)]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == {"conv.weight": "conv.weight"}
+    assert w.unmatched(name_map, "source") == {"fc.weight", "fc.bias"}
+    missing = next(one for one in name_map.unmatched if one.name == "fc.weight")
+    assert missing.suggestions == (f"{stranger}.weight",)
+    assert "auxiliary" in missing.reason
+
+
+def test_a_name_is_not_found_by_its_ending(written) -> None:
+    w = written
+    source = [w.linear("fc", 10, 4)]
+    target = [w.linear("side_branch.fc", 10, 4), w.linear("top", 10, 4)]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == {}
+    assert w.open_names(name_map) == {"fc.weight", "fc.bias"}
+
+
+def test_the_only_two_of_a_shape_are_strangers_if_the_layers_around_them_are_paired_elsewhere(written) -> None:
+    w = written
+    source = [w.conv("left.red", 3, 4), w.linear("left.thing"), w.conv("right.blue", 5, 4)]
+    target = [w.conv("up.one", 3, 4), w.conv("down.two", 5, 4), w.linear("down.stuff")]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == w.truth([(source[0], target[0]), (source[2], target[1])])
+    (weight, _bias) = sorted(name_map.ambiguous, key=lambda group: group.sources, reverse=True)
+    assert (weight.sources, weight.targets) == (("left.thing.weight",), ("down.stuff.weight",))
+    assert "around them" in weight.reason
+
+
+def test_an_index_is_no_name_where_the_lists_are_numbered_differently(written) -> None:
+    w = written
+    source = [w.conv(f"features.{n}") for n in (0, 3, 6)]
+    target = [w.conv(f"features.{n}") for n in (0, 1, 2, 3)]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == {}
+    even = [w.conv(f"features.{n}") for n in (0, 1, 3)]
+    same_count = w.matched(w.side("torch", *source), w.side("nn", *even))
+    assert w.paired(same_count) == w.truth(list(zip(source, even, strict=True)))
+
+
+def test_an_index_is_no_name_where_it_holds_another_kind_of_layer(written) -> None:
+    w = written
+    source = [w.conv("net.0"), w.conv("net.2"), w.linear("net.4", 3, 3)]
+    target = [w.conv("net.0"), w.layer_norm("net.1"), w.layer_norm("net.2"), w.conv("net.3"), w.linear("net.4", 3, 3)]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == w.truth([(source[0], target[0]), (source[1], target[3]), (source[2], target[4])])
+
+
+def test_a_bias_that_the_port_lacks_is_missing_and_its_layer_still_paired(written) -> None:
+    w = written
+    source = [w.conv("a", 4, 3, bias=True), w.conv("b", 8, 4, bias=True), w.linear("c", 2, 8)]
+    target = [w.conv("x", 4, 3), w.conv("y", 8, 4), w.linear("z", 2, 8, bias=False)]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == {"a.weight": "x.weight", "b.weight": "y.weight", "c.weight": "z.weight"}
+    reasons = {one.name: one.reason for one in name_map.unmatched}
+    assert reasons["a.bias"] == "its layer is paired with x, which has no such parameter"
+    assert set(reasons) == {"a.bias", "b.bias", "c.bias"}
+
+
+def test_statistics_that_one_side_lacks_are_missing_and_their_layer_still_paired(written) -> None:
+    w = written
+    bare = w.Written("bn", "batch_norm", {"weight": (4,), "bias": (4,)})
+    name_map = w.matched(w.side("torch", bare), w.side("nn", w.batch_norm("norm")))
+    assert w.paired(name_map) == {"bn.weight": "norm.gamma", "bn.bias": "norm.beta"}
+    assert w.unmatched(name_map, "target") == {"norm.moving_mean", "norm.moving_variance"}
+
+
+def test_a_head_of_another_width_is_said_with_both_shapes_and_a_suggestion(written) -> None:
+    w = written
+    for theirs in ("fc", "classifier"):
+        source, target = [w.conv("conv"), w.linear("fc", 1000, 4)], [w.conv("conv"), w.linear(theirs, 10, 4)]
+        name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+        assert w.paired(name_map) == {"conv.weight": "conv.weight"}
+        head = next(one for one in name_map.unmatched if one.name == "fc.weight" and one.side == "source")
+        assert "[1000, 4]" in head.reason
+        assert "[10, 4]" in head.reason
+        assert head.suggestions == (f"{theirs}.weight",)
+
+
+def test_two_sides_that_share_nothing_pair_nothing(written) -> None:
+    w = written
+    name_map = w.matched(w.side("torch", w.linear("a", 2, 3)), w.side("nn", w.conv("b", 5, 7)))
+    assert name_map.pairings == name_map.ambiguous == ()
+    assert len(name_map.unmatched) == 3
+    assert not name_map.complete
+
+
+def test_a_side_without_parameters_is_no_complete_map(written) -> None:
+    w = written
+    name_map = w.matched(w.side("torch"), w.side("nn"))
+    assert not name_map.complete
+    other = w.matched(w.side("torch"), w.side("nn", w.linear("a")))
+    assert w.unmatched(other, "target") == {"a.weight", "a.bias"}
