@@ -25,7 +25,21 @@ SideArgument = Annotated[
 ProjectOption = Annotated[
     Path | None, typer.Option("--project", help="Project file; align.toml of the current folder by default.")
 ]
-RunOption = Annotated[Path | None, typer.Option("--run", help="Run folder to write the result into.", metavar="DIR")]
+
+
+def _usable_run_folder(run: Path | None) -> Path | None:
+    """Refuse a run folder that cannot be written before any work is done."""
+    if run is not None:
+        from align.runs.folder import RunFolder
+
+        RunFolder.check(run)
+    return run
+
+
+RunOption = Annotated[
+    Path | None,
+    typer.Option("--run", help="Run folder to write the result into.", metavar="DIR", callback=_usable_run_folder),
+]
 
 
 def finish(result: Result, verdict: Verdict, made_from: Mapping[str, Path | str], run: Path | None, json: bool) -> int:

@@ -6,10 +6,14 @@ traceback. No command imports its workflow before it runs, so that help needs no
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import io
+import os
 import pkgutil
 import sys
+import traceback
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +24,7 @@ from align.errors import AlignError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import TracebackType
 
 EPILOG = "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. --debug shows tracebacks."
 INTERRUPTED = 130
@@ -30,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        build_app()([argument for argument in arguments if argument != "--debug"], prog_name="align")
+        command = typer.main.get_command(build_app())  # calling the app itself would replace sys.excepthook
+        command([argument for argument in arguments if argument != "--debug"], prog_name="align")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     except AlignError as error:
@@ -42,8 +48,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run() -> None:
-    """Entry point of the `align` command."""
-    sys.exit(main())
+    """Entry point of the `align` command: whatever happens, exit code 1 means "not aligned" and nothing else."""
+    if "--debug" not in sys.argv:
+        sys.excepthook = _say_and_leave
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
+    code = main()
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def _say_and_leave(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Report a fault of mindalign itself (or of the terminal) and leave with the code of "could not run"."""
+    place = traceback.extract_tb(trace)[-1]
+    said = f"align: internal error in {place.name}: {kind.__name__}: {error}"
+    hint = "Hint: add --debug to see the traceback, and report it please"
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{said}\n{hint}\n")
+    os._exit(AlignError.exit_code)
 
 
 def build_app() -> typer.Typer:

@@ -44,6 +44,11 @@ class Verdict:
     reason: str
     coverage: Coverage
 
+    def __post_init__(self) -> None:
+        if self.outcome is Outcome.ALIGNED and self.coverage.compared < 1:
+            msg = "nothing was compared, so nothing is aligned"
+            raise ValueError(msg)
+
     def __bool__(self) -> NoReturn:
         msg = "a verdict is neither true nor false: compare verdict.outcome with Outcome.ALIGNED"
         raise TypeError(msg)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.verdicts import Outcome
+from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError
 from align.runs.folder import KINDS, RunFolder
 
@@ -62,15 +62,10 @@ def _rung(folder: RunFolder, kind: str) -> Rung:
     if document is None:
         return Rung(kind, NOT_RUN)
     try:
-        verdict = document["verdict"]
-        return Rung(
-            kind,
-            Outcome(verdict["outcome"]).value,
-            verdict["reason"],
-            dict(verdict["coverage"]),
-            document["created"],
-            document["made_from"],
-        )
+        said = document["verdict"]
+        verdict = Verdict(Outcome(said["outcome"]), said["reason"], Coverage(**said["coverage"]))
+        made = document["created"], document["made_from"]
+        return Rung(kind, verdict.outcome.value, verdict.reason, dict(said["coverage"]), *made)
     except (KeyError, TypeError, ValueError) as error:
         message = f"{folder.file(kind)} holds no sound verdict: {error!r}"
         raise RunFolderError(message, "run the command that writes it again") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,6 +49,15 @@ class RunFolder:
             hint = "name a folder that does not exist yet, or one that is a run folder"
             raise DestinationError(f"cannot make the run folder {path}: {error.strerror}", hint) from error
         return cls(path)
+
+    @staticmethod
+    def check(path: Path) -> None:
+        """Raise DestinationError if the folder could not be made or written to; nothing is made yet."""
+        there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            what = "is not a folder" if not there.is_dir() else "cannot be written to"
+            hint = "name a folder that does not exist yet, or one that is a run folder"
+            raise DestinationError(f"cannot make the run folder {path}: {there} {what}", hint)
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 import align.cli
 from align.cli.main import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMMAND = '''
 from align.errors import MissingFileError, NotAlignedError, UserCodeError
@@ -110,3 +108,30 @@ def test_the_installed_command_runs_in_a_shell(tmp_path: Path) -> None:
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_fault_of_our_own_or_of_the_terminal_is_never_the_code_of_not_aligned():
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        command = [sys.executable, "-m", "align.cli.main", "plugins"]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert "No space left" in ended.stderr
+    assert "Hint: add --debug" in ended.stderr
+
+
+def test_a_character_that_the_terminal_lacks_does_not_stop_the_output():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "align.cli.main", "plugins"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0
+    assert "safetensors" in ended.stdout
+
+
+def test_an_unusable_run_folder_is_refused_before_any_work(tmp_path, capsys):
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"step": 1, "loss": 2.5}\n', encoding="utf-8")
+    assert main(["loss", str(log), str(log), "--run", str(log)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "is not a folder" in captured.err

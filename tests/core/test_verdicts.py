@@ -28,3 +28,8 @@ def test_only_aligned_satisfies_a_test_suite() -> None:
     for outcome in (Outcome.NOT_ALIGNED, Outcome.NOT_COMPARED):
         with pytest.raises(NotAlignedError, match="3 of 9 layers differ"):
             verdict(outcome).require_aligned()
+
+
+def test_nothing_compared_is_never_aligned() -> None:
+    with pytest.raises(ValueError, match="nothing was compared"):
+        Verdict(Outcome.ALIGNED, "all of nothing agrees", Coverage("layers", compared=0))
