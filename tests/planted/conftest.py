@@ -1,0 +1,30 @@
+"""The small real pairs; they import both frameworks, so only tests that ask for them load them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def _module(name: str, path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def pairs() -> Any:
+    return _module("planted_pairs", Path(__file__).with_name("pairs.py"))
+
+
+@pytest.fixture(scope="session")
+def resnet50() -> Any:
+    return _module("planted_resnet50", Path(__file__).parents[2] / "examples" / "resnet50.py")
