@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.rename import NameRules
+from align.core.transforms import IDENTITY
 from align.steps.match import match_names
 
 # kind -> role -> the attribute in torch, mindspore.nn, mindspore.mint.nn; the first row of a kind holds the classes.

@@ -1,0 +1,113 @@
+"""What settles rivals of one class and shape, and what does not: order of execution, surroundings, contradictions."""
+
+from __future__ import annotations
+
+import pytest
+
+from align.core.parameters import Module, ParameterSet
+from align.core.traces import Capture
+from align.steps.execution import CallOrder, in_execution_order
+
+
+def projections(w, names):
+    return [w.linear(f"attn.{name}") for name in names]
+
+
+def test_the_order_of_execution_tells_siblings_apart_that_nothing_else_does(written) -> None:
+    w = written
+    source, target = projections(w, ("one", "two", "three")), projections(w, ("red", "green", "blue"))
+    by_run = w.matched(w.side("torch", *source, order="execution"), w.side("nn", *target, order="execution"))
+    assert w.paired(by_run) == w.truth(list(zip(source, target, strict=True)))
+
+
+@pytest.mark.parametrize("orders", [("execution", "registration"), ("registration", "execution")])
+def test_order_is_no_evidence_unless_both_sides_ran(written, orders) -> None:
+    w = written
+    source, target = projections(w, ("one", "two", "three")), projections(w, ("red", "green", "blue"))
+    name_map = w.matched(w.side("torch", *source, order=orders[0]), w.side("nn", *target, order=orders[1]))
+    assert w.paired(name_map) == {}
+
+
+def test_words_that_the_order_of_execution_contradicts_leave_the_pair_open(written) -> None:
+    w = written
+    source, target = projections(w, ("query", "key")), projections(w, ("key_proj", "query_proj"))
+    name_map = w.matched(w.side("torch", *source, order="execution"), w.side("nn", *target, order="execution"))
+    assert w.paired(name_map) == {}
+    assert w.open_names(name_map) == set(w.truth(list(zip(source, target, strict=True))))
+
+
+def test_numbers_that_the_order_of_execution_contradicts_leave_the_pair_open(written) -> None:
+    w = written
+    source, target = projections(w, ("fc1", "fc2")), projections(w, ("dense2", "dense1"))
+    name_map = w.matched(w.side("torch", *source, order="execution"), w.side("nn", *target, order="execution"))
+    assert w.paired(name_map) == {}
+
+
+def test_a_layer_is_known_by_the_sure_layers_next_to_it(written) -> None:
+    w = written
+    names = [("red.x", "thing.p"), ("red.mid", "thing.middle"), ("red.y", "thing.q")]
+    source = [w.linear(names[0][0]), w.layer_norm(names[1][0], 7), w.linear(names[2][0])]
+    target = [w.linear(names[0][1]), w.layer_norm(names[1][1], 7), w.linear(names[2][1])]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == w.truth(list(zip(source, target, strict=True)))
+
+
+def test_two_layers_between_the_same_neighbours_stay_open(written) -> None:
+    w = written
+    source = [w.layer_norm("b.ln", 7), w.linear("b.x"), w.linear("b.y"), w.embedding("b.e", 5, 3)]
+    target = [w.layer_norm("c.ln", 7), w.linear("c.p"), w.linear("c.q"), w.embedding("c.e", 5, 3)]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.open_names(name_map) == {"b.x.weight", "b.x.bias", "b.y.weight", "b.y.bias"}
+
+
+def test_a_layer_is_known_by_the_block_around_it(written) -> None:
+    w = written
+    source = [w.conv("red.conv", 3, 3), w.linear("red.fc"), w.conv("blue.conv", 5, 5), w.linear("blue.fc")]
+    target = [w.linear("two.proj"), w.conv("two.conv", 5, 5), w.linear("one.proj"), w.conv("one.conv", 3, 3)]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    true = [(source[0], target[3]), (source[1], target[2]), (source[2], target[1]), (source[3], target[0])]
+    assert w.paired(name_map) == w.truth(true)
+
+
+def test_what_is_learnt_in_one_block_settles_the_same_names_in_others(written) -> None:
+    w = written
+    source = [w.linear(f"stage{n}.{name}", 4 + n, 4 + n) for n in (1, 2, 3) for name in ("f", "g")]
+    target = [w.linear(f"part{n}.{name}", 4 + n, 4 + n) for n in (1, 2, 3) for name in ("red", "blue")]
+    unknown = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(unknown) == {}
+    rules = w.NameRules(
+        names={
+            f"stage{n}.{mine}.weight": (f"part{n}.{theirs}.weight", w.IDENTITY)
+            for n in (1, 2)
+            for mine, theirs in (("f", "blue"), ("g", "red"))
+        }
+    )
+    taught = w.matched(w.side("torch", *source), w.side("nn", *target), rules)
+    assert w.paired(taught)["stage3.f.weight"] == "part3.blue.weight"
+    assert taught.complete
+
+
+class TestExecutionOrder:
+    SIDE = ParameterSet(
+        "net",
+        None,
+        (),
+        (Module("", ("Net",)), Module("b", ("B",), ("b.w",)), Module("a", ("A",), ("a.w",)), Module("relu", ("R",))),
+    )
+
+    def called(self, *paths) -> CallOrder:
+        order = CallOrder()
+        for number, path in enumerate(paths):
+            order.add(Capture(number, path, 0, "", "Layer", (1,), "float32", 1), None)
+        return order
+
+    def test_modules_stand_in_the_order_of_their_first_return(self) -> None:
+        ordered = in_execution_order(self.SIDE, self.called("a", "relu", "b", "a", ""))
+        assert [module.path for module in ordered.modules] == ["a", "relu", "b", ""]
+        assert ordered.order == "execution"
+
+    def test_a_side_with_a_layer_that_no_hook_saw_keeps_its_registration_order(self) -> None:
+        assert in_execution_order(self.SIDE, self.called("a", "")) is self.SIDE
+
+    def test_a_module_without_parameters_need_not_be_called(self) -> None:
+        assert in_execution_order(self.SIDE, self.called("b", "a", "")).order == "execution"
