@@ -47,12 +47,18 @@ class CallPair:
 
 
 class CalledModules:
-    """One side's calls in execution order and, by module path, the parameter pairs it owns and holds inside."""
+    """One side's calls in execution order and, by module path, the parameter pairs it owns and holds inside.
+
+    `open` holds the paths of modules with parameters of which the name map does not know what they are.
+    """
 
     def __init__(
         self, captures: Sequence[Capture], parameters: ParameterSet, name_map: NameMap, side: SideName
     ) -> None:
         pair_of = {getattr(p, side): number for number, p in enumerate(name_map.pairings)}
+        settled = pair_of.keys() | {one.name for one in name_map.dropped if one.side == side}
+        open_names = {p.name for p in parameters.parameters if p.name not in settled and not p.tied_to}
+        self.open = {module.path for module in parameters.modules if open_names & set(module.parameters)}
         self._classes = {module.path: module.classes for module in parameters.modules}
         self.owned = {m.path: frozenset(pair_of[n] for n in m.parameters if n in pair_of) for m in parameters.modules}
         inside: dict[str, set[int]] = defaultdict(set)

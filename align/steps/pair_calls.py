@@ -93,6 +93,8 @@ def _alone(
 def _reason(call: Call, own: CalledModules, other: CalledModules) -> str:
     """Say why a call has no counterpart: for a layer with parameters, what became of the module that holds them."""
     inside = own.holds(call)
+    if call.module in own.open:
+        return "the name map leaves its parameters open"
     if not inside:
         return "the other side has no module of this kind and output shape at this place"
     counterparts = [path for path, pairs in other.inside.items() if pairs == inside]

@@ -32,8 +32,10 @@ def pair_places(left: CalledModules, right: CalledModules, anchors: Sequence[Cal
     """
     places = {id(pair.reference): n for n, pair in enumerate(anchors)}
     places |= {id(pair.candidate): n for n, pair in enumerate(anchors)}
-    rows = [call for call in left.leaves if id(call) in places or not left.owns(call)]
-    columns = [call for call in right.leaves if id(call) in places or not right.owns(call)]
+    rows, columns = (
+        [call for call in side.leaves if id(call) in places or not (side.owns(call) or call.module in side.open)]
+        for side in (left, right)
+    )
     found = align_sequences(_scores(rows, columns, places))
     fixed = [(i, j) for i, j in found if id(rows[i]) in places]
     counts = _counts(rows, [i for i, _ in fixed]), _counts(columns, [j for _, j in fixed])
