@@ -22,6 +22,7 @@ _EXTENDED: dict[str, npt.DTypeLike] = {
     "float8_e5m2": ml_dtypes.float8_e5m2,
 }
 
+INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"})
 
 # Machine epsilon: distance from 1 to the next larger number (IEEE 754; bfloat16 has 8 bits of significand).
@@ -53,6 +54,11 @@ def is_float(name: str) -> bool:
 def rounded_as(name: str) -> str:
     """Floating dtype whose rounding the values of a dtype carry (float32 for complex64); "" for exact ones."""
     return name if name in FLOATS else {"complex64": "float32", "complex128": "float64"}.get(name, "")
+
+
+def is_numeric(name: str) -> bool:
+    """Tell whether this is the canonical name of a dtype that tensors have: a number or a bool."""
+    return name in FLOATS | INTEGERS | {"bool", "complex64", "complex128"}
 
 
 def is_complex(name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from align.core.dtypes import dtype_name, numpy_dtype
+from align.core.dtypes import dtype_name, is_complex, is_numeric, numpy_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ class Reshape:
 
     def output_shape(self, shape: Shape) -> Shape:
         """The new shape; raises ValueError if it holds another number of elements."""
-        if prod(shape) != prod(self.shape):
+        if prod(shape) != prod(self.shape) or any(n < 0 for n in self.shape):
             msg = f"cannot reshape {shape} to {self.shape}"
             raise ValueError(msg)
         return self.shape
@@ -141,14 +141,19 @@ class Permute:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Values rounded to another dtype; the inverse restores the dtype, not the lost digits."""
+    """Values rounded to another dtype; the inverse restores the dtype, not the lost digits.
+
+    What a value becomes that the dtype cannot hold (NaN as an integer) is NumPy's affair; `steps.cast_loss` counts it.
+    """
 
     dtype: str
     op = "cast"
 
     def apply(self, value: Array) -> Array:
-        """Return the value in the new dtype."""
-        return value.astype(numpy_dtype(self.dtype))
+        """Return the value in the new dtype; a complex one keeps its real part in a dtype that is not."""
+        real = value.real if np.iscomplexobj(value) and not is_complex(self.dtype) else value
+        with np.errstate(all="ignore"):
+            return real.astype(numpy_dtype(self.dtype))
 
     def output_shape(self, shape: Shape) -> Shape:
         """The same shape."""
@@ -174,18 +179,56 @@ def parse_transform(table: Mapping[str, Any]) -> Transform:
     """Read the table form back; raises ValueError naming what is wrong."""
     fields = dict(table)
     op = fields.pop("op", None)
+    argument = _ARGUMENTS.get(op) if isinstance(op, str) else None
+    if argument is None:
+        msg = f"unknown transform op {op!r}; known: {', '.join(_ARGUMENTS)}"
+        raise ValueError(msg)
     try:
-        match op:
-            case "identity":
-                return Identity(**fields)
-            case "reshape":
-                return Reshape(tuple(int(n) for n in fields.pop("shape")), **fields)
-            case "permute":
-                return Permute(tuple(int(n) for n in fields.pop("axes")), **fields)
-            case "cast":
-                return Cast(dtype_name(numpy_dtype(str(fields.pop("dtype")))), **fields)
-    except (KeyError, TypeError, ValueError) as error:
+        return _with_argument(str(op), argument, fields)
+    except ValueError as error:
         msg = f"transform {dict(table)} is malformed: {error}"
         raise ValueError(msg) from error
-    msg = f"unknown transform op {op!r}; known: identity, reshape, permute, cast"
-    raise ValueError(msg)
+
+
+# What each op says beside its name.
+_ARGUMENTS = {"identity": "", "reshape": "shape", "permute": "axes", "cast": "dtype"}
+
+
+def _with_argument(op: str, argument: str, fields: dict[str, Any]) -> Transform:
+    if unknown := sorted(fields.keys() - {argument}):
+        msg = f"{op} takes {argument or 'nothing else'}, not {', '.join(unknown)}"
+        raise ValueError(msg)
+    if not argument:
+        return IDENTITY
+    if argument not in fields:
+        msg = f"{op} needs {argument}"
+        raise ValueError(msg)
+    if op == "cast":
+        return Cast(_dtype(fields[argument]))
+    numbers = _counts(argument, fields[argument])
+    return Reshape(numbers) if op == "reshape" else Permute(_permutation(numbers))
+
+
+def _counts(what: str, values: object) -> tuple[int, ...]:
+    if not isinstance(values, (list, tuple)) or not all(type(n) is int and n >= 0 for n in values):
+        msg = f"{what} must be a list of whole numbers, none of them negative; got {values!r}"
+        raise ValueError(msg)
+    return tuple(values)
+
+
+def _permutation(axes: tuple[int, ...]) -> tuple[int, ...]:
+    if sorted(axes) != list(range(len(axes))):
+        msg = f"axes must name each of {len(axes)} axes once, from 0 to {len(axes) - 1}; got {list(axes)}"
+        raise ValueError(msg)
+    return axes
+
+
+def _dtype(name: object) -> str:
+    try:
+        canonical = dtype_name(numpy_dtype(name)) if isinstance(name, str) else ""
+    except (TypeError, ValueError):
+        canonical = ""
+    if not is_numeric(canonical):
+        msg = f"dtype must name numbers, such as float16; got {name!r}"
+        raise ValueError(msg)
+    return canonical

@@ -53,6 +53,11 @@ def test_a_reshape_to_another_number_of_elements_is_refused() -> None:
         Reshape((2, 2)).apply(np.zeros((2, 3)))
 
 
+def test_negative_sizes_are_no_shape_though_their_product_may_fit() -> None:
+    with pytest.raises(ValueError, match="cannot reshape"):
+        Reshape((-2, -3)).output_shape((2, 3))
+
+
 @pytest.mark.parametrize("axes", [(0,), (0, 1, 2), (0, 0), (1, -1)])
 def test_axes_that_are_no_permutation_are_refused(axes: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="cannot permute"):
@@ -78,11 +83,29 @@ def test_bfloat16_is_cast_by_rounding_to_even() -> None:
     [
         ({}, "unknown transform op None"),
         ({"op": "rotate"}, "unknown transform op 'rotate'"),
-        ({"op": "reshape"}, "malformed"),
-        ({"op": "reshape", "shape": "wide"}, "malformed"),
-        ({"op": "permute", "axes": [0], "why": "?"}, "malformed"),
-        ({"op": "cast", "dtype": "float31"}, "malformed"),
-        ({"op": "identity", "shape": [1]}, "malformed"),
+        ({"op": ["reshape"]}, "unknown transform op"),
+        ({"op": "reshape"}, "malformed: reshape needs shape"),
+        ({"op": "reshape", "shape": "wide"}, "whole numbers"),
+        ({"op": "reshape", "shape": "43"}, "whole numbers"),
+        ({"op": "reshape", "shape": 12}, "whole numbers"),
+        ({"op": "reshape", "shape": ["4", 3.0]}, "whole numbers"),
+        ({"op": "reshape", "shape": [4.0, 3]}, "whole numbers"),
+        ({"op": "reshape", "shape": [True, 12]}, "whole numbers"),
+        ({"op": "reshape", "shape": [-4, -3]}, "none of them negative"),
+        ({"op": "reshape", "shape": [12], "axes": [0]}, "reshape takes shape, not axes"),
+        ({"op": "permute", "axes": [1.9, 0.2]}, "whole numbers"),
+        ({"op": "permute", "axes": [0, -1]}, "none of them negative"),
+        ({"op": "permute", "axes": [0, 2]}, "each of 2 axes once"),
+        ({"op": "permute", "axes": [0], "why": "?"}, "permute takes axes, not why"),
+        ({"op": "cast"}, "cast needs dtype"),
+        ({"op": "cast", "dtype": "float31"}, "dtype must name numbers"),
+        ({"op": "cast", "dtype": "U3"}, "dtype must name numbers"),
+        ({"op": "cast", "dtype": "object"}, "dtype must name numbers"),
+        ({"op": "cast", "dtype": "longdouble"}, "dtype must name numbers"),
+        ({"op": "cast", "dtype": "float32,int8"}, "dtype must name numbers"),
+        ({"op": "cast", "dtype": 7}, "dtype must name numbers"),
+        ({"op": "cast", "type": "float16"}, "cast takes dtype, not type"),
+        ({"op": "identity", "shape": [1]}, "identity takes nothing else, not shape"),
     ],
 )
 def test_a_faulty_table_is_refused_with_its_fault(table: dict[str, object], fault: str) -> None:

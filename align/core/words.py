@@ -1,0 +1,20 @@
+"""Small words that messages share: a number with its noun, a list cut to a readable length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MOST_LISTED = 3
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 tensor`, `2 tensors`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def some(names: Sequence[str], most: int = MOST_LISTED) -> str:
+    """The first `most` names, and dots if there are more."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
