@@ -220,6 +220,7 @@ class ProjectFileError(CannotRunError):
     def __init__(self, path: Path | str, faults: Sequence[str]) -> None:
         listed = "\n".join(f"  {fault}" for fault in faults)
         super().__init__(f"{path} cannot be used:\n{listed}", "docs/project-file.md describes the file")
+        self.faults = tuple(faults)
 
 
 class RunFolderError(CannotRunError):

@@ -40,11 +40,18 @@ def read_inputs(source: Path | str | Mapping[str, Array]) -> dict[str, Array]:
     made: Any = load_function(source)() if isinstance(source, str) else source
     if not isinstance(made, dict) and not hasattr(made, "items"):
         raise InputsError(f"{source} returned a {type(made).__name__}", "return a dict of input name -> numpy array")
-    return _checked(source, {str(name): np.asarray(value) for name, value in made.items()})
+    return _checked(source, {str(name): _as_array(value) for name, value in made.items()})
+
+
+def _as_array(value: Any) -> Array:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError):  # ragged lists, tensors that NumPy cannot take
+        return np.empty((), np.object_)
 
 
 def _checked(source: object, inputs: dict[str, Array]) -> dict[str, Array]:
-    strange = [name for name, value in inputs.items() if value.dtype.kind not in "fiubcV"]
+    strange = [name for name, value in inputs.items() if value.dtype.kind not in "fiubcV" or value.dtype.fields]
     if strange or not inputs:
         place = source if isinstance(source, (str, Path)) else "the mapping"
         what = f"inputs {strange} are no numeric arrays" if strange else f"{place} holds no inputs"

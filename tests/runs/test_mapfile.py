@@ -166,7 +166,19 @@ def test_all_faults_of_a_file_are_listed_together_under_its_name(tmp_path: Path)
         read_rules(path)
     assert str(caught.value).startswith(f"{path} cannot be used as a name map:\n")
     said = "\n".join(caught.value.faults)
-    for word in ("colour", "other/9", "names: a", "names: b", "twist", "names: d", "unclosed", r"\\2", "3", "left", "e:"):
+    for word in (
+        "colour",
+        "other/9",
+        "names: a",
+        "names: b",
+        "twist",
+        "names: d",
+        "unclosed",
+        r"\\2",
+        "3",
+        "left",
+        "e:",
+    ):
         assert word in said, word
     assert len(caught.value.faults) == 11
 

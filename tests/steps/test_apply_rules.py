@@ -154,9 +154,7 @@ class TestOnTwoSides:
         w = written
         source = [w.conv("conv"), w.linear("aux.fc", 3, 3), w.linear("fc")]
         target = [w.conv("conv"), w.linear("fc"), w.linear("extra.fc", 7, 7)]
-        rules = NameRules(
-            dropped_source={"aux.*": "training only"}, dropped_target={"extra.*": "not in the original"}
-        )
+        rules = NameRules(dropped_source={"aux.*": "training only"}, dropped_target={"extra.*": "not in the original"})
         name_map = w.matched(w.side("torch", *source), w.side("nn", *target), rules)
         assert name_map.complete
         assert {(d.name, d.side, d.reason) for d in name_map.dropped} == {

@@ -169,9 +169,7 @@ def test_layers_of_different_kind_never_pair(written) -> None:
 
 def test_a_class_of_ones_own_pairs_with_a_library_layer_of_the_same_roles_and_shapes(written) -> None:
     w = written
-    name_map = w.matched(
-        w.side("torch", w.layer_norm("norm")), w.side("nn", w.own("my_norm", gamma=(4,), beta=(4,)))
-    )
+    name_map = w.matched(w.side("torch", w.layer_norm("norm")), w.side("nn", w.own("my_norm", gamma=(4,), beta=(4,))))
     assert w.paired(name_map) == {"norm.weight": "my_norm.gamma", "norm.bias": "my_norm.beta"}
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from align.core.parameters import Module, ParameterSet
 from align.core.traces import Capture
+from align.core.transforms import IDENTITY
 from align.steps.execution import CallOrder, in_execution_order
 
 
@@ -77,7 +78,7 @@ def test_what_is_learnt_in_one_block_settles_the_same_names_in_others(written) -
     assert w.paired(unknown) == {}
     rules = w.NameRules(
         names={
-            f"stage{n}.{mine}.weight": (f"part{n}.{theirs}.weight", w.IDENTITY)
+            f"stage{n}.{mine}.weight": (f"part{n}.{theirs}.weight", IDENTITY)
             for n in (1, 2)
             for mine, theirs in (("f", "blue"), ("g", "red"))
         }

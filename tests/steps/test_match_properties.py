@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from align.core.transforms import IDENTITY
 from align.steps.sequences import align_sequences, equality_scores
 
 # Words of a port that are like no word of the original, so that no two are alike by chance.
@@ -151,7 +152,7 @@ def rules_for(w, source, target):
         for parameter in source.parameters:
             free = [p.name for p in target.parameters if p.shape == parameter.shape and p.name not in taken]
             if free and draw(st.integers(0, 4)) == 0:
-                names[parameter.name] = (draw(st.sampled_from(free)), w.IDENTITY)
+                names[parameter.name] = (draw(st.sampled_from(free)), IDENTITY)
                 taken.add(names[parameter.name][0])
         drops = {name: "not needed" for name in source.names if name not in names and draw(st.integers(0, 6)) == 0}
         return w.NameRules(names=names, dropped_source=drops)
@@ -173,7 +174,7 @@ def rules_for(w, source, target):
 )
 def test_the_alignment_of_two_sequences_is_the_best_there_is(scores) -> None:
     pairs = align_sequences(scores)
-    assert all(a < c and b < d for (a, b), (c, d) in zip(pairs, pairs[1:], strict=False))
+    assert all(a < c and b < d for (a, b), (c, d) in pairwise(pairs))
     assert all(scores[pair] > 0 for pair in pairs)
     rows, columns = scores.shape
     best = max(

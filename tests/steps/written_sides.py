@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.rename import NameRules
-from align.core.transforms import IDENTITY
 from align.steps.match import match_names
 
 # kind -> role -> the attribute in torch, mindspore.nn, mindspore.mint.nn; the first row of a kind holds the classes.
@@ -86,7 +85,9 @@ def own(path: str, **shapes: tuple[int, ...]) -> Written:
     return Written(path, "own", shapes)
 
 
-def side(family: str, *layers: Written, order: str = "registration", ties: dict[str, str] | None = None) -> ParameterSet:
+def side(
+    family: str, *layers: Written, order: str = "registration", ties: dict[str, str] | None = None
+) -> ParameterSet:
     """The parameters of layers of one family; `ties` maps a name to the first name of the same tensor."""
     parameters = []
     modules = []

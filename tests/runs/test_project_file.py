@@ -1,0 +1,100 @@
+"""`align.toml`: paths relative to it, and every fault of one file in one message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from align.errors import MissingFileError, ProjectFileError
+from align.runs.project import Project, ProjectSide, read_project
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def project(folder: Path, text: str) -> Path:
+    path = folder / "align.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_paths_are_relative_to_the_file_and_modules_are_left_alone(tmp_path: Path) -> None:
+    path = project(
+        tmp_path,
+        """
+        [reference]
+        model = "nets/original.py:build"
+        checkpoint = "weights/original.pth"
+        [candidate]
+        model = "port.models.net:build"
+        [forward]
+        inputs = "inputs.npz"
+        map = "map.toml"
+        """,
+    )
+    assert read_project(path) == Project(
+        reference=ProjectSide(f"{tmp_path}/nets/original.py:build", tmp_path / "weights/original.pth"),
+        candidate=ProjectSide("port.models.net:build", None),
+        inputs=tmp_path / "inputs.npz",
+        map=tmp_path / "map.toml",
+    )
+
+
+def test_absolute_paths_stay(tmp_path: Path) -> None:
+    text = f'[reference]\nmodel = "{tmp_path}/net.py:build"\ncheckpoint = "{tmp_path}/net.pth"\n'
+    side = read_project(project(tmp_path, text)).reference
+    assert side == ProjectSide(f"{tmp_path}/net.py:build", tmp_path / "net.pth")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "read"), [("data.py:inputs", "{}/data.py:inputs"), ("port.data:inputs", "port.data:inputs")]
+)
+def test_inputs_may_be_a_function(tmp_path: Path, inputs: str, read: str) -> None:
+    assert read_project(project(tmp_path, f'[forward]\ninputs = "{inputs}"')).inputs == read.format(tmp_path)
+
+
+def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+    assert read_project(project(tmp_path, "")) == Project()
+
+
+def test_all_faults_are_listed_together(tmp_path: Path) -> None:
+    path = project(
+        tmp_path,
+        """
+        candidate = "port.py:build"
+        colour = "red"
+        [reference]
+        model = 3
+        checkpint = "net.pth"
+        [forward]
+        inputs = ["a.npz"]
+        map = ""
+        [forwards]
+        """,
+    )
+    with pytest.raises(ProjectFileError) as caught:
+        read_project(path)
+    assert caught.value.faults == (
+        "[candidate] must be a table",
+        "unknown table or key 'colour'; known: [candidate], [forward], [reference]",
+        "[reference] model must be text, not 3",
+        "[reference] unknown key 'checkpint'; known: checkpoint, model",
+        "[forward] inputs must be text, not ['a.npz']",
+        "[forward] map must be text, not ''",
+        "unknown table or key 'forwards'; known: [candidate], [forward], [reference]",
+    )
+    assert str(caught.value).startswith(f"{path} cannot be used:\n")
+    assert "docs/project-file.md" in caught.value.hint
+
+
+@pytest.mark.parametrize("content", [b"[reference", b"[reference]\nmodel = '\xff'", b"\x00"])
+def test_a_file_that_is_not_toml_is_refused_with_the_reason(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "align.toml").write_bytes(content)
+    with pytest.raises(ProjectFileError, match="not TOML"):
+        read_project(tmp_path / "align.toml")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match="project file not found"):
+        read_project(tmp_path / "gone.toml")
