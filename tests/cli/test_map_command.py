@@ -1,0 +1,235 @@
+"""`align map` as a user runs it: exit codes, files, JSON, and every wrong input in one message that names it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from align.cli.main import main
+from align.errors import UserCodeError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NETS = """
+import numpy as np
+
+from align.frameworks.arrays import ArrayLayer, ArrayModel
+
+
+def layer(path, class_name, **shapes):
+    weights = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    return ArrayLayer(path, class_name, lambda x, **parameters: x, weights)
+
+
+def original():
+    return ArrayModel((
+        layer("conv", "torch.nn.Conv2d", weight=(4, 3, 3, 3)),
+        layer("norm", "torch.nn.LayerNorm", weight=(4,), bias=(4,)),
+        layer("q", "torch.nn.Linear", weight=(4, 4)),
+        layer("k", "torch.nn.Linear", weight=(4, 4)),
+    ))
+
+
+def port(names=("query", "key")):
+    return ArrayModel((
+        layer("stem.conv", "mindspore.nn.Conv2d", weight=(4, 3, 3, 3)),
+        layer("stem.norm", "mindspore.nn.LayerNorm", gamma=(4,), beta=(4,)),
+        *(layer(name, "mindspore.nn.Dense", weight=(4, 4)) for name in names),
+    ))
+
+
+def vague_port():
+    return port(("red", "green"))
+
+
+def stranger():
+    return ArrayModel((layer("x", "torch.nn.Linear", weight=(17, 19)),))
+
+
+def fails():
+    raise ValueError("no weights here")
+
+
+def forgets():
+    port()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(NETS, encoding="utf-8")
+    return tmp_path
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if "__pycache__" not in path.parts)
+
+
+def test_a_complete_map_ends_with_0_and_writes_both_files_into_the_run_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["map", "nets.py:original", "nets.py:port", "--run", "run"]) == 0
+    assert files(folder) == ["nets.py", "run", "run/map.json", "run/map.toml"]
+    assert "Map file: run/map.toml" in capsys.readouterr().out
+    kept = json.loads((folder / "run" / "map.json").read_text(encoding="utf-8"))
+    assert kept["schema"] == "mindalign.map/1"
+    pairs = {pair["source"]: pair["target"] for pair in kept["name_map"]["pairings"]}
+    assert pairs == {
+        "conv.weight": "stem.conv.weight",
+        "norm.weight": "stem.norm.gamma",
+        "norm.bias": "stem.norm.beta",
+        "q.weight": "query.weight",
+        "k.weight": "key.weight",
+    }
+
+
+def test_an_incomplete_map_ends_with_1_and_is_written_all_the_same(folder: Path) -> None:
+    assert main(["map", "nets.py:original", "nets.py:vague_port", "--out", "map.toml"]) == 1
+    text = (folder / "map.toml").read_text(encoding="utf-8")
+    assert '"norm.weight" = "stem.norm.gamma"' in text
+    assert "# AMBIGUOUS" in text
+    assert "#   source q.weight" in text
+
+
+def test_a_map_edited_by_hand_and_fed_back_is_honoured(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sides = ["map", "nets.py:original", "nets.py:vague_port"]
+    main([*sides, "--out", "map.toml"])
+    text = (folder / "map.toml").read_text(encoding="utf-8")
+    edited = text.replace("[names]\n", '[names]\n"q.weight" = "green.weight"\n')
+    (folder / "edited.toml").write_text(edited, encoding="utf-8")
+    capsys.readouterr()
+    assert main([*sides, "--rules", "edited.toml", "--json", "--run", "run"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    found = {p["source"]: (p["target"], p["evidence"]) for p in result["name_map"]["pairings"]}
+    assert found["q.weight"] == ("green.weight", "user")
+    assert found["k.weight"] == ("red.weight", "structure")
+    assert result["made_from"]["rules"]["path"] == "edited.toml"
+    assert '"q.weight" = "green.weight"  # user, 1.00' in (folder / "run" / "map.toml").read_text(encoding="utf-8")
+
+
+def test_unused_rules_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "rules.toml").write_text('[names]\n"gone.weight" = "x"\n', encoding="utf-8")
+    assert main(["map", "nets.py:original", "nets.py:port", "--rules", "rules.toml"]) == 0
+    assert "[names] gone.weight" in capsys.readouterr().out
+
+
+def test_json_is_all_that_stands_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["map", "nets.py:original", "nets.py:port", "--json", "--out", "map.toml"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"]["outcome"] == "aligned"
+    assert document["made_from"]["reference"] == {"text": "nets.py:original"}
+
+
+def test_the_order_of_execution_settles_what_names_do_not(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "data.py").write_text("import numpy\ndef x(): return {'x': numpy.ones(2)}\n", encoding="utf-8")
+    sides = ["map", "nets.py:original", "nets.py:vague_port"]
+    assert main([*sides, "--inputs", "data.py:x", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {p["source"]: p["target"] for p in document["name_map"]["pairings"]}["q.weight"] == "red.weight"
+    assert document["made_from"]["inputs"] == {"text": "data.py:x"}
+
+
+def test_the_sides_may_stand_in_the_project_file(folder: Path) -> None:
+    (folder / "align.toml").write_text(
+        '[reference]\nmodel = "nets.py:original"\n[candidate]\nmodel = "nets.py:port"\n', encoding="utf-8"
+    )
+    assert main(["map"]) == 0
+    assert main(["map", "nets.py:original", "nets.py:vague_port"]) == 1
+    (folder / "align.toml").rename(folder / "other.toml")
+    assert main(["map", "--project", "other.toml"]) == 0
+
+
+BAD = {
+    "a missing file": (["gone.py:build", "nets.py:port"], ["model file not found: gone.py"]),
+    "no such function": (["nets.py:orignal", "nets.py:port"], ["'orignal' does not exist in nets.py", "original"]),
+    "a factory that raises": (["nets.py:fails", "nets.py:port"], ["nets.py:fails failed: ValueError: no weights here"]),
+    "a factory without a return": (["nets.py:original", "nets.py:forgets"], ["nets.py:forgets", "NoneType"]),
+    "no such module": (["gone.net:build", "nets.py:port"], ["'gone.net:build'", "there is no module 'gone'"]),
+    "nothing in common": (
+        ["nets.py:original", "nets.py:stranger"],
+        ["nets.py:original and nets.py:stranger have no parameter in common"],
+    ),
+    "missing rules": (["nets.py:original", "nets.py:port", "--rules", "gone.toml"], ["map file not found: gone.toml"]),
+    "broken rules": (["nets.py:original", "nets.py:port", "--rules", "broken.toml"], ["broken.toml", "not TOML"]),
+    "faulty rules": (
+        ["nets.py:original", "nets.py:port", "--rules", "faulty.toml"],
+        ["faulty.toml", "both lead to stem.norm.gamma", "conv.weight -> nowhere", "the target has [4, 4]"],
+    ),
+    "no side": ([], ["no reference model is given"]),
+    "one side": (["nets.py:original"], ["no candidate model is given"]),
+    "a missing project file": (["--project", "gone.toml"], ["project file not found: gone.toml"]),
+    "a faulty project file": (
+        ["--project", "bad_project.toml"],
+        ["bad_project.toml", "unknown key 'modle'", "[candidate] model must be text", "colour"],
+    ),
+    "missing inputs": (["nets.py:original", "nets.py:port", "--inputs", "gone.npz"], ["gone.npz"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_wrong_input_is_one_message_with_a_hint_and_nothing_is_written(
+    folder: Path, case: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "broken.toml").write_text("[names", encoding="utf-8")
+    (folder / "faulty.toml").write_text(
+        '[names]\n"norm.weight" = "stem.norm.gamma"\n"norm.bias" = "stem.norm.gamma"\n"conv.weight" = "nowhere"\n'
+        '"q.weight" = { to = "query.weight", op = "reshape", shape = [16] }\n',
+        encoding="utf-8",
+    )
+    (folder / "bad_project.toml").write_text(
+        '[reference]\nmodle = "nets.py:original"\n[candidate]\nmodel = 3\n[colour]\n', encoding="utf-8"
+    )
+    before = files(folder)
+    arguments, words = BAD[case]
+    assert main(["map", *arguments, "--run", "run", "--out", "map.toml"]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("align: ")
+    assert output.err.count("\nHint: ") == 1
+    assert "Traceback" not in output.err
+    for word in words:
+        assert word in output.err
+    assert files(folder) == before
+
+
+def test_a_map_file_in_a_missing_folder_is_refused_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = files(folder)
+    assert main(["map", "nets.py:original", "nets.py:port", "--out", "nowhere/map.toml", "--run", "run"]) == 2
+    assert "nowhere/map.toml" in capsys.readouterr().err
+    assert files(folder) == before
+
+
+def test_debug_shows_the_users_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserCodeError) as caught:
+        main(["map", "nets.py:fails", "nets.py:port", "--debug"])
+    assert isinstance(caught.value.__cause__, ValueError)
+    command = [sys.executable, "-m", "align.cli.main", "map", "nets.py:fails", "nets.py:port"]
+    plain = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (plain.returncode, plain.stdout, plain.stderr.count("\n")) == (2, "", 2)
+    debug = subprocess.run([*command, "--debug"], capture_output=True, text=True, check=False)
+    assert debug.returncode != 0
+    assert 'raise ValueError("no weights here")' in debug.stderr
+
+
+@pytest.mark.parametrize("package", ["torch", "mindspore"])
+def test_a_framework_that_is_not_installed_is_one_message_with_its_install_line(folder: Path, package: str) -> None:
+    (folder / "needs.py").write_text(f"import {package}\ndef build(): ...\n", encoding="utf-8")
+    code = (
+        "import sys, importlib.machinery as m\n"
+        "find = m.PathFinder.find_spec\n"
+        f"m.PathFinder.find_spec = lambda name, *rest: None if name == {package!r} else find(name, *rest)\n"
+        "from align.cli.main import main\n"
+        "sys.exit(main(['map', 'needs.py:build', 'nets.py:port', '--run', 'run']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"align: {package} is not installed\nHint: install it with: pip install")
+    assert not (folder / "run").exists()
