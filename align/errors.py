@@ -14,7 +14,8 @@
     │   ├── InputsError             └── UsageError
     │   ├── EmptyLogError           ├── AmbiguousLogError
     │   ├── MetricMissingError      ├── StepsPerEpochError
-    │   ├── UnlikeCurvesError       ├── ReportError
+    │   ├── UnlikeCurvesError       ├── RepeatedColumnError
+    │   ├── ReportError             │
     └── NotAlignedError         the sides were compared and differ: exit code 1
 
 The wording sits here, so that the code that raises states only the facts.
@@ -25,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -78,6 +79,10 @@ class NotACheckpointError(CannotRunError):
 
 class HostileFileError(NotACheckpointError):
     """A checkpoint that claims what a sound writer never writes."""
+
+    def __init__(self, path: Path | str, reason: str, hint: str = "") -> None:
+        super().__init__(path, reason)
+        self.hint = hint or "no sound writer makes such a file: do not trust it; save it again where it comes from"
 
 
 class UnsupportedCheckpointError(CannotRunError):
@@ -159,6 +164,16 @@ class AmbiguousLogError(CannotRunError):
         )
 
 
+class RepeatedColumnError(CannotRunError):
+    """A log in which a name that is needed stands for two values at once; `lines` gives the first line of each."""
+
+    def __init__(self, label: str, lines: Mapping[str, int]) -> None:
+        found = ", ".join(f"{name!r} (first: line {line})" for name, line in lines.items())
+        super().__init__(
+            f"{label} has two columns of one name with unlike values: {found}", "give each column a name of its own"
+        )
+
+
 class MetricMissingError(CannotRunError):
     """A log without the metric that was asked for."""
 
@@ -194,7 +209,8 @@ class OpenNamesError(CannotRunError):
 
     def __init__(self, lines: Sequence[str], hint: str) -> None:
         listed = "\n".join(f"  {line}" for line in lines)
-        super().__init__(f"{len(lines)} names are open, nothing was written:\n{listed}", hint)
+        are_open = "1 name is open" if len(lines) == 1 else f"{len(lines)} names are open"
+        super().__init__(f"{are_open}, nothing was written:\n{listed}", hint)
         self.lines = tuple(lines)
 
 

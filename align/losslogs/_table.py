@@ -1,7 +1,8 @@
 """Logs that are tables already (CSV, JSON lines): which columns are the step, the epoch and the training loss.
 
 The columns go by the names in use; whether steps count through or start again with each epoch is read off the
-data, as the same header stands for both. A row without a loss is not a row with loss 0, nor one to drop unseen.
+data, as the same header stands for both. A row without a loss is not a row with loss 0, nor one to drop unseen:
+an explicit `null`, or a text that is no number, is NaN; an absent key or an empty cell is no loss in this row.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.curves import LogRecord, LossLog
-from align.errors import EmptyLogError
-from align.losslogs._text import as_table, is_number, read_step
+from align.errors import EmptyLogError, RepeatedColumnError
+from align.losslogs._text import as_table, is_null, is_number, read_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -79,6 +80,27 @@ def read_table(
     )
 
 
+def cells_by_name(line: int, cells: Sequence[tuple[str, str]], repeated: dict[str, int]) -> dict[str, str]:
+    """Put the (name, text) of a line into a dict; names with two unlike texts go to `repeated` with the first line."""
+    by_name = dict(cells)
+    if len(by_name) < len(cells):
+        for name, text in cells:
+            if text != by_name[name]:
+                repeated.setdefault(name, line)
+    return by_name
+
+
+def repeated_notes(label: str, columns: LogColumns, repeated: Mapping[str, int]) -> tuple[str, ...]:
+    """Say which names stand for two values; raises RepeatedColumnError if the step, epoch or loss is among them."""
+    needed = {columns.step, columns.epoch, columns.loss, columns.phase} & repeated.keys()
+    if needed:
+        raise RepeatedColumnError(label, {str(name): repeated[str(name)] for name in sorted(map(str, needed))})
+    return tuple(
+        f"{name!r} stands twice with unlike values (first: line {line}); the last of them is read"
+        for name, line in repeated.items()
+    )
+
+
 class _Reading:
     """One pass over the rows, counting what could not be used."""
 
@@ -88,6 +110,7 @@ class _Reading:
         self.ignored = 0
         self.without_loss: list[int] = []
         self.unreadable: list[tuple[int, str]] = []
+        self.null: list[int] = []
 
     def records(self, rows: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[LogRecord]:
         """Yield a record for every row of the training phase that has a step."""
@@ -101,8 +124,12 @@ class _Reading:
             yield LogRecord(line, step, read_step(cells.get(self.columns.epoch or "", "")), self._metrics(line, cells))
 
     def notes(self) -> tuple[str, ...]:
-        """Say what was wrong with losses: cells without a number, rows without a loss."""
+        """Say which column is the loss if several might be, which losses are no number, which rows have none."""
         notes = []
+        if others := sorted(name for name in self.names - {self.columns.loss} if _plain(name) in LOSS_NAMES):
+            notes.append(f"the loss is read from {self.columns.loss!r}; also in the log: {', '.join(others)}")
+        if self.null:
+            notes.append(f"{len(self.null)} losses are null (first: line {self.null[0]}), kept as NaN")
         if self.unreadable:
             line, text = self.unreadable[0]
             notes.append(f"{len(self.unreadable)} losses are no number (first: {text!r} in line {line}), kept as NaN")
@@ -117,20 +144,22 @@ class _Reading:
 
     def _metrics(self, line: int, cells: Mapping[str, str]) -> dict[str, str]:
         counters = (self.columns.step, self.columns.epoch)
-        texts = {name: text.strip() for name, text in cells.items() if name not in counters}
-        loss = texts.get(self.columns.loss)
-        if loss is None:
-            return texts
-        if not loss:
-            # A row with a step and nothing else can only mean a loss that its writer could not print.
-            if not any(is_number(text) for text in texts.values()):
-                texts[self.columns.loss] = "nan"
-            else:
-                self.without_loss.append(line)
-        elif not is_number(loss):
-            self.unreadable.append((line, loss))
+        printed = {name: text.strip() for name, text in cells.items() if name not in counters}
+        texts = {name: "nan" if is_null(text) else text for name, text in printed.items()}
+        loss = printed.get(self.columns.loss)
+        # A row with a step and nothing else can only mean a loss that its writer could not print.
+        if loss == "" and any(is_number(text) for text in texts.values()):
+            self.without_loss.append(line)
+        elif loss is not None and not is_number(loss):
+            self._no_number(line, loss)
             texts[self.columns.loss] = "nan"
         return texts
+
+    def _no_number(self, line: int, loss: str) -> None:
+        if is_null(loss):
+            self.null.append(line)
+        elif loss:
+            self.unreadable.append((line, loss))
 
 
 def _counting(columns: LogColumns, table: LogTable) -> Counting:

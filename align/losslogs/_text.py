@@ -1,7 +1,7 @@
 """What all loss-log readers share: lines as they were meant, numbers as they were printed, records in columns.
 
 A terminal's colour codes and carriage returns are taken off. Numbers stay text until a whole column is known, since
-only the column tells how many digits a log prints.
+only the column tells how many digits a log prints. `null` or `None` in place of a number is what writers make of NaN.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|(?i:nan|inf(?:inity)?)\b
 # An epoch of so many steps, so many times, still fits into 64 bits.
 LARGEST_STEP = 2**31
 ENOUGH_VALUES = 5
+# So many unlike values, of at least so many decimals, that no binary float holds exactly show that a loss was rounded.
+ENOUGH_ROUNDED = 2
+LEAST_DECIMALS = 2
+EXACT_BITS = 12
 # Nine digits tell every float32, fifteen every float64; rounded columns show less, the others as a rule more.
 ALL_DIGITS = 8
 FLOAT64_DIGITS = 15
@@ -60,6 +64,11 @@ def read_step(text: str) -> int | None:
     return int(value) if 0 <= value < LARGEST_STEP and value.is_integer() else None
 
 
+def is_null(text: str) -> bool:
+    """Tell whether a text stands explicitly for no value."""
+    return text.lower() in ("null", "none")
+
+
 def as_table(records: Iterable[LogRecord], window_of: Callable[[str], Window] | None = None) -> LogTable:
     """Put records into columns. Metrics whose text is no number are left out; epochs are kept if every record has one.
 
@@ -81,22 +90,23 @@ def as_table(records: Iterable[LogRecord], window_of: Callable[[str], Window] | 
         np.array(lines, np.int64),
         np.array(steps, np.int64),
         np.array(known, np.int64) if known and len(known) == len(epochs) else None,
-        {
-            name: _series(rows, texts, window_of(name) if window_of else "raw")
-            for name, (rows, texts) in columns.items()
-        },
+        {name: _series(name, column, window_of(name) if window_of else "raw") for name, column in columns.items()},
     )
 
 
-def printed_resolution(texts: Sequence[str]) -> Floats:
+def printed_resolution(texts: Sequence[str], measured: bool = True) -> Floats:
     """Return the unit of the last printed digit of each number of a column, 0.0 where the log prints all digits.
 
-    A column is taken as rounded if all its numbers have the same number of decimals, or if none has more than seven
-    significant digits (then trailing zeros were dropped). Fewer than five numbers prove nothing: 0.0, the strict side.
+    A column is rounded if all its numbers have the same number of decimals, or if none has more than seven
+    significant digits (then trailing zeros were dropped). But `0.0`, `2.0`, `0.5` have all their digits, and so has a
+    learning rate of `0.1`: without a trailing zero, which only a fixed number of decimals prints, only values that are
+    `measured` and that no float holds exactly are evidence. Where it is not enough: 0.0, the strict side.
     """
     exponents, significant, decimals = _digits(texts)
     finite = np.isfinite(exponents)
     if finite.sum() < ENOUGH_VALUES or significant[finite].max() >= FLOAT64_DIGITS:
+        return np.zeros(len(texts))
+    if not (_padded(texts) or (measured and _was_rounded(texts, decimals[finite]))):
         return np.zeros(len(texts))
     if len(np.unique(decimals[finite])) == 1:
         units = exponents
@@ -115,9 +125,25 @@ def end_notes(text: str) -> tuple[str, ...]:
     return ()
 
 
-def _series(rows: list[int], texts: list[str], window: Window) -> Series:
+def _series(name: str, column: tuple[list[int], list[str]], window: Window) -> Series:
+    """A loss is measured; learning rates and the like are set, and short numbers of theirs are no rounded ones."""
+    rows, texts = column
     values = np.array([float(text) for text in texts], np.float64)
-    return Series(np.array(rows, np.int64), values, printed_resolution(texts), window)
+    return Series(np.array(rows, np.int64), values, printed_resolution(texts, "loss" in name.lower()), window)
+
+
+def _padded(texts: Sequence[str]) -> bool:
+    """Tell whether a number ends in a zero after another decimal, as no shortest form of a number does."""
+    fractions = (match[2] for text in texts if (match := _PRINTED.fullmatch(text)))
+    return any(len(fraction) >= LEAST_DECIMALS and fraction.endswith("0") for fraction in fractions)
+
+
+def _was_rounded(texts: Sequence[str], decimals: Floats) -> bool:
+    """Tell whether enough unlike values could not have been printed so short with all their digits."""
+    if decimals.max() < LEAST_DECIMALS:
+        return False
+    short = {text for text in texts if not (float(text) * 2**EXACT_BITS).is_integer() and np.isfinite(float(text))}
+    return len(short) >= ENOUGH_ROUNDED
 
 
 def _powers_of_ten(exponents: Floats, finite: NDArray[np.bool_]) -> Floats:

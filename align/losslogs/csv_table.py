@@ -9,7 +9,7 @@ import csv
 from typing import TYPE_CHECKING
 
 from align.errors import EmptyLogError
-from align.losslogs._table import EXPECTED, find_columns, read_table
+from align.losslogs._table import EXPECTED, cells_by_name, find_columns, read_table, repeated_notes
 from align.losslogs._text import clean_lines, end_notes
 
 if TYPE_CHECKING:
@@ -34,13 +34,14 @@ class CsvFormat:
         return header is not None and find_columns(header[1]) is not None
 
     def read(self, text: str, label: str) -> LossLog:
-        """Read all rows; raises EmptyLogError if none has a step and a loss."""
+        """Read all rows; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""
         header = _header(text)
         columns = find_columns(header[1]) if header is not None else None
         if header is None or columns is None:
             raise EmptyLogError(label, [f"{self.name}: {EXPECTED}"])
-        log = read_table(_rows(text, *header), columns, label, self.name)
-        return log.with_notes(end_notes(text))
+        repeated: dict[str, int] = {}
+        log = read_table(_rows(text, header, repeated), columns, label, self.name)
+        return log.with_notes((*end_notes(text), *repeated_notes(label, columns, repeated)))
 
 
 def _header(text: str) -> tuple[int, list[str], str] | None:
@@ -53,13 +54,16 @@ def _header(text: str) -> tuple[int, list[str], str] | None:
     return None
 
 
-def _rows(text: str, header_line: int, names: list[str], delimiter: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _rows(
+    text: str, header: tuple[int, list[str], str], repeated: dict[str, int]
+) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield each line after the header by column; a header again (runs appended to one file) is no row."""
+    header_line, names, delimiter = header
     for number, line in clean_lines(text):
         if number > header_line and line.strip():
             cells = _cells(line, delimiter)
             if cells != names:
-                yield number, dict(zip(names, cells, strict=False))
+                yield number, cells_by_name(number, list(zip(names, cells, strict=False)), repeated)
 
 
 def _cells(line: str, delimiter: str) -> list[str]:

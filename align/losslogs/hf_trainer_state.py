@@ -1,6 +1,6 @@
 """`trainer_state.json` of the Hugging Face Trainer.
 
-Each loss is the mean since the last print, over as many steps as `step` went on.
+Each loss is the mean since the last print, over as many steps as `step` went on. An explicit `null` is NaN.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def _history(text: str) -> list[Any] | None:
 def _records(history: list[Any], ignored: list[int]) -> Iterator[LogRecord]:
     """Yield entries with a step; `line` is the place in the history, from 1."""
     for place, entry in enumerate(history, start=1):
-        texts = {k: v for k, v in entry.items() if isinstance(v, str)} if isinstance(entry, dict) else {}
+        entries = entry.items() if isinstance(entry, dict) else ()
+        texts = {name: value or "nan" for name, value in entries if value is None or isinstance(value, str)}
         step = read_step(texts.get("step", ""))
         if step is None:
             ignored.append(place)

@@ -1,16 +1,18 @@
 """JSON lines: one object a line, with a step and a loss.
 
-Numbers are kept as they are printed, since rounding is seen only there. mmengine's `scalars.json` looks the same,
+Numbers are kept as they are printed, since rounding is seen only there, and so are bare words that JSON does not know:
+`nan` and `inf` as other languages print them are points, not damage. mmengine's `scalars.json` looks the same,
 but its losses are means over the last ten steps: it is not read as raw values.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from align.errors import EmptyLogError
-from align.losslogs._table import EXPECTED, LogColumns, find_columns, read_table
+from align.losslogs._table import EXPECTED, LogColumns, cells_by_name, find_columns, read_table, repeated_notes
 from align.losslogs._text import clean_lines, end_notes
 
 if TYPE_CHECKING:
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from align.core.curves import LossLog
 
 _MMENGINE = {"data_time", "time", "iter", "step"}
+_SHOWN = 40
+_LONGEST_REPAIRED = 10_000
+# A text, or a bare word with what may stand around it.
+_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:{}\[\]"]+')
 
 
 class JsonlFormat:
@@ -37,13 +43,14 @@ class JsonlFormat:
         return _columns(text) is not None
 
     def read(self, text: str, label: str) -> LossLog:
-        """Read all objects; raises EmptyLogError if none has a step and a loss."""
+        """Read all objects; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""
         columns = _columns(text)
         if columns is None:
             raise EmptyLogError(label, [f"{self.name}: {EXPECTED}"])
         broken: list[int] = []
-        log = read_table(_rows(text, broken), columns, label, self.name)
-        notes = end_notes(text)
+        repeated: dict[str, int] = {}
+        log = read_table(_rows(text, broken, repeated), columns, label, self.name)
+        notes = (*end_notes(text), *repeated_notes(label, columns, repeated))
         if broken:
             notes = (*notes, f"{len(broken)} lines are no JSON object (first: line {broken[0]})")
         return log.with_notes(notes, ignored_lines=len(broken))
@@ -51,29 +58,50 @@ class JsonlFormat:
 
 def _columns(text: str) -> LogColumns | None:
     """Find the columns in the first object that has a step and a loss."""
-    for _, cells in _rows(text, []):
+    for _, cells in _rows(text, [], {}):
         if (columns := find_columns(cells)) is not None:
             return None if cells.keys() >= _MMENGINE else columns
     return None
 
 
-def _rows(text: str, broken: list[int]) -> Iterator[tuple[int, dict[str, str]]]:
+def _rows(text: str, broken: list[int], repeated: dict[str, int]) -> Iterator[tuple[int, dict[str, str]]]:
     for number, line in clean_lines(text.removeprefix("\ufeff")):
         if (cells := _object(line.strip())) is not None:
-            yield number, cells
+            yield number, cells_by_name(number, cells, repeated)
         elif line.strip():
             broken.append(number)
 
 
-def _object(line: str) -> dict[str, str] | None:
-    """Read a JSON object, its numbers as printed; keys with other values than numbers, texts and null are dropped."""
+def _object(line: str) -> list[tuple[str, str]] | None:
+    """Read a JSON object as (key, text), its numbers as printed, other values than numbers and texts shortened."""
     if not line.startswith("{"):
         return None
+    found = _parsed(line)
+    if found is None and len(line) <= _LONGEST_REPAIRED:
+        found = _parsed(_WORD.sub(_quoted, line))
+    return None if found is None else [(name, _text(value)) for name, value in found]
+
+
+def _parsed(line: str) -> list[tuple[str, Any]] | None:
+    """Parse an object into its pairs, so that a key that stands twice is seen; None if it is no JSON."""
     try:
-        found: dict[str, Any] = json.loads(line, parse_float=str, parse_int=str, parse_constant=str)
+        pairs: list[tuple[str, Any]] = json.loads(
+            line, parse_float=str, parse_int=str, parse_constant=str, object_pairs_hook=list
+        )
     except (ValueError, RecursionError):
         return None
-    return {name: value or "" for name, value in found.items() if value is None or isinstance(value, str)}
+    return pairs
+
+
+def _quoted(word: re.Match[str]) -> str:
+    text = word[0]
+    return text if text.startswith('"') or text in ("null", "true", "false") else json.dumps(text)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return "null" if value is None else json.dumps(value)[:_SHOWN]
 
 
 PLUGIN = JsonlFormat()

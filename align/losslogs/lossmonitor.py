@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     from align.core.curves import LogTable
 
-_LOSS = re.compile(rf"\bepoch:\s*(\d+),?\s+step:?\s*(\d+),\s*loss is:?\s*\[?\s*({NUMBER})", re.IGNORECASE)
+_LOSS = re.compile(
+    rf"\bepoch:\s*(\d+),?\s+step:?\s*(\d+),\s*loss is:?\s*\[?\s*(?:({NUMBER})(?=\.?(?:[\s\],;|)]|$))|(\S+))",
+    re.IGNORECASE,
+)
 _TIME = re.compile(
     rf"(?<!Eval )\bepoch time:\s*({NUMBER}) ms, per step time:\s*({NUMBER}) ms(?: \(data time:\s*({NUMBER}) ms\))?"
 )
@@ -51,7 +54,8 @@ class LossMonitorFormat:
     def read(self, text: str, label: str) -> LossLog:
         """Read all loss lines and training times; raises EmptyLogError if there is no loss line."""
         ignored: list[int] = []
-        table = as_table(_records(text, ignored))
+        unreadable: list[tuple[int, str]] = []
+        table = as_table(_records(text, ignored, unreadable))
         if "loss" not in table.metrics:
             raise EmptyLogError(label, [self.summary])
         return LossLog(
@@ -63,24 +67,37 @@ class LossMonitorFormat:
             base=1,
             steps_per_epoch=_steps_by_time(table) or _steps_by_interval(table),
             ignored_lines=len(ignored),
-            notes=end_notes(text),
+            notes=(*end_notes(text), *_unreadable_notes(unreadable)),
         )
 
 
-def _records(text: str, ignored: list[int]) -> Iterator[LogRecord]:
-    """Yield losses, and times as records of the last step before them; other lines' numbers go to `ignored`."""
+def _records(text: str, ignored: list[int], unreadable: list[tuple[int, str]]) -> Iterator[LogRecord]:
+    """Yield losses, and times as records of the last step before them; other lines' numbers go to `ignored`.
+
+    A loss that is no number, such as `None`, is NaN and goes to `unreadable` with its line, unless the line was cut.
+    """
     last: LogRecord | None = None
+    cut = 0 if text.endswith(("\n", "\r")) else text.count("\n") + 1
     for number, line in clean_lines(text):
         loss = _LOSS.search(line)
         epoch, step = (read_step(loss[1]), read_step(loss[2])) if loss else (None, None)
-        if loss and epoch is not None and step is not None:
-            last = LogRecord(number, step, epoch, {"loss": loss[3]})
+        if loss and epoch is not None and step is not None and (loss[3] or number != cut):
+            if not loss[3]:
+                unreadable.append((number, loss[4]))
+            last = LogRecord(number, step, epoch, {"loss": loss[3] or "nan"})
             yield last
         elif last is not None and (times := _TIME.search(line)):
             texts = {name: value for name, value in zip(_TIME_NAMES, times.groups(), strict=True) if value}
             yield LogRecord(number, last.step, last.epoch, texts)
         elif line.strip():
             ignored.append(number)
+
+
+def _unreadable_notes(unreadable: list[tuple[int, str]]) -> tuple[str, ...]:
+    if not unreadable:
+        return ()
+    line, text = unreadable[0]
+    return (f"{len(unreadable)} losses are no number (first: {text!r} in line {line}), kept as NaN",)
 
 
 def _steps_by_time(table: LogTable) -> int | None:

@@ -47,6 +47,21 @@ def test_the_line_that_stops_training_at_nan_is_a_point() -> None:
     assert math.isnan(curve.values[-1])
 
 
+@pytest.mark.parametrize("printed", ["None", "nan", "-nan", "inf", "-inf", "[nan]", "NaN.", "1.#QNAN", "Tensor(x)"])
+def test_a_loss_that_is_no_finite_number_stays_at_its_step(printed: str) -> None:
+    text = _log([(1, 1)]) + f"epoch: 1 step: 2, loss is {printed}\n" + _log([(1, 3)])
+    curve = place_on_axis(PLUGIN.read(text, "log"))
+    assert curve.steps == (1, 2, 3)
+    assert not math.isfinite(curve.values[1])
+
+
+def test_a_loss_that_is_no_number_is_noted_and_one_that_was_cut_is_none() -> None:
+    text = _log([(1, 1)]) + "epoch: 1 step: 2, loss is None\nepoch: 1 step: 3, loss is n"
+    log = PLUGIN.read(text, "log")
+    assert place_on_axis(log).steps == (1, 2)
+    assert "1 losses are no number (first: 'None' in line 2), kept as NaN" in log.notes
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from align.errors import RepeatedColumnError
 from align.losslogs.csv_table import PLUGIN as CSV
 from align.losslogs.jsonl import PLUGIN as JSONL
 from align.steps.curves import place_on_axis
@@ -39,13 +40,73 @@ def test_a_loss_that_is_not_finite_stays_at_its_step_in_csv(printed: str) -> Non
     assert curve.values[2] == 0.25
 
 
-@pytest.mark.parametrize("printed", ["NaN", "Infinity", "-Infinity", "null"])
+@pytest.mark.parametrize(
+    "printed",
+    ["NaN", "Infinity", "-Infinity", "null", "nan", "-nan", "inf", "-inf", "+Inf", "None", "1.#QNAN", '"nan"', "[2.5]"],
+)
 def test_a_loss_that_is_not_finite_stays_at_its_step_in_jsonl(printed: str) -> None:
     text = f'{{"step": 1, "loss": 0.5}}\n{{"step": 2, "loss": {printed}}}\n{{"step": 3, "loss": 0.25}}\n'
     curve = place_on_axis(JSONL.read(text, "log"))
     assert curve.steps == (1, 2, 3)
     assert not math.isfinite(curve.values[1])
     assert curve.values[2] == 0.25
+
+
+@pytest.mark.parametrize("printed", ["NaN", "-nan", "Infinity", "null", "None"])
+def test_a_log_of_nothing_but_nan_has_points_in_any_table(printed: str) -> None:
+    rows = "".join(f'{{"step": {step}, "loss": {printed}, "lr": 0.1}}\n' for step in (1, 2))
+    for plugin, text in ((JSONL, rows), (CSV, f"step,loss,lr\n1,{printed},0.1\n2,{printed},0.1\n")):
+        assert plugin.recognizes(text)
+        curve = place_on_axis(plugin.read(text, "log"))
+        assert curve.steps == (1, 2)
+        assert not any(map(math.isfinite, curve.values))
+
+
+def test_bare_words_inside_texts_and_escaped_quotes_are_left_alone() -> None:
+    text = '{"step": 1, "loss": nan, "note": "a \\"quoted\\": nan, {x"}\n{"step": 2, "loss": 0.5}\n'
+    log = JSONL.read(text, "log")
+    assert place_on_axis(log).steps == (1, 2)
+    assert log.ignored_lines == 0
+
+
+def test_null_and_unreadable_losses_are_nan_with_a_note_beside_other_metrics() -> None:
+    text = '{"step": 1, "loss": 0.5, "lr": 1}\n{"step": 2, "loss": null, "lr": 1}\n{"step": 3, "loss": "-", "lr": 1}\n'
+    curve = place_on_axis(JSONL.read(text, "log"))
+    assert curve.steps == (1, 2, 3)
+    assert all(map(math.isnan, curve.values[1:]))
+    assert "1 losses are null (first: line 2), kept as NaN" in curve.notes
+    assert "1 losses are no number (first: '-' in line 3), kept as NaN" in curve.notes
+
+
+def test_an_absent_key_and_an_empty_cell_beside_other_metrics_are_no_loss_in_this_row() -> None:
+    lines = '{"step": 1, "loss": 0.5}\n{"step": 1, "val_loss": 0.7}\n{"step": 2, "loss": 0.25}\n'
+    assert place_on_axis(JSONL.read(lines, "log")).values == (0.5, 0.25)
+    assert place_on_axis(CSV.read("step,loss,acc\n1,0.5,\n1,,0.7\n2,0.25,\n", "log")).values == (0.5, 0.25)
+
+
+def test_an_explicit_null_of_another_metric_is_nan_too() -> None:
+    log = JSONL.read('{"step": 1, "loss": 2, "grad_norm": 8.5}\n{"step": 2, "loss": 2, "grad_norm": null}\n', "log")
+    assert math.isnan(place_on_axis(log, "grad_norm").values[1])
+
+
+def test_two_unlike_values_of_one_name_are_refused_where_they_are_needed() -> None:
+    with pytest.raises(RepeatedColumnError, match=r"'loss' \(first: line 2\)"):
+        CSV.read("step,loss,loss\n1,2.0,9\n2,1.9,9\n", "log")
+    with pytest.raises(RepeatedColumnError, match=r"'loss' \(first: line 2\), 'step' \(first: line 3\)"):
+        JSONL.read(
+            '{"step": 1, "loss": 1}\n{"step": 2, "loss": 1.0, "loss": 2.0}\n{"step": 3, "step": 4, "loss": 1}\n', "log"
+        )
+
+
+def test_two_values_of_another_name_are_noted_and_equal_ones_are_one() -> None:
+    log = CSV.read("step,loss,loss,lr,lr\n1,2.0,2.0,0.1,0.2\n2,1.9,1.9,0.1,0.2\n", "log")
+    assert place_on_axis(log).values == (2.0, 1.9)
+    assert "'lr' stands twice with unlike values (first: line 2); the last of them is read" in log.notes
+
+
+def test_a_second_column_that_could_be_the_loss_is_told() -> None:
+    log = CSV.read("step,train_loss,loss\n1,2.0,9\n2,1.9,9\n", "log")
+    assert log.notes == ("the loss is read from 'loss'; also in the log: train_loss",)
 
 
 def test_a_row_with_nothing_but_a_step_is_a_nan_as_pandas_writes_it() -> None:

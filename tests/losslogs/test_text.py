@@ -57,12 +57,27 @@ def test_scientific_numbers_are_known_to_the_last_digit_of_the_mantissa() -> Non
     )
 
 
+def test_short_numbers_that_were_set_and_not_measured_are_no_rounded_ones() -> None:
+    assert set(printed_resolution(["0.001", "0.002", "0.003", "0.003", "0.001"], measured=False)) == {0.0}
+    assert set(printed_resolution(["0.001", "0.002", "0.010", "0.003", "0.001"], measured=False)) == {1e-3}
+
+
+def test_a_loss_of_zero_among_rounded_ones_is_rounded_too() -> None:
+    assert set(printed_resolution(["0.020", "0.013", "0.004", "0.001", "0.000"])) == {1e-3}
+
+
 @pytest.mark.parametrize(
     "texts",
     [
         ["1.2554317712783813", "0.5", "1.5896836519241333", "1.25", "0.91"],
         ["2.3025851", "2.25", "2.1", "2.00125", "1.5"],
         ["0.5", "0.4"],
+        ["0.0"] * 60,
+        ["2.0", "0.0", "1.0", "3.0", "2.0"],
+        ["0", "0", "0", "0", "1"],
+        ["0.5", "0.25", "2.0", "0.125", "1.5"],
+        ["0.9", "0.8", "0.7", "0.6", "0.4"],
+        ["2.303"] * 20,
     ],
 )
 def test_full_precision_and_too_few_numbers_are_not_taken_as_rounded(texts: list[str]) -> None:
