@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.parameters import Shape
 
+MOST_AXES = 64  # torch's own limit; a file that claims more was not written by any framework
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:
@@ -53,7 +55,8 @@ class StoredTensor:
 class Checkpoint:
     """Tensors in file order, with what else the file says.
 
-    `other` names the entries that are no tensors (an epoch, optimizer state) and what they are.
+    `other` names the entries that are none of them (an epoch, optimizer state) and what they are; `other_tensors` says
+    how many tensors lie in such an entry, where there are any.
     """
 
     path: Path
@@ -61,3 +64,4 @@ class Checkpoint:
     tensors: dict[str, StoredTensor]
     metadata: dict[str, str] = field(default_factory=dict)
     other: dict[str, str] = field(default_factory=dict)
+    other_tensors: dict[str, int] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
+from align.core.files import BLOCK
 from align.errors import NotACheckpointError
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from align.core.checkpoints import Extent, StoredTensor
     from align.core.dtypes import Array
     from align.core.parameters import Shape
-
-BLOCK = 1 << 20
 
 
 def byte_blocks(tensor: StoredTensor, block: int = BLOCK) -> Iterator[memoryview]:

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 MOST_LISTED = 3
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 tensor`, `2 tensors`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 tensor`, `2 tensors`, `3 entries`."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def some(names: Sequence[str], most: int = MOST_LISTED) -> str:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.core.checkpoints import Checkpoint, Extent, StoredTensor
+from align.core.checkpoints import MOST_AXES, Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
-from align.core.extents import BLOCK, byte_blocks, joined, mapped
+from align.core.extents import byte_blocks, joined, mapped
+from align.core.files import BLOCK
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ CRC_LENGTH = len(CRC_MARK) + 10
 ENCRYPTED = tuple(magic.to_bytes(4, "little") for magic in (0x7F3A5ED8, 0x7F3A5ED9, 0x7F3A5EDA))
 ENTRY, TAG, TENSOR, MAP_TENSOR = 0x0A, 0x0A, 0x12, 0x1A
 DIM, PACKED_DIMS, TYPE, CONTENT = 0x08, 0x0A, 0x12, 0x1A
-MOST_AXES = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from align.core.checkpoints import Checkpoint, Extent, StoredTensor
+from align.core.checkpoints import MOST_AXES, Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.extents import byte_blocks, mapped
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
@@ -34,7 +34,6 @@ DTYPES = {
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
     "float64", "complex64", "complex128",
 }  # fmt: skip
-MOST_AXES = 64
 MAGIC = b"\x93NUMPY"
 LENGTH_BYTES = {b"\x01": 2, b"\x02": 4, b"\x03": 4}
 HEADER = re.compile(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from align.core.checkpoints import Checkpoint, Extent, StoredTensor
+from align.core.checkpoints import MOST_AXES, Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks, mapped
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
@@ -31,7 +31,6 @@ NOT_IN_MINDSPORE = frozenset({"complex64", "float8_e4m3fn", "float8_e5m2"})
 METADATA = "__metadata__"
 LENGTH = 8
 LONGEST_HEADER = 100_000_000  # as in the reference implementation
-MOST_AXES = 64
 
 
 @dataclass(frozen=True, slots=True)

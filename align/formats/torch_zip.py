@@ -1,7 +1,7 @@
 """`torch.save` files, read without torch: `.pth`, `.pt` and `.bin` are one zip with a pickle that is only looked at.
 
-The pickle is interpreted as inert data (`_pickle`), each tensor is a checked view of a record, and the mapping of names
-to tensors is found by looking: a wrapper is taken off only where exactly one mapping inside could be meant.
+The pickle is interpreted as inert data (`_pickle`) and the state_dict found in it by looking; each tensor is a view of
+a record, checked for sign, size and place before anything is read.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from align.core.extents import mapped
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._archives import ZIP_HEAD, Record, first_record_name, read_record, zip_records
 from align.formats._pickle import (
-    Made,
     TensorView,
     UnsupportedTensorError,
-    class_name,
-    describe,
+    find_state_dict,
     is_tensor,
-    mapping_of,
+    read_others,
     read_pickle,
     read_view,
 )
@@ -66,12 +64,12 @@ class TorchFormat:
         folder = _folder(path, records)
         _refuse_unreadable(path, folder, records)
         tree = read_pickle(path, read_record(records[f"{folder}/{PICKLE}"]))
-        key, entries = _find_state_dict(path, tree)
-        views = _views(path, entries)
+        state_dict = find_state_dict(path, tree)
+        views = _views(path, state_dict.entries)
         tensors = {
             name: _tensor(path, name, view, records.get(f"{folder}/data/{view.key}")) for name, view in views.items()
         }
-        return Checkpoint(path, self.name, tensors, {"format": "pt"}, _others(tree, key, entries, views))
+        return Checkpoint(path, self.name, tensors, {"format": "pt"}, *read_others(tree, state_dict, views))
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Writing torch files is not built yet: one line says so."""
@@ -118,62 +116,6 @@ def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -
         raise UnsupportedCheckpointError(path, "it was saved on a big-endian machine", RESAVE)
 
 
-def _find_state_dict(path: Path, tree: Any) -> tuple[str, dict[Any, Any]]:
-    """The one mapping of names to tensors, and its key: at the top, or one or two keys down."""
-    candidates = {"": mapping_of(tree) or {}}
-    for _ in range(3):
-        inner = _inner(candidates)
-        found = {key: entries for key, entries in candidates.items() if _holds_tensors(entries)}
-        if found:
-            (key, entries), *_ = found.items()
-            rivals = {rival: rows for rival, rows in _inner({key: entries}).items() if _holds_tensors(rows)}
-            _refuse_several(path, found | rivals)
-            return key, entries
-        candidates = inner
-    raise _nothing_found(path, tree)
-
-
-def _holds_tensors(entries: Mapping[Any, Any]) -> bool:
-    return any(isinstance(name, str) and is_tensor(value) for name, value in entries.items())
-
-
-def _inner(candidates: Mapping[str, Mapping[Any, Any]]) -> dict[str, dict[Any, Any]]:
-    """The mappings one key further down, by the dotted path of their keys."""
-    return {
-        f"{outer}.{name}" if outer else name: entries
-        for outer, mapping in candidates.items()
-        for name, value in mapping.items()
-        if isinstance(name, str) and (entries := mapping_of(value)) is not None
-    }
-
-
-def _refuse_several(path: Path, found: Mapping[str, object]) -> None:
-    if len(found) > 1:
-        listed = ", ".join(repr(key) if key else "the top level" for key in list(found)[:MOST_LISTED])
-        raise UnsupportedCheckpointError(
-            path, f"{len(found)} of its entries could be the weights: {listed}", "save the one you mean alone"
-        )
-
-
-def _nothing_found(path: Path, tree: Any) -> UnsupportedCheckpointError:
-    for value in [tree, *(mapping_of(tree) or {}).values()]:
-        state = mapping_of(value.state) if isinstance(value, Made) else None
-        if state is not None and "_modules" in state:
-            hint = "load it where its code is at home and save model.state_dict() with torch.save"
-            return UnsupportedCheckpointError(path, f"it holds a whole pickled module, {class_name(value)}", hint)
-    what = "a single tensor without a name" if is_tensor(tree) else f"no named tensors, but: {_contents(tree)}"
-    return UnsupportedCheckpointError(
-        path, f"it holds {what}", "save a state_dict with torch.save(model.state_dict(), ...)"
-    )
-
-
-def _contents(tree: Any) -> str:
-    mapping = mapping_of(tree)
-    if mapping is None:
-        return describe(tree)
-    return ", ".join(f"{_word(name)[:60]} ({describe(value)})" for name, value in list(mapping.items())[:MOST_LISTED])
-
-
 def _views(path: Path, entries: Mapping[Any, Any]) -> dict[str, TensorView]:
     """The tensors among the entries; raises UnsupportedCheckpointError naming all that are no plain ones."""
     views: dict[str, TensorView] = {}
@@ -189,20 +131,6 @@ def _views(path: Path, entries: Mapping[Any, Any]) -> dict[str, TensorView]:
         more = f"; and {len(faults) - MOST_LISTED} more" if len(faults) > MOST_LISTED else ""
         raise UnsupportedCheckpointError(path, listed + more, faults[0].remedy)
     return views
-
-
-def _others(tree: Any, key: str, entries: Mapping[Any, Any], views: Mapping[str, TensorView]) -> dict[str, str]:
-    """What the file holds beside the tensors, in a few words each."""
-    prefix = f"{key}." if key else ""
-    found = {f"{prefix}{_word(name)}": describe(value) for name, value in entries.items() if name not in views}
-    if key:
-        outer = key.partition(".")[0]
-        found |= {_word(name): describe(value) for name, value in (mapping_of(tree) or {}).items() if name != outer}
-    return found
-
-
-def _word(name: Any) -> str:
-    return name if isinstance(name, str) else describe(name)
 
 
 def _tensor(path: Path, name: str, view: TensorView, record: Record | None) -> StoredTensor:

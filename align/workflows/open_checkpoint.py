@@ -45,5 +45,8 @@ def _with_sound_names(checkpoint: Checkpoint) -> Checkpoint:
     """Names go to terminals, maps and reports: no control characters, nothing that UTF-8 cannot hold."""
     for name in checkpoint.tensors:
         if not name.isprintable():
-            raise HostileFileError(checkpoint.path, f"a tensor is called {name!r}")
+            hint = "rename it where it comes from and save the file again; names go to terminals and reports"
+            raise HostileFileError(
+                checkpoint.path, f"a tensor is called {name!r}, with characters not to be shown", hint
+            )
     return checkpoint

@@ -112,8 +112,11 @@ def test_an_integer_of_a_million_digits_is_not_printed(build, tmp_path):
 
 def test_a_name_with_control_characters_is_refused(build, tmp_path):
     path = build.torch(tmp_path / "m.pth", build.table(**{"w\x1b[2J": build.tensor((4,), (1,))}))
-    with pytest.raises(HostileFileError):
+    with pytest.raises(HostileFileError) as error:
         open_checkpoint(path)
+    assert error.value.message.isprintable()
+    assert "rename it" in error.value.hint
+    assert "cut short" not in error.value.hint
 
 
 def test_a_deeply_nested_dict_key_is_not_hashed(build, tmp_path):
@@ -136,6 +139,26 @@ def test_references_that_double_at_every_level_take_neither_time_nor_memory(buil
     started = time.perf_counter()
     with pytest.raises(REFUSED):
         open_checkpoint(path)
+    assert time.perf_counter() - started < 2
+
+
+def test_tensors_are_counted_once_however_often_they_are_referred_to(build, tmp_path):
+    doubling = b"".join(b"q" + bytes([n]) + b"0]" + (b"h" + bytes([n]) + b"a") * 2 for n in range(200))
+    hidden = b"]" + build.tensor((4,), (1,)) + b"a" + doubling
+    started = time.perf_counter()
+    checkpoint = open_checkpoint(build.torch(tmp_path / "m.pth", build.table(w=build.tensor((4,), (1,)), deep=hidden)))
+    assert checkpoint.other_tensors == {"deep": 1}
+    assert time.perf_counter() - started < 2
+
+
+def test_mappings_that_hold_each_other_many_times_are_looked_at_once(build, tmp_path):
+    level = b"}"
+    for depth in range(4):
+        keys = b"".join(build.text(f"k{n}") + b"h" + bytes([depth]) for n in range(2000))
+        level += b"q" + bytes([depth]) + b"0}(" + keys + b"u"
+    started = time.perf_counter()
+    with pytest.raises(UnsupportedCheckpointError):
+        open_checkpoint(build.torch(tmp_path / "m.pth", b"\x80\x02" + level + b"."))
     assert time.perf_counter() - started < 2
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from align.errors import UnsupportedCheckpointError
@@ -119,6 +121,69 @@ def test_a_wrapper_is_taken_off_and_the_rest_is_named(save, key) -> None:
     checkpoint = open_checkpoint(save({key: {"w": torch.ones(2)}, "epoch": 3, "optimizer": optimizer}))
     assert list(checkpoint.tensors) == ["w"]
     assert checkpoint.other == {"epoch": "3", "optimizer": "mapping of 2 entries"}
+    assert checkpoint.other_tensors == {"optimizer": 1}
+
+
+def test_nothing_beside_the_tensors_vanishes_at_any_depth(save) -> None:
+    import torch
+
+    one = torch.ones(2)
+    weights = {"w": one, 1: one, "1": 7, "parts": [one, (one, {"x": torch.zeros(2)})], "lr": {"base": 0.1}}
+    checkpoint = open_checkpoint(save({"run": {"model": weights, "step": 4}, "seed": 0, "x\x1b[2J": None}))
+    assert list(checkpoint.tensors) == ["w"]
+    assert checkpoint.other == {
+        "seed": "0",
+        "'x\\x1b[2J'": "None",
+        "run.step": "4",
+        "run.model.[1]": "tensor of shape (2,)",
+        "run.model.1": "7",
+        "run.model.parts": "list of 2 entries",
+        "run.model.lr": "mapping of 1 entry",
+    }
+    assert checkpoint.other_tensors == {"run.model.[1]": 1, "run.model.parts": 2}
+
+
+@pytest.mark.parametrize("beside", [{"acc": 0.9}, {"acc": 0.9, "best": [0.8]}, {"metrics": {"acc": 0.9}}])
+def test_lone_figures_beside_the_weights_do_not_compete_with_them(save, beside) -> None:
+    import torch
+
+    as_tensors = {
+        name: {k: torch.tensor(v) for k, v in value.items()} if isinstance(value, dict) else torch.tensor(value)
+        for name, value in beside.items()
+    }
+    checkpoint = open_checkpoint(
+        save({**as_tensors, "net": {"w": torch.nn.Parameter(torch.ones(2)), "n": torch.tensor(1)}})
+    )
+    assert list(checkpoint.tensors) == ["w", "n"]
+    assert checkpoint.other_tensors == dict.fromkeys(beside, 1)
+    deeper = open_checkpoint(save({**as_tensors, "run": {"net": {"w": torch.ones(2)}}}))
+    assert list(deeper.tensors) == ["w"]
+
+
+def test_where_there_is_nothing_but_scalars_they_are_the_weights(save) -> None:
+    import torch
+
+    assert list(open_checkpoint(save({"scale": torch.tensor(2.0)})).tensors) == ["scale"]
+    with pytest.raises(UnsupportedCheckpointError, match=r"top level.*'net'"):
+        open_checkpoint(save({"scale": torch.tensor(2.0), "net": {"shift": torch.tensor(1.0)}}))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [({}, "an empty dict, no tensors"), ({"epoch": 3}, r"epoch \(3\)$"), ([], "but: list of 0 entries"), (3, "but: 3")],
+)
+def test_a_file_without_tensors_says_what_it_holds(save, value, words) -> None:
+    with pytest.raises(UnsupportedCheckpointError) as error:
+        open_checkpoint(save(value))
+    assert re.search(words, error.value.message)
+
+
+def test_one_mapping_under_two_names_is_no_choice(save) -> None:
+    import torch
+
+    weights = {"w": torch.ones(2)}
+    checkpoint = open_checkpoint(save({"model": weights, "same": weights}))
+    assert checkpoint.other_tensors == {"same": 1}
 
 
 def test_two_possible_state_dicts_are_both_named(save) -> None:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from align.formats._pickle.machine import Global, Made, Persistent, mapping_of, read_pickle
-from align.formats._pickle.torch_tensors import (
-    TensorView,
-    UnsupportedTensorError,
-    class_name,
-    describe,
-    is_tensor,
-    read_view,
-)
+from align.formats._pickle.machine import read_pickle
+from align.formats._pickle.state_dict import StateDict, find_state_dict, read_others
+from align.formats._pickle.torch_tensors import TensorView, UnsupportedTensorError, is_tensor, read_view
 
 __all__ = [
-    "Global",
-    "Made",
-    "Persistent",
+    "StateDict",
     "TensorView",
     "UnsupportedTensorError",
-    "class_name",
-    "describe",
+    "find_state_dict",
     "is_tensor",
-    "mapping_of",
+    "read_others",
     "read_pickle",
     "read_view",
 ]

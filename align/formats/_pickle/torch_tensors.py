@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from align.core.checkpoints import MOST_AXES
 from align.core.dtypes import numpy_dtype
+from align.core.words import counted
 from align.errors import HostileFileError
 from align.formats._pickle.machine import Global, Made, Persistent, mapping_of
 
@@ -30,9 +32,9 @@ DTYPES = {
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16",
     "uint32", "uint64", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
 }  # fmt: skip
-MOST_AXES = 64
 # A view may repeat elements (stride 0); forty bytes could claim terabytes so.
 MOST_REPEATED = 1 << 30
+MOST_WRAPPED = 4  # a parameter wraps a tensor, a subclass wraps a parameter
 PLAIN_TYPES = frozenset(("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"))
 TENSOR_MAKERS = frozenset(("torch._utils", "torch._tensor"))
 
@@ -97,7 +99,7 @@ def read_view(path: Path, name: str, value: Any) -> TensorView:
 
     Raises UnsupportedTensorError for tensors of another kind, HostileFileError for numbers that no writer produces.
     """
-    for _ in range(4):  # a parameter wraps a tensor, a subclass wraps a parameter
+    for _ in range(MOST_WRAPPED):
         if not is_tensor(value):
             raise HostileFileError(path, f"tensor {name!r} is made out of {describe(value)}")
         kind, arguments = value.callee.name, value.arguments
@@ -105,6 +107,21 @@ def read_view(path: Path, name: str, value: Any) -> TensorView:
             return _strided(path, name, kind, arguments)
         value = _unwrapped(name, kind, arguments)
     raise HostileFileError(path, f"tensor {name!r} is wrapped in itself")
+
+
+def shape_of(value: Any) -> Shape | None:
+    """Shape that a tensor's record claims, None where it is of no plain kind or malformed."""
+    for _ in range(MOST_WRAPPED):
+        if not is_tensor(value) or not value.arguments:
+            return None
+        if value.callee.name.startswith("_rebuild_tensor"):
+            shape = value.arguments[2] if len(value.arguments) > 2 else None
+            return tuple(shape) if isinstance(shape, (tuple, list)) and _are_counts(shape) else None
+        try:
+            value = _unwrapped("", value.callee.name, value.arguments)
+        except UnsupportedTensorError:
+            return None
+    return None
 
 
 def class_name(value: Any) -> str:
@@ -118,12 +135,15 @@ def class_name(value: Any) -> str:
 
 
 def describe(value: Any) -> str:
-    """A few words for an entry that is no tensor."""
+    """A few words for an entry that is not converted."""
+    if is_tensor(value):
+        shape = shape_of(value)
+        return "tensor" if shape is None else f"tensor of shape {shape}"
     mapping = mapping_of(value)
     if mapping is not None:
-        return f"mapping of {len(mapping)} entries"
+        return f"mapping of {counted(len(mapping), 'entry', 'entries')}"
     if isinstance(value, (list, tuple)):
-        return f"{type(value).__name__} of {len(value)} entries"
+        return f"{type(value).__name__} of {counted(len(value), 'entry', 'entries')}"
     if isinstance(value, str):
         return f"text {value[:40]!r}"
     if isinstance(value, (float, type(None))) or (isinstance(value, int) and abs(value) < 1 << 64):
