@@ -9,14 +9,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from align.steps.paths import ALIKE, apart, contained, likeness, number_order, without_letters, words
+from align.steps.paths import ALIKE, apart, contained, likeness, number_order, words
 from align.steps.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from align.steps.layers import Layer
-    from align.steps.paths import Tokens
 
 _SUFFIX = 3
 
@@ -124,29 +123,14 @@ def _unless_slight(share: float) -> float:
 def _words(one: Pair, two: Pair, order: float) -> float:
     """What the words that tell the two pairs apart say.
 
-    Where the order of registration contradicts them, they count only if nothing but the better pairing is alike. Single
-    letters settle something only if both pairs are alike.
+    Where the order of registration contradicts them, they count only if nothing but the better pairing is alike.
     """
-    mine, theirs = apart(one[0].path, two[0].path), apart(one[1].path, two[1].path)
-    kept, exchanged = _likenesses(mine, theirs)
-    if min(kept) == 0.0 < max(kept):
-        mine, theirs = (
-            (without_letters(mine[0]), without_letters(mine[1])),
-            (without_letters(theirs[0]), without_letters(theirs[1])),
-        )
-        kept, exchanged = _likenesses(mine, theirs)
+    (x, x2), (y, y2) = apart(one[0].path, two[0].path), apart(one[1].path, two[1].path)
+    kept, exchanged = (likeness(x, y), likeness(x2, y2)), (likeness(x, y2), likeness(x2, y))
     benefit = sum(kept) - sum(exchanged)
     worse, better = sorted((kept, exchanged), key=sum)
     clear = not max(worse) and (min(better) if benefit > 0 else max(better)) >= ALIKE
     return benefit if clear or benefit * order > 0 else 0.0
-
-
-def _likenesses(
-    mine: tuple[Tokens, Tokens], theirs: tuple[Tokens, Tokens]
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Likeness of the words of both pairs as they are, and with their partners exchanged."""
-    (x, x2), (y, y2) = mine, theirs
-    return (likeness(x, y), likeness(x2, y2)), (likeness(x, y2), likeness(x2, y))
 
 
 def _ends(path: str) -> list[str]:

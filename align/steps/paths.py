@@ -14,6 +14,8 @@ _INDEXED = re.compile(r"([A-Za-z]*)(\d+)")
 
 Tokens = tuple[str, ...]
 ALIKE = 0.8
+# What single letters stand for in the names of attention layers, by the beginning of the word.
+LETTERS = {"q": "que", "k": "key", "v": "val", "o": "out"}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -39,11 +41,16 @@ def words(path: str) -> Tokens:
 
 
 def word_likeness(a: str, b: str) -> float:
-    """1 for equal words, ALIKE if one begins or ends with the other (`q`, `query`), else 0; a letter must begin it."""
+    """1 for equal words, ALIKE if one begins or ends with the other (`emb`, `embedding`), else 0.
+
+    A single letter begins too many words by chance: those that LETTERS knows are alike, no others.
+    """
     if a == b:
         return 1.0
     short, long = sorted((a, b), key=len)
-    return ALIKE if long.startswith(short) or (len(short) > 1 and long.endswith(short)) else 0.0
+    if len(short) == 1:
+        return ALIKE if long.startswith(LETTERS.get(short, " ")) else 0.0
+    return ALIKE if long.startswith(short) or long.endswith(short) else 0.0
 
 
 def contained(a: Tokens, b: Tokens) -> float:
@@ -55,11 +62,6 @@ def likeness(a: Tokens, b: Tokens) -> float:
     """Share of the words of both that find a like one on the other side, in [0, 1]; symmetric."""
     total = len(a) + len(b)
     return (contained(a, b) * len(a) + contained(b, a) * len(b)) / total if total else 0.0
-
-
-def without_letters(path: Tokens) -> Tokens:
-    """Return the words that are longer than one letter: a single one is like too many words by chance."""
-    return tuple(word for word in path if len(word) > 1)
 
 
 def difference(a: str, b: str) -> tuple[Tokens, Tokens]:
