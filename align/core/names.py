@@ -15,8 +15,9 @@ SideName = Literal["source", "target"]
 class Pairing:
     """One source parameter that is one target parameter.
 
-    `confidence` in [0, 1]: 1 means that no other assignment was possible under the facts named by `evidence`;
-    lower values fall with the distance to the second-best assignment. Below `SURE` nothing is paired.
+    `confidence` in [0, 1] is about rivals, not a probability. 1: no other layer could take the place of either, the
+    paths are equal, the user said so, or every exchange with a rival loses a full piece of evidence; else it falls
+    with the narrowest lead over a rival. A lead below `SETTLED` (align/steps/evidence.py) pairs nothing.
     """
 
     source: str

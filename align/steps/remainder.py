@@ -102,7 +102,7 @@ class _Remainder:
             reason = f"shape {shape}, the parameter of this name has {list(namesake.shape)}"
             close = [namesake]
         elif close := _closest(parameter, [p for p in self.rest if len(p.shape) == len(parameter.shape)]):
-            reason = f"nothing is left of shape {shape}; the closest, {close[0].name}, has {list(close[0].shape)}"
+            reason = f"nothing is left of shape {shape}, the closest name has {list(close[0].shape)}"
         else:
             reason = f"nothing is left of shape {shape} on the other side"
         return Unmatched(parameter.name, self.side, reason, tuple(p.name for p in close))
