@@ -32,8 +32,10 @@ class LayerFamily:
 
     `parameters` maps role -> attribute path (`weight` -> `gamma`, `weight` -> `bn2d.gamma`); `insert_axis` says at
     which axis a role's tensor has an extra axis of length 1 against torch's; `dropped` maps a role that has no
-    counterpart to the reason; `children` maps torch's name of a child module to this family's. In a file, `*` in a
-    role and its attribute stands for the number of a stacked layer; read, the numbers are written out.
+    counterpart to the reason; `children` maps torch's name of a child module to this family's. `always` lists roles
+    that the layer has whatever its settings, where torch's may lack them; `alone` maps a role to its name in a layer
+    that is the whole net. In a file, `*` in a role and its attribute stands for the number of a stacked layer; read,
+    the numbers are written out.
     """
 
     classes: tuple[str, ...]
@@ -41,6 +43,8 @@ class LayerFamily:
     insert_axis: dict[str, int] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
     children: dict[str, str] = field(default_factory=dict)
+    always: tuple[str, ...] = ()
+    alone: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +52,20 @@ class FileForm:
     """What a layer of this kind looks like in a torch checkpoint: exactly these attributes under one prefix.
 
     `optional` attributes may be missing; in a file `*` stands for numbers as above. `ndim` gives the number of axes
-    of an attribute, `same_shape` lists attributes of one common shape, `same_first` those whose first axes are equally
-    long; with `beside_ndim` the form counts only in a file that also holds a tensor of so many axes. Where the forms
-    of several rules fit that would name or shape the target differently, the file alone cannot decide and the layer is
-    open. Attributes of children (`self_attn.in_proj_weight`) make the form of a module whose `children` are renamed.
+    of an attribute, or the numbers that it may have, `same_shape` lists attributes of one common shape, `same_first`
+    those whose first axes are equally long; with `beside_ndim` the form counts only in a file that also holds a tensor
+    of so many axes. Where the forms of several rules fit that would name or shape the target differently, the file
+    alone cannot decide and the layer is open; a `rare` form is then named last. Attributes of children
+    (`self_attn.in_proj_weight`) make the form of a module whose `children` are renamed.
     """
 
     attributes: tuple[str, ...]
     optional: tuple[str, ...] = ()
-    ndim: dict[str, int] = field(default_factory=dict)
+    ndim: dict[str, tuple[int, ...]] = field(default_factory=dict)
     same_shape: tuple[str, ...] = ()
     same_first: tuple[str, ...] = ()
     beside_ndim: int | None = None
+    rare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +184,21 @@ def _fault(rule: LayerRule) -> str:
         return f"has examples for {strange} but no such table"
     roles = {role for family in rule.families.values() for role in family.parameters}
     mentioned = {role for family in rule.families.values() for role in [*family.insert_axis, *family.dropped]}
-    if strange := sorted(mentioned - roles):
+    foreign = {r for f in rule.families.values() for r in (*f.always, *f.alone) if r not in f.parameters}
+    if strange := sorted(mentioned - roles | foreign):
         return f"mentions the roles {strange}, which no parameter of it has"
+    return _form_fault(rule)
+
+
+def _form_fault(rule: LayerRule) -> str:
     torch = rule.families.get("torch")
     known = set(torch.parameters.values()) if torch else set()
-    own = {name for form in rule.files for name in (*form.attributes, *form.optional) if "." not in name}
-    if strange := sorted(own - known):
-        return f"has a file form with {strange}, which torch's layer does not have"
+    for form in rule.files:
+        told = {name for name in (*form.attributes, *form.optional) if "." not in name}
+        if strange := sorted(told - known):
+            return f"has a file form with {strange}, which torch's layer does not have"
+        if strange := sorted({*form.ndim, *form.same_shape, *form.same_first} - told):
+            return f"has a file form that says something of {strange}, which it does not list"
     return ""
 
 
@@ -200,6 +214,8 @@ def _family(table: dict[str, Any]) -> LayerFamily:
             "parameters": dict(numbered),
             "dropped": _texts_by_name(table.get("dropped", {})),
             "children": _texts_by_name(table.get("children", {})),
+            "always": _texts(table.get("always", [])),
+            "alone": _texts_by_name(table.get("alone", {})),
         }
     )
 
@@ -207,7 +223,16 @@ def _family(table: dict[str, Any]) -> LayerFamily:
 def _file_form(table: dict[str, Any]) -> FileForm:
     fields: dict[str, Any] = {key: _texts(value) if isinstance(value, list) else value for key, value in table.items()}
     fields["optional"] = tuple(name for pattern in fields.get("optional", ()) for name in _numbered(pattern))
+    fields["ndim"] = {name: _axes(numbers) for name, numbers in table.get("ndim", {}).items()}
     return FileForm(**fields)
+
+
+def _axes(numbers: object) -> tuple[int, ...]:
+    listed = numbers if isinstance(numbers, list) else [numbers]
+    if not listed or not all(type(number) is int and number >= 0 for number in listed):
+        msg = f"expected a number of axes or a list of them, got {numbers!r}"
+        raise TypeError(msg)
+    return tuple(listed)
 
 
 def _numbered(pattern: str) -> list[str]:

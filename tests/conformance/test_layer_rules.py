@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from functools import cache
 from typing import Any, Literal
@@ -82,6 +83,36 @@ def test_no_class_is_claimed_by_two_rules_or_two_families() -> None:
     assert {cls: claim for cls, claim in claims.items() if len(claim) > 1} == {}
 
 
+@pytest.mark.parametrize(("rule_id", "family"), [(rule.id, f) for rule in RULES.values() for f in ("nn", "mint")])
+def test_always_names_what_the_layer_has_with_any_settings_and_torchs_can_lack(rule_id: str, family: str) -> None:
+    rule = RULES[rule_id]
+    target = next((layers for name, layers in rule.families.items() if name == family), None)
+    hits = [hit for hit in rule.hits if family in hit]
+    if target is None or not target.parameters:
+        return
+    roles = {name: role for role, name in target.parameters.items()}
+    everywhere = set.intersection(*(set(shapes) for hit in hits for shapes in variants(hit[family])))
+    of_torch = [set(shapes) for hit in rule.hits for shapes in variants(hit["torch"])]
+    attributes = rule.families["torch"].parameters
+    lacking = {role for role in roles.values() if any(attributes[role] not in shapes for shapes in of_torch)}
+    assert set(target.always) == {roles[name] for name in everywhere & roles.keys()} & lacking
+
+
+@pytest.mark.parametrize(("rule_id", "number"), HITS)
+def test_a_layer_that_is_the_whole_net_is_named_as_its_rule_says(rule_id: str, number: int) -> None:
+    rule = RULES[rule_id]
+    for family, expression in rule.hits[number].items():
+        layers = next(layers for name, layers in rule.families.items() if name == family)
+        layer = build(expression)
+        own = [name for name in parameter_shapes(layer) if name in layers.parameters.values()]
+        roles = {name: role for role, name in layers.parameters.items()}
+        alone = {layers.alone.get(roles[name], name) for name in own}
+        lone = build(expression)
+        found = set(lone.state_dict() if family == "torch" else [p.name for p in lone.get_parameters()])
+        assert alone <= found
+        assert len(found) == len(parameter_shapes(layer))
+
+
 @pytest.mark.parametrize(("rule_id", "number"), HITS)
 def test_what_a_file_decides_is_what_the_port_has(rule_id: str, number: int) -> None:
     hit = RULES[rule_id].hits[number]
@@ -139,6 +170,23 @@ def build(expression: str) -> Any:
     import torch
 
     return eval(expression, {"torch": torch, "mindspore": mindspore})
+
+
+OFF = (
+    "affine=False", "elementwise_affine=False", "bias=False", "has_bias=False", "track_running_stats=False",
+    "use_batch_statistics=True",
+)  # fmt: skip
+
+
+def variants(expression: str) -> list[Shapes]:
+    """Parameters of the layer as it is and with each setting that the class has and that could take some away."""
+    found = [parameter_shapes(build(expression))]
+    for setting in OFF:
+        name, _, value = setting.partition("=")
+        if name in inspect.signature(type(build(expression)).__init__).parameters:
+            plain = re.sub(rf", {name}=\w+", "", expression)
+            found.append(parameter_shapes(build(f"{plain[:-1]}, {name}={value})")))
+    return found
 
 
 def resolve(name: str) -> Any:

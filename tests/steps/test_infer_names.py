@@ -107,10 +107,127 @@ def test_parameters_of_no_layer_keep_their_names() -> None:
     assert not inferred.warnings
 
 
-def test_a_layer_that_looks_like_none_is_said() -> None:
-    inferred = infer(under("odd", {"weight": (4, 3), "bias": (7,)}))
-    assert targets(inferred) == {"odd.weight": "odd.weight", "odd.bias": "odd.bias"}
-    assert "odd" in inferred.warnings[0]
+ODD = {
+    "linear of another bias": {"weight": (4, 3), "bias": (7,)},
+    "layer norm with one more": {"weight": (4,), "bias": (4,), "alpha": ()},
+    "weight norm": {"bias": (4,), "weight_g": (4, 1), "weight_v": (4, 3)},
+    "weight norm without bias": {"weight_g": (4, 1), "weight_v": (4, 3)},
+    "spectral norm": {"bias": (4,), "weight_orig": (4, 3), "weight_u": (4,), "weight_v": (3,)},
+    "parametrized": {"parametrizations.weight.original0": (4, 1), "parametrizations.weight.original1": (4, 3)},
+    "lstm with projection": {"weight_ih_l0": (16, 3), "weight_hh_l0": (16, 2), "weight_hr_l0": (2, 4)},
+    "embedding with a bias": {"weight": (10, 8), "bias": (8,)},
+    "statistics of another size": BATCH_NORM | {"running_mean": (5,)},
+    "a counter alone": {"num_batches_tracked": ()},
+    "scalars": {"weight": (), "bias": ()},
+}
+
+
+@pytest.mark.parametrize("shapes", ODD.values(), ids=ODD)
+def test_what_is_a_layer_but_none_that_is_known_is_open_and_can_be_kept(shapes) -> None:
+    shapes = under("odd", shapes)
+    for family in ("nn", "mint"):
+        inferred = infer(shapes, family)
+        (layer,) = inferred.open
+        assert layer.prefix.startswith("odd")
+        assert layer.alternatives[0][0].split(", ")[0] == "as-is"
+        assert targets(inferred) == {}
+        for pattern in ("*", layer.prefix):
+            settled = infer(shapes, family, f"{pattern}=as-is")
+            assert targets(settled) == {name: name for name in shapes}
+            assert not settled.open
+            assert not settled.faults
+
+
+@pytest.mark.parametrize("pattern", ["*", "odd"])
+@pytest.mark.parametrize(
+    ("kind", "shapes", "expected"),
+    [
+        ("layer-norm", {"weight": (4,), "bias": (4,), "alpha": ()}, ["gamma", "beta", "alpha"]),
+        ("layer-norm", {"weight": (4,), "bias": (4,), "mean": (4,)}, ["gamma", "beta", "mean"]),
+        ("batch_norm", BATCH_NORM | {"alpha": ()}, ["gamma", "beta", "moving_mean", "moving_variance", "alpha"]),
+        ("embedding", {"weight": (10, 8), "bias": (8,)}, ["embedding_table", "bias"]),
+        ("lstm", {"weight_ih_l0": (16, 3), "weight_hh_l0": (16, 2), "weight_hr_l0": (2, 4)},
+         ["weight_ih_l0", "weight_hh_l0", "weight_hr_l0"]),
+    ],
+)  # fmt: skip
+def test_each_kind_that_an_open_layer_is_offered_settles_it(pattern, kind, shapes, expected) -> None:
+    shapes = under("odd", shapes)
+    (layer,) = infer(shapes).open
+    assert kind.replace("_", "-") in [one for ids, _ in layer.alternatives for one in ids.split(", ")]
+    settled = infer(shapes, "nn", f"{pattern}={kind}")
+    assert [name.removeprefix("odd.") for name in targets(settled).values()] == expected
+    assert not settled.open
+    assert not settled.faults
+
+
+def test_a_bias_alone_is_a_parameter_of_ones_own() -> None:
+    shapes = {"cls.predictions.bias": (100,), "attn.bias": (1, 1, 8, 8), "attn.masked_bias": ()}
+    inferred = infer(shapes)
+    assert targets(inferred) == {name: name for name in shapes}
+    assert not inferred.open
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 8), (3, 4, 8), (2, 3, 4, 8)])
+def test_a_layer_norm_over_any_axes_is_told_by_its_bias(shape) -> None:
+    inferred = infer(under("norm", {"weight": shape, "bias": shape}))
+    assert list(targets(inferred).values()) == ["norm.gamma", "norm.beta"]
+    assert infer(under("norm", {"weight": shape}), "nn", "norm=layer-norm").name_map.pairings[0].target == "norm.gamma"
+
+
+def warnings(shapes, family="nn", *choices):
+    return infer(shapes, family, *choices).warnings
+
+
+def test_what_the_target_always_has_and_the_file_lacks_is_named() -> None:
+    statistics = {name: shape for name, shape in BATCH_NORM.items() if name.startswith(("running", "num"))}
+    shapes = under("a.bn", statistics) | {"conv.weight": (4, 3, 3, 3)}
+    (warning,) = warnings(shapes)
+    assert "2 parameters" in warning
+    assert "a.bn.gamma, a.bn.beta" in warning
+    assert warnings(shapes, "mint") == ()
+    assert "norm.beta" in warnings(under("norm", {"weight": (4,)}), "nn", "norm=layer-norm")[0]
+    assert warnings(under("bn", BATCH_NORM) | {"conv.weight": (4, 3, 3, 3)}) == ()
+
+
+def test_a_norm_that_may_be_of_kinds_with_statistics_is_said_until_it_is_settled() -> None:
+    shapes = under("a", {"weight": (4,), "bias": (4,)}) | under("b", {"weight": (4,), "bias": (4,)})
+    (warning,) = warnings(shapes)
+    for word in ("2 layers", "a, b", "layer-norm", "batch-norm or instance-norm", "moving_mean, moving_variance"):
+        assert word in warning
+    assert warnings(shapes, "mint") == ()
+    assert warnings(shapes, "nn", "*=layer-norm") == ()
+    (certain,) = warnings(shapes, "nn", "*=instance-norm")
+    assert "a.moving_mean, a.moving_variance, b.moving_mean" in certain
+
+
+def test_batch_norm_is_doubted_where_no_convolution_tells_its_dimensions() -> None:
+    linear = {"fc.weight": (4, 3), "fc.bias": (4,)}
+    (warning,) = warnings(under("bn", BATCH_NORM) | linear)
+    assert "--layer 'bn=batch-norm-3d'" in warning
+    assert warnings(under("bn", BATCH_NORM) | linear, "nn", "bn=batch-norm") == ()
+    assert warnings(under("bn", BATCH_NORM) | {"conv.weight": (4, 3, 3)}, "nn", "conv=conv-1d") == ()
+    assert warnings(under("bn", BATCH_NORM) | linear, "mint") == ()
+
+
+def test_a_family_without_such_a_layer_is_said() -> None:
+    shapes = under("rnn", {"weight_ih_l0": (16, 3), "weight_hh_l0": (16, 4)}) | {"fc.weight": (4, 3), "fc.bias": (4,)}
+    (warning,) = warnings(shapes, "mint")
+    assert "mindspore.mint.nn has no layer for gru, lstm, rnn" in warning
+    assert warning.endswith("rnn")
+    assert warnings(shapes) == ()
+    assert "mindspore.nn has no layer for rms-norm" in warnings(under("n", {"weight": (4,)}), "nn", "n=rms-norm")[0]
+
+
+def test_a_layer_that_is_the_whole_net_has_the_names_of_a_lone_layer() -> None:
+    assert list(targets(infer(BATCH_NORM)).values()) == ["gamma", "beta", "mean", "variance"]
+    assert targets(infer({"weight": (1,)}, "nn", "=prelu")) == {"weight": "a"}
+    inside = BATCH_NORM | {"fc.weight": (4, 3), "fc.bias": (4,)}
+    assert targets(infer(inside))["running_mean"] == "moving_mean"
+
+
+def test_the_likeliest_kind_is_named_first() -> None:
+    (layer,) = infer(under("conv", {"weight": (4, 3, 5), "bias": (4,)})).open
+    assert [ids for ids, _ in layer.alternatives] == ["conv-1d, conv-transpose-1d", "bilinear"]
 
 
 def test_attention_keeps_its_names() -> None:
