@@ -162,7 +162,7 @@ def _open_names(name_map: NameMap) -> Iterator[Finding]:
     for side, label in (("source", name_map.source), ("target", name_map.target)):
         if names := sides[side]:
             listed = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
-            yield Finding("names-open", "warning", label, f"{len(names)} parameters are not paired: {listed}")
+            yield Finding("names-open", "warning", label, f"parameters that are not paired ({len(names)}): {listed}")
 
 
 def _pair(run: _Run, parameters: Sequence[ParameterSet], name_map: NameMap) -> CallPairs:

@@ -216,7 +216,7 @@ def test_views_are_measured_as_what_they_show() -> None:
     assert measure(np.broadcast_to(base[0], (4, 10)), np.tile(other[0], (4, 1))).count == 40
 
 
-@pytest.mark.parametrize("size", [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 7])
+@pytest.mark.parametrize("size", [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 65535, 65536, 65537, 8 * BLOCK + 7])
 def test_the_edges_of_blocks_are_counted_once(size: int) -> None:
     reference = normal((size,)).astype(np.float32)
     candidate = reference.copy()
