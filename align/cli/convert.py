@@ -24,7 +24,9 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
         Path, typer.Argument(metavar="DESTINATION", help="File to write; its suffix tells the format: .ckpt ...")
     ],
     map_file: Annotated[Path | None, typer.Option("--map", metavar="FILE", help="Name map, from `align map`.")] = None,
-    target: Annotated[Family, typer.Option(help="Layers of the port, where no map is given.")] = Family.nn,
+    target: Annotated[
+        Family | None, typer.Option(help="Layers of the port, where no map is given; nn by default.")
+    ] = None,
     layer: Annotated[
         list[str] | None,
         typer.Option(metavar="PATTERN=KIND", help="Say what a layer is that the file leaves open; may be repeated."),
@@ -36,20 +38,13 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
     """Convert a checkpoint, read the result back and compare it bit for bit; neither framework is needed."""
     from align.workflows.convert_checkpoint import convert_checkpoint
 
-    name_map = None
-    made_from: dict[str, Path | str] = {"source": source}
-    if map_file is not None:
-        from align.runs.mapfile import read_map
-        from align.workflows.open_checkpoint import open_checkpoint
-
-        name_map = read_map(map_file, list(open_checkpoint(source).tensors), None)
-        made_from["map"] = map_file
+    made_from = {"source": source} | ({"map": map_file} if map_file else {})
     with progress_bar() as progress:
         record = convert_checkpoint(
             source,
             destination,
-            name_map=name_map,
-            target_family=target.value,
+            name_map=map_file,
+            target_family=target.value if target else None,
             layers=layer or (),
             overwrite=overwrite,
             progress=progress,

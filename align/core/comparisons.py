@@ -41,7 +41,10 @@ class ConvertedTensor:
 
 @dataclass(frozen=True, slots=True)
 class ConversionRecord:
-    """What a conversion did. `verified` says whether the file was read back and compared bit for bit."""
+    """What a conversion did. `verified` says whether the file was read back and compared bit for bit.
+
+    `left_out` names what the source holds beside its tensors, and what it is.
+    """
 
     result_kind = "convert"
     source: str
@@ -57,6 +60,7 @@ class ConversionRecord:
     verified: bool
     versions: dict[str, str]
     verdict: Verdict
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HASH_SHOWN = 16
+LEFT_OUT_SHOWN = 20
 
 
 def convert_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -22,6 +23,7 @@ def convert_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
         *([_by_transform(document["tensors"])] if document["tensors"] else []),
         *([_tensors(document["tensors"])] if show_all and document["tensors"] else []),
         *_dropped(document["dropped"]),
+        *_listed("convert.left_out", _left_out(document.get("left_out", {}))),
         *_listed("convert.ties", (" = ".join(names) for names in document["ties"])),
         *_listed("convert.warnings", document["warnings"]),
         verdict_block(document["verdict"], ("source", "target")),
@@ -83,6 +85,14 @@ def _dropped(dropped: dict[str, str]) -> list[Block]:
         for reason, names in groups.items()
     )
     return _listed("convert.dropped", lines)
+
+
+def _left_out(entries: dict[str, str]) -> Iterable[str]:
+    shown = [f"{name}: {what}" for name, what in list(entries.items())[:LEFT_OUT_SHOWN]]
+    return [
+        *shown,
+        *([say("word.and_more", count=number(more)).strip()] if (more := len(entries) - len(shown)) else []),
+    ]
 
 
 def _listed(title: str, lines: Iterable[str]) -> list[Block]:

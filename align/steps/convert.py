@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from align.core.checkpoints import StoredTensor
 from align.core.transforms import Identity, Reshape
+from align.core.words import MOST_LISTED, counted, some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from align.core.dtypes import Array
     from align.core.names import NameMap, Pairing
     from align.core.transforms import Transform
-
-MOST_LISTED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +112,10 @@ def _name_problems(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> It
 def _warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
     absent = [drop.name for drop in name_map.dropped if drop.side == "source" and drop.name not in tensors]
     if absent:
-        yield f"{len(absent)} names that the map drops are not in the checkpoint: {_some(absent)}"
+        yield f"the map drops {counted(len(absent), 'name')} that the checkpoint does not have: {some(absent)}"
     if name_map.unused_rules:
-        yield f"{len(name_map.unused_rules)} rules of the map were not used: {_some(name_map.unused_rules)}"
+        unused = name_map.unused_rules
+        yield f"the map has {counted(len(unused), 'rule')} that nothing follows: {some(unused)}"
 
 
 def _ties(tensors: Mapping[str, StoredTensor], planned: Iterable[PlannedTensor]) -> tuple[tuple[str, ...], ...]:
@@ -125,7 +125,3 @@ def _ties(tensors: Mapping[str, StoredTensor], planned: Iterable[PlannedTensor])
         if storage is not None and tensor.target.nbytes:
             groups.setdefault(storage, []).append(tensor.target.name)
     return tuple(tuple(names) for names in groups.values() if len(names) > 1)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:MOST_LISTED]) + (", ..." if len(names) > MOST_LISTED else "")

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 
 def map_from_file(
-    checkpoint: Checkpoint, family: TargetFamily = "nn", layers: Iterable[str] = ()
+    checkpoint: Checkpoint, family: TargetFamily | None = None, layers: Iterable[str] = ()
 ) -> tuple[NameMap, tuple[str, ...]]:
-    """Return the map to names of `mindspore.nn` or `mint.nn` and warnings; a MindSpore file keeps its names.
+    """Return the map to names of `mindspore.nn` (the default) or `mint.nn`, and warnings.
+
+    A MindSpore file keeps its names: family and layers then say nothing and are refused.
 
     `layers` are the user's choices, each "PATTERN=KIND": PATTERN is a glob on the prefix of a layer, KIND the kind or
     id of a layer rule, or "as-is". Raises OpenNamesError listing all that the file does not decide, and UsageError for
@@ -36,10 +38,16 @@ def map_from_file(
     """
     choices = [_choice(text) for text in layers]
     if checkpoint.metadata.get("format") == "ms":
+        if choices or family is not None:
+            given = "--layer" if choices else "--target"
+            raise UsageError(
+                f"{given} says nothing of {checkpoint.path}: a MindSpore file keeps its names",
+                f"leave {given} out; names can be changed by a map (--map)",
+            )
         pairings = tuple(Pairing(name, name, "file", 1.0) for name in checkpoint.tensors)
         return NameMap("mindspore file", "mindspore", pairings), ("a MindSpore file: the names stay as they are",)
     shapes = {name: tensor.shape for name, tensor in checkpoint.tensors.items()}
-    inferred = infer_names(shapes, layer_rules(), family, choices)
+    inferred = infer_names(shapes, layer_rules(), family or "nn", choices)
     if inferred.faults:
         listed = "\n".join(f"  {fault}" for fault in inferred.faults)
         raise UsageError(f"--layer cannot be applied:\n{listed}", "a choice reads 'PATTERN=KIND'")
@@ -63,5 +71,5 @@ def _line(layer: OpenLayer) -> str:
 
 def _hint(layer: OpenLayer) -> str:
     kind = layer.alternatives[0][0].partition(",")[0]
-    example = f"--layer '{layer.prefix}={kind}'"
+    example = f"--layer '{layer.prefix}={kind}'" + ("" if layer.prefix else " for the top level")
     return f"say what each is, for example {example} (patterns such as 'encoder.*' too), or give a map with --map"

@@ -54,6 +54,7 @@ def test_an_open_layer_ends_with_2_and_the_option_settles_it(tmp_path, capsys) -
     arguments = ["convert", str(tmp_path / "m.npz"), str(tmp_path / "m.ckpt")]
     assert main(arguments) == 2
     message = capsys.readouterr().err
+    assert "1 name is open" in message
     assert "head (weight (4, 2))" in message
     assert "Hint: " in message
     assert "--layer" in message
@@ -63,6 +64,41 @@ def test_an_open_layer_ends_with_2_and_the_option_settles_it(tmp_path, capsys) -
 def test_mint_keeps_torchs_names(source, tmp_path, capsys) -> None:
     assert main(["convert", str(source), str(tmp_path / "m.ckpt"), "--target", "mint", "--json"]) == 0
     assert [tensor["target"] for tensor in json.loads(capsys.readouterr().out)["tensors"]] == ["bn.weight", "bn.bias"]
+
+
+@pytest.mark.parametrize("option", [["--layer", "bn=layer-norm"], ["--target", "nn"]])
+def test_an_option_that_a_map_makes_idle_ends_with_2(source, tmp_path, capsys, option) -> None:
+    (tmp_path / "map.toml").write_text('[names]\n"bn.weight" = "scale"\n"bn.bias" = "shift"\n')
+    arguments = ["convert", str(source), str(tmp_path / "m.ckpt"), "--map", str(tmp_path / "map.toml")]
+    assert main([*arguments, *option]) == 2
+    assert f"{option[0]} does not go with a map" in capsys.readouterr().err
+    assert main(arguments) == 0
+
+
+@pytest.mark.frameworks
+def test_what_lies_beside_the_weights_is_printed_and_kept(tmp_path, capsys) -> None:
+    import torch
+
+    state = {"model": {"fc.weight": torch.ones(2, 3), "fc.bias": torch.ones(2)}, "ema": [torch.ones(2)], "epoch": 7}
+    torch.save(state, tmp_path / "m.pth")
+    assert main(["convert", str(tmp_path / "m.pth"), str(tmp_path / "m.ckpt")]) == 0
+    printed = capsys.readouterr().out
+    assert "Also in the file, not converted" in printed
+    assert "epoch: 7" in printed
+    assert "ema (list of 1 entry) holds 1 tensor: NOT CONVERTED" in printed
+    assert main(["convert", str(tmp_path / "m.pth"), str(tmp_path / "n.ckpt"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left_out"] == {"ema": "list of 1 entry", "epoch": "7"}
+
+
+def test_a_transform_that_is_none_ends_with_2_and_its_fault(source, tmp_path, capsys) -> None:
+    (tmp_path / "map.toml").write_text(
+        '[names]\n"bn.weight" = { to = "w", op = "reshape", shape = [-3, -1] }\n'
+        '"bn.bias" = { to = "b", op = "cast", type = "x" }\n'
+    )
+    assert main(["convert", str(source), str(tmp_path / "m.ckpt"), "--map", str(tmp_path / "map.toml")]) == 2
+    message = capsys.readouterr().err
+    assert "shape must be a list of whole numbers" in message
+    assert "cast takes dtype, not type" in message
 
 
 @pytest.mark.parametrize(

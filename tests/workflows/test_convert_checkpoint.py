@@ -3,7 +3,10 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import signal
 import stat
+import subprocess
+import sys
 import tracemalloc
 from typing import TYPE_CHECKING
 
@@ -95,6 +98,49 @@ def test_without_a_map_an_open_file_writes_nothing(tmp_path) -> None:
     assert [tensor.target for tensor in record.tensors] == ["emb.embedding_table", "x.gamma"]
 
 
+def test_a_map_file_is_read_by_the_workflow(source, tmp_path) -> None:
+    (tmp_path / "map.toml").write_text('[names]\n"fc.weight" = "w"\n"fc.bias" = "b"\n')
+    for given in (tmp_path / "map.toml", str(tmp_path / "map.toml")):
+        record = convert_checkpoint(source, tmp_path / "out.ckpt", name_map=given, overwrite=True)
+        assert [tensor.target for tensor in record.tensors] == ["w", "b"]
+    with pytest.raises(MissingFileError, match="map file"):
+        convert_checkpoint(source, tmp_path / "new.ckpt", name_map=tmp_path / "no.toml")
+
+
+@pytest.mark.parametrize(
+    ("option", "arguments"), [("--layer", {"layers": ["fc=linear"]}), ("--target", {"target_family": "nn"})]
+)
+def test_what_a_map_or_a_mindspore_file_would_ignore_is_refused(source, tmp_path, option, arguments) -> None:
+    given = name_map(("fc.weight", "w"), ("fc.bias", "b"))
+    with pytest.raises(UsageError, match=f"{option} does not go with a map"):
+        convert_checkpoint(source, tmp_path / "out.ckpt", name_map=given, **arguments)
+    convert_checkpoint(source, tmp_path / "ms.ckpt")
+    with pytest.raises(UsageError, match=f"{option} says nothing of"):
+        convert_checkpoint(tmp_path / "ms.ckpt", tmp_path / "out.ckpt", **arguments)
+    assert not (tmp_path / "out.ckpt").exists()
+
+
+def test_what_a_cast_costs_is_counted_and_nothing_else_is_said_on_the_terminal(tmp_path, capfd) -> None:
+    np.savez(
+        tmp_path / "m.npz",
+        a=np.array([1, np.nan, 1e30, 0.5], np.float32),
+        b=np.array([1, 1e30, 0.1], np.float32),
+        c=np.array([0.1, 0.2], np.float32),
+        d=np.array([0.5], np.float32),
+    )
+    given = name_map(
+        ("a", "a", Cast("int32")), ("b", "b", Cast("float16")), ("c", "c", Cast("float16")), ("d", "d", Cast("float16"))
+    )
+    record = convert_checkpoint(tmp_path / "m.npz", tmp_path / "out.ckpt", name_map=given)
+    assert record.warnings == (
+        "a: the cast float32 -> int32 cannot hold 2 of 4 values and rounds 1",
+        "b: the cast float32 -> float16 cannot hold 1 of 3 values and rounds 1",
+        "the cast float32 -> float16 rounds 2 values of 1 tensor: c",
+    )
+    assert "7 values lost or rounded by casts" in record.verdict.reason
+    assert capfd.readouterr() == ("", "")
+
+
 @pytest.mark.parametrize("layers", [["no-equals"], ["a="], ["nowhere=linear"], ["fc=lineer"]])
 def test_a_useless_choice_is_an_error(source, tmp_path, layers) -> None:
     with pytest.raises(UsageError, match="--layer"):
@@ -115,13 +161,19 @@ def test_a_map_that_does_not_fit_lists_all_faults_and_writes_nothing(source, tmp
         ("out.pth", "cannot be written yet"),
         ("no/out.ckpt", "does not exist"),
         ("source.npz", "itself"),
-        (".", "suffix"),
+        (".", "is a folder"),
     ],
 )
 def test_a_destination_that_cannot_be_is_refused(source, tmp_path, name, reason) -> None:
     with pytest.raises(DestinationError, match=reason):
         convert_checkpoint(source, tmp_path / name, overwrite=True)
     assert listing(tmp_path) == ["source.npz"]
+
+
+def test_the_hint_names_only_suffixes_that_can_be_written(source, tmp_path) -> None:
+    with pytest.raises(DestinationError) as error:
+        convert_checkpoint(source, tmp_path / "out.xyz")
+    assert error.value.hint == "use one of: .ckpt, .npz, .safetensors"
 
 
 def test_the_source_is_not_overwritten_through_a_link(source, tmp_path) -> None:
@@ -175,6 +227,27 @@ def test_a_failure_in_the_middle_leaves_the_old_file_and_no_partial_one(source, 
         convert_checkpoint(source, out, overwrite=True)
     assert out.read_bytes() == b"old"
     assert listing(tmp_path) == ["out.ckpt", "source.npz"]
+
+
+def test_a_run_that_was_killed_does_no_harm_to_the_next(source, tmp_path) -> None:
+    out = tmp_path / "out.ckpt"
+    out.write_bytes(b"old")
+    code = (
+        "import os, signal, sys; from align.core.registry import checkpoint_formats; "
+        "from align.workflows.convert_checkpoint import convert_checkpoint; "
+        "plugin = type(checkpoint_formats()['ckpt']); "
+        "plugin.write = lambda self, stream, *_: "
+        "(stream.write(b'half'), stream.flush(), os.kill(os.getpid(), signal.SIGKILL)); "
+        "convert_checkpoint(sys.argv[1], sys.argv[2], overwrite=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(source), str(out)], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert out.read_bytes() == b"old"
+    (stale,) = set(listing(tmp_path)) - {"out.ckpt", "source.npz"}
+    assert stale.endswith(".part")
+    convert_checkpoint(source, out, overwrite=True)
+    assert set(open_checkpoint(out).tensors) == {"fc.weight", "fc.bias"}
+    assert listing(tmp_path) == sorted([stale, "out.ckpt", "source.npz"])
 
 
 @pytest.mark.parametrize(
@@ -317,6 +390,28 @@ def test_a_1x1_convolution_keeps_its_axes(tmp_path) -> None:
     torch.save({"c.weight": torch.randn(2, 3, 1, 1)}, tmp_path / "m.pth")
     convert_checkpoint(tmp_path / "m.pth", tmp_path / "m.ckpt")
     assert open_checkpoint(tmp_path / "m.ckpt").tensors["c.weight"].shape == (2, 3, 1, 1)
+
+
+@pytest.mark.frameworks
+def test_what_is_left_out_of_a_training_checkpoint_is_said(tmp_path) -> None:
+    import torch
+
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    state = {"net": model.state_dict(), "optimizer": optimizer.state_dict(), "acc": torch.tensor(0.9), "epoch": 3}
+    torch.save(state, tmp_path / "m.pth")
+    record = convert_checkpoint(tmp_path / "m.pth", tmp_path / "m.ckpt")
+    assert [tensor.target for tensor in record.tensors] == ["weight", "bias"]
+    assert record.left_out == {
+        "optimizer": "mapping of 2 entries", "acc": "tensor of shape ()", "epoch": "3",
+    }  # fmt: skip
+    assert record.warnings == (
+        "optimizer (mapping of 2 entries) holds 6 tensors: NOT CONVERTED",
+        "acc (tensor of shape ()) holds 1 tensor: NOT CONVERTED",
+    )
+    assert "7 tensors beside them NOT CONVERTED" in record.verdict.reason
 
 
 @pytest.mark.frameworks

@@ -1,0 +1,49 @@
+"""What a conversion does not carry over: tensors beside the weights, and digits that a cast costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.transforms import Cast
+from align.core.words import counted, some
+from align.steps.cast_loss import CastLoss, cast_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from align.core.checkpoints import Checkpoint
+    from align.steps.convert import ConversionPlan
+
+Losses = dict[str, tuple[str, CastLoss]]
+
+
+def left_out_warnings(checkpoint: Checkpoint) -> Iterable[str]:
+    """One line for each entry that holds tensors and is not converted."""
+    for name, count in checkpoint.other_tensors.items():
+        yield f"{name} ({checkpoint.other[name]}) holds {counted(count, 'tensor')}: NOT CONVERTED"
+
+
+def cast_losses(checkpoint: Checkpoint, plan: ConversionPlan) -> Losses:
+    """What each cast of the plan costs, by the target's name, with the dtypes; casts that cost nothing are left out."""
+    losses: Losses = {}
+    for planned in plan.tensors:
+        if isinstance(planned.transform, Cast):
+            source = checkpoint.tensors[planned.source]
+            loss = cast_loss(source.load(), planned.transform.dtype)
+            if loss.lost or loss.rounded:
+                losses[planned.target.name] = f"{source.dtype} -> {planned.transform.dtype}", loss
+    return losses
+
+
+def cast_warnings(losses: Losses) -> Iterable[str]:
+    """One line for each tensor with values that its new dtype cannot hold, one for all that are only rounded."""
+    rounded: dict[str, list[str]] = {}
+    for name, (dtypes, loss) in losses.items():
+        if loss.lost:
+            also = f" and rounds {loss.rounded}" if loss.rounded else ""
+            yield f"{name}: the cast {dtypes} cannot hold {loss.lost} of {loss.total} values{also}"
+        else:
+            rounded.setdefault(dtypes, []).append(name)
+    for dtypes, names in rounded.items():
+        values = sum(losses[name][1].rounded for name in names)
+        yield f"the cast {dtypes} rounds {counted(values, 'value')} of {counted(len(names), 'tensor')}: {some(names)}"
