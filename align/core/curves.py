@@ -105,7 +105,8 @@ class Curve:
     """One metric over the global step, counted from 1, strictly increasing.
 
     `values[i]` belongs to `steps[i]`, `resolution[i]` is its printed resolution. Where a log counts only epochs and
-    nobody said how many steps an epoch has, `axis` is "epoch". `notes` says what was done to get here.
+    nobody said how many steps an epoch has, `axis` is "epoch". `base_guessed`: it counts from 1 only because it shows
+    no step 0. `notes` says what was done to get here.
     """
 
     label: str
@@ -116,6 +117,7 @@ class Curve:
     window: Window = "raw"
     axis: Axis = "step"
     notes: tuple[str, ...] = field(default=())
+    base_guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,8 +141,8 @@ class LogSummary:
     """What was understood of one log; `result_kind` names the file in the run folder.
 
     `cadence` is the usual distance between points and `gaps` lists (last step before, first step after) of the wider
-    ones. `resolution` is the coarsest printed unit, 0.0 if all digits are printed. `duplicates` counts points that
-    were printed again later.
+    ones that follow no pattern. `resolution` is the coarsest printed unit, 0.0 if all digits are printed. `duplicates`
+    counts points that were printed again later.
     """
 
     result_kind = "log"

@@ -43,8 +43,19 @@ def _divergence(document: dict[str, Any]) -> Facts:
         ]
     facts += [(say("loss.trouble"), word("trouble", document["trouble"]))] if document["trouble"] else []
     facts += [(say("loss.next"), document["next_command"])] if document["next_command"] else []
-    title = say("loss.no_divergence") if step is None else say("loss.first_divergent", step=number(step))
-    return Facts(title, tuple(facts), TONES.get(document["verdict"]["outcome"], "plain"))
+    return Facts(_title(document), tuple(facts), TONES.get(document["verdict"]["outcome"], "plain"))
+
+
+def _title(document: dict[str, Any]) -> str:
+    """Say what the verdict says: curves without a divergent step may still not be aligned, or not compared."""
+    outcome, step = document["verdict"]["outcome"], document["first_divergent_step"]
+    if outcome == "aligned":
+        return say("loss.no_divergence")
+    if outcome != "not aligned":
+        return say("loss.not_compared")
+    if step is not None:
+        return say("loss.first_divergent", step=number(step))
+    return say("loss.not_aligned", trouble=word("trouble", document["trouble"]))
 
 
 def _figures(point: dict[str, Any]) -> dict[str, str]:

@@ -46,6 +46,7 @@ def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         window=series.window,
         axis=numbering.axis,
         notes=(*log.notes, *numbering.notes, *kept.notes),
+        base_guessed=numbering.base_guessed,
     )
 
 

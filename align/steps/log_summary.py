@@ -9,10 +9,11 @@ import numpy as np
 from align.core.curves import AxisHints, LogSummary
 from align.errors import MetricMissingError
 from align.steps.curves import cadence, latest_points
+from align.steps.loss_holes import find_holes
 from align.steps.numbering import number_steps
 
 if TYPE_CHECKING:
-    from align.core.curves import Integers, LossLog
+    from align.core.curves import LossLog
 
 
 def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> LogSummary:
@@ -40,14 +41,9 @@ def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         first_value=float(values[0]),
         last_value=float(values[-1]),
         resolution=float(series.resolution.max()),
-        gaps=_gaps(steps),
+        gaps=tuple((hole.before, hole.after) for hole in find_holes(steps)),
         duplicates=kept.duplicates,
         non_finite_steps=tuple(steps[~np.isfinite(values)].tolist()),
         ignored_lines=log.ignored_lines,
         notes=(*log.notes, *numbering.notes, *kept.notes),
     )
-
-
-def _gaps(steps: Integers) -> tuple[tuple[int, int], ...]:
-    wide = np.flatnonzero(np.diff(steps) > cadence(steps))
-    return tuple((int(steps[at]), int(steps[at + 1])) for at in wide)

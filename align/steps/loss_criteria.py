@@ -1,7 +1,7 @@
 """The criteria of a loss verdict: what was found, what is allowed, where the bound comes from.
 
-Rounding to the printed digits widens every limit. A criterion that cannot be evaluated is not made, so that it can
-never count as passed.
+Rounding to the printed digits widens every limit, and where that is more than the limit itself it is told. A criterion
+that cannot be evaluated is not made, so that it can never count as passed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from align.core.curves import Floats, PairedCurves
     from align.steps.loss_limits import CurveLimits
 
+# What float32 arithmetic in another order leaves of a loss, with room.
+FIRST_ROUNDING = 1e-5
 BY_DEFINITION = "by definition: what only one side has is a difference"
 
 
@@ -27,7 +29,8 @@ BY_DEFINITION = "by definition: what only one side has is a difference"
 class JudgedPoints:
     """The figures of all common points, arrays of shape (common,); `limit` is NaN where a side is not finite.
 
-    `first_compared` says whether global step 1 is common and finite on both sides.
+    `first_compared` says whether global step 1 is common and finite on both sides, `first_agrees` whether it is equal
+    there but for rounding. `hidden` is the largest widening that is more than the limit it widens, 0.0 if none is.
     """
 
     metric: str
@@ -37,6 +40,8 @@ class JudgedPoints:
     finite: NDArray[np.bool_]
     within: NDArray[np.bool_]
     first_compared: bool
+    first_agrees: bool
+    hidden: float
 
 
 class Ends(NamedTuple):
@@ -77,26 +82,32 @@ def measure_points(metric: str, by_steps: bool, pairs: PairedCurves) -> JudgedPo
     with np.errstate(invalid="ignore", over="ignore"):
         limits = limits_for(metric, float(np.mean(size[finite])) if finite.any() else 0.0)
         difference = np.abs(pairs.candidate - pairs.reference)
-        limit = np.maximum(limits.mean_abs, limits.mean_rel * size) + pairs.widening
+        own = np.maximum(limits.mean_abs, limits.mean_rel * size)
     first = bool(by_steps and len(size) and pairs.steps[0] == 1 and finite[0])
     if first:
-        limit[0] = max(limits.first_abs, limits.first_rel * size[0]) + pairs.widening[0]
-    limit[~finite] = np.nan
+        own[0] = max(limits.first_abs, limits.first_rel * size[0])
+    limit = np.where(finite, own + pairs.widening, np.nan)
     within = np.where(finite, (difference < limit) | (difference == 0.0), alike)
-    return JudgedPoints(metric, limits, difference, limit, finite, within, first)
+    agrees = first and bool(difference[0] <= max(FIRST_ROUNDING * size[0], pairs.widening[0]))
+    hidden = float(pairs.widening[finite & (pairs.widening > own)].max(initial=0.0))
+    return JudgedPoints(metric, limits, difference, limit, finite, within, first, agrees, hidden)
 
 
-def evaluate_criteria(pairs: PairedCurves, judged: JudgedPoints, ends: Ends) -> dict[str, Criterion]:
-    """Evaluate what can be evaluated: `first`, `mean`, `non-finite`, `length`; nothing without a common point."""
+def evaluate_criteria(pairs: PairedCurves, judged: JudgedPoints, ends: Ends, missing: int) -> dict[str, Criterion]:
+    """Evaluate what can be evaluated: `first`, `mean`, `non-finite`, `holes`, `length`; nothing without a common point.
+
+    `missing` counts the points that lack inside of a log. One point that is not the first loss makes no mean.
+    """
     if not len(pairs.steps):
         return {}
     found = {}
     if judged.first_compared:
         found["first"] = _first(pairs, judged)
-    if judged.finite.any():
+    if judged.first_compared or np.count_nonzero(judged.finite) > 1:
         found["mean"] = _mean(pairs, judged)
     lone = int(np.count_nonzero(~judged.finite & ~judged.within))
     found["non-finite"] = Criterion("NaN or Inf on one side, points", lone, 0, lone == 0, BY_DEFINITION)
+    found["holes"] = Criterion("points missing inside a log", missing, 0, missing == 0, BY_DEFINITION)
     apart = abs(ends.reference - ends.candidate)
     found["length"] = Criterion("steps between the ends", apart, ends.coarser - 1, ends.together, BY_DEFINITION)
     return found

@@ -6,7 +6,7 @@ data leaves the answer open it is refused, as a curve moved by one step fits not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,18 +20,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbering:
-    """The true step (epoch, if `axis` says so) of each value of a metric, from 1, and how it was found."""
+    """The true step (epoch, if `axis` says so) of each value of a metric, from 1, and how it was found.
+
+    `base_guessed`: it is 1 only because the log shows no step 0, which may have been lost.
+    """
 
     steps: Integers
     axis: Axis
     base: Base
     steps_per_epoch: int | None
     notes: tuple[str, ...]
+    base_guessed: bool = False
 
 
 def number_steps(log: LossLog, series: Series, hints: AxisHints | None = None) -> Numbering:
     """Number the values of a metric by the global step; raises StepsPerEpochError where that cannot be told."""
     hints = hints or AxisHints()
+    numbering = _numbered(log, series, hints)
+    return replace(numbering, base_guessed=numbering.base == 1 and log.base is hints.base is None)
+
+
+def _numbered(log: LossLog, series: Series, hints: AxisHints) -> Numbering:
     printed = log.table.steps[series.rows]
     base, notes = _base(log, printed, hints)
     if log.counting == "epoch":

@@ -48,6 +48,19 @@ def test_logs_without_a_common_step_end_with_2(logs: tuple[Path, Path], capsys: 
     assert "no common step" in capsys.readouterr().out
 
 
+def test_the_title_says_what_the_verdict_says(logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    lines = MONITOR.splitlines(keepends=True)
+    for text, title, code in (
+        (MONITOR, "The curves stay together", 0),
+        (lines[0] + lines[1], "The curves are not aligned: broken off, one log ends before the other", 1),
+        (lines[2], "The curves could not be compared", 2),
+        (MONITOR.replace("2.251293", "2.9"), "The curves part at step 2", 1),
+    ):
+        logs[1].write_text(text, encoding="utf-8")
+        assert main(["loss", *map(str, logs)]) == code
+        assert title in capsys.readouterr().out.splitlines()[0]
+
+
 def test_json_is_the_whole_document_with_hashes(logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["loss", *map(str, logs), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -120,7 +133,8 @@ def test_a_failed_comparison_writes_nothing(logs: tuple[Path, Path], tmp_path: P
 
 
 def test_options_reach_their_side(logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    logs[1].write_text("epoch,iter,loss\n0,0,2.302585\n1,0,2.190871\n", encoding="utf-8")
-    options = ["--candidate-steps-per-epoch", "2", "--candidate-base", "0", "--reference-base", "0", "--last-step", "3"]
+    logs[1].write_text("epoch,iter,loss\n0,0,2.302585\n1,0,2.190871\n2,0,2.1\n", encoding="utf-8")
+    logs[0].write_text(CSV + "3,2.15\n4,2.1\n5,2.05\n", encoding="utf-8")
+    options = ["--candidate-steps-per-epoch", "2", "--candidate-base", "0", "--reference-base", "0", "--last-step", "5"]
     assert main(["loss", *map(str, logs), *options, "--json"]) == 0
-    assert [point["step"] for point in json.loads(capsys.readouterr().out)["points"]] == [1, 3]
+    assert [point["step"] for point in json.loads(capsys.readouterr().out)["points"]] == [1, 3, 5]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -183,10 +184,141 @@ def test_logs_of_unequal_length_align_up_to_a_step_that_the_user_names() -> None
     assert _judge(_curve(DESCENT), _curve(DESCENT[:60]), last_step=60).verdict.outcome is Outcome.ALIGNED
 
 
-def test_a_missing_step_in_the_middle_is_told() -> None:
+def _at(steps: list[int], values: np.ndarray = DESCENT) -> Curve:
+    return Curve("some.log", "loss", tuple(steps), tuple(float(values[s - 1]) for s in steps), (0.0,) * len(steps))
+
+
+def test_one_point_or_two_of_a_hundred_could_not_be_compared() -> None:
+    for steps, said in (
+        ([100], "only one common point, at 100, and no first loss"),
+        ([1, 100], "only 2 common points, while 98 are missing between them in a log"),
+        ([99, 100], "only 2 common points, and the candidate lacks the beginning"),
+        ([60, 99, 100], "only 3 common points, and the candidate lacks the beginning"),
+    ):
+        comparison = _judge(_curve(DESCENT), _at(steps))
+        assert comparison.verdict.outcome is Outcome.NOT_COMPARED
+        assert said in comparison.verdict.reason
+        assert comparison.trouble == ""
+        assert comparison.first_divergent_step is None
+        assert "align loss CANDIDATE" in comparison.next_command
+
+
+def test_a_difference_at_two_points_of_a_hundred_is_still_one() -> None:
+    comparison = _judge(_curve(DESCENT), _at([1, 100], DESCENT * 1.2))
+    assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
+    assert comparison.trouble == "first loss differs"
+
+
+def test_one_point_that_is_not_the_first_makes_no_mean() -> None:
+    comparison = _judge(_curve(DESCENT), _at([100], DESCENT * 1.2))
+    assert comparison.verdict.outcome is Outcome.NOT_COMPARED
+    assert not any(criterion.name.startswith("mean") for criterion in comparison.criteria)
+
+
+@pytest.mark.parametrize("lost", [{50}, {50, 51, 52}, {20, 40, 60, 80}, {i for i in range(2, 100) if i * i % 7 == 2}])
+def test_points_missing_inside_a_dense_log_fail(lost: set[int]) -> None:
+    holed = _at([step for step in range(1, STEPS + 1) if step not in lost])
+    for sides in ((_curve(DESCENT), holed), (holed, _curve(DESCENT))):
+        comparison = _judge(*sides)
+        assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
+        assert comparison.trouble == "points missing"
+        assert f"points missing inside a log: {len(lost)}, allowed 0" in comparison.verdict.reason
+        assert any("points are missing inside the" in note for note in comparison.notes)
+
+
+def test_logs_that_lack_the_same_points_are_compared_at_the_others() -> None:
+    holed = _at([step for step in range(1, STEPS + 1) if step % 13 not in (5, 6)])
+    assert _judge(holed, holed).verdict.outcome is Outcome.ALIGNED
+
+
+def test_a_log_that_ends_in_nan_is_not_broken_off() -> None:
+    for ended in (np.append(DESCENT[:60], [NAN] * 40), np.append(DESCENT[:60], NAN)):
+        assert _judge(_curve(DESCENT), _curve(ended)).trouble == "NaN"
+
+
+def test_a_log_of_nothing_but_nan_is_compared_with_a_finite_one() -> None:
+    comparison = _judge(_curve(DESCENT), _curve([NAN] * STEPS))
+    assert (comparison.verdict.outcome, comparison.trouble) == (Outcome.NOT_ALIGNED, "NaN")
+    assert comparison.first_divergent_step == 1
+
+
+def _lost_first_line(guessed: bool = True) -> Curve:
+    curve = _curve(DESCENT[1:] + WOBBLE[1:] / 100)
+    return replace(curve, base_guessed=guessed)
+
+
+def test_curves_that_agree_one_step_later_are_told_with_the_option_and_not_moved() -> None:
+    noisy = _curve(DESCENT + WOBBLE * 5)
+    moved = replace(_curve((DESCENT + WOBBLE * 5)[1:]), base_guessed=True)
+    for side, sides in (("candidate", (noisy, moved)), ("reference", (moved, noisy))):
+        comparison = _judge(*sides)
+        assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
+        assert comparison.trouble == "counted one step apart"
+        assert f"--{side}-base 0" in comparison.next_command
+        assert any(f"the {side} counted one later" in n and f"--{side}-base 0" in n for n in comparison.notes)
+
+
+def test_a_base_that_is_settled_gets_no_option() -> None:
+    comparison = _judge(_curve(DESCENT), _lost_first_line(guessed=False))
+    assert comparison.trouble == "first loss differs"
+    assert any("may tell its losses a step late or early" in note for note in comparison.notes)
+
+
+@pytest.mark.parametrize("candidate", [DESCENT, DESCENT + WOBBLE, DESCENT * 1.2, DESCENT[::-1].copy(), DESCENT[:7] + 1])
+def test_curves_that_do_not_agree_one_step_later_are_not_said_to(candidate: np.ndarray) -> None:
+    comparison = _judge(_curve(DESCENT), replace(_curve(candidate), base_guessed=True))
+    assert not any("counted one later" in note for note in comparison.notes)
+
+
+@pytest.mark.parametrize(("first", "forward"), [(0.0, False), (1e-6, False), (1e-4, True), (2e-3, True)])
+def test_the_forward_pass_comes_first_unless_the_first_losses_agree_to_rounding(first: float, forward: bool) -> None:
+    changed = np.append(DESCENT[:50], DESCENT[50:] + 0.05 * (-1.0) ** np.arange(50))
+    changed[0] *= 1.0 + first
+    comparison = _judge(_curve(DESCENT), _curve(changed))
+    assert comparison.trouble == "differs later"
+    assert comparison.next_command.startswith("align forward REFERENCE CANDIDATE") is forward
+    assert "align loss REFERENCE CANDIDATE --metric lr" in comparison.next_command
+
+
+def test_a_first_loss_equal_to_the_printed_digits_agrees() -> None:
+    changed = np.append(DESCENT[:50], DESCENT[50:] + 0.05 * (-1.0) ** np.arange(50))
+    changed[0] += 0.0004
+    comparison = _judge(_curve(DESCENT), _curve(changed, resolution=0.001))
+    assert comparison.next_command.startswith("align loss")
+
+
+def test_a_first_loss_that_was_not_compared_sends_to_the_forward_pass_too() -> None:
+    comparison = _judge(_curve(DESCENT), _at(list(range(10, 101, 10)), DESCENT + 0.1 * (-1.0) ** np.arange(STEPS)))
+    assert "align forward REFERENCE CANDIDATE, as the losses of step 1 could not be compared" in comparison.next_command
+
+
+def test_other_metrics_never_send_to_the_forward_pass() -> None:
+    comparison = _judge(_curve([0.1] * 10, metric="lr"), _curve([0.15] * 10, metric="lr"))
+    assert comparison.trouble == "differs later"
+    assert "align forward" not in comparison.next_command
+
+
+def test_a_single_point_outside_is_not_where_curves_part_that_only_end_apart() -> None:
+    spiked = DESCENT.copy()
+    spiked[30] += 0.1
+    comparison = _judge(_curve(DESCENT), _curve(spiked[:90]))
+    assert comparison.trouble == "broken off"
+    assert comparison.first_divergent_step is None
+
+
+def test_rounding_that_hides_more_than_a_relative_limit_allows_is_told() -> None:
+    rates = _curve([0.01] * 10, metric="lr", resolution=0.01)
+    comparison = _judge(rates, _curve([0.014] * 10, metric="lr", resolution=0.01))
+    told = "the printed digits hide differences of up to 0.01, more than the limits without them"
+    assert told in comparison.verdict.reason
+    assert told in comparison.notes
+
+
+def test_a_missing_step_in_the_middle_fails_and_is_told() -> None:
     curve = _curve(DESCENT)
     gap = Curve("gap.log", "loss", curve.steps[:5] + curve.steps[7:], curve.values[:5] + curve.values[7:], (0.0,) * 98)
     comparison = _judge(curve, gap)
+    assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
     assert comparison.verdict.coverage.unmatched_reference == 2
     assert any("2 steps are only in the reference (first: 6)" in note for note in comparison.notes)
 

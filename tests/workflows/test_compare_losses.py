@@ -116,6 +116,46 @@ def test_losses_printed_with_three_decimals_are_not_blamed_for_it(write) -> None
     assert "hide differences of up to 0.0005" in comparison.verdict.reason
 
 
+def test_a_loss_of_exactly_zero_does_not_pass_one_of_0_04(write) -> None:
+    zeros = write("r.csv", _csv([0.0] * 60))
+    comparison = compare_losses(zeros, write("c.csv", _csv([0.04 + i * 1e-6 for i in range(60)])))
+    assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
+    assert compare_losses(zeros, write("t.csv", _csv([0.0] * 59 + [1e-9]))).verdict.outcome is Outcome.NOT_ALIGNED
+
+
+def test_a_learning_rate_of_0_1_does_not_pass_one_of_0_14(write) -> None:
+    left, right = ("".join(f'{{"step": {i}, "loss": 2.5, "lr": {lr}}}\n' for i in range(9)) for lr in (0.1, 0.14))
+    comparison = compare_losses(write("r.jsonl", left), write("c.jsonl", right), metric="lr")
+    assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
+
+
+@pytest.mark.parametrize("null", ["null", "nan", "NaN", "-nan", "-inf", "None"])
+def test_a_third_of_a_run_without_a_number_is_nan_in_any_format(null: str, write) -> None:
+    lines = {
+        "c.jsonl": "".join(f'{{"step": {i + 1}, "loss": {null if i > 5 else LOSSES[i]}, "lr": 1}}\n' for i in range(8)),
+        "c.log": "".join(f"epoch: 1 step: {i + 1}, loss is {null if i > 5 else LOSSES[i]}\n" for i in range(8)),
+        "c.csv": "step,loss,lr\n" + "".join(f"{i + 1},{null if i > 5 else LOSSES[i]},1\n" for i in range(8)),
+    }
+    for name, text in lines.items():
+        comparison = compare_losses(write("r.csv", _csv(LOSSES)), write(name, text))
+        assert (comparison.trouble, comparison.first_divergent_step) == ("NaN", 7)
+
+
+def test_an_explicit_null_in_a_trainer_state_is_nan(write) -> None:
+    entries = ", ".join(f'{{"loss": {"null" if i == 2 else 2.5}, "step": {i}}}' for i in (1, 2, 3))
+    summary = describe_log(write("trainer_state.json", f'{{"log_history": [{entries}], "global_step": 3}}'))
+    assert summary.non_finite_steps == (2,)
+
+
+def test_a_log_from_0_that_lost_its_first_line_is_told_and_settled_by_the_option(write) -> None:
+    losses = [loss + 0.03 * (i % 3) for i, loss in enumerate(LOSSES * 2)]
+    paths = write("r.csv", _csv(losses)), write("c.csv", "step,loss\n" + _csv(losses).split("\n", 2)[2])
+    comparison = compare_losses(*paths)
+    assert comparison.trouble == "counted one step apart"
+    assert "--candidate-base 0" in comparison.next_command
+    assert compare_losses(*paths, base=(None, 0)).verdict.outcome is Outcome.ALIGNED
+
+
 def test_sink_mode_points_meet_the_steps_that_they_stand_for(write) -> None:
     sink = f"epoch: 1 step: 4, loss is {LOSSES[3]}\nepoch: 2 step: 4, loss is {LOSSES[7]}\n"
     comparison = compare_losses(write("r.csv", _csv(LOSSES)), write("c.log", sink))

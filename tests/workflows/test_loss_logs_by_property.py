@@ -141,6 +141,28 @@ def test_a_log_with_lines_taken_out_or_repeated_never_passes_silently(values: li
 
 
 @settings(deadline=None)
+@given(st.lists(st.floats(0.5, 8.0), min_size=12, max_size=30), st.sampled_from(WRITERS), st.data())
+def test_a_log_that_lacks_a_step_inside_is_never_aligned(values: list[float], write, data) -> None:
+    curve = dict(enumerate(values))
+    lost = data.draw(st.sets(st.integers(1, len(values) - 2), min_size=1, max_size=2))
+    comparison = _compare(write(curve), write({step: loss for step, loss in curve.items() if step not in lost}))
+    assert not isinstance(comparison, CannotRunError)
+    assert comparison.verdict.outcome is not Outcome.ALIGNED
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0.5, 8.0), min_size=1, max_size=30), st.sampled_from(WRITERS), st.data())
+def test_a_loss_that_is_not_finite_on_one_side_is_never_aligned(values: list[float], write, data) -> None:
+    lost = data.draw(st.sets(st.integers(0, len(values) - 1), min_size=1))
+    word = data.draw(st.sampled_from(["nan", "-nan", "NaN", "inf", "-inf", "Infinity", "None", "null"]))
+    marked = write({step: 12345.0 if step in lost else loss for step, loss in enumerate(values)})
+    comparison = _compare(write(dict(enumerate(values))), marked.replace("12345.0", word))
+    assert not isinstance(comparison, CannotRunError)
+    assert (comparison.verdict.outcome, comparison.trouble) == (Outcome.NOT_ALIGNED, "NaN")
+    assert comparison.verdict.coverage.compared == len(values)
+
+
+@settings(deadline=None)
 @given(descents, st.sampled_from(WRITERS), st.data())
 def test_a_run_resumed_with_other_losses_is_judged_by_the_later_ones(values: list[float], write, data) -> None:
     curve = dict(enumerate(values))

@@ -1,0 +1,97 @@
+"""All that is known of two curves before they are judged: figures, criteria, holes, a shift that would explain them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.steps.curves import cadence
+from align.steps.loss_criteria import Ends, evaluate_criteria, measure_points
+from align.steps.loss_holes import find_holes, starts_late
+from align.steps.loss_shift import find_shift
+
+if TYPE_CHECKING:
+    from align.core.comparisons import Criterion
+    from align.core.curves import Curve, Integers, PairedCurves
+    from align.steps.loss_criteria import JudgedPoints
+    from align.steps.loss_holes import Hole
+    from align.steps.loss_shift import Shift
+
+ENOUGH_POINTS = 10
+OF_VALUES = frozenset({"first", "mean", "non-finite"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LossCase:
+    """Two curves, their pairs, and what was found; `holes` and `too_few` speak of what the logs lack.
+
+    `too_few` says why the common points are too few to pass, "" if they are not.
+    """
+
+    reference: Curve
+    candidate: Curve
+    pairs: PairedCurves
+    judged: JudgedPoints
+    criteria: dict[str, Criterion]
+    holes: dict[str, tuple[Hole, ...]]
+    shift: Shift | None
+    too_few: str
+    ends: Ends
+
+    @property
+    def outside(self) -> Integers:
+        """The indices of the points outside their limit."""
+        return np.flatnonzero(~self.judged.within)
+
+    @property
+    def failed(self) -> frozenset[str]:
+        """The keys of the criteria that failed."""
+        return frozenset(key for key, criterion in self.criteria.items() if not criterion.passed)
+
+    @property
+    def values_differ(self) -> bool:
+        """True if a criterion on values failed, not only one on which steps there are."""
+        return not OF_VALUES.isdisjoint(self.failed)
+
+
+def examine(reference: Curve, candidate: Curve, pairs: PairedCurves, last_step: int | None = None) -> LossCase:
+    """Find what can be found of two curves up to `last_step`."""
+    judged = measure_points(reference.metric, reference.axis == "step", pairs)
+    left, right = (_steps(curve, last_step) for curve in (reference, candidate))
+    holes = {"reference": find_holes(left, right), "candidate": find_holes(right, left)}
+    missing = sum(hole.missing for side in holes.values() for hole in side)
+    ends = Ends(int(left.max(initial=0)), int(right.max(initial=0)), max(cadence(left), cadence(right)))
+    return LossCase(
+        reference=reference,
+        candidate=candidate,
+        pairs=pairs,
+        judged=judged,
+        criteria=evaluate_criteria(pairs, judged, ends, missing),
+        holes=holes,
+        shift=find_shift(reference, candidate, pairs),
+        too_few=_too_few(pairs, judged, missing) or _late(pairs, judged, left, right),
+        ends=ends,
+    )
+
+
+def _steps(curve: Curve, last_step: int | None) -> Integers:
+    return np.array([step for step in curve.steps if last_step is None or step <= last_step], np.int64)
+
+
+def _too_few(pairs: PairedCurves, judged: JudgedPoints, missing: int) -> str:
+    common = len(pairs.steps)
+    if 0 < common < ENOUGH_POINTS and 2 * missing >= common:
+        return f"only {common} common points, while {missing} are missing between them in a log"
+    if common == 1 and not judged.first_compared:
+        return f"only one common point, at {pairs.steps[0]}, and no first {judged.metric}"
+    return ""
+
+
+def _late(pairs: PairedCurves, judged: JudgedPoints, left: Integers, right: Integers) -> str:
+    if judged.first_compared or not 0 < len(pairs.steps) < ENOUGH_POINTS:
+        return ""
+    late = {"reference": starts_late(left, right), "candidate": starts_late(right, left)}
+    sides = [side for side, is_late in late.items() if is_late]
+    return f"only {len(pairs.steps)} common points, and the {sides[0]} lacks the beginning" if sides else ""

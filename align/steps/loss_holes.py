@@ -1,0 +1,88 @@
+"""Points missing inside a log, by the log's own cadence.
+
+A log may print every tenth step, the ends of epochs, or all steps at first and some later: that is its cadence, and
+nothing is missing. A distance that is wider without a pattern is a hole, if the other log has points in it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from align.core.curves import Integers
+
+TRIED_PERIODS = 100
+# The crossing from one epoch to the next, and the last distance in an epoch.
+NARROW_IN_AN_EPOCH = 2
+
+
+class Hole(NamedTuple):
+    """Nothing between two steps of a log, although `missing` points are expected there, as the other log has them."""
+
+    before: int
+    after: int
+    missing: int
+
+
+def find_holes(steps: Integers, other: Integers | None = None) -> tuple[Hole, ...]:
+    """Find the holes in the increasing `steps` of a log against those of the other; None: against every step."""
+    if len(steps) < 2:
+        return ()
+    gaps = np.diff(steps, prepend=0)
+    cadence = np.maximum(usual_distance(steps), _width_of_runs(gaps))
+    wide = _unexplained(gaps, cadence)
+    inside = gaps[wide] - 1
+    if other is not None:
+        inside = np.searchsorted(other, steps[wide], "left") - np.searchsorted(other, steps[wide - 1], "right")
+    expected = -(-gaps[wide] // cadence[wide]) - 1
+    return tuple(
+        Hole(int(steps[at - 1]), int(steps[at]), int(missing))
+        for at, missing in zip(wide, np.minimum(inside, expected), strict=True)
+        if missing
+    )
+
+
+def starts_late(steps: Integers, other: Integers) -> bool:
+    """Tell whether a log lacks its beginning: it starts later than its distances explain, and after the other."""
+    return bool(len(steps) and len(other) and steps[0] > max(usual_distance(steps), other[0]))
+
+
+def usual_distance(steps: Integers) -> int:
+    """Return the distance that half of the points keep from the one before, or from step 0; 1 for fewer than two."""
+    gaps = np.sort(np.diff(steps, prepend=0))
+    return int(gaps[(len(gaps) - 1) // 2]) if len(gaps) > 1 else 1
+
+
+def _unexplained(gaps: Integers, cadence: Integers) -> Integers:
+    """Return the places of distances, the first from step 0, that are wider than the cadence and follow no pattern.
+
+    A log that prints its first step and then every n-th has one distance that is shorter by one: it counts as n.
+    """
+    wide = np.flatnonzero(gaps > cadence + (cadence > 1))
+    wide = wide[wide > 0]
+    return wide[:0] if _repeats_with_epochs(gaps, wide) else wide
+
+
+def _width_of_runs(gaps: Integers) -> Integers:
+    """Return for each place the distance that was last kept three times in a row, or is from the next place on."""
+    run = np.zeros(len(gaps), np.bool_)
+    same = np.flatnonzero((gaps[:-2] == gaps[1:-1]) & (gaps[1:-1] == gaps[2:]))
+    for offset in range(3):
+        run[same + offset] = True
+    latest = np.maximum.accumulate(np.where(run, np.arange(len(gaps)), -1))
+    width = np.where(latest >= 0, gaps[latest], 0)
+    return np.maximum(width, np.append(np.where(run, gaps, 0)[1:], 0))
+
+
+def _repeats_with_epochs(gaps: Integers, wide: Integers) -> bool:
+    """Tell whether the distances repeat, two times or more, as the first, every n-th and the last of an epoch do."""
+    periods = (int(at - wide[0]) for at in wide[1:])
+    usable = (period for period in periods if wide[0] < period <= len(gaps) // 2)
+    for period in islice(usable, TRIED_PERIODS):
+        narrow = np.count_nonzero(gaps[:period] < gaps[:period].max() - 1)
+        if narrow <= NARROW_IN_AN_EPOCH and np.array_equal(gaps[period:], gaps[:-period]):
+            return True
+    return False

@@ -1,0 +1,73 @@
+"""Two curves that agree once one of them is counted a step later.
+
+A log that counts from 0 and has lost its first line looks like one that counts from 1, and all its losses then stand
+one step too early. Nothing is moved here: what agrees is told, with the option that would settle it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.steps.loss_limits import limits_for
+
+if TYPE_CHECKING:
+    from align.core.curves import Curve, Floats, PairedCurves
+
+ENOUGH_POINTS = 8
+CLEARLY = 0.1
+
+
+class Shift(NamedTuple):
+    """The side whose steps should count one later; `option` says so, "" where its format or the user settled it."""
+
+    side: str
+    option: str
+    points: int
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        found = (
+            f"with the steps of the {self.side} counted one later the curves agree at {self.points} steps "
+            f"(mean difference {self.after:.2g} instead of {self.before:.2g})"
+        )
+        if self.option:
+            return f"{found}: {self.option} says so, if that log counts from 0 and has lost its first line"
+        return f"{found}: one of the logs may tell its losses a step late or early"
+
+
+def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves) -> Shift | None:
+    """Find the side that should count one later, if that makes the curves agree clearly and at enough steps."""
+    if reference.axis != "step" or not reference.window == candidate.window == "raw" or not len(pairs.steps):
+        return None
+    scale, before = _mean(pairs.reference), _mean_difference(pairs.candidate, pairs.reference)
+    limits = limits_for(reference.metric, scale)
+    allowed = min(max(limits.mean_abs, limits.mean_rel * scale), CLEARLY * before)
+    last = int(pairs.steps[-1])
+    for side, moved, other in (("candidate", candidate, reference), ("reference", reference, candidate)):
+        points, after = _one_later(moved, other, last)
+        if points >= max(ENOUGH_POINTS, len(pairs.steps) - 2) and after < allowed:
+            return Shift(side, f"--{side}-base 0" if moved.base_guessed else "", points, before, after)
+    return None
+
+
+def _one_later(moved: Curve, other: Curve, last: int) -> tuple[int, float]:
+    """Return the number of common steps, up to `last`, and their mean difference if `moved` is counted one later."""
+    left, right = np.array(moved.steps, np.int64) + 1, np.array(other.steps, np.int64)
+    steps, at_left, at_right = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    use = steps <= last
+    return int(use.sum()), _mean_difference(np.array(moved.values)[at_left][use], np.array(other.values)[at_right][use])
+
+
+def _mean_difference(one: Floats, other: Floats) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _mean(one - other)
+
+
+def _mean(values: Floats) -> float:
+    """Return the mean size of what is finite, infinity for nothing."""
+    sizes = np.abs(values[np.isfinite(values)])
+    with np.errstate(over="ignore"):
+        return float(np.mean(sizes)) if len(sizes) else float("inf")
