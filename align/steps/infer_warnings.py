@@ -119,4 +119,4 @@ def _absent(reading: Reading, rule: LayerRule, family: str, *, alone: bool) -> l
 
 
 def _listed(prefixes: Sequence[str]) -> str:
-    return some([prefix or "(top level)" for prefix in prefixes])
+    return some([prefix or "the top level" for prefix in prefixes])

@@ -228,6 +228,8 @@ def test_a_layer_that_is_the_whole_net_has_the_names_of_a_lone_layer() -> None:
 def test_the_likeliest_kind_is_named_first() -> None:
     (layer,) = infer(under("conv", {"weight": (4, 3, 5), "bias": (4,)})).open
     assert [ids for ids, _ in layer.alternatives] == ["conv-1d, conv-transpose-1d", "bilinear"]
+    (layer,) = infer(under("norm", {"weight": (4,)})).open
+    assert [ids for ids, _ in layer.alternatives] == ["rms-norm", "layer-norm", "prelu"]
 
 
 def test_attention_keeps_its_names() -> None:
