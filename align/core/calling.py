@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.traces import Capture
-from align.errors import AlignError, InputsError, ModelFailedError
+from align.core.user_code import run_user_code
+from align.errors import InputsError, ModelFailedError
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -97,15 +98,6 @@ class CallRecorder:
 
 
 def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapping[str, Array], what: str) -> None:
-    """Call the user's model; whatever it raises becomes a ModelFailedError that names the layer and the inputs.
-
-    This is the one place, with the building of a model, where every exception is caught: it is not our code that runs.
-    An AlignError comes from the sink, not from the model.
-    """
-    try:
-        call()
-    except AlignError:
-        raise
-    except Exception as error:
-        given = {name: f"{value.dtype.name}{list(value.shape)}" for name, value in inputs.items()}
-        raise ModelFailedError(what, recorder.running or "", given, error) from error
+    """Call the user's model; whatever it raises becomes a ModelFailedError that names the layer and the inputs."""
+    given = {name: f"{value.dtype.name}{list(value.shape)}" for name, value in inputs.items()}
+    run_user_code(call, lambda error: ModelFailedError(what, recorder.running or "", given, error))

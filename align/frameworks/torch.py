@@ -6,6 +6,7 @@ import copy
 import random
 import sys
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from align.core.calling import CallRecorder, bind_inputs, run_user_model
 from align.core.dtypes import numpy_dtype
 from align.core.filling import check_fill
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.user_code import run_user_code
 from align.errors import UserCodeError
 
 if TYPE_CHECKING:
@@ -91,10 +93,8 @@ class TorchFramework:
 
     def widened(self, model: Model) -> Model | None:
         """Return a float64 copy; floating inputs follow the model's dtype. Raises UserCodeError if it has no copy."""
-        try:
-            return copy.deepcopy(model).double()
-        except Exception as error:
-            raise UserCodeError("copying the torch model", error) from error
+        failed = partial(UserCodeError, "copying the torch model")
+        return run_user_code(lambda: copy.deepcopy(model).double(), failed)
 
 
 def to_array(tensor: Any) -> Array:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.protocols import ModelRunner
 from align.core.registry import check_packages, model_readers
-from align.errors import AlignError, CannotRunError, SideError, UserCodeError
+from align.core.user_code import run_user_code
+from align.errors import CannotRunError, SideError, UserCodeError
 from align.workflows.import_place import import_place
 from align.workflows.open_checkpoint import open_checkpoint
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from align.core.protocols import Model, ModelReader
+    from align.errors import AlignError
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +85,12 @@ def _functions(module: Any) -> str:
 
 
 def _guarded(side: str, code: Callable[[], Any]) -> Any:
-    """Run the user's code; with the run of a model, the only place where every exception is caught."""
-    try:
-        return code()
-    except AlignError:
-        raise
-    except ModuleNotFoundError as error:
-        raise _missing_module(side, error) from error
-    except SystemExit as error:
-        raise UserCodeError(f"building {side}", error) from error
-    except Exception as error:
-        raise UserCodeError(f"building {side}", error) from error
+    def failed(error: BaseException) -> AlignError:
+        if isinstance(error, ModuleNotFoundError):
+            return _missing_module(side, error)
+        return UserCodeError(f"building {side}", error)
+
+    return run_user_code(code, failed)
 
 
 def _missing_module(side: str, error: ModuleNotFoundError) -> CannotRunError:
