@@ -50,18 +50,23 @@ def map_parameters(
     told = read_rules(Path(rules)) if rules else NameRules()
     given = read_inputs(inputs) if inputs is not None else None
     sides = open_side(reference), open_side(candidate)
-    source, target = (read_parameters(side, given) for side in sides)
+    source, target = read_parameters(sides, given)
     name_map = match_sides(source, target, told)
     if out is not None:
         write_map(Path(out), name_map)
     return MapResult(name_map, summarize_parameters(source), summarize_parameters(target), _verdict(name_map))
 
 
-def read_parameters(side: Side, inputs: Mapping[str, Array] | None) -> ParameterSet:
-    """Read a side's parameters, with its modules in execution order if there are inputs to run it on."""
-    parameters = side.reader.read_parameters(side.model, side.label)
+def read_parameters(sides: tuple[Side, Side], inputs: Mapping[str, Array] | None) -> tuple[ParameterSet, ParameterSet]:
+    """Read both sides' parameters; with inputs to run them on, in execution order where it is known on both."""
+    source, target = (side.reader.read_parameters(side.model, side.label) for side in sides)
     if inputs is None:
-        return parameters
+        return source, target
+    executed = _executed(sides[0], source, inputs), _executed(sides[1], target, inputs)
+    return executed if executed[0].order == executed[1].order else (source, target)
+
+
+def _executed(side: Side, parameters: ParameterSet, inputs: Mapping[str, Array]) -> ParameterSet:
     order = CallOrder()
     side.runner.run(side.model, inputs, order)
     return in_execution_order(parameters, order)
