@@ -17,7 +17,7 @@ from align.core.measurements import Limit
 if TYPE_CHECKING:
     from align.core.measurements import LimitSource, Measurement
 
-# Over the clean pairs of docs/forward.md the candidate is up to 6 times as noisy as the reference: other kernels add
+# Over the clean pairs of docs/forward.md the candidate is up to 4.4 times as noisy as the reference: other kernels add
 # in another order, and sometimes in a worse one.
 NOISE_FACTOR = 10.0
 # How sure the measured noise is to be no stroke of luck: few elements tell little of it.

@@ -13,6 +13,7 @@ from align.core.findings import Finding
 from align.core.names import NameMap
 from align.core.progress import silent
 from align.core.rename import NameRules
+from align.core.words import counted, some
 from align.errors import CannotRunError, NothingInCommonError, UserCodeError
 from align.runs.mapfile import read_map
 from align.runs.traces import TraceFolder, TraceWriter
@@ -161,8 +162,8 @@ def _open_names(name_map: NameMap) -> Iterator[Finding]:
     }
     for side, label in (("source", name_map.source), ("target", name_map.target)):
         if names := sides[side]:
-            listed = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
-            yield Finding("names-open", "warning", label, f"parameters that are not paired ({len(names)}): {listed}")
+            message = f"{counted(len(names), 'parameter')} not paired: {some(names)}"
+            yield Finding("names-open", "warning", label, message)
 
 
 def _pair(run: _Run, parameters: Sequence[ParameterSet], name_map: NameMap) -> CallPairs:

@@ -102,7 +102,7 @@ def test_parameters_that_the_map_leaves_open_are_told() -> None:
     result = align.compare_forward(*both, inputs=X, name_map=name_map)
     (finding,) = result.findings
     assert (finding.code, finding.severity, finding.subject) == ("names-open", "warning", "a")
-    assert finding.message == "parameters that are not paired (1): two.weight"
+    assert finding.message == "1 parameter not paired: two.weight"
     assert {one.module for one in result.unpaired} == {"two", "y"}
     assert result.verdict.coverage.unmatched_reference == 1
 

@@ -1,0 +1,77 @@
+"""docs/run-folder.md names every file and every field that there is, and its example runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import typing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import align
+from align.core import comparisons
+from align.core.findings import Finding
+from align.core.measurements import LimitSource, Measurement
+from align.core.traces import Capture
+from align.core.verdicts import Coverage, Outcome, Verdict
+from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.runs import traces
+from align.runs.folder import KINDS, RunFolder
+
+PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")
+SOURCES = (Path(__file__).parents[2] / "align").rglob("*.py")
+
+
+def named(text: str = PAGE) -> set[str]:
+    return set(re.findall(r"`([^`\s]+)`", text))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        comparisons.ForwardComparison, comparisons.LayerComparison, comparisons.UnpairedLayer, Measurement, Finding,
+        Capture, Coverage, Verdict,
+    ],
+)  # fmt: skip
+def test_every_field_is_described(value: type) -> None:
+    assert {field.name for field in dataclasses.fields(value)} <= named()
+
+
+def test_every_word_that_a_field_may_hold_is_described() -> None:
+    assert set(typing.get_args(LimitSource)) <= named()
+    assert {outcome.value for outcome in Outcome} <= set(re.findall(r"`([^`]+)`", PAGE))
+    assert set(typing.get_args(comparisons.LayerOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
+
+
+def test_every_finding_of_a_forward_comparison_is_described() -> None:
+    found = {code for path in SOURCES for code in re.findall(r'Finding\(\s*"([a-z-]+)"', path.read_text("utf-8"))}
+    assert {"weights-differ", "names-open", "noise-unmeasured"} == found
+    assert found <= named()
+
+
+def test_files_schemas_and_sizes_are_those_of_the_code() -> None:
+    assert {f"{kind}.json" for kind in KINDS} | {traces.MANIFEST, traces.TENSORS, traces.SCHEMA} <= named()
+    assert f"8 + {traces.HEADER_BYTES:,} + `offset`" in PAGE
+
+
+def test_the_example_reads_what_the_page_describes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def model(path: str, family: str) -> ArrayModel:
+        weights = {"weight": np.ones((2, 3), np.float32)}
+        return ArrayModel((ArrayLayer(path, family, lambda x, weight: x @ weight.T, weights),))
+
+    monkeypatch.chdir(tmp_path)
+    result = align.compare_forward(
+        model("fc", "torch.nn.Linear"), model("head", "mindspore.nn.Dense"),
+        inputs={"x": np.ones((1, 3), np.float32)}, traces=Path("run/traces"),
+    )  # fmt: skip
+    written = RunFolder.create(Path("run")).write(result, {"reference": "a.py:model"})
+    document = json.loads(written.read_text(encoding="utf-8"))
+    assert set(document) <= named()
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(example, {})
+    assert capsys.readouterr().out == "head#0 float32 (1, 2) 3.0\n#0 float32 (1, 2) 3.0\n"
