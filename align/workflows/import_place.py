@@ -51,22 +51,21 @@ def _load(path: Path) -> ModuleType:
 
 
 def _loaded(path: Path) -> ModuleType | None:
-    return next((module for module in list(sys.modules.values()) if _file(module) == path), None)
+    return next((module for module in list(sys.modules.values()) if _file(module) == str(path)), None)
 
 
 def _make_way(folder: Path) -> None:
     """Forget modules that lie directly in other models' folders and that this folder has under the same names."""
+    own = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
-        file = _file(module)
-        homes = [other for other in _FOLDERS if other != folder and file in _places(other, top)]
-        homes += [other for other in _FOLDERS if other != folder and file and other / top in file.parents]
-        if homes and any(place.is_file() for place in _places(folder, top)):
+        if top in own and _lies_in_another(_file(module), top, folder):
             del sys.modules[name]
 
 
-def _places(folder: Path, top: str) -> tuple[Path, Path]:
-    return folder / f"{top}.py", folder / top / "__init__.py"
+def _lies_in_another(file: str, top: str, folder: Path) -> bool:
+    others = [str(other) for other in _FOLDERS if other != folder]
+    return any(file == f"{other}/{top}.py" or file.startswith(f"{other}/{top}/") for other in others)
 
 
 def _put_first(folder: Path) -> None:
@@ -75,6 +74,6 @@ def _put_first(folder: Path) -> None:
     sys.path.insert(0, str(folder))
 
 
-def _file(module: ModuleType) -> Path | None:
-    file = getattr(module, "__file__", None)
-    return Path(file) if isinstance(file, str) else None
+def _file(module: ModuleType) -> str:
+    """Return the file of a module, "" if it has none; modules that import on demand are not stirred."""
+    return str(getattr(module, "__dict__", {}).get("__file__", ""))
