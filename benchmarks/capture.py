@@ -71,7 +71,7 @@ def bare(name: str, model: Any, inputs: dict[str, Any]) -> Callable[[], object]:
         import torch
 
         model.eval()
-        tensor = torch.from_numpy(value)
+        tensor = torch.tensor(value)
 
         def forward() -> object:
             with torch.no_grad():
