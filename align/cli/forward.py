@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,7 +46,8 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     settings = read_settings(project, reference, candidate)
     if inputs and made:
         raise UsageError("both --inputs and --input are given", "give the file, or draw all inputs from the seed")
-    source = _keep_inputs(inputs or (None if made else settings.inputs), made or (), seed, run)
+    kept = run / "inputs.npz" if run is not None else None
+    source = _inputs(inputs or (None if made else settings.inputs), made or (), seed, kept)
     map_file = map_file or settings.map
     checkpoints = (
         reference_checkpoint or settings.reference.checkpoint,
@@ -62,29 +63,33 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             traces=run / "traces" if run is not None else None,
             progress=progress,
         )
-    parts = {"inputs": source if isinstance(source, Path) else None, "map": map_file}
+    parts = {"inputs": _keep_inputs(source, kept), "map": map_file}
     parts |= {"reference checkpoint": checkpoints[0], "candidate checkpoint": checkpoints[1]}
     made_from: dict[str, Path | str] = {"reference": models[0], "candidate": models[1]}
     made_from |= {role: path for role, path in parts.items() if path is not None}
     return finish(result, result.verdict, made_from, run, json)
 
 
-def _keep_inputs(
-    inputs: Path | str | None, specs: Sequence[str], seed: int, run: Path | None
-) -> Path | dict[str, Array]:
-    """Return the inputs to use; with a run folder they are saved there first, so that every later run uses the same."""
+def _inputs(inputs: Path | str | None, specs: Sequence[str], seed: int, kept: Path | None) -> Path | dict[str, Array]:
+    """Return the inputs to use: drawn, read, or those that the run folder keeps from an earlier run."""
     from align.errors import InputsError
-    from align.runs.folder import RunFolder
-    from align.workflows.inputs import SPEC_HELP, make_inputs, read_inputs, save_inputs
+    from align.workflows.inputs import SPEC_HELP, make_inputs, read_inputs
 
-    kept = run / "inputs.npz" if run is not None else None
-    if inputs is None and not specs:
-        if kept is not None and kept.is_file():
-            return kept
-        raise InputsError("no inputs are given", f"give --inputs FILE.npz, or --input {SPEC_HELP}")
-    arrays = make_inputs(specs, seed) if specs else read_inputs(inputs or "")
-    if kept is None or run is None:
-        return arrays
-    RunFolder.create(run)
-    save_inputs(kept, arrays)
+    if specs:
+        return make_inputs(specs, seed)
+    if inputs is not None:
+        return read_inputs(inputs)
+    if kept is not None and kept.is_file():
+        return kept
+    raise InputsError("no inputs are given", f"give --inputs FILE.npz, or --input {SPEC_HELP}")
+
+
+def _keep_inputs(source: Path | dict[str, Array], kept: Path | None) -> Path | None:
+    """Save the inputs of a run that came to its end, so that every later run can use the same."""
+    from align.runs.folder import RunFolder
+    from align.workflows.inputs import save_inputs
+
+    if kept is not None and isinstance(source, dict):
+        RunFolder.create(kept.parent)
+        save_inputs(kept, source)
     return kept

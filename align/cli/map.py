@@ -38,14 +38,16 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     settings = read_settings(project, reference, candidate)
     sides = str(settings.reference.model), str(settings.candidate.model)
     result = map_parameters(*sides, rules=rules, inputs=inputs)
-    if out is None and run is not None:
-        out = RunFolder.create(run).path / "map.toml"
     if out is not None:
         write_map(out, result.name_map)
+    kept = RunFolder.create(run).path / "map.toml" if run is not None else None
+    if kept is not None:
+        write_map(kept, result.name_map)
     made_from: dict[str, Path | str] = {"reference": sides[0], "candidate": sides[1]}
     given = {"rules": rules, "inputs": Path(inputs) if inputs and ":" not in inputs else inputs}
     made_from |= {role: source for role, source in given.items() if source is not None}
     code = finish(result, result.verdict, made_from, run, json)
-    if out is not None and not json:
-        typer.echo(f"Map file: {out}")
+    if not json:
+        for path in filter(None, (out, kept)):
+            typer.echo(f"Map file: {path}")
     return code

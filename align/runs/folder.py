@@ -10,6 +10,7 @@ import datetime as dt
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import align
@@ -19,7 +20,6 @@ from align.errors import DestinationError, RunFolderError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 SCHEMA_VERSION = 1
 KINDS = ("map", "convert", "forward", "loss")
@@ -113,7 +113,8 @@ def as_document(result: Result, made_from: Mapping[str, Path | str]) -> dict[str
 
 def _provenance(source: Path | str) -> dict[str, str]:
     if isinstance(source, str):
-        return {"text": source}
+        place = Path(source.rpartition(":")[0])  # of `file.py:function`
+        return {"text": source} | (_provenance(place) if place.suffix == ".py" and place.is_file() else {})
     if source.is_file():
         return {"path": str(source), "sha256": sha256_of(source)}
     return {"path": str(source)}

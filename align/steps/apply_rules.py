@@ -56,6 +56,13 @@ def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: Paramet
     return _as_map(rules, applied, [])
 
 
+def check_shapes(name_map: NameMap, source: ParameterSet, target: ParameterSet) -> None:
+    """Raise MapError listing every pair of a map whose shapes do not fit, after its transform."""
+    known = [p for p in name_map.pairings if p.source in source.by_name and p.target in target.by_name]
+    if faults := [fault for p in known if (fault := _shape_fault(p, source, target))]:
+        raise MapError("the name map", faults)
+
+
 @dataclass
 class _Applied:
     """What the rules did so far: `rest` are source names that no rule mentions, `used` the rules that did something."""

@@ -61,13 +61,13 @@ class CalledModules:
         self.open = {module.path for module in parameters.modules if open_names & set(module.parameters)}
         self._classes = {module.path: module.classes for module in parameters.modules}
         self.owned = {m.path: frozenset(pair_of[n] for n in m.parameters if n in pair_of) for m in parameters.modules}
-        inside: dict[str, set[int]] = defaultdict(set)
+        self._below: dict[str, set[int]] = defaultdict(set)
         self._parents = set()
         for path, pairs in self.owned.items():
             for ancestor in _ancestors(path):
                 self._parents.add(ancestor)
-                inside[ancestor] |= pairs
-        self.inside = {path: frozenset(inside[path] | own) for path, own in self.owned.items()}
+                self._below[ancestor] |= pairs
+        self.inside = {path: frozenset(self._below[path] | own) for path, own in self.owned.items()}
         self.calls = list(self._group(captures))
         self.leaves = [call for call in self.calls if call.module not in self._parents]
 
@@ -78,6 +78,10 @@ class CalledModules:
     def holds(self, call: Call) -> frozenset[int]:
         """Numbers of the parameter pairs of the called module and all modules inside."""
         return self.inside.get(call.module, frozenset())
+
+    def within(self, call: Call) -> frozenset[int]:
+        """Numbers of the parameter pairs inside the module around; none for a part of a composed activation."""
+        return frozenset(self._below.get(call.module.rpartition(".")[0], ()))
 
     def _group(self, captures: Iterable[Capture]) -> Iterator[Call]:
         by_call: dict[tuple[str, int], list[Capture]] = defaultdict(list)

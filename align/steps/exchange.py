@@ -68,6 +68,11 @@ def may_pair(a: Layer, b: Layer) -> bool:
     return a.signature == b.signature and a.aside == b.aside and (a.kind == b.kind or not a.kind or not b.kind)
 
 
+def crosses(one: Pair, two: Pair) -> bool:
+    """Tell whether two pairs stand in one order on the one side and in the other on the other."""
+    return (one[0].position < two[0].position) != (one[1].position < two[1].position)
+
+
 def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt) -> Settlement:
     settlement = Settlement(pairs, [2.0] * len(pairs), [])
     for i, j in _rivals(pairs):

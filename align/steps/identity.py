@@ -1,16 +1,21 @@
 """Layers that have the same path on both sides, where that path means the same.
 
 An index in a list means the same only if both lists are numbered alike: a Sequential that counts its activations says
-3 where another says 1. So a numbered list is believed if one side's indices are all found on the other side, and no
-index holds layers of different kinds.
+3 where another says 1. So a numbered list is believed if one side's indices are all found on the other side, no index
+holds layers of different kinds, and no layer that is left over stands on the other side of it.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+from itertools import product
 from typing import TYPE_CHECKING
 
-from align.steps.exchange import may_pair
+from align.steps.exchange import crosses, may_pair
+
+# An index is a whole part of a path (`blocks.0`) or the number at the end of a word (`fc1`, `ln_1`).
+_INDEXED = re.compile(r"((?:.*[^\W\d])?_?)(\d+)")
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +28,9 @@ def same_paths(left: Sequence[Layer], right: Sequence[Layer]) -> list[Pair]:
     """Pairs of equal path, class and shapes whose indices, if the path has any, mean the same on both sides."""
     others = {layer.path: layer for layer in right}
     common = [(layer, others[layer.path]) for layer in left if layer.path in others]
-    doubtful = _unlike_lists(left, right) | _clashing_lists(left, right, common)
+    if not common:
+        return []
+    doubtful = _unlike_lists(left, right) | _clashing_lists(left, right, common) | _crossed_lists(left, right, common)
     return [(a, b) for a, b in common if may_pair(a, b) and doubtful.isdisjoint(_lists_above(a.path))]
 
 
@@ -45,6 +52,18 @@ def _clashing_lists(left: Sequence[Layer], right: Sequence[Layer], common: Seque
     return {container for path in clashes for container in _lists_above(path)}
 
 
+def _crossed_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequence[Pair]) -> set[str]:
+    """Lists that stand before a free layer on one side and behind the free layer that it may be on the other.
+
+    `in, conv1, conv2` against `conv1, conv2, conv3`: the numbers may have been shifted by one.
+    """
+    named = {a.path for a, _ in common}
+    mine, theirs = ([layer for layer in side if layer.path not in named] for side in (left, right))
+    free = [(x, y) for x, y in product(mine, theirs) if may_pair(x, y)]
+    crossed = [a.path for a, b in common for x, y in free if may_pair(x, b) and crosses((a, b), (x, y))]
+    return {container for path in crossed for container in _lists_above(path)}
+
+
 def _lists(layers: Sequence[Layer]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for layer in layers:
@@ -58,8 +77,8 @@ def _lists_above(path: str) -> list[str]:
 
 
 def _indices(path: str) -> Iterator[tuple[str, str]]:
-    """Yield the path of each numbered list that a path goes through, and the index in it."""
+    """Yield each numbered list that a path goes through (`blocks` of `blocks.0`, `fc` of `fc1`), with the index."""
     parts = path.split(".")
     for place, part in enumerate(parts):
-        if part.isdigit():
-            yield ".".join(parts[:place]), part
+        if indexed := _INDEXED.fullmatch(part):
+            yield ".".join([*parts[:place], indexed[1]]), indexed[2]

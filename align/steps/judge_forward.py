@@ -34,7 +34,7 @@ def judge_forward(
         first = wrong[0]
         reason = f"{len(wrong)} of {len(compared)} layer outputs differ, the first is {_named(first)}"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
-    if errors:
+    if errors and compared:
         reason = f"all compared layers agree, but {len(errors)} findings are errors, the first is {errors[0].subject}"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     outputs = [layer for layer in layers if not layer.reference]

@@ -14,7 +14,7 @@ import numpy as np
 from align.core.names import Ambiguity
 from align.steps.ambiguity import group_links, roles_of
 from align.steps.evidence import SETTLED, learn
-from align.steps.exchange import may_pair, settle
+from align.steps.exchange import crosses, may_pair, settle
 from align.steps.identity import same_paths
 from align.steps.paths import likeness, words
 from align.steps.sequences import align_sequences, equality_scores
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from align.steps.evidence import Learnt, Pair
     from align.steps.layers import Layer
 
-_ESTRANGED = "the only free ones of this class and shape, but the layers around them are paired elsewhere"
+_ESTRANGED = "the only free ones of this class and shape, but what stands around them is paired otherwise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,8 @@ def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], o
     ambiguous = group_links(settlement.links)
     sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
     learnt = learn([*known, *(pair for pair, _ in sure)], ordered)
-    strange = {pair[0].path for pair, _ in sure if _estranged(pair, learnt)}
+    placed = [*same, *(pair for pair, _ in sure)]
+    strange = {pair[0].path for pair, _ in sure if _estranged(pair, learnt) or _out_of_place(pair, placed, learnt)}
     ambiguous += [group for pair, _ in sure if pair[0].path in strange for group in _open_pair(pair)]
     pairs = [(pair, 0.5 + min(weak, 1.0) / 2) for pair, weak in sure if pair[0].path not in strange]
     return LayerMatch([*((pair, 1.0) for pair in same), *pairs], ambiguous)
@@ -82,6 +83,19 @@ def _estranged(pair: Pair, learnt: Learnt) -> bool:
     """Tell whether the layers around both are paired elsewhere, and no words of the paths are alike."""
     a, b = pair
     return learnt.around.context(pair, (pair,)) < 0 and not likeness(words(a.path), words(b.path))
+
+
+def _out_of_place(pair: Pair, placed: Sequence[Pair], learnt: Learnt) -> bool:
+    """Tell whether nothing but its shape speaks for a pair, and its place against it.
+
+    Its place is judged among the pairs of its own shape, and among those of equal names: where a port keeps the
+    names, another name at another place is another layer.
+    """
+    a, b = pair
+    if likeness(words(a.path), words(b.path)) or learnt.translation(a, b) or learnt.around.neighbours(pair, (pair,)):
+        return False
+    others = [other for other in placed if may_pair(a, other[1]) or other[0].path == other[1].path]
+    return any(crosses(pair, other) for other in others if other != pair)
 
 
 def _open_pair(pair: Pair) -> list[Ambiguity]:

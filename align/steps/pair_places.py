@@ -11,7 +11,7 @@ from align.steps.calls import CallPair
 from align.steps.sequences import align_sequences, equality_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,7 +28,9 @@ _PASSIVE = frozenset({"identity", "dropout", "channel_dropout", "flatten", "unfl
 def pair_places(left: CalledModules, right: CalledModules, anchors: Sequence[CallPair]) -> list[CallPair]:
     """Pair leaf calls without parameters in order: best by kind and output shapes, else by one of the two.
 
-    A pair is certain if kind and shapes are equal and both sides have as many such calls between the same anchors.
+    A pair is certain if both sides have as many calls of its kind and shapes between the same anchors; or, for unlike
+    kinds that the layer rules know, as many calls of any kind that do something, and neither is a part of a composed
+    activation.
     """
     places = {id(pair.reference): n for n, pair in enumerate(anchors)}
     places |= {id(pair.candidate): n for n, pair in enumerate(anchors)}
@@ -38,12 +40,17 @@ def pair_places(left: CalledModules, right: CalledModules, anchors: Sequence[Cal
     )
     found = align_sequences(_scores(rows, columns, places))
     fixed = [(i, j) for i, j in found if id(rows[i]) in places]
-    counts = _counts(rows, [i for i, _ in fixed]), _counts(columns, [j for _, j in fixed])
-    return [
-        CallPair(rows[i], columns[j], _key(rows[i]) == _key(columns[j]) and counts[0][i] == counts[1][j])
-        for i, j in found
-        if id(rows[i]) not in places
-    ]
+    anchored = [i for i, _ in fixed], [j for _, j in fixed]
+    alike = _counts(rows, anchored[0], _key), _counts(columns, anchored[1], _key)
+    active = _counts(rows, anchored[0], _acts), _counts(columns, anchored[1], _acts)
+    pairs = []
+    for i, j in found:
+        if id(rows[i]) not in places:
+            same = _key(rows[i]) == _key(columns[j])
+            known = bool(rows[i].kind and columns[j].kind and left.within(rows[i]) and right.within(columns[j]))
+            counts = alike if same else active
+            pairs.append(CallPair(rows[i], columns[j], (same or known) and counts[0][i] == counts[1][j]))
+    return pairs
 
 
 def _scores(rows: list[Call], columns: list[Call], places: dict[int, int]) -> NDArray[np.float64]:
@@ -65,12 +72,16 @@ def _both(mine: list[bool], theirs: list[bool]) -> NDArray[np.bool_]:
     return both
 
 
-def _counts(calls: list[Call], anchors: list[int]) -> list[int]:
+def _counts(calls: list[Call], anchors: list[int], key: Callable[[Call], object]) -> list[int]:
     """For each call, how many of its key there are between the same two anchors."""
     segment = np.searchsorted(anchors, np.arange(len(calls))) if anchors else np.zeros(len(calls), np.int64)
-    keys = [(int(place), _key(call)) for place, call in zip(segment, calls, strict=True)]
+    keys = [(int(place), key(call)) for place, call in zip(segment, calls, strict=True)]
     counted = Counter(keys)
     return [counted[key] for key in keys]
+
+
+def _acts(call: Call) -> bool:
+    return _kind(call) not in _PASSIVE
 
 
 def _key(call: Call) -> tuple[str, tuple[tuple[int, ...], ...]]:

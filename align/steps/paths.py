@@ -16,6 +16,8 @@ Tokens = tuple[str, ...]
 ALIKE = 0.8
 # What single letters stand for in the names of attention layers, by the beginning of the word.
 LETTERS = {"q": "que", "k": "key", "v": "val", "o": "out"}
+# The weights of attention layers are also called after the matrices of the formula.
+_MATRICES = {"wq": "q", "wk": "k", "wv": "v", "wo": "o"}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -32,7 +34,7 @@ def tokens(path: str) -> Tokens:
             found += [word.lower() for word in _CAMEL.findall(part)]
         else:
             found.append(part.lower())
-    return tuple(found)
+    return tuple(_MATRICES.get(word, word) for word in found)
 
 
 def words(path: str) -> Tokens:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import platform
+import shutil
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+import align
 from align.core.comparisons import ForwardComparison
 from align.core.findings import Finding
 from align.core.names import NameMap
 from align.core.progress import silent
 from align.core.rename import NameRules
 from align.core.words import counted, some
-from align.errors import CannotRunError, NothingInCommonError, UserCodeError
+from align.errors import CannotRunError, DestinationError, NothingInCommonError, UserCodeError
 from align.runs.mapfile import read_map
 from align.runs.traces import TraceFolder, TraceWriter
+from align.steps.apply_rules import check_shapes
 from align.steps.calls import CalledModules
 from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.steps.compare_weights import compare_weights
@@ -55,7 +61,8 @@ def compare_forward(
 
     A side is a live model, `module:function`, or what `align.open_side` returns for a model with its checkpoint.
     `inputs` are arrays by name, a file of them, or a function that returns them. Without `name_map` the two models
-    are matched first. `traces` is a folder that keeps both traces. Raises NothingInCommonError if no layer pairs.
+    are matched first. `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as
+    `traces.part`. Raises NothingInCommonError if no layer pairs.
 
     >>> import numpy as np
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
@@ -72,7 +79,7 @@ def compare_forward(
     paired = _name_map(name_map, *parameters)
     weights = _weight_findings(sides, paired)  # before the run: a MindSpore cell may rename its parameters in it
     with ExitStack() as stack:
-        folder = traces or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="align-")))
+        folder = _fresh(traces) or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="align-")))
         run = _run_both(sides, arrays, folder, progress)
         progress("forward", 4, STAGES)
         if name_map is None and not paired.complete:
@@ -82,6 +89,8 @@ def compare_forward(
         layers = excuse_uncertain([*compare_traces(run.reference, run.candidate, calls.pairs, run.noise)])
         first, last = first_divergence(layers)
         findings = (*run.findings, *_open_names(paired), *weights)
+        if traces is not None:
+            _keep_traces(folder, traces)
         progress("forward", STAGES, STAGES)
     return ForwardComparison(
         reference=sides[0].label,
@@ -92,7 +101,7 @@ def compare_forward(
         unpaired=calls.unpaired,
         findings=findings,
         inputs=describe_inputs(arrays),
-        environment={side.reader.name: side.reader.environment() for side in sides},
+        environment={side.reader.name: side.reader.environment() for side in sides} | {"host": _host()},
         verdict=judge_forward(layers, calls.unpaired, findings),
     )
 
@@ -140,7 +149,32 @@ def _name_map(given: NameMap | Path | str | None, source: ParameterSet, target: 
         return given
     if given is None:
         return match_sides(source, target, NameRules())
-    return read_map(Path(given), source.names, target.names)
+    name_map = read_map(Path(given), source.names, target.names)
+    check_shapes(name_map, source, target)
+    return name_map
+
+
+def _host() -> dict[str, str]:
+    versions = {"mindalign": align.__version__, "python": platform.python_version(), "numpy": np.__version__}
+    return {**versions, "platform": platform.platform(), "seed": str(SEED)}
+
+
+def _fresh(traces: Path | None) -> Path | None:
+    """Empty the folder beside `traces` in which a run leaves its traces until it came to its end."""
+    if traces is None:
+        return None
+    if traces.exists() and not traces.is_dir():
+        raise DestinationError(
+            f"cannot write the trace {traces}: it is not a folder", "remove it, or name another run folder"
+        )
+    part = traces.with_name(f"{traces.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    return part
+
+
+def _keep_traces(part: Path, traces: Path) -> None:
+    shutil.rmtree(traces, ignore_errors=True)
+    part.rename(traces)
 
 
 def _map_in_order(run: _Run, parameters: Sequence[ParameterSet]) -> NameMap:

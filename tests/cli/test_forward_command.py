@@ -263,7 +263,9 @@ def test_a_run_that_failed_leaves_no_result_but_the_trace_up_to_there(
 ) -> None:
     refused([*sides(here), "--input", "x=float32[5,7]", "--run", "run"], capsys)
     assert not Path("run/forward.json").exists()
-    assert not TraceFolder(Path("run/traces/reference")).complete
+    assert not Path("run/traces").exists()
+    assert not Path("run/inputs.npz").exists()
+    assert not TraceFolder(Path("run/traces.part/reference")).complete
 
 
 def test_a_checkpoint_of_another_model_lists_all_faults(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,18 +150,34 @@ def test_an_identity_without_counterpart_disturbs_no_neighbour() -> None:
     assert certain(result)["r"]
 
 
-def test_another_activation_at_the_same_place_is_paired_but_not_certain() -> None:
+def test_another_activation_at_the_same_place_is_surely_meant_for_it() -> None:
     result = paired(
         [("a", "Linear"), ("r", "relu"), ("b", "Linear")], [("x", "Linear"), ("g", "gelu"), ("y", "Linear")]
     )
     assert names(result) == [("a", "x"), ("r", "g"), ("b", "y")]
-    assert certain(result) == {"a": True, "r": False, "b": True}
+    assert certain(result) == {"a": True, "r": True, "b": True}
 
 
-def test_the_same_pooling_with_another_stride_is_paired_but_not_certain() -> None:
+def test_another_activation_is_not_certain_where_one_side_does_more_at_that_place() -> None:
+    result = paired(
+        [("a", "Linear"), ("r", "relu"), ("s", "relu"), ("b", "Linear")],
+        [("x", "Linear"), ("g", "gelu"), ("y", "Linear")],
+    )
+    assert list(certain(result).values()) == [True, False, True]
+
+
+def test_a_part_of_a_composed_activation_is_not_certain() -> None:
+    result = paired(
+        [("a", "Linear"), ("r", "relu"), ("b", "Linear")],
+        [("x", "Linear"), ("swish.sigmoid", "gelu"), ("swish", "identity"), ("y", "Linear")],
+    )
+    assert certain(result)["r"] is False
+
+
+def test_the_same_pooling_with_another_stride_is_surely_meant_for_it() -> None:
     result = paired([("a", "Conv"), ("p@2x4", "max"), ("b", "Conv")], [("x", "Conv"), ("q@2x8", "max"), ("y", "Conv")])
     assert names(result) == [("a", "x"), ("p", "q"), ("b", "y")]
-    assert certain(result)["p"] is False
+    assert certain(result)["p"] is True
 
 
 def test_neither_kind_nor_shape_is_no_pair() -> None:

@@ -144,7 +144,8 @@ def test_a_log_with_lines_taken_out_or_repeated_never_passes_silently(values: li
 @given(st.lists(st.floats(0.5, 8.0), min_size=12, max_size=30), st.sampled_from(WRITERS), st.data())
 def test_a_log_that_lacks_a_step_inside_is_never_aligned(values: list[float], write, data) -> None:
     curve = dict(enumerate(values))
-    lost = data.draw(st.sets(st.integers(1, len(values) - 2), min_size=1, max_size=2))
+    # One step only: two could be a pattern that comes again, as an epoch's is.
+    lost = {data.draw(st.integers(1, len(values) - 2))}
     comparison = _compare(write(curve), write({step: loss for step, loss in curve.items() if step not in lost}))
     assert not isinstance(comparison, CannotRunError)
     assert comparison.verdict.outcome is not Outcome.ALIGNED
