@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from align.core.findings import Finding
     from align.core.measurements import Limit, Measurement
     from align.core.names import NameMap
-    from align.core.parameters import ParameterSummary, Shape
+    from align.core.parameters import Parameter, ParameterSummary, Shape
     from align.core.verdicts import Verdict
 
 LayerOutcome = Literal["aligned", "not aligned", "not comparable"]
@@ -18,13 +18,15 @@ LayerOutcome = Literal["aligned", "not aligned", "not comparable"]
 
 @dataclass(frozen=True, slots=True)
 class MapResult:
-    """The name map of two sides and the counts of both; `result_kind` names the file in the run folder."""
+    """The name map of two sides, the counts of both and all their parameters with shape, dtype and ties."""
 
     result_kind = "map"
     name_map: NameMap
     source: ParameterSummary
     target: ParameterSummary
     verdict: Verdict
+    source_parameters: tuple[Parameter, ...] = ()
+    target_parameters: tuple[Parameter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from align.report.numbers import NONE, fold_names, number
 from align.report.texts import say, word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 FIRST_PAIRS = 8
 FEW_PAIRS = 20
@@ -22,7 +22,7 @@ def map_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bloc
     return [
         _summary(document["source"], document["target"]),
         *([_evidence(name_map["pairings"])] if name_map["pairings"] else []),
-        *_pairings(name_map["pairings"], show_all=show_all),
+        *_pairings(name_map["pairings"], document.get("source_parameters", ()), show_all=show_all),
         *_ambiguous(name_map["ambiguous"]),
         *_by_reason("map.unmatched", name_map["unmatched"], "bad"),
         *_by_reason("map.dropped", name_map["dropped"], "plain"),
@@ -63,7 +63,7 @@ def _evidence(pairings: list[dict[str, Any]]) -> Table:
     return Table(say("map.paired", count=number(len(pairings))), columns, tuple(rows))
 
 
-def _pairings(pairings: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
+def _pairings(pairings: list[dict[str, Any]], parameters: Iterable[dict[str, Any]], *, show_all: bool) -> list[Block]:
     shown = pairings if show_all or len(pairings) <= FEW_PAIRS else sorted(pairings, key=_sure)[:FIRST_PAIRS]
     if not shown:
         return []
@@ -72,10 +72,12 @@ def _pairings(pairings: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
         Column(say("word.target"), "path"),
         Column(say("map.evidence")),
         Column(say("map.confidence"), "number"),
-        Column(say("map.transform"), "path"),
+        Column(say("map.shape"), "path"),
+        Column(say("map.holds"), "path", wide=True),
         Column(say("word.note"), "path", wide=True),
     )
-    rows = tuple(Row((p["source"], p["target"], *_found(p), p["note"])) for p in shown)
+    facts = {parameter["name"]: parameter for parameter in parameters}
+    rows = tuple(Row((p["source"], p["target"], *_found(p, facts.get(p["source"])), p["note"])) for p in shown)
     hidden = len(pairings) - len(shown)
     note = say("map.more_pairs", count=number(hidden)) if hidden else ""
     return [Table(say("map.some_pairs" if hidden else "map.all_pairs"), columns, rows, note)]
@@ -85,12 +87,23 @@ def _sure(pairing: dict[str, Any]) -> tuple[float, bool]:
     return float(pairing["confidence"]), pairing["transform"]["op"] == "identity"
 
 
-def _found(pairing: dict[str, Any]) -> tuple[str, str, str]:
+def _found(pairing: dict[str, Any], parameter: dict[str, Any] | None) -> tuple[str, str, str, str]:
+    changed = pairing["transform"]["op"] != "identity"
+    shape = str(parameter["shape"]) if parameter else ""
     return (
         word("evidence_short", pairing["evidence"]),
         number(pairing["confidence"]),
-        transform_text(pairing["transform"]),
+        f"{shape} {transform_text(pairing['transform']) if changed or not shape else ''}".strip(),
+        _holds(parameter) if parameter else "",
     )
+
+
+def _holds(parameter: dict[str, Any]) -> str:
+    """Dtype, and what is special: a buffer, frozen, tied."""
+    special = [say("map.buffer")] if parameter["buffer"] else []
+    special += [say("map.frozen")] if parameter["trainable"] is False and not parameter["buffer"] else []
+    special += [say("map.tied", name=parameter["tied_to"])] if parameter["tied_to"] else []
+    return ", ".join([parameter["dtype"], *special])
 
 
 def transform_text(transform: dict[str, Any]) -> str:

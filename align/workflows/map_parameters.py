@@ -54,7 +54,8 @@ def map_parameters(
     name_map = match_sides(source, target, told)
     if out is not None:
         write_map(Path(out), name_map)
-    return MapResult(name_map, summarize_parameters(source), summarize_parameters(target), _verdict(name_map))
+    counts = summarize_parameters(source), summarize_parameters(target)
+    return MapResult(name_map, *counts, _verdict(name_map), source.parameters, target.parameters)
 
 
 def read_parameters(sides: tuple[Side, Side], inputs: Mapping[str, Array] | None) -> tuple[ParameterSet, ParameterSet]:
