@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from align.runs.project import Project
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-SideArgument = Annotated[
-    str | None, typer.Argument(help="A model: `package.module:function` or `file.py:function`.", metavar="SIDE")
-]
+_SIDE = "A model: `package.module:function` or `file.py:function`, by default that of the project file."
+ReferenceArgument = Annotated[str | None, typer.Argument(help=_SIDE, metavar="REFERENCE")]
+CandidateArgument = Annotated[str | None, typer.Argument(help=_SIDE, metavar="CANDIDATE")]
 ProjectOption = Annotated[
     Path | None, typer.Option("--project", help="Project file; align.toml of the current folder by default.")
 ]

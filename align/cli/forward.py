@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from align.cli._shared import JsonOption, ProjectOption, RunOption, SideArgument, finish, progress_bar, read_settings
+from align.cli._shared import (
+    CandidateArgument,
+    JsonOption,
+    ProjectOption,
+    ReferenceArgument,
+    RunOption,
+    finish,
+    progress_bar,
+    read_settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def forward_command(  # noqa: PLR0913 - one parameter an option
-    reference: SideArgument = None,
-    candidate: SideArgument = None,
+    reference: ReferenceArgument = None,
+    candidate: CandidateArgument = None,
     inputs: Annotated[
         str | None, typer.Option(metavar="FILE", help="Arrays by name (.npz), or `module:function` that returns them.")
     ] = None,

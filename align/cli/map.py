@@ -7,12 +7,20 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import JsonOption, ProjectOption, RunOption, SideArgument, finish, read_settings
+from align.cli._shared import (
+    CandidateArgument,
+    JsonOption,
+    ProjectOption,
+    ReferenceArgument,
+    RunOption,
+    finish,
+    read_settings,
+)
 
 
 def map_command(  # noqa: PLR0913 - one parameter an option
-    reference: SideArgument = None,
-    candidate: SideArgument = None,
+    reference: ReferenceArgument = None,
+    candidate: CandidateArgument = None,
     rules: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Map file with names and patterns that are never overruled.")
     ] = None,
