@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.traces import Capture
@@ -95,6 +96,29 @@ class CallRecorder:
                 capture = Capture(self._order, path, call, name, class_name, shape, array.dtype.name, depth)
                 self._sink.add(capture, array)
                 self._order += 1
+
+
+@contextlib.contextmanager
+def recorded_calls(modules: Iterable[tuple[str, Any]], recorder: CallRecorder) -> Iterator[None]:
+    """Let the recorder know of every call of these modules, given by path; hooks are taken off again.
+
+    torch's modules and MindSpore's cells register hooks alike: `(module, inputs)` before a call, `(module, inputs,
+    output)` after it.
+    """
+    with contextlib.ExitStack() as stack:
+        for path, module in modules:
+            stack.callback(_before(module, path, recorder).remove)
+            stack.callback(_after(module, path, recorder).remove)
+        yield
+
+
+def _before(module: Any, path: str, recorder: CallRecorder) -> Any:
+    return module.register_forward_pre_hook(lambda *_: recorder.begin(path))
+
+
+def _after(module: Any, path: str, recorder: CallRecorder) -> Any:
+    class_name = type(module).__name__
+    return module.register_forward_hook(lambda _module, _inputs, output: recorder.end(path, class_name, output))
 
 
 def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapping[str, Array], what: str) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import atexit
 import random
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
-from align.core.calling import CallRecorder, bind_inputs, run_user_model
+from align.core.calling import CallRecorder, bind_inputs, recorded_calls, run_user_model
 from align.core.filling import check_fill
 from align.core.mappings import is_statistic
 from align.core.parameters import Module, Parameter, ParameterSet
@@ -84,7 +84,7 @@ class MindSporeFramework:
         dtype = _floating_dtype(model)
         tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.construct, tensors)
-        with _pynative_mode(mindspore), _evaluation_mode(model), _hooks(model, recorder):
+        with _pynative_mode(mindspore), _evaluation_mode(model), recorded_calls(model.cells_and_names(), recorder):
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, "MindSpore")
 
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002
@@ -188,24 +188,6 @@ def _evaluation_mode(model: Model) -> Iterator[None]:
     finally:
         for cell, training in modes:  # parents come before their children, and set_train reaches down
             cell.set_train(training)
-
-
-@contextmanager
-def _hooks(model: Model, recorder: CallRecorder) -> Iterator[None]:
-    with ExitStack() as stack:
-        for path, cell in model.cells_and_names():
-            stack.callback(_begin_hook(cell, path, recorder).remove)
-            stack.callback(_end_hook(cell, path, recorder).remove)
-        yield
-
-
-def _begin_hook(cell: Model, path: str, recorder: CallRecorder) -> Any:
-    return cell.register_forward_pre_hook(lambda *_: recorder.begin(path))
-
-
-def _end_hook(cell: Model, path: str, recorder: CallRecorder) -> Any:
-    class_name = type(cell).__name__
-    return cell.register_forward_hook(lambda _cell, _args, output: recorder.end(path, class_name, output))
 
 
 @atexit.register

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import random
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.calling import CallRecorder, bind_inputs, run_user_model
+from align.core.calling import CallRecorder, bind_inputs, recorded_calls, run_user_model
 from align.core.dtypes import numpy_dtype
 from align.core.filling import check_fill
 from align.core.parameters import Module, Parameter, ParameterSet
@@ -88,7 +88,7 @@ class TorchFramework:
         recorder = CallRecorder(sink, lambda value: to_array(value) if torch.is_tensor(value) else None)
         tensors = {name: _fitted(_to_tensor(value), _sample(model)) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
-        with _evaluation_mode(model), _hooks(model, recorder), torch.no_grad():
+        with _evaluation_mode(model), recorded_calls(model.named_modules(), recorder), torch.no_grad():
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, self.name)
 
     def widened(self, model: Model) -> Model | None:
@@ -185,24 +185,6 @@ def _evaluation_mode(model: Model) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
-
-
-@contextmanager
-def _hooks(model: Model, recorder: CallRecorder) -> Iterator[None]:
-    with ExitStack() as stack:
-        for path, module in model.named_modules():
-            stack.callback(_begin_hook(module, path, recorder).remove)
-            stack.callback(_end_hook(module, path, recorder).remove)
-        yield
-
-
-def _begin_hook(module: Model, path: str, recorder: CallRecorder) -> Any:
-    return module.register_forward_pre_hook(lambda *_: recorder.begin(path))
-
-
-def _end_hook(module: Model, path: str, recorder: CallRecorder) -> Any:
-    class_name = type(module).__name__
-    return module.register_forward_hook(lambda _module, _args, output: recorder.end(path, class_name, output))
 
 
 PLUGIN = TorchFramework()

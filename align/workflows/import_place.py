@@ -42,11 +42,13 @@ def _load(path: Path) -> ModuleType:
         raise MissingFileError(path, "model file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while it runs
+    whole = False
     try:
         spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
+        whole = True
+    finally:
+        if not whole:
+            del sys.modules[name]
     return module
 
 

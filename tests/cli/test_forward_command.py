@@ -83,7 +83,7 @@ def sides(here: Path, candidate: str = "port", reference: str = "reference") -> 
 GIVEN = ["--input", "x=float32[5,4]"]
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str], *expected: str) -> None:
+def check_refused(arguments: list[str], capsys: pytest.CaptureFixture[str], *expected: str) -> None:
     """Exit 2, nothing on standard output, one message with a hint that says all that is expected, no traceback."""
     assert main(arguments) == 2
     output = capsys.readouterr()
@@ -184,22 +184,22 @@ def test_checkpoints_and_a_map_are_used_and_hashed(here: Path, capsys: pytest.Ca
 
 
 def test_no_inputs_at_all(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(sides(here), capsys, "no inputs are given", "--inputs FILE.npz")
-    refused([*sides(here), "--run", "new"], capsys, "no inputs are given")
+    check_refused(sides(here), capsys, "no inputs are given", "--inputs FILE.npz")
+    check_refused([*sides(here), "--run", "new"], capsys, "no inputs are given")
     assert not Path("new").exists()
 
 
 def test_an_inputs_file_that_is_missing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused([*sides(here), "--inputs", "nothing.npz"], capsys, "inputs file not found: nothing.npz")
+    check_refused([*sides(here), "--inputs", "nothing.npz"], capsys, "inputs file not found: nothing.npz")
 
 
 def test_an_inputs_file_that_is_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused([*sides(here), "--inputs", here.name], capsys, here.name, "expected one of", "npz")
+    check_refused([*sides(here), "--inputs", here.name], capsys, here.name, "expected one of", "npz")
 
 
 def test_an_inputs_file_without_arrays(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("empty.npz", names=np.array(["a", "b"]))
-    refused([*sides(here), "--inputs", "empty.npz"], capsys, "empty.npz holds no inputs")
+    check_refused([*sides(here), "--inputs", "empty.npz"], capsys, "empty.npz holds no inputs")
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_an_inputs_file_without_arrays(here: Path, capsys: pytest.CaptureFixture
 def test_a_function_that_gives_no_inputs(
     here: Path, function: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused([*sides(here), "--inputs", f"{here.name}:{function}"], capsys, says)
+    check_refused([*sides(here), "--inputs", f"{here.name}:{function}"], capsys, says)
 
 
 @pytest.mark.parametrize(
@@ -237,31 +237,31 @@ def test_a_function_that_gives_no_inputs(
 def test_a_specification_that_cannot_be_read(
     here: Path, spec: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused([*sides(here), "--input", spec], capsys, says, "x=float32[2,3,224,224]")
+    check_refused([*sides(here), "--input", spec], capsys, says, "x=float32[2,3,224,224]")
 
 
 def test_all_faults_of_the_specifications_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     specs = ["--input", "x=nope[2]", "--input", "y", "--input", "z=float32[1]", "--input", "z=float32[2]"]
-    refused([*sides(here), *specs], capsys, "nope", "y: not of this form", "z is given twice")
+    check_refused([*sides(here), *specs], capsys, "nope", "y: not of this form", "z is given twice")
 
 
 def test_a_file_and_a_specification_together(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused([*sides(here), *GIVEN, "--inputs", "x.npz"], capsys, "both --inputs and --input are given")
+    check_refused([*sides(here), *GIVEN, "--inputs", "x.npz"], capsys, "both --inputs and --input are given")
 
 
 def test_inputs_of_the_wrong_shape_name_layer_and_inputs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = ["--input", "x=float32[5,7]"]
-    refused([*sides(here), *wrong], capsys, "in layer 'body'", "x float32[5, 7]", "shapes and dtypes")
+    check_refused([*sides(here), *wrong], capsys, "in layer 'body'", "x float32[5, 7]", "shapes and dtypes")
 
 
 def test_inputs_that_the_model_does_not_take(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused([*sides(here), *GIVEN, "--input", "y=float32[2]"], capsys, "x float32[5, 4], y float32[2]")
+    check_refused([*sides(here), *GIVEN, "--input", "y=float32[2]"], capsys, "x float32[5, 4], y float32[2]")
 
 
 def test_a_run_that_failed_leaves_no_result_but_the_trace_up_to_there(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused([*sides(here), "--input", "x=float32[5,7]", "--run", "run"], capsys)
+    check_refused([*sides(here), "--input", "x=float32[5,7]", "--run", "run"], capsys)
     assert not Path("run/forward.json").exists()
     assert not Path("run/traces").exists()
     assert not Path("run/inputs.npz").exists()
@@ -271,45 +271,45 @@ def test_a_run_that_failed_leaves_no_result_but_the_trace_up_to_there(
 def test_a_checkpoint_of_another_model_lists_all_faults(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.savez("other.npz", **{"body.weight": np.ones((2, 2)), "tail.weight": np.ones(3)})
     arguments = [*sides(here), *GIVEN, "--reference-checkpoint", "other.npz"]
-    refused(arguments, capsys, "missing: head.weight", "unexpected: tail.weight", "shape: body.weight is [2, 2]")
+    check_refused(arguments, capsys, "missing: head.weight", "unexpected: tail.weight", "shape: body.weight is [2, 2]")
 
 
 def test_a_checkpoint_that_is_missing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused([*sides(here), *GIVEN, "--candidate-checkpoint", "no.ckpt"], capsys, "checkpoint not found: no.ckpt")
+    check_refused([*sides(here), *GIVEN, "--candidate-checkpoint", "no.ckpt"], capsys, "checkpoint not found: no.ckpt")
 
 
 def test_models_with_nothing_in_common(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused([*sides(here, "stranger"), *GIVEN], capsys, "have no parameter in common")
+    check_refused([*sides(here, "stranger"), *GIVEN], capsys, "have no parameter in common")
 
 
 def test_a_map_that_is_missing_or_of_other_models(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused([*sides(here), *GIVEN, "--map", "map.toml"], capsys, "map file not found: map.toml")
+    check_refused([*sides(here), *GIVEN, "--map", "map.toml"], capsys, "map file not found: map.toml")
     Path("map.toml").write_text('schema = "mindalign.names/1"\n[names]\n"fc.w" = "fc.w"\n', encoding="utf-8")
-    refused([*sides(here), *GIVEN, "--map", "map.toml"], capsys, "fc.w: the source has no such parameter")
+    check_refused([*sides(here), *GIVEN, "--map", "map.toml"], capsys, "fc.w: the source has no such parameter")
 
 
 @pytest.mark.parametrize("side", ["nothing", "nothing:", "absent.py:model", "json:loads_not"])
 def test_a_side_that_is_none(here: Path, side: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(["forward", side, f"{here.name}:port", *GIVEN], capsys, side.partition(":")[0])
+    check_refused(["forward", side, f"{here.name}:port", *GIVEN], capsys, side.partition(":")[0])
 
 
 def test_a_side_whose_factory_fails(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused([*sides(here, "broken"), *GIVEN], capsys, "RuntimeError: no weights on this machine", "--debug")
+    check_refused([*sides(here, "broken"), *GIVEN], capsys, "RuntimeError: no weights on this machine", "--debug")
 
 
 def test_a_side_that_is_no_model(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    refused([*sides(here, "inputs"), *GIVEN], capsys, "it returned a dict, expected one of")
+    check_refused([*sides(here, "inputs"), *GIVEN], capsys, "it returned a dict, expected one of")
 
 
 def test_a_run_folder_that_is_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("run").write_text("in the way", encoding="utf-8")
-    refused([*sides(here), *GIVEN, "--run", "run"], capsys, "run")
+    check_refused([*sides(here), *GIVEN, "--run", "run"], capsys, "run")
 
 
 def test_traces_that_cannot_be_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("run").mkdir()
     Path("run/traces").write_text("in the way", encoding="utf-8")
-    refused([*sides(here), *GIVEN, "--run", "run"], capsys, "cannot write the trace")
+    check_refused([*sides(here), *GIVEN, "--run", "run"], capsys, "cannot write the trace")
 
 
 def test_models_and_inputs_may_come_from_the_project_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

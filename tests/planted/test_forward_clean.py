@@ -21,7 +21,7 @@ pytestmark = pytest.mark.frameworks
 WELL_WITHIN = 0.6
 
 
-def check(pairs: Any, result: ForwardComparison) -> None:
+def check_aligned(pairs: Any, result: ForwardComparison) -> None:
     largest = max(result.layers, key=lambda layer: layer.factor or 0.0)
     assert result.verdict.outcome is Outcome.ALIGNED, (result.verdict.reason, pairs.largest_factor(result))
     assert result.first_divergent is None
@@ -56,7 +56,7 @@ ARCHITECTURES = {
 def test_a_clean_port_raises_no_alarm(pairs: Any, name: str, seed: int) -> None:
     reference, port, inputs = ARCHITECTURES[name](pairs, seed)
     result = pairs.compare(reference, port, inputs, seed=seed)
-    check(pairs, result)
+    check_aligned(pairs, result)
     assert not result.findings
 
 
@@ -104,7 +104,7 @@ def test_kernels_that_approximate_otherwise_raise_no_alarm(pairs: Any, name: str
 
     reference, candidate = built_in(name, 16)
     inputs = {"x": np.random.default_rng(0).standard_normal((64, 64, 16)).astype(np.float32)}
-    check(pairs, pairs.compare(reference, lambda: candidate, inputs))
+    check_aligned(pairs, pairs.compare(reference, lambda: candidate, inputs))
 
 
 def test_an_image_generator_raises_no_alarm(pairs: Any) -> None:
@@ -121,7 +121,7 @@ def test_an_image_generator_raises_no_alarm(pairs: Any) -> None:
         mnn.Conv2dTranspose(8, 8, 2, 2, pad_mode="valid", has_bias=True), mnn.BatchNorm2d(8), mnn.LeakyReLU(0.2),
         mnn.Conv2d(8, 3, 3, **padded), mnn.Tanh(),
     )  # fmt: skip
-    check(pairs, pairs.compare(reference, lambda: candidate, pairs.images()))
+    check_aligned(pairs, pairs.compare(reference, lambda: candidate, pairs.images()))
 
 
 @pytest.mark.parametrize("sides", ["float32 and float16", "float16 and float16", "float16 and float32"])
@@ -140,7 +140,7 @@ def test_half_precision_on_either_side_raises_no_alarm(pairs: Any, name: str, si
         for parameter in candidate.get_parameters():
             parameter.set_dtype(mindspore.float16)
     result = compare_forward(reference, candidate, inputs=inputs, name_map=name_map)
-    check(pairs, result)
+    check_aligned(pairs, result)
     assert {layer.reference_dtype for layer in result.layers} == {kinds[0]}
     assert {layer.candidate_dtype for layer in result.layers} == {kinds[1]}
     assert not result.findings
@@ -154,7 +154,7 @@ def test_a_model_against_itself_in_another_precision_raises_no_alarm(pairs: Any,
     reference = pairs.TorchEncoder(32, 4, 4)
     pairs.randomize(reference, 0)
     candidate = copy.deepcopy(reference).to(getattr(torch, dtype))
-    check(pairs, compare_forward(reference, candidate, inputs=pairs.tokens(batch=4, length=16)))
+    check_aligned(pairs, compare_forward(reference, candidate, inputs=pairs.tokens(batch=4, length=16)))
 
 
 def test_a_half_precision_port_with_a_defect_is_still_found(pairs: Any) -> None:
@@ -174,7 +174,7 @@ def test_a_port_without_a_map_is_matched_by_the_order_of_its_run(pairs: Any) -> 
     reference, candidate, inputs = pairs.TorchConvNet(), pairs.PortConvNet(), pairs.images()
     pairs.make_alike(reference, candidate, inputs)
     result = compare_forward(reference, candidate, inputs=inputs)
-    check(pairs, result)
+    check_aligned(pairs, result)
     assert not result.findings
     assert result.verdict.coverage.unmatched_candidate == 0
 
@@ -206,7 +206,7 @@ def test_modules_that_end_at_other_places_raise_no_alarm(pairs: Any) -> None:
         return nn.Sequential(nn.Conv2d(wide, narrow, 1, bias=False), nn.BatchNorm2d(narrow), nn.ReLU())
 
     result = pairs.compare(nn.Sequential(step(3, 8), step(8, 4)), Port, pairs.images())
-    check(pairs, result)
+    check_aligned(pairs, result)
     outcomes = {layer.reference: layer.outcome for layer in result.layers}
     assert outcomes["0"] == outcomes["1"] == "not comparable"
 
@@ -239,6 +239,6 @@ def test_owners_of_one_parameter_that_hold_other_modules_are_not_one_layer(pairs
     reference = nn.Sequential(Embeddings(), nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16)))
     candidate = mnn.SequentialCell(mnn.Dense(8, 16), Stack())
     result = pairs.compare(reference, lambda: candidate, pairs.vectors(8, batch=5))
-    check(pairs, result)
+    check_aligned(pairs, result)
     assert ("0", "1") not in {(layer.reference, layer.candidate) for layer in result.layers}
     assert "0" in {one.module for one in result.unpaired}

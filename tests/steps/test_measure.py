@@ -50,7 +50,7 @@ def expected(reference: np.ndarray[Any, Any], candidate: np.ndarray[Any, Any]) -
     }
 
 
-def check(reference: np.ndarray[Any, Any], candidate: np.ndarray[Any, Any]) -> Measurement:
+def check_figures(reference: np.ndarray[Any, Any], candidate: np.ndarray[Any, Any]) -> Measurement:
     """Assert that every figure is what its definition says, and return them."""
     measurement = measure(reference, candidate)
     assert measurement.count == reference.size
@@ -70,14 +70,14 @@ def normal(shape: Any, seed: int = 0) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_every_figure_of_floats_is_what_its_definition_says(dtype: Any) -> None:
     reference = normal((7, 5, 11)).astype(dtype)
-    measurement = check(reference, (reference.astype(np.float64) * 1.01 + 0.003).astype(dtype))
+    measurement = check_figures(reference, (reference.astype(np.float64) * 1.01 + 0.003).astype(dtype))
     assert 0.9 < (measurement.cosine or 0.0) <= 1.0
 
 
 @pytest.mark.parametrize("pair", [(np.float32, np.float16), (np.float16, ml_dtypes.bfloat16), (np.float64, np.int8)])
 def test_two_dtypes_are_compared_by_value(pair: tuple[Any, Any]) -> None:
     reference = (normal((40,)) * 20).astype(pair[0])
-    check(reference, reference.astype(pair[1]))
+    check_figures(reference, reference.astype(pair[1]))
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -109,13 +109,13 @@ def test_small_unsigned_values_subtract_below_zero() -> None:
 
 
 def test_bools_differ_by_one() -> None:
-    measurement = check(np.array([True, False, True]), np.array([True, True, True]))
+    measurement = check_figures(np.array([True, False, True]), np.array([True, True, True]))
     assert (measurement.max_abs, measurement.mismatched, measurement.worst) == (1.0, 1, (1,))
 
 
 def test_a_million_halves_overflow_no_figure() -> None:
     reference = np.full((1000, 1000), 60000.0, np.float16)
-    measurement = check(reference, reference)
+    measurement = check_figures(reference, reference)
     assert (measurement.cosine, measurement.max_abs, measurement.rmse) == (1.0, 0.0, 0.0)
     assert measurement.reference_rms == 60000.0
 
@@ -123,14 +123,14 @@ def test_a_million_halves_overflow_no_figure() -> None:
 def test_float32_sums_do_not_lose_small_differences() -> None:
     reference = normal((1 << 18,)).astype(np.float32) + np.float32(100.0)
     candidate = reference * np.float32(1 + 1e-4)
-    measurement = check(reference, candidate)
+    measurement = check_figures(reference, candidate)
     assert measurement.cosine is not None
     assert measurement.cosine <= 1.0
 
 
 def test_complex_values_differ_by_modulus() -> None:
     reference = (normal((3, 4)) + 1j * normal((3, 4), 1)).astype(np.complex64)
-    check(reference, (reference * (1.0 + 0.02j)).astype(np.complex64))
+    check_figures(reference, (reference * (1.0 + 0.02j)).astype(np.complex64))
     assert measure(np.array([0j]), np.array([3 + 4j])).max_abs == 5.0
 
 
@@ -143,14 +143,14 @@ def test_a_complex_value_with_nan_and_inf_is_counted_once() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
 def test_nan_on_one_side_is_a_mismatch_and_never_a_figure(dtype: Any) -> None:
     reference, candidate = np.array([1, NAN, 3, 4], dtype), np.array([1, 2, NAN, 4.5], dtype)
-    measurement = check(reference, candidate)
+    measurement = check_figures(reference, candidate)
     assert (measurement.nan_reference, measurement.nan_candidate, measurement.non_finite_mismatch) == (1, 1, 2)
     assert (measurement.mismatched, measurement.max_abs, measurement.worst) == (3, 0.5, (3,))
 
 
 def test_nan_on_both_sides_and_equal_infinities_are_alike() -> None:
     values = np.array([NAN, INF, -INF, 2.0], np.float32)
-    measurement = check(values, values)
+    measurement = check_figures(values, values)
     assert (measurement.nan_reference, measurement.inf_reference) == (1, 2)
     assert (measurement.non_finite_mismatch, measurement.mismatched, measurement.max_abs) == (0, 0, 0.0)
 
@@ -169,32 +169,32 @@ def test_nothing_but_nan_has_no_relative_figures() -> None:
 
 
 def test_an_all_zero_reference_has_no_relative_figures_and_no_cosine() -> None:
-    measurement = check(np.zeros(4, np.float32), np.array([0, 0, 1e-3, 0], np.float32))
+    measurement = check_figures(np.zeros(4, np.float32), np.array([0, 0, 1e-3, 0], np.float32))
     assert (measurement.max_rel, measurement.relative_l2, measurement.cosine) == (None, None, None)
     assert measurement.worst == (2,)
 
 
 def test_a_zero_candidate_has_no_cosine_but_a_relative_difference_of_one() -> None:
-    measurement = check(np.ones(4, np.float32), np.zeros(4, np.float32))
+    measurement = check_figures(np.ones(4, np.float32), np.zeros(4, np.float32))
     assert (measurement.cosine, measurement.relative_l2, measurement.max_rel) == (None, 1.0, 1.0)
 
 
 def test_a_flipped_sign_of_tiny_values_shows_in_the_relative_figures() -> None:
     gradient = normal((50,)).astype(np.float32) * np.float32(1e-5)
-    measurement = check(gradient, -gradient)
+    measurement = check_figures(gradient, -gradient)
     assert measurement.max_abs < 1e-4
     assert (measurement.relative_l2, measurement.cosine) == (pytest.approx(2.0), pytest.approx(-1.0))
 
 
 def test_permuted_rows_of_equal_mean_differ() -> None:
     rows = normal((6, 8)).astype(np.float32)
-    assert check(rows, rows[::-1]).max_abs > 0.5
+    assert check_figures(rows, rows[::-1]).max_abs > 0.5
 
 
 def test_empty_and_0d_tensors_have_figures() -> None:
     empty = measure(np.empty((0, 3), np.float32), np.empty((0, 3), np.float32))
     assert (empty.count, empty.max_abs, empty.rmse, empty.worst, sum(empty.decades)) == (0, 0.0, 0.0, (), 0)
-    scalar = check(np.array(2.0, np.float32), np.array(2.5, np.float32))
+    scalar = check_figures(np.array(2.0, np.float32), np.array(2.5, np.float32))
     assert (scalar.count, scalar.max_abs, scalar.worst, scalar.max_rel) == (1, 0.5, (), 0.25)
 
 
@@ -210,7 +210,7 @@ def test_views_are_measured_as_what_they_show() -> None:
     base = normal((6, 10)).astype(np.float32)
     other = base + np.float32(0.25) * (base > 0)
     for view in (np.s_[::2, ::-3], np.s_[:, 1:4]):
-        check(base[view], other[view])
+        check_figures(base[view], other[view])
     assert measure(base.T, other.T).max_abs == measure(base, other).max_abs
     assert measure(np.asfortranarray(base), other).worst == measure(base, other).worst
     assert measure(np.broadcast_to(base[0], (4, 10)), np.tile(other[0], (4, 1))).count == 40
@@ -223,7 +223,7 @@ def test_the_edges_of_blocks_are_counted_once(size: int) -> None:
     places = sorted({0, size // 2, size - 1, min(BLOCK - 1, size - 1), min(BLOCK, size - 1)})
     candidate[places] += 0.5
     candidate[size - 1] += 1.0
-    measurement = check(reference, candidate)
+    measurement = check_figures(reference, candidate)
     assert measurement.mismatched == len(places)
     assert measurement.worst == (size - 1,)
     assert sum(measurement.decades) == len(places)
