@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.checkpoints import StoredTensor
 from align.core.dtypes import FLOATS, numpy_dtype
 from align.core.files import atomic_writer, existing_file
+from align.core.registry import checkpoint_formats
 from align.errors import InputsError
 from align.workflows.open_checkpoint import open_checkpoint
 from align.workflows.sides import load_function
@@ -80,8 +83,9 @@ def save_inputs(path: Path, inputs: Mapping[str, Array]) -> None:
     Nothing is lost: floating inputs are cast to the dtype of the model that they are given to.
     """
     wide = {name: value.astype(np.float32) if value.dtype.kind == "V" else value for name, value in inputs.items()}
+    tensors = [StoredTensor(name, v.shape, v.dtype.name, partial(np.asarray, v)) for name, v in wide.items()]
     with atomic_writer(path) as stream:
-        np.savez(stream, **wide)
+        checkpoint_formats()["npz"].write(stream, tensors, {})  # np.savez takes no input called `file`
 
 
 def describe_inputs(inputs: Mapping[str, Array]) -> dict[str, dict[str, object]]:

@@ -158,3 +158,11 @@ class TestSaved:
         sha256 = hashlib.sha256(value.tobytes()).hexdigest()
         assert described["ids"] == {"shape": [2, 3], "dtype": "int64", "sha256": sha256}
         assert described["turned"]["sha256"] == hashlib.sha256(np.ascontiguousarray(value.T).tobytes()).hexdigest()
+
+
+def test_inputs_may_be_called_like_the_arguments_of_numpy(tmp_path: Path) -> None:
+    inputs = {"file": np.ones(2, np.float32), "allow_pickle": np.zeros((), np.int64)}
+    save_inputs(tmp_path / "inputs.npz", inputs)
+    read = read_inputs(tmp_path / "inputs.npz")
+    assert list(read) == ["file", "allow_pickle"]
+    assert read["file"].tolist() == [1.0, 1.0]
