@@ -74,7 +74,8 @@ def _width_of_runs(gaps: Integers) -> Integers:
         run[same + offset] = True
     latest = np.maximum.accumulate(np.where(run, np.arange(len(gaps)), -1))
     width = np.where(latest >= 0, gaps[latest], 0)
-    return np.maximum(width, np.append(np.where(run, gaps, 0)[1:], 0))
+    widest: Integers = np.maximum(width, np.append(np.where(run, gaps, 0)[1:], 0))
+    return widest
 
 
 def _repeats_with_epochs(gaps: Integers, wide: Integers) -> bool:
