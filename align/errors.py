@@ -5,7 +5,8 @@
     │   ├── MissingFileError        ├── DestinationError
     │   ├── NotACheckpointError     ├── OpenNamesError
     │   │   └── HostileFileError    ├── MapError
-    │   ├── UnsupportedCheckpointError  │
+    │   ├── UnsupportedCheckpointError  ├── MissingEntryError
+    │   │   └── SeveralEntriesError     │
     │   ├── SideError               ├── MappingRuleError
     │   ├── UserCodeError           ├── ProjectFileError
     │   │   └── ModelFailedError    │
@@ -28,6 +29,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from align.core.checkpoints import Entry
+
+MOST_NAMED = 12
 
 
 class AlignError(Exception):
@@ -90,6 +95,31 @@ class UnsupportedCheckpointError(CannotRunError):
 
     def __init__(self, path: Path | str, reason: str, hint: str) -> None:
         super().__init__(f"{path} cannot be read: {reason}", hint)
+
+
+class SeveralEntriesError(UnsupportedCheckpointError):
+    """A nested file in which several entries could be the weights."""
+
+    def __init__(self, path: Path | str, entries: Sequence[Entry]) -> None:
+        listed = ", ".join(repr(entry.key) if entry.key else "the top level" for entry in entries[:MOST_NAMED])
+        more = f" and {len(entries) - MOST_NAMED} more" if len(entries) > MOST_NAMED else ""
+        super().__init__(
+            path,
+            f"{len(entries)} of its entries could be the weights: {listed}{more}",
+            "choose one with --key; `align inspect` lists them",
+        )
+        self.entries = tuple(entries)
+
+
+class MissingEntryError(CannotRunError):
+    """A key that the file does not have, or a file that has none."""
+
+    def __init__(self, path: Path | str, key: str, known: Sequence[str]) -> None:
+        listed = ", ".join(repr(name) if name else "'' (the top level)" for name in known[:MOST_NAMED])
+        super().__init__(
+            f"{path} has no tensors under the key {key!r}",
+            f"its entries with tensors: {listed}" if known else "this format has no entries: leave --key out",
+        )
 
 
 class SideError(CannotRunError):

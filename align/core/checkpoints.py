@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from align.core.dtypes import numpy_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from align.core.dtypes import Array
@@ -34,7 +34,8 @@ class StoredTensor:
     `load` returns its value, memory-mapped and read-only where the file allows. `extent` is None where the
     bytes are not contiguous in one file: a strided view, a compressed array, or a tensor cut into `pieces`, which
     follow each other. `storage` is equal for tensors that are one tensor in the source (the same view of the same
-    memory), so that ties are known; None where the format has no such notion.
+    memory), so that ties are known; None where the format has no such notion. `blocks`, where it is given, makes the
+    value's bytes (little-endian, C order) in blocks of at most so many bytes, without ever holding it whole.
     """
 
     name: str
@@ -44,6 +45,7 @@ class StoredTensor:
     extent: Extent | None = None
     storage: str | None = None
     pieces: tuple[Extent, ...] = ()
+    blocks: Callable[[int], Iterator[memoryview]] | None = field(default=None, repr=False, compare=False)
 
     @property
     def nbytes(self) -> int:
@@ -52,11 +54,22 @@ class StoredTensor:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """A mapping of names to tensors in a nested file, by the keys that lead to it, joined by dots; "" at the top."""
+
+    key: str
+    tensors: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """Tensors in file order, with what else the file says.
 
     `other` names the entries that are none of them (an epoch, optimizer state) and what they are; `other_tensors` says
-    how many tensors lie in such an entry, where there are any.
+    how many tensors lie in such an entry, where there are any. `entries` lists the mappings of a nested file that can
+    be asked for, `key` is the one that was taken. `files` are all files that it consists of, `path` if there is but
+    one. `check` reads what the headers cannot vouch for (a crc over the whole file) and raises NotACheckpointError.
     """
 
     path: Path
@@ -65,3 +78,12 @@ class Checkpoint:
     metadata: dict[str, str] = field(default_factory=dict)
     other: dict[str, str] = field(default_factory=dict)
     other_tensors: dict[str, int] = field(default_factory=dict)
+    key: str = ""
+    entries: tuple[Entry, ...] = ()
+    files: tuple[Path, ...] = ()
+    check: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def all_files(self) -> tuple[Path, ...]:
+        """Every file that it was read from."""
+        return self.files or (self.path,)

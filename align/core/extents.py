@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,11 +25,17 @@ if TYPE_CHECKING:
     from align.core.parameters import Shape
 
 
+# Integers as wide as an element: bits are moved, never converted.
+_RAW: dict[int, str] = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
+
+
 def byte_blocks(tensor: StoredTensor, block: int = BLOCK) -> Iterator[memoryview]:
     """Yield the tensor's bytes (little-endian, C order) in blocks of `block` bytes, the last one shorter.
 
     A block is valid until the next one is asked for. Raises NotACheckpointError if the file has become shorter.
     """
+    if tensor.blocks is not None:
+        return tensor.blocks(block)
     if tensor.extent is not None:
         return _file_blocks((tensor.extent,), block)
     if tensor.pieces:
@@ -87,6 +93,13 @@ def _file_blocks(extents: Sequence[Extent], block: int) -> Iterator[memoryview]:
 
 
 def _array_blocks(value: Array, block: int) -> Iterator[memoryview]:
-    flat = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-    for start in range(0, flat.size, block):
-        yield flat[start : start + block].data
+    """Blocks of an array of any strides; only one block of it is ever copied."""
+    if value.flags.c_contiguous:
+        flat = value.reshape(-1).view(np.uint8)
+        for start in range(0, flat.size, block):
+            yield flat[start : start + block].data
+        return
+    size = max(block // value.itemsize, 1)
+    flags: Any = ("external_loop", "buffered", "zerosize_ok")
+    for part in np.nditer(value.view(_RAW[value.itemsize]), flags, order="C", buffersize=size):
+        yield np.ascontiguousarray(part).view(np.uint8).data

@@ -96,8 +96,12 @@ class CheckpointFormat(Plugin, Protocol):
         """Tell by the first 512 bytes (and, if it must, by more of the file) whether this format can read it."""
         ...
 
-    def read(self, path: Path) -> Checkpoint:
-        """Read the header; no tensor is loaded. Raises NotACheckpointError for a damaged or hostile file."""
+    def read(self, path: Path, key: str | None = None) -> Checkpoint:
+        """Read the header; no tensor is loaded. Raises NotACheckpointError for a damaged or hostile file.
+
+        `key` names the entry of a nested file that is meant, as `Checkpoint.entries` lists them. A nested file of which
+        several could be meant raises SeveralEntriesError, a key that there is not MissingEntryError.
+        """
         ...
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:

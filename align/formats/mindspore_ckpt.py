@@ -17,7 +17,7 @@ from align.core.checkpoints import MOST_AXES, Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks, joined, mapped
 from align.core.files import BLOCK
-from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -63,8 +63,10 @@ class CkptFormat:
         except NotACheckpointError:
             return False
 
-    def read(self, path: Path) -> Checkpoint:
+    def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Scan the entries; a crc, where there is one, is checked over the whole file."""
+        if key is not None:
+            raise MissingEntryError(path, key, ())
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data[:4] in ENCRYPTED:
                 hint = "load it with mindspore.load_checkpoint(dec_key=...) and save it without enc_key"

@@ -18,7 +18,7 @@ import numpy as np
 from align.core.checkpoints import MOST_AXES, Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.extents import byte_blocks, mapped
-from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._archives import Record, first_record_name, read_record, zip_records
 
 if TYPE_CHECKING:
@@ -56,8 +56,10 @@ class NpzFormat:
         """Tell by the records' names: all of them end in `.npy`."""
         return first_record_name(head).endswith(SUFFIX) and all(name.endswith(SUFFIX) for name in zip_records(path))
 
-    def read(self, path: Path) -> Checkpoint:
+    def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Read the header of every array."""
+        if key is not None:
+            raise MissingEntryError(path, key, ())
         tensors: dict[str, StoredTensor] = {}
         other: dict[str, str] = {}
         for record in zip_records(path).values():

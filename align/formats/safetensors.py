@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from align.core.checkpoints import MOST_AXES, Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks, mapped
-from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,8 +46,10 @@ class SafetensorsFormat:
         """Tell by the opening brace after a length that a file could have."""
         return head[LENGTH : LENGTH + 1] == b"{" and _length(head) < 1 << 40
 
-    def read(self, path: Path) -> Checkpoint:
+    def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Read and check the header."""
+        if key is not None:
+            raise MissingEntryError(path, key, ())
         size = path.stat().st_size
         header, start = _read_header(path, size)
         metadata = _metadata(path, header.pop(METADATA, {}))

@@ -56,7 +56,7 @@ class TorchFormat:
             return _is_pickle(first_record_name(head)) or any(_is_pickle(name) for name in zip_records(path))
         return head.startswith(BARE_PICKLES) or head[TAR_AT : TAR_AT + len(TAR_MARK)] == TAR_MARK
 
-    def read(self, path: Path) -> Checkpoint:
+    def read(self, path: Path, key: str | None = None) -> Checkpoint:
         """Interpret the pickle and check every view against its record."""
         with path.open("rb") as stream:
             _refuse_old_forms(path, stream.read(512))

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 HEAD = 512
 
 
-def open_checkpoint(path: Path | str) -> Checkpoint:
+def open_checkpoint(path: Path | str, key: str | None = None) -> Checkpoint:
     """Read the header of a checkpoint of any known format; no tensor is loaded.
 
-    Raises MissingFileError, NotACheckpointError (with the known formats) or what the format's reader says.
+    `key` chooses an entry of a nested file. Raises MissingFileError, SeveralEntriesError, MissingEntryError,
+    NotACheckpointError (with the known formats) or what the format's reader says.
 
     >>> import numpy, tempfile
     >>> path = Path(tempfile.mkdtemp(), "model.npz")
@@ -32,7 +33,7 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
             head = stream.read(HEAD)
         for plugin in checkpoint_formats().values():
             if plugin.recognizes(path, head):
-                return _with_sound_names(plugin.read(path))
+                return _with_sound_names(plugin.read(path, key))
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
     reason = "its content is of no known format" if head else "it is empty"
