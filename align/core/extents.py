@@ -74,8 +74,8 @@ def joined(pieces: Sequence[Extent], shape: Shape, dtype: str) -> Callable[[], A
 
 def _file_blocks(extents: Sequence[Extent], block: int) -> Iterator[memoryview]:
     """Blocks run across the borders of the pieces, so that two layouts of one tensor yield equal blocks."""
-    buffer = memoryview(bytearray(block))
-    filled = 0
+    buffer = memoryview(bytearray(min(block, sum(extent.nbytes for extent in extents))))
+    block, filled = len(buffer), 0
     for extent in extents:
         with extent.path.open("rb", buffering=0) as stream:
             position, end = extent.offset, extent.offset + extent.nbytes

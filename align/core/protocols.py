@@ -92,6 +92,11 @@ class CheckpointFormat(Plugin, Protocol):
         """File suffixes, with the dot, the usual one first."""
         ...
 
+    @property
+    def framework(self) -> str | None:
+        """Whose parameter names a file of this format holds: "torch" or "mindspore"; None where it can be either."""
+        ...
+
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell by the first 512 bytes (and, if it must, by more of the file) whether this format can read it."""
         ...

@@ -52,6 +52,7 @@ class CkptFormat:
     summary: str = "MindSpore .ckpt, read and written without MindSpore, with bfloat16, slices and crc"
     requires: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = (".ckpt",)
+    framework: str | None = "mindspore"
 
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell by the first entry's shape, or by the mark of an encrypted file."""

@@ -51,6 +51,7 @@ class NpzFormat:
     summary: str = "NumPy .npz, read and written; bfloat16 and float8 have no place in it"
     requires: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = (".npz",)
+    framework: str | None = None
 
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell by the records' names: all of them end in `.npy`."""

@@ -41,6 +41,7 @@ class SafetensorsFormat:
     summary: str = ".safetensors, torch and MindSpore flavour, read and written, with bfloat16"
     requires: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = (".safetensors",)
+    framework: str | None = None
 
     def recognizes(self, path: Path, head: bytes) -> bool:  # noqa: ARG002
         """Tell by the opening brace after a length that a file could have."""

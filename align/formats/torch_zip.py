@@ -49,6 +49,7 @@ class TorchFormat:
     summary: str = "torch.save files (.pth .pt .bin), read without torch and without running their pickles"
     requires: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = (".pth", ".pt", ".bin")
+    framework: str | None = "torch"
 
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell a zip with a `data.pkl`, and the forms that are refused: old pickles and tar files."""
