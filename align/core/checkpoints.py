@@ -52,6 +52,11 @@ class StoredTensor:
         """Size of the value in bytes."""
         return prod(self.shape) * numpy_dtype(self.dtype).itemsize
 
+    @property
+    def tie(self) -> tuple[str, Shape, str] | None:
+        """Equal for tensors that may be written once under several names; None if its storage is not known."""
+        return None if self.storage is None else (self.storage, self.shape, self.dtype)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
