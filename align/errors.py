@@ -3,10 +3,10 @@
     AlignError
     ├── CannotRunError          could not compare or could not run: exit code 2
     │   ├── MissingFileError        ├── DestinationError
-    │   ├── NotACheckpointError     ├── OpenNamesError
-    │   │   └── HostileFileError    ├── MapError
-    │   ├── UnsupportedCheckpointError  ├── MissingEntryError
-    │   │   └── SeveralEntriesError     │
+    │   ├── NotACheckpointError     │   └── NoSpaceError
+    │   │   └── HostileFileError    ├── OpenNamesError
+    │   ├── UnsupportedCheckpointError  ├── MapError
+    │   │   └── SeveralEntriesError     ├── MissingEntryError
     │   ├── SideError               ├── MappingRuleError
     │   ├── UserCodeError           ├── ProjectFileError
     │   │   └── ModelFailedError    │
@@ -232,6 +232,18 @@ class UnlikeCurvesError(CannotRunError):
 
 class DestinationError(CannotRunError):
     """The destination cannot be written, or would overwrite something."""
+
+
+class NoSpaceError(DestinationError):
+    """No room for what is to be written: `needed` bytes (0 where that is unknown), `free` ones."""
+
+    def __init__(self, path: Path | str, needed: int, free: int, reason: str = "") -> None:
+        wanted = f"{needed:,} bytes are needed, " if needed else ""
+        said = f" ({reason})" if reason else ""
+        super().__init__(
+            f"no room for {path}: {wanted}{free:,} bytes are free{said}",
+            "free some space, raise the quota or the limit on file sizes, or name a destination on another disk",
+        )
 
 
 class OpenNamesError(CannotRunError):

@@ -1,44 +1,66 @@
-"""Files written whole or not at all, and the hash of a file."""
+"""Files written whole or not at all, and the hash of a file.
+
+What is written lies in a folder of its own beside the destination until it is complete. The folder is locked as long as
+the process lives, so that what a killed one left behind can be told from work in progress, and is removed by the next
+that writes to the same destination.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import functools
 import hashlib
 import os
-import secrets
+import re
+import shutil
+import tempfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.errors import DestinationError, MissingFileError
+from align.errors import DestinationError, MissingFileError, NoSpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 BLOCK = 1 << 20
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+# What a full disk, an exceeded quota and a limit on the size of a file (RLIMIT_FSIZE, FAT) are called.
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @contextlib.contextmanager
-def atomic_path(destination: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `destination`; rename it there on success, remove it otherwise.
+def atomic_path(destination: Path, nbytes: int = 0) -> Iterator[Path]:
+    """Yield a path for a new file of the same name, which takes the destination's place on success and goes otherwise.
 
-    The file gets the mode of the user's umask and is flushed to disk before the rename.
-    Raises DestinationError when the folder is missing or cannot be written.
+    The file gets the mode of the user's umask and is flushed to disk before that. A destination that is a link to a
+    file stays one: the file that it leads to is replaced. `nbytes` is how much will be written, as far as it is known.
+    Raises NoSpaceError where there is no room for it, and DestinationError when the folder is missing or cannot be
+    written or the destination is no regular file.
     """
-    temporary = destination.with_name(f".{destination.name}.{secrets.token_hex(6)}.part")
+    written = destination
     try:
-        yield temporary
-        _flush_to_disk(temporary)
-        temporary.replace(destination)
+        written = _replaced_by(destination)
+        check_space(written.parent, nbytes)
+        with _scratch_folder(written) as folder:
+            yield folder / written.name
+            _flush_to_disk(folder / written.name)
+            (folder / written.name).replace(written)
     except OSError as error:
+        if error.errno in NO_SPACE:
+            raise NoSpaceError(destination, nbytes, _free(written.parent), error.strerror or "") from error
         raise DestinationError(
             f"cannot write {destination}: {error.strerror or error}",
             "check the folder, its permissions and the free space",
         ) from error
-    finally:
-        with contextlib.suppress(OSError):  # a path that cannot exist cannot be removed either
-            temporary.unlink()
+
+
+def check_space(folder: Path, nbytes: int) -> None:
+    """Raise NoSpaceError if the disk of a folder has no room for so many bytes; OSError if there is no such folder."""
+    if nbytes > shutil.disk_usage(folder).free:
+        raise NoSpaceError(folder, nbytes, _free(folder))
 
 
 @contextlib.contextmanager
@@ -99,6 +121,73 @@ def _sha256_of(path: Path, _state: tuple[int, ...]) -> str:
         while block := stream.read(BLOCK):
             digest.update(block)
     return digest.hexdigest()
+
+
+def _replaced_by(destination: Path) -> Path:
+    """The file itself, behind a link; raises DestinationError for what must not be replaced by a file."""
+    if not destination.is_symlink() and not destination.exists():
+        return destination
+    if destination.is_symlink() and not destination.exists():
+        hint = "remove the link, or name the file itself"
+        raise DestinationError(f"{destination} is a link to nothing: {destination.readlink()}", hint)
+    if not destination.is_file():
+        raise DestinationError(f"{destination} is no regular file", "name a file, or one that does not exist yet")
+    return destination.resolve()
+
+
+@contextlib.contextmanager
+def _scratch_folder(destination: Path) -> Iterator[Path]:
+    """Yield a new folder beside `destination`, for one file of its name, locked until it is removed."""
+    with contextlib.suppress(PermissionError):  # a folder may be open for writing only
+        _remove_leftovers(destination)
+    folder, lock = _locked_folder(destination)
+    try:
+        yield folder
+    finally:
+        _remove_scratch(folder, destination.name, lock)
+        os.close(lock)
+
+
+def _locked_folder(destination: Path) -> tuple[Path, int]:
+    """Make a folder and lock it; again, if another process took it for a leftover in between."""
+    while True:
+        folder = Path(tempfile.mkdtemp(".part", f".{destination.name}.", destination.parent))
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(folder, FOLDER)
+            with contextlib.suppress(OSError):  # some network file systems have no locks; there nothing is cleaned up
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.exists():
+                return folder, lock
+            os.close(lock)
+
+
+def _remove_leftovers(destination: Path) -> None:
+    """Remove the scratch folders of processes that were killed; a living one holds its lock."""
+    pattern = re.compile(rf"\.{re.escape(destination.name)}\.\w{{8}}\.part")
+    for folder in destination.parent.iterdir():
+        if pattern.fullmatch(folder.name):
+            with contextlib.suppress(OSError):  # it is in use, or not ours to remove
+                lock = os.open(folder, FOLDER)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove_scratch(folder, destination.name, lock)
+                finally:
+                    os.close(lock)
+
+
+def _remove_scratch(folder: Path, name: str, opened: int) -> None:
+    """Remove the file and the folder, nothing else that might be in there."""
+    with contextlib.suppress(OSError):
+        os.unlink(name, dir_fd=opened)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _free(folder: Path) -> int:
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return 0
 
 
 def _flush_to_disk(path: Path) -> None:
