@@ -53,9 +53,9 @@ class StoredTensor:
         return prod(self.shape) * numpy_dtype(self.dtype).itemsize
 
     @property
-    def tie(self) -> tuple[str, Shape, str] | None:
-        """Equal for tensors that may be written once under several names; None if its storage is not known."""
-        return None if self.storage is None else (self.storage, self.shape, self.dtype)
+    def identity(self) -> object:
+        """Equal for tied tensors, which may be written once under several names; unique for any other."""
+        return self.name if self.storage is None else (self.storage, self.shape, self.dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from align.formats._pickle import (
     read_pickle,
     read_view,
 )
+from align.formats._torch_writer import torch_problems, write_torch_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,12 +74,12 @@ class TorchFormat:
         return Checkpoint(path, self.name, tensors, {"format": "pt"}, *read_others(tree, state_dict, views))
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
-        """Writing torch files is not built yet: one line says so."""
-        return ["torch files cannot be written yet: choose a destination that ends in .safetensors, which torch reads"]
+        """Name the tensors of a dtype that torch does not have."""
+        return torch_problems(tensors)
 
-    def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
-        """Refuse, in the words of `problems`."""
-        raise NotImplementedError(self.problems(tensors, metadata)[0])
+    def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:  # noqa: ARG002
+        """Write what `torch.save` makes of a state_dict; tied tensors come back as one storage."""
+        write_torch_file(stream, tensors)
 
 
 PLUGIN = TorchFormat()

@@ -89,5 +89,5 @@ def _groups(tensors: Iterable[StoredTensor]) -> Iterable[list[StoredTensor]]:
     """Tied tensors together, every other tensor alone, in the order of the first of each."""
     groups: dict[object, list[StoredTensor]] = {}
     for tensor in tensors:
-        groups.setdefault(tensor.tie or tensor.name, []).append(tensor)
+        groups.setdefault(tensor.identity, []).append(tensor)
     return groups.values()

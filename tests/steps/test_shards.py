@@ -70,7 +70,7 @@ def test_every_tensor_is_in_one_shard_and_none_is_overfull(drawn, most) -> None:
     shards = plan_shards(tensors, most)
     assert sorted(t.name for shard in shards for t in shard) == sorted(t.name for t in tensors)
     for shard in shards:
-        assert sum(t.nbytes for t in shard) <= most or len({t.tie or t.name for t in shard}) == 1
+        assert sum(t.nbytes for t in shard) <= most or len({t.identity for t in shard}) == 1
 
 
 def test_the_names_and_the_index_follow_the_convention() -> None:
