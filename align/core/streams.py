@@ -24,16 +24,14 @@ STEP = 64 << 20  # bytes between two flushes
 
 
 class SyncedWriter(io.BufferedWriter):
-    """A new file, flushed to disk behind the writer and wholly when it is closed; it tells `progress` how far it is.
+    """A new file, flushed to disk behind the writer and wholly when it is closed; it tells `progress` of its bytes.
 
-    `total` is the number of bytes that count as the whole; headers may go beyond it. Raises FileExistsError for a path
-    that exists; what the disk refuses is raised by `close` at the latest.
+    Raises FileExistsError for a path that exists; what the disk refuses is raised by `close` at the latest.
     """
 
-    def __init__(self, path: Path, progress: Progress = silent, total: int = 0) -> None:
+    def __init__(self, path: Path, progress: Progress = silent) -> None:
         super().__init__(io.FileIO(path, "xb"))
         self._progress = progress
-        self._total = total
         self._done = self._flushed = 0
         self._wake = threading.Semaphore(0)
         self._ended = False
@@ -48,7 +46,7 @@ class SyncedWriter(io.BufferedWriter):
         if self._done - self._flushed >= STEP:
             self._flushed = self._done
             self._wake.release()
-        self._progress("writing", min(self._done, self._total), self._total)
+        self._progress("writing", self._done, 0)
         return written
 
     def close(self) -> None:

@@ -68,8 +68,8 @@ def _compare(expected: Iterator[memoryview], found: Iterator[memoryview]) -> tup
     ours = theirs = memoryview(b"")
     equal = True
     while True:
-        ours = ours if len(ours) else next(expected, ours)
-        theirs = theirs if len(theirs) else next(found, theirs)
+        ours = ours or next(expected, ours)
+        theirs = theirs or next(found, theirs)
         size = min(len(ours), len(theirs))
         if not size:
             return equal and not len(ours) and not len(theirs), digest.hexdigest()

@@ -1,0 +1,84 @@
+"""Tensors written to a file, or to shards with an index: verified under temporary names before any takes its place.
+
+So a destination is absent, old or complete, never half. Of shards the index comes last, and an old one goes first:
+without its index a set of shards is no checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.core.files import atomic_path, atomic_writer
+from align.core.streams import SyncedWriter
+from align.workflows.verify_checkpoint import verify_written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from align.core.checkpoints import StoredTensor
+    from align.core.progress import Progress
+    from align.core.protocols import CheckpointFormat
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """One file to be written, with the tensors that go into it."""
+
+    path: Path
+    tensors: tuple[StoredTensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What is to be written: one file, `destination` itself, or shards and an index, which take its place."""
+
+    plugin: CheckpointFormat
+    metadata: Mapping[str, str]
+    destination: Path
+    files: tuple[OutputFile, ...]
+    index: tuple[Path, bytes] | None = None
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """All files, first the one by which the checkpoint is opened."""
+        return (*((self.index[0],) if self.index else ()), *(file.path for file in self.files))
+
+
+def write_output(output: Output, *, verify: bool, progress: Progress) -> dict[str, str]:
+    """Write, read back, compare and rename; return each tensor's SHA-256, nothing where `verify` is False.
+
+    Raises DestinationError or VerificationError; what was there before is then still there.
+    """
+    hashes: dict[str, str] = {}
+    total = sum(tensor.nbytes for file in output.files for tensor in file.tensors)
+    steps = _Steps(progress, total)
+    with contextlib.ExitStack() as renames:
+        if output.index is not None:
+            renames.enter_context(atomic_writer(output.index[0])).write(output.index[1])
+        for file in output.files:
+            temporary = renames.enter_context(atomic_path(file.path, sum(tensor.nbytes for tensor in file.tensors)))
+            with SyncedWriter(temporary, steps.show) as stream:
+                output.plugin.write(stream, file.tensors, output.metadata)
+            if verify:
+                hashes |= verify_written(file.tensors, output.plugin, temporary, file.path, steps.show)
+            steps.base += sum(tensor.nbytes for tensor in file.tensors)
+        if output.index is not None:  # loaders would take an old file of that name before the index
+            output.destination.unlink(missing_ok=True)
+            output.index[0].unlink(missing_ok=True)
+    return hashes
+
+
+@dataclass
+class _Steps:
+    """The progress of one file as a part of that of all files."""
+
+    progress: Progress
+    total: int
+    base: int = 0
+
+    def show(self, what: str, done: int, _: int) -> None:
+        """Tell how far the whole is; headers may count beyond it."""
+        self.progress(what, min(self.base + done, self.total), self.total)
