@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from align.workflows.compare_forward import compare_forward
     from align.workflows.compare_losses import compare_losses
     from align.workflows.convert_checkpoint import convert_checkpoint
+    from align.workflows.inspect_checkpoint import inspect_checkpoint
     from align.workflows.map_parameters import map_parameters
     from align.workflows.sides import open_side
 
@@ -20,12 +21,21 @@ _HOMES = {
     "compare_forward": "align.workflows.compare_forward",
     "compare_losses": "align.workflows.compare_losses",
     "convert_checkpoint": "align.workflows.convert_checkpoint",
+    "inspect_checkpoint": "align.workflows.inspect_checkpoint",
     "map_parameters": "align.workflows.map_parameters",
     "open_side": "align.workflows.sides",
     "write_report": "align.report.notebook",
 }
 
-__all__ = ["compare_forward", "compare_losses", "convert_checkpoint", "map_parameters", "open_side", "write_report"]
+__all__ = [
+    "compare_forward",
+    "compare_losses",
+    "convert_checkpoint",
+    "inspect_checkpoint",
+    "map_parameters",
+    "open_side",
+    "write_report",
+]
 __version__ = "0.1.0"
 
 

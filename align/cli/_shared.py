@@ -43,20 +43,27 @@ RunOption = Annotated[
 
 
 def finish(result: Result, verdict: Verdict, made_from: Mapping[str, Path | str], run: Path | None, json: bool) -> int:
-    """Write the result into the run folder if one is given, print it, and return the exit code."""
+    """Hand a result over and return the exit code of its verdict."""
+    hand_over(result, made_from, run, json)
+    return verdict.exit_code
+
+
+def hand_over(
+    result: Result, made_from: Mapping[str, Path | str], run: Path | None, json: bool, *, show_all: bool = False
+) -> None:
+    """Write the result into the run folder if one is given, and print it, as a document or for the eye."""
     from align.runs.folder import RunFolder, as_document
 
     written = RunFolder.create(run).write(result, made_from) if run is not None else None
     document = as_document(result, made_from)
     if json:
         typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
-    else:
-        from align.report.text import print_result
+        return
+    from align.report.text import print_result
 
-        print_result(document)
-        if written is not None:
-            typer.echo(f"Written: {written}")
-    return verdict.exit_code
+    print_result(document, show_all=show_all)
+    if written is not None:
+        typer.echo(f"Written: {written}")
 
 
 def read_settings(project: Path | None, reference: str | None, candidate: str | None) -> Project:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from align.report.texts import say
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
 Figure = float | int | str | None
 
 NONE = "-"
 ELLIPSIS = "…"
 LONGEST_PLAIN = 1e6
+NUMBER = re.compile(r"[0-9]{1,18}")  # longer ones, which only a hostile file has, count as several
 
 
 def number(value: Figure, digits: int = 3) -> str:
@@ -50,6 +51,12 @@ def share(part: int, whole: int) -> str:
 def shape(dimensions: Sequence[int]) -> str:
     """Show a shape as NumPy does, `()` for a 0-d tensor."""
     return str(tuple(dimensions))
+
+
+def visible(text: str, longest: int) -> str:
+    """Show text of a file: control characters, which could steer a terminal, are escaped, and what is long is cut."""
+    cut = text if len(text) <= longest else text[:longest] + ELLIPSIS
+    return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
 
 
 def layer_name(module: str, call: int = 0, output: str = "") -> str:
@@ -88,20 +95,43 @@ def _cut_middle(text: str, width: int) -> str:
     return text[:head] + ELLIPSIS + text[len(text) - tail :]
 
 
+def size(nbytes: int) -> str:
+    """Show a number of bytes in binary units, as `ls -h` does."""
+    value, units = float(nbytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{value:.3g} {units[0]}"
+
+
 def fold_names(names: Iterable[str]) -> list[str]:
     """Put names that differ only in their numbers into one line each: `layers.{0…11}.weight (12)`."""
-    groups: dict[str, list[tuple[int, ...]]] = {}
-    for name in names:
-        template = re.sub(r"\d+", "#", name.replace("#", "\0"))
-        groups.setdefault(template, []).append(tuple(int(digits) for digits in re.findall(r"\d+", name)))
-    return [_folded(template, numbers) for template, numbers in groups.items()]
+    return [
+        name + (f" ({len(places)})" if len(places) > 1 else "")
+        for name, places in fold_alike((name, None) for name in names)
+    ]
 
 
-def _folded(template: str, numbers: list[tuple[int, ...]]) -> str:
+def fold_alike(rows: Iterable[tuple[str, Hashable]]) -> list[tuple[str, list[int]]]:
+    """Fold the names of rows that differ only in their numbers and are alike in all else, given beside the name.
+
+    Returns each folded name, such as `layers.{0…11}.weight`, with the places of its rows.
+    """
+    groups: dict[tuple[str, Hashable], list[int]] = {}
+    numbers: list[list[str]] = []
+    for place, (name, alike) in enumerate(rows):
+        template = NUMBER.sub("#", name.replace("#", "\0"))
+        groups.setdefault((template, alike), []).append(place)
+        numbers.append(NUMBER.findall(name))
+    return [
+        (_folded(template, [numbers[place] for place in places]), places) for (template, _), places in groups.items()
+    ]
+
+
+def _folded(template: str, numbers: list[list[str]]) -> str:
     parts = template.split("#")
-    slots = [_slot(sorted(set(values))) for values in zip(*numbers, strict=True)]
+    slots = [_slot(sorted(set(map(int, values)))) for values in zip(*numbers, strict=True)]
     text = parts[0] + "".join(slot + part for slot, part in zip(slots, parts[1:], strict=True))
-    return text.replace("\0", "#") + (f" ({len(numbers)})" if len(numbers) > 1 else "")
+    return text.replace("\0", "#")
 
 
 def _slot(values: list[int]) -> str:

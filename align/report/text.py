@@ -8,6 +8,7 @@ from align.errors import RunFolderError
 from align.report.blocks import Block, Column, Row, Table
 from align.report.blocks_convert import convert_blocks
 from align.report.blocks_forward import forward_blocks
+from align.report.blocks_inspect import inspect_blocks
 from align.report.blocks_loss import loss_blocks
 from align.report.blocks_map import map_blocks
 from align.report.blocks_report import summary_blocks
@@ -35,6 +36,8 @@ def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
             return map_blocks(document, show_all=show_all)
         case "convert":
             return convert_blocks(document, show_all=show_all)
+        case "inspect":
+            return inspect_blocks(document, show_all=show_all)
         case "forward":
             return forward_blocks(document, show_all=show_all)
         case "loss":

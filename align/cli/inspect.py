@@ -1,0 +1,30 @@
+"""`align inspect`: what is in a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from align.cli._shared import JsonOption, RunOption, hand_over
+
+
+def inspect_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Checkpoint, sharded index or folder of any format.")],
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Entry of a nested file, as the table of entries names it.")
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="List every tensor, unfolded.")] = False,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Show what is in a checkpoint: tensors, dtypes, sizes, ties, metadata; only headers are read.
+
+    Exit code 0 if it can be read, else 2.
+    """
+    from align.workflows.inspect_checkpoint import inspect_checkpoint
+
+    # The file is named by its path alone: its hash would need all of it.
+    hand_over(inspect_checkpoint(file, key), {"file": str(file)}, run, json, show_all=show_all)
+    return 0

@@ -1,0 +1,71 @@
+"""What is in a checkpoint of any format. Only headers are read: a large file takes no longer than a small one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from align.core.comparisons import Inspection, TensorFacts
+from align.errors import SeveralEntriesError
+from align.steps.layout import overlapping_names, tied_names
+from align.workflows.open_checkpoint import open_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from align.core.checkpoints import Checkpoint, StoredTensor
+
+NAMING: dict[str, Literal["torch", "mindspore"]] = {"pt": "torch", "ms": "mindspore"}
+
+
+def inspect_checkpoint(path: Path | str, key: str | None = None) -> Inspection:
+    """Read the headers of a checkpoint and say what is in it.
+
+    `key` chooses an entry of a nested file. Without it, a file of several entries that could be the weights is
+    described by those entries, without tensors. Raises what opening the file raises.
+
+    >>> import numpy, tempfile
+    >>> from pathlib import Path
+    >>> path = Path(tempfile.mkdtemp(), "model.npz")
+    >>> numpy.savez(path, **{"fc.weight": numpy.ones((2, 3), numpy.float32), "fc.bias": numpy.ones(2, numpy.float32)})
+    >>> found = inspect_checkpoint(path)
+    >>> found.format, [(tensor.name, tensor.shape, tensor.dtype) for tensor in found.tensors]
+    ('npz', [('fc.weight', (2, 3), 'float32'), ('fc.bias', (2,), 'float32')])
+    """
+    try:
+        return _described(open_checkpoint(path, key))
+    except SeveralEntriesError as error:
+        return _undecided(open_checkpoint(path, error.entries[0].key), error)
+
+
+def _described(checkpoint: Checkpoint) -> Inspection:
+    tensors = checkpoint.tensors.values()
+    return Inspection(
+        path=str(checkpoint.path),
+        format=checkpoint.format,
+        naming=NAMING.get(checkpoint.metadata.get("format", ""), ""),
+        files=_sizes(checkpoint),
+        metadata=checkpoint.metadata,
+        key=checkpoint.key,
+        entries=checkpoint.entries,
+        tensors=tuple(_facts(tensor) for tensor in tensors),
+        ties=tied_names(tensors),
+        overlaps=overlapping_names(tensors),
+        other=checkpoint.other,
+        crc_unchecked=checkpoint.check is not None,
+    )
+
+
+def _undecided(checkpoint: Checkpoint, error: SeveralEntriesError) -> Inspection:
+    """What can be said before an entry is chosen; the first of them, which was opened, stands for none."""
+    nothing = replace(checkpoint, tensors={}, other={}, entries=error.entries)
+    return replace(_described(nothing), key=None)
+
+
+def _facts(tensor: StoredTensor) -> TensorFacts:
+    contiguous = tensor.extent is not None or bool(tensor.pieces) or tensor.nbytes == 0
+    return TensorFacts(tensor.name, tensor.shape, tensor.dtype, tensor.nbytes, contiguous)
+
+
+def _sizes(checkpoint: Checkpoint) -> dict[str, int]:
+    return {str(path): path.stat().st_size for path in checkpoint.all_files}
