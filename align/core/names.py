@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from align.core.transforms import IDENTITY, Transform
+
+if TYPE_CHECKING:
+    from align.core.dtypes import Array
 
 Evidence = Literal["user", "rule", "name", "structure", "file"]
 SideName = Literal["source", "target"]
@@ -34,6 +37,15 @@ class Dropped:
 
     name: str
     side: SideName
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A tensor that the target has and the source lacks: what it is filled with, and where the value comes from."""
+
+    name: str
+    value: Array
     reason: str
 
 

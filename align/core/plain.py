@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from align.core.transforms import Cast, Identity, Permute, Reshape
+from align.core.transforms import Cast, Chain, Identity, Permute, Reshape
 
 
 def to_plain(value: Any) -> Any:
@@ -37,7 +37,7 @@ def _compound(value: Any) -> Any:
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
-    if isinstance(value, (Identity, Reshape, Permute, Cast)):
+    if isinstance(value, (Identity, Reshape, Permute, Cast, Chain)):
         return value.as_table()
     if dataclasses.is_dataclass(value):
         return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.repr}

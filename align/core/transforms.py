@@ -5,7 +5,7 @@ A transform is one table in a map file, `{op = "reshape", shape = [...]}`; `pars
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,8 +40,11 @@ class Transform(Protocol):
         """Dtype of the target."""
         ...
 
-    def inverse(self, shape: Shape, dtype: str) -> Transform:
-        """Return the transform that leads back to a source of this shape and dtype."""
+    def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:
+        """Return the transform that leads back to a source of this shape and dtype; None is what is not known.
+
+        Raises ValueError where what is not known is needed.
+        """
         ...
 
     def as_table(self) -> dict[str, Any]:
@@ -67,7 +70,7 @@ class Identity:
         """The same dtype."""
         return dtype
 
-    def inverse(self, shape: Shape, dtype: str) -> Transform:  # noqa: ARG002
+    def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """Itself."""
         return self
 
@@ -78,9 +81,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Reshape:
-    """The same bytes in C order under another shape."""
+    """The same bytes in C order under another shape; `origin` is the source's, where a map tells it, to go back."""
 
     shape: Shape
+    origin: Shape | None = field(default=None, compare=False)
     op = "reshape"
 
     def apply(self, value: Array) -> Array:
@@ -88,9 +92,12 @@ class Reshape:
         return value.reshape(self.output_shape(value.shape))
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The new shape; raises ValueError if it holds another number of elements."""
+        """The new shape; raises ValueError if it holds another number of elements, or is not reached from `origin`."""
         if prod(shape) != prod(self.shape) or any(n < 0 for n in self.shape):
             msg = f"cannot reshape {shape} to {self.shape}"
+            raise ValueError(msg)
+        if self.origin not in (None, shape):
+            msg = f"is to be reshaped from {self.origin}, and has the shape {shape}"
             raise ValueError(msg)
         return self.shape
 
@@ -98,13 +105,18 @@ class Reshape:
         """The same dtype."""
         return dtype
 
-    def inverse(self, shape: Shape, dtype: str) -> Transform:  # noqa: ARG002
+    def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """Back to the source's shape."""
-        return Reshape(shape)
+        origin = self.origin if shape is None else shape
+        if origin is None:
+            msg = f"the shape before the reshape to {self.shape} is not known: add `from = [...]` to it"
+            raise ValueError(msg)
+        return Reshape(origin, self.shape)
 
     def as_table(self) -> dict[str, Any]:
         """Return the table form."""
-        return {"op": self.op, "shape": list(self.shape)}
+        origin = {} if self.origin is None else {"from": list(self.origin)}
+        return {"op": self.op, "shape": list(self.shape), **origin}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +127,9 @@ class Permute:
     op = "permute"
 
     def apply(self, value: Array) -> Array:
-        """Return the value with its axes reordered."""
-        shape = self.output_shape(value.shape)
-        return np.ascontiguousarray(value.transpose(self.axes)).reshape(shape)  # which makes a 0-d array 1-d
+        """Return a view of the value with its axes reordered: nothing is copied."""
+        self.output_shape(value.shape)
+        return value.transpose(self.axes)
 
     def output_shape(self, shape: Shape) -> Shape:
         """The shape with its axes reordered; raises ValueError if the number of axes differs."""
@@ -130,7 +142,7 @@ class Permute:
         """The same dtype."""
         return dtype
 
-    def inverse(self, shape: Shape, dtype: str) -> Transform:  # noqa: ARG002
+    def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """The permutation that undoes this one."""
         return Permute(tuple(int(axis) for axis in np.argsort(self.axes)))
 
@@ -144,9 +156,11 @@ class Cast:
     """Values rounded to another dtype; the inverse restores the dtype, not the lost digits.
 
     What a value becomes that the dtype cannot hold (NaN as an integer) is NumPy's affair; `steps.cast_loss` counts it.
+    `origin` is the source's dtype, where a map tells it for the way back.
     """
 
     dtype: str
+    origin: str | None = field(default=None, compare=False)
     op = "cast"
 
     def apply(self, value: Array) -> Array:
@@ -163,16 +177,73 @@ class Cast:
         """The new dtype."""
         return self.dtype
 
-    def inverse(self, shape: Shape, dtype: str) -> Transform:  # noqa: ARG002
+    def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:  # noqa: ARG002
         """Cast back."""
-        return Cast(dtype)
+        origin = self.origin if dtype is None else dtype
+        if origin is None:
+            msg = f"the dtype before the cast to {self.dtype} is not known: add `from = '...'` to it"
+            raise ValueError(msg)
+        return Cast(origin, self.dtype)
 
     def as_table(self) -> dict[str, Any]:
         """Return the table form."""
-        return {"op": self.op, "dtype": self.dtype}
+        origin = {} if self.origin is None else {"from": self.origin}
+        return {"op": self.op, "dtype": self.dtype, **origin}
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Several transforms, one after the other."""
+
+    steps: tuple[Transform, ...]
+    op = "chain"
+
+    def apply(self, value: Array) -> Array:
+        """Return what the last step makes of the value."""
+        for step in self.steps:
+            value = step.apply(value)
+        return value
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """The shape after the last step; raises ValueError if one does not fit."""
+        for step in self.steps:
+            shape = step.output_shape(shape)
+        return shape
+
+    def output_dtype(self, dtype: str) -> str:
+        """The dtype after the last step."""
+        for step in self.steps:
+            dtype = step.output_dtype(dtype)
+        return dtype
+
+    def inverse(self, shape: Shape | None, dtype: str | None) -> Transform:
+        """Each step undone, the last one first; what one step makes known the next one knows."""
+        back: list[Transform] = []
+        for step in self.steps:
+            back.insert(0, step.inverse(shape, dtype))
+            shape = step.shape if isinstance(step, Reshape) else None if shape is None else step.output_shape(shape)
+            dtype = step.dtype if isinstance(step, Cast) else dtype
+        return chained(*back)
+
+    def as_table(self) -> dict[str, Any]:
+        """Return the table form."""
+        return {"op": self.op, "steps": [step.as_table() for step in self.steps]}
 
 
 IDENTITY = Identity()
+
+
+def chained(*transforms: Transform) -> Transform:
+    """The transforms one after the other as the simplest that does the same."""
+    steps = tuple(step for transform in transforms for step in steps_of(transform))
+    return Chain(steps) if len(steps) > 1 else next(iter(steps), IDENTITY)
+
+
+def steps_of(transform: Transform) -> tuple[Transform, ...]:
+    """The single steps of a transform; none of the identity."""
+    if isinstance(transform, Chain):
+        return tuple(step for inner in transform.steps for step in steps_of(inner))
+    return () if isinstance(transform, Identity) else (transform,)
 
 
 def parse_transform(table: Mapping[str, Any]) -> Transform:
@@ -190,11 +261,14 @@ def parse_transform(table: Mapping[str, Any]) -> Transform:
         raise ValueError(msg) from error
 
 
-# What each op says beside its name.
-_ARGUMENTS = {"identity": "", "reshape": "shape", "permute": "axes", "cast": "dtype"}
+# What each op says beside its name, and those that may say what it was `from`.
+_ARGUMENTS = {"identity": "", "reshape": "shape", "permute": "axes", "cast": "dtype", "chain": "steps"}
+_ORIGIN = "from"
+_WITH_ORIGIN = ("reshape", "cast")
 
 
 def _with_argument(op: str, argument: str, fields: dict[str, Any]) -> Transform:
+    origin = fields.pop(_ORIGIN, None) if op in _WITH_ORIGIN else None
     if unknown := sorted(fields.keys() - {argument}):
         msg = f"{op} takes {argument or 'nothing else'}, not {', '.join(unknown)}"
         raise ValueError(msg)
@@ -203,10 +277,24 @@ def _with_argument(op: str, argument: str, fields: dict[str, Any]) -> Transform:
     if argument not in fields:
         msg = f"{op} needs {argument}"
         raise ValueError(msg)
+    if op == "chain":
+        return Chain(_steps(fields[argument]))
     if op == "cast":
-        return Cast(_dtype(fields[argument]))
+        return Cast(_dtype(fields[argument]), None if origin is None else _dtype(origin))
     numbers = _counts(argument, fields[argument])
-    return Reshape(numbers) if op == "reshape" else Permute(_permutation(numbers))
+    if op == "permute":
+        return Permute(_permutation(numbers))
+    return Reshape(numbers, None if origin is None else _counts(_ORIGIN, origin))
+
+
+def _steps(tables: object) -> tuple[Transform, ...]:
+    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
+        msg = f"steps must be a list of transforms; got {tables!r}"
+        raise ValueError(msg)
+    if any(table.get("op") == "chain" for table in tables):
+        msg = "a chain holds single steps, no chains"
+        raise ValueError(msg)
+    return tuple(parse_transform(table) for table in tables)
 
 
 def _counts(what: str, values: object) -> tuple[int, ...]:

@@ -156,7 +156,7 @@ def _with_axis(
     as_torch = shapes[0].get(pairing.source, own), shapes[1].get(pairing.target, wanted)
     if pairing.transform != IDENTITY or own == wanted or as_torch[0] != as_torch[1]:
         return pairing
-    return replace(pairing, transform=Reshape(wanted))
+    return replace(pairing, transform=Reshape(wanted, own))
 
 
 def _shape_fault(pairing: Pairing, source: ParameterSet, target: ParameterSet) -> str:

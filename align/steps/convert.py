@@ -1,7 +1,6 @@
 """The plan of a conversion: which target tensors are made of which source tensors, and all that stands against it.
 
-Nothing is read here. A transform that leaves the bytes as they are keeps the source's extent, so that the writer can
-copy them without loading; any other is applied when the target tensor is asked for.
+Nothing is read here but tensors that are only told to be tied. Values are made when the writer asks for them.
 """
 
 from __future__ import annotations
@@ -10,21 +9,23 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from align.core.checkpoints import StoredTensor
-from align.core.transforms import Identity, Reshape
+from align.core.dtypes import is_float
+from align.core.transforms import IDENTITY, Cast, chained
 from align.core.words import MOST_LISTED, counted, some
+from align.steps.made_tensors import filled_tensor, made_tensor
+from align.steps.told_ties import tie_equal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.names import NameMap, Pairing
+    from align.core.checkpoints import StoredTensor
+    from align.core.names import Fill, NameMap
     from align.core.transforms import Transform
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTensor:
-    """One target tensor and where it comes from."""
+    """One target tensor and where it comes from; `source` is "" for one that is filled."""
 
     source: str
     transform: Transform
@@ -33,7 +34,10 @@ class PlannedTensor:
 
 @dataclass(frozen=True, slots=True)
 class ConversionPlan:
-    """Targets in the source's order. With `problems`, nothing must be written. `ties` holds the targets' names."""
+    """Targets in the source's order, then those that are filled. With `problems`, nothing must be written.
+
+    `ties` holds the targets' names.
+    """
 
     tensors: tuple[PlannedTensor, ...]
     dropped: dict[str, str]
@@ -41,48 +45,60 @@ class ConversionPlan:
     warnings: tuple[str, ...]
     problems: tuple[str, ...]
 
+    @property
+    def targets(self) -> list[StoredTensor]:
+        """All tensors to write."""
+        return [planned.target for planned in self.tensors]
 
-def plan_conversion(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> ConversionPlan:
-    """Apply a name map to a checkpoint's tensors; all problems are collected, none is raised."""
+
+def plan_conversion(
+    tensors: Mapping[str, StoredTensor],
+    name_map: NameMap,
+    fills: Sequence[Fill] = (),
+    ties: Sequence[Sequence[str]] = (),
+) -> ConversionPlan:
+    """Apply a name map to a checkpoint's tensors; all problems are collected, none is raised.
+
+    `fills` are written beside what the map makes; `ties` are targets told to be one tensor, which counts where their
+    values are equal.
+    """
     planned: list[PlannedTensor] = []
-    problems = [*_map_problems(name_map), *_name_problems(tensors, name_map)]
+    problems = [*_map_problems(name_map, fills), *_name_problems(tensors, name_map)]
     for pairing in name_map.pairings:
         if pairing.source in tensors:
             try:
-                planned.append(_planned(tensors[pairing.source], pairing))
+                made = made_tensor(tensors[pairing.source], pairing.target, pairing.transform)
+                planned.append(PlannedTensor(pairing.source, pairing.transform, made))
             except ValueError as error:
                 problems.append(f"{pairing.source} -> {pairing.target}: {error}")
     order = {name: place for place, name in enumerate(tensors)}
     planned.sort(key=lambda tensor: order[tensor.source])
+    planned += [PlannedTensor("", IDENTITY, filled_tensor(fill)) for fill in fills]
+    warnings = list(_warnings(tensors, name_map))
+    if ties and not problems:
+        tied, untied = tie_equal([one.target for one in planned], ties)
+        planned = [replace(one, target=tied[one.target.name]) for one in planned]
+        warnings += untied
     return ConversionPlan(
         tuple(planned),
         {drop.name: drop.reason for drop in name_map.dropped if drop.side == "target" or drop.name in tensors},
-        _ties(tensors, planned),
-        tuple(_warnings(tensors, name_map)),
+        _ties(planned),
+        tuple(warnings),
         tuple(problems),
     )
 
 
-def _planned(source: StoredTensor, pairing: Pairing) -> PlannedTensor:
-    transform = pairing.transform
-    same_bytes = isinstance(transform, (Identity, Reshape))
-
-    def load() -> Array:
-        return transform.apply(source.load())
-
-    target = StoredTensor(
-        name=pairing.target,
-        shape=transform.output_shape(source.shape),
-        dtype=transform.output_dtype(source.dtype),
-        load=load,
-        storage=source.storage,
-    )
-    if same_bytes:
-        target = replace(target, extent=source.extent, pieces=source.pieces)
-    return PlannedTensor(source.name, transform, target)
+def with_dtype(name_map: NameMap, tensors: Mapping[str, StoredTensor], dtype: str) -> NameMap:
+    """Return the map with a cast to `dtype` after all else; what is no floating tensor then stays what it is."""
+    pairings = []
+    for pairing in name_map.pairings:
+        made = pairing.transform.output_dtype(tensors[pairing.source].dtype) if pairing.source in tensors else dtype
+        cast = Cast(dtype, made) if is_float(made) and made != dtype else IDENTITY
+        pairings.append(replace(pairing, transform=chained(pairing.transform, cast)))
+    return replace(name_map, pairings=tuple(pairings))
 
 
-def _map_problems(name_map: NameMap) -> Iterable[str]:
+def _map_problems(name_map: NameMap, fills: Sequence[Fill]) -> Iterable[str]:
     for ambiguity in name_map.ambiguous:
         yield f"ambiguous: {', '.join(ambiguity.sources)} for {', '.join(ambiguity.targets)} ({ambiguity.reason})"
     for unmatched in name_map.unmatched:
@@ -91,6 +107,8 @@ def _map_problems(name_map: NameMap) -> Iterable[str]:
     takers: dict[str, list[str]] = {}
     for pairing in name_map.pairings:
         takers.setdefault(pairing.target, []).append(pairing.source)
+    for fill in fills:
+        takers.setdefault(fill.name, []).append(f"a fill ({fill.reason})")
     for target, sources in takers.items():
         if len(sources) > 1:
             yield f"{target} is the target of {len(sources)} tensors: {', '.join(sources)}"
@@ -118,10 +136,9 @@ def _warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterabl
         yield f"the map has {counted(len(unused), 'rule')} that nothing follows: {some(unused)}"
 
 
-def _ties(tensors: Mapping[str, StoredTensor], planned: Iterable[PlannedTensor]) -> tuple[tuple[str, ...], ...]:
-    groups: dict[str, list[str]] = {}
+def _ties(planned: Iterable[PlannedTensor]) -> tuple[tuple[str, ...], ...]:
+    groups: dict[object, list[str]] = {}
     for tensor in planned:
-        storage = tensors[tensor.source].storage
-        if storage is not None and tensor.target.nbytes:
-            groups.setdefault(storage, []).append(tensor.target.name)
+        if tensor.target.nbytes:
+            groups.setdefault(tensor.target.identity, []).append(tensor.target.name)
     return tuple(tuple(names) for names in groups.values() if len(names) > 1)

@@ -112,4 +112,4 @@ def _evidence(a: Parameter, b: Parameter) -> Evidence:
 
 
 def _transform(a: Parameter, b: Parameter) -> Transform:
-    return IDENTITY if a.shape == b.shape else Reshape(b.shape)
+    return IDENTITY if a.shape == b.shape else Reshape(b.shape, a.shape)

@@ -82,7 +82,7 @@ def test_the_axis_that_conv1d_inserts_gives_a_reshape(written) -> None:
     layers = [w.conv1d("a", bias=True)], [w.conv1d("b", bias=True)]
     name_map = w.matched(w.side("torch", *layers[0]), w.side("nn", *layers[1]))
     weight, bias = name_map.pairings
-    assert weight.transform.as_table() == {"op": "reshape", "shape": [4, 4, 1, 3]}
+    assert weight.transform.as_table() == {"op": "reshape", "shape": [4, 4, 1, 3], "from": [4, 4, 3]}
     assert bias.transform.as_table() == {"op": "identity"}
 
 

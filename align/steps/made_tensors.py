@@ -1,0 +1,64 @@
+"""Target tensors made of source tensors, none of them made before it is asked for.
+
+Steps that leave the bytes as they are keep the source's place in its file, so that a writer copies without loading. A
+cast is done block by block, whatever comes before it; only axes in another order need the source's array, and that is a
+view of a file mapped into memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.checkpoints import StoredTensor
+from align.core.dtypes import numpy_dtype
+from align.core.extents import byte_blocks
+from align.core.transforms import Cast, Reshape, steps_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.dtypes import Array
+    from align.core.names import Fill
+    from align.core.transforms import Transform
+
+
+def made_tensor(source: StoredTensor, name: str, transform: Transform) -> StoredTensor:
+    """The source's value under another name after a transform; raises ValueError if its shape does not fit.
+
+    Tensors of one storage stay of one storage if they are made alike, and only then.
+    """
+    made = replace(source, name=name)
+    for step in steps_of(transform):
+        made = _after(made, step)
+    if source.storage is not None and steps_of(transform):
+        made = replace(made, storage=f"{source.storage} {[step.as_table() for step in steps_of(transform)]}")
+    return made
+
+
+def filled_tensor(fill: Fill) -> StoredTensor:
+    """A tensor of a value at hand."""
+    value = fill.value
+    return StoredTensor(fill.name, tuple(value.shape), value.dtype.name, lambda: value)
+
+
+def _after(source: StoredTensor, step: Transform) -> StoredTensor:
+    def load() -> Array:
+        return step.apply(source.load())
+
+    shape, dtype = step.output_shape(source.shape), step.output_dtype(source.dtype)
+    made = replace(source, shape=shape, dtype=dtype, load=load)
+    if isinstance(step, Reshape):
+        return made
+    made = replace(made, extent=None, pieces=(), blocks=None)
+    return replace(made, blocks=lambda block: _cast_blocks(source, step, block)) if isinstance(step, Cast) else made
+
+
+def _cast_blocks(source: StoredTensor, cast: Cast, block: int) -> Iterator[memoryview]:
+    """Blocks of the cast value; those of the source hold as many elements each."""
+    before, after = numpy_dtype(source.dtype), numpy_dtype(cast.dtype)
+    elements = max(block // after.itemsize, 1)
+    for raw in byte_blocks(source, elements * before.itemsize):
+        yield cast.apply(np.frombuffer(raw, before)).view(np.uint8).data
