@@ -7,23 +7,26 @@ length must lie inside what encloses it, and dims times itemsize must equal the 
 
 from __future__ import annotations
 
-import mmap
 import zlib
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.core.checkpoints import MOST_AXES, Checkpoint, Extent, StoredTensor
+from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks, joined, mapped
 from align.core.files import BLOCK
-from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
+from align.core.shapes import sound_shape
+from align.core.words import some
+from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
+from align.formats._protobuf import NUMBER, ProtobufScan, field_key, number_bytes, scanned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from align.core.parameters import Shape
+    from align.core.protocols import FrameworkName
 
 TYPES = {
     "Int8": "int8", "UInt8": "uint8", "Int16": "int16", "UInt16": "uint16", "Int32": "int32", "UInt32": "uint32",
@@ -34,14 +37,17 @@ TYPES = {
 READ_ONLY = {
     "Complex64": "complex64", "Complex128": "complex128", "Float8E4M3FN": "float8_e4m3fn", "Float8E5M2": "float8_e5m2",
 }  # fmt: skip
-TYPE_NAMES = {dtype: name for name, dtype in TYPES.items()}
+KNOWN = {**TYPES, **READ_ONLY}
+# It saves these too, and NumPy has no element type for them.
+UNREADABLE = frozenset({"Int4", "HiFloat8"})
 TEXT = "str"
+TYPE_NAMES = {dtype: name for name, dtype in TYPES.items()}
 SLICE = 512 << 20
 CRC_MARK = b"crc_num"
 CRC_LENGTH = len(CRC_MARK) + 10
 ENCRYPTED = tuple(magic.to_bytes(4, "little") for magic in (0x7F3A5ED8, 0x7F3A5ED9, 0x7F3A5EDA))
-ENTRY, TAG, TENSOR, MAP_TENSOR = 0x0A, 0x0A, 0x12, 0x1A
-DIM, PACKED_DIMS, TYPE, CONTENT = 0x08, 0x0A, 0x12, 0x1A
+ENTRY, TAG, TENSOR, MAP_TENSOR = field_key(1), field_key(1), field_key(2), field_key(3)
+DIM, PACKED_DIMS, TYPE, CONTENT = field_key(1, NUMBER), field_key(1), field_key(2), field_key(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +58,44 @@ class CkptFormat:
     summary: str = "MindSpore .ckpt, read and written without MindSpore, with bfloat16, slices and crc"
     requires: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = (".ckpt",)
-    framework: str | None = "mindspore"
+    framework: FrameworkName | None = "mindspore"
 
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell by the first entry's shape, or by the mark of an encrypted file."""
         if head[:4] in ENCRYPTED:
             return True
+        scan = ProtobufScan(path, head)
         try:
-            scan = _Scan(path, head, len(head))
-            return scan.key() == ENTRY and scan.varint() > 0 and scan.key() == TAG and scan.varint() > 0
+            _, at = scan.number(1, len(head))
+            length, _ = scan.number(at + 1, len(head))
         except NotACheckpointError:
             return False
+        return head[0] == ENTRY and head[at] == TAG and length > 0
 
     def read(self, path: Path, key: str | None = None) -> Checkpoint:
-        """Scan the entries; a crc, where there is one, is checked over the whole file."""
+        """Scan the entries; a crc, where there is one, is left to `Checkpoint.check`."""
         if key is not None:
             raise MissingEntryError(path, key, ())
-        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            if data[:4] in ENCRYPTED:
+        with scanned(path) as scan:
+            if scan.data[:4] in ENCRYPTED:
                 hint = "load it with mindspore.load_checkpoint(dec_key=...) and save it without enc_key"
                 raise UnsupportedCheckpointError(path, "it is encrypted", hint)
-            end = _checked_end(path, data)
-            entries = _joined_entries(path, _entries(_Scan(path, data, end)))
-        tensors = {name: _tensor(path, entry) for name, entry in entries.items() if entry.kind != TEXT}
-        other = {name: "text" for name, entry in entries.items() if entry.kind == TEXT}
-        return Checkpoint(path, self.name, tensors, {"format": "ms"}, other)
+            end, crc = _end_and_crc(scan)
+            entries = _joined_entries(path, _entries(scan, end))
+        readable = {name: entry for name, entry in entries.items() if entry.kind not in (TEXT, *UNREADABLE)}
+        _check_types(path, readable.values())
+        unreadable = [name for name, entry in entries.items() if entry.kind in UNREADABLE]
+        return Checkpoint(
+            path,
+            self.name,
+            tensors={name: _tensor(path, entry) for name, entry in readable.items()},
+            metadata={"format": "ms"} if crc is None else {"format": "ms", "crc": f"{crc:#010x}"},
+            other={
+                n: "text" if e.kind == TEXT else f"{e.kind} tensor" for n, e in entries.items() if n not in readable
+            },
+            other_tensors=dict.fromkeys(unreadable, 1),
+            check=None if crc is None else partial(_check_crc, path, end, crc),
+        )
 
     def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:  # noqa: ARG002
         """Name the tensors that MindSpore could not load again: unknown dtypes and empty ones."""
@@ -107,128 +126,75 @@ PLUGIN = CkptFormat()
 class _Entry:
     """One entry: a tensor, or a slice of the one whose name stands before it."""
 
-    name: str
+    name: str = ""
     dims: list[int] = field(default_factory=list)
     kind: str = ""
-    content: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(end - start for start, end in self.content)
+    content: list[Extent] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Scan:
-    """A position in a protobuf message of `data` that ends at `end`."""
-
-    path: Path
-    data: mmap.mmap | bytes
-    end: int
-    at: int = 0
-
-    def key(self) -> int:
-        """Field number and wire type."""
-        return self.varint()
-
-    def varint(self) -> int:
-        """A number of at most ten bytes."""
-        value = 0
-        for shift in range(0, 70, 7):
-            if self.at >= self.end:
-                raise NotACheckpointError(self.path, f"it breaks off at byte {self.at}")
-            byte = self.data[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise HostileFileError(self.path, f"a number before byte {self.at} is longer than ten bytes")
-
-    def span(self) -> _Scan:
-        """The bytes of a length-delimited field; the scan goes on behind them."""
-        length = self.varint()
-        if length > self.end - self.at:
-            reason = f"a field at byte {self.at} claims {length} bytes, {self.end - self.at} are left"
-            raise NotACheckpointError(self.path, reason)
-        inner = _Scan(self.path, self.data, self.at + length, self.at)
-        self.at += length
-        return inner
-
-    def text(self) -> str:
-        """A name."""
-        inner = self.span()
-        try:
-            return self.data[inner.at : inner.end].decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise NotACheckpointError(self.path, f"the name at byte {inner.at} is not UTF-8") from error
-
-    def unexpected(self, key: int) -> NotACheckpointError:
-        """Words for a field that no such message has."""
-        return NotACheckpointError(self.path, f"an unknown field {key:#x} stands before byte {self.at}")
+def _end_and_crc(scan: ProtobufScan) -> tuple[int, int | None]:
+    """Where the entries end, and the crc that follows them, None without one."""
+    end = len(scan.data) - CRC_LENGTH
+    if end < 0 or scan.data[end : end + len(CRC_MARK)] != CRC_MARK:
+        return len(scan.data), None
+    return end, int.from_bytes(scan.data[end + len(CRC_MARK) :], "big")
 
 
-def _checked_end(path: Path, data: mmap.mmap) -> int:
-    """Where the entries end: before the crc, if there is one, which is checked."""
-    end = len(data)
-    if data[-CRC_LENGTH : -CRC_LENGTH + len(CRC_MARK)] != CRC_MARK:
-        return end
-    end -= CRC_LENGTH
-    written, found = int.from_bytes(data[end + len(CRC_MARK) :], "big"), 0
-    for start in range(0, end, BLOCK):
-        found = zlib.crc32(data[start : min(start + BLOCK, end)], found)
+def _check_crc(path: Path, end: int, written: int) -> None:
+    found = 0
+    with path.open("rb") as stream:
+        for left in range(end, 0, -BLOCK):
+            found = zlib.crc32(stream.read(min(left, BLOCK)), found)
     if found != written:
         raise NotACheckpointError(path, f"its crc is {found:#010x}, the file says {written:#010x}: it is damaged")
-    return end
 
 
-def _entries(scan: _Scan) -> Iterator[_Entry]:
-    while scan.at < scan.end:
-        key = scan.key()
+def _entries(scan: ProtobufScan, end: int) -> Iterator[_Entry]:
+    for key, start, stop in scan.fields(0, end):
         if key != ENTRY:
-            raise scan.unexpected(key)
-        inner = scan.span()
-        entry = _Entry("")
-        while inner.at < inner.end:
-            key = inner.key()
-            if key == TAG:
-                entry.name = inner.text()
-            elif key == TENSOR:
-                _read_tensor(inner.span(), entry)
-            elif key == MAP_TENSOR:
-                hint = "map parameters (hash tables) have no counterpart in torch; remove it before converting"
-                raise UnsupportedCheckpointError(inner.path, f"{entry.name!r} is a map parameter", hint)
-            else:
-                raise inner.unexpected(key)
-        yield entry
+            raise _unexpected(scan, key, stop)
+        yield _entry(scan, start, stop)
 
 
-def _read_tensor(scan: _Scan, entry: _Entry) -> None:
-    while scan.at < scan.end:
-        key = scan.key()
-        if key == DIM:
-            entry.dims.append(scan.varint())
-        elif key == PACKED_DIMS:
-            packed = scan.span()
-            while packed.at < packed.end:
-                entry.dims.append(packed.varint())
-        elif key == TYPE:
-            entry.kind = scan.text()
-        elif key == CONTENT:
-            content = scan.span()
-            entry.content.append((content.at, content.end))
+def _entry(scan: ProtobufScan, start: int, end: int) -> _Entry:
+    entry = _Entry()
+    for key, value, stop in scan.fields(start, end):
+        if key == TAG:
+            entry.name = scan.text(value, stop)
+        elif key == TENSOR:
+            _read_tensor(scan, value, stop, entry)
+        elif key == MAP_TENSOR:
+            hint = "map parameters (hash tables) have no counterpart in torch; remove it before converting"
+            raise UnsupportedCheckpointError(scan.path, f"{entry.name!r} is a map parameter", hint)
         else:
-            raise scan.unexpected(key)
-        if len(entry.dims) > MOST_AXES:
-            raise HostileFileError(scan.path, f"{entry.name!r} claims more than {MOST_AXES} axes")
+            raise _unexpected(scan, key, stop)
+    if not entry.name or not entry.kind or not entry.content:
+        raise NotACheckpointError(scan.path, f"the entry {entry.name!r} lacks a name, a type or its content")
+    return entry
+
+
+def _read_tensor(scan: ProtobufScan, start: int, end: int, entry: _Entry) -> None:
+    for key, value, stop in scan.fields(start, end):
+        if key in (DIM, PACKED_DIMS):
+            scan.add_dims(entry.dims, key, value, stop)
+        elif key == TYPE:
+            entry.kind = scan.text(value, stop)
+        elif key == CONTENT and not entry.content:
+            entry.content.append(Extent(scan.path, value, stop - value))
+        else:
+            raise _unexpected(scan, key, stop)
+
+
+def _unexpected(scan: ProtobufScan, key: int, end: int) -> NotACheckpointError:
+    return NotACheckpointError(scan.path, f"an unknown or second field {key:#x} ends at byte {end}")
 
 
 def _joined_entries(path: Path, entries: Iterator[_Entry]) -> dict[str, _Entry]:
     """Join neighbours of one name into one tensor; an entry that comes again later replaces the earlier one."""
     found: dict[str, _Entry] = {}
-    last = None
+    last = _Entry()
     for entry in entries:
-        if not entry.name or not entry.kind or len(entry.content) != 1:
-            raise NotACheckpointError(path, f"the entry {entry.name!r} lacks a name, a type or its content")
-        if last is not None and last.name == entry.name:
+        if last.name == entry.name:
             if (last.dims, last.kind) != (entry.dims, entry.kind):
                 raise NotACheckpointError(path, f"the slices of {entry.name!r} differ in shape or type")
             last.content += entry.content
@@ -240,37 +206,32 @@ def _joined_entries(path: Path, entries: Iterator[_Entry]) -> dict[str, _Entry]:
     return found
 
 
+def _check_types(path: Path, entries: Iterable[_Entry]) -> None:
+    if unknown := [f"{entry.name!r} has the type {entry.kind!r}" for entry in entries if entry.kind not in KNOWN]:
+        raise UnsupportedCheckpointError(path, some(unknown), f"known types: {', '.join([*KNOWN, *UNREADABLE, TEXT])}")
+
+
 def _tensor(path: Path, entry: _Entry) -> StoredTensor:
-    dtype = {**TYPES, **READ_ONLY}.get(entry.kind)
-    if dtype is None:
-        hint = f"known types: {', '.join([*TYPES, *READ_ONLY])}"
-        raise UnsupportedCheckpointError(path, f"{entry.name!r} has the type {entry.kind!r}", hint)
+    dtype = KNOWN[entry.kind]
     itemsize = numpy_dtype(dtype).itemsize
+    nbytes = sum([extent.nbytes for extent in entry.content])
     # Older files write a 0-d tensor as dims [0] with one element.
-    shape: Shape = () if entry.dims == [0] and entry.nbytes == itemsize else tuple(entry.dims)
+    shape = () if entry.dims == [0] and nbytes == itemsize else sound_shape(path, entry.name, entry.dims)
     expected = prod(shape) * itemsize
-    if expected != entry.nbytes:
-        reason = f"{entry.name!r} has {entry.nbytes} bytes, {dtype} of shape {shape} needs {expected}"
+    if expected != nbytes:
+        reason = f"{entry.name!r} has {nbytes} bytes, {dtype} of shape {shape} needs {expected}"
         raise NotACheckpointError(path, reason)
-    pieces = tuple(Extent(path, start, end - start) for start, end in entry.content)
-    if len(pieces) == 1:
-        return StoredTensor(entry.name, shape, dtype, mapped(pieces[0], shape, dtype), pieces[0])
-    return StoredTensor(entry.name, shape, dtype, joined(pieces, shape, dtype), pieces=pieces)
+    extent, *more = entry.content
+    if more:
+        return StoredTensor(entry.name, shape, dtype, joined(entry.content, shape, dtype), pieces=tuple(entry.content))
+    return StoredTensor(entry.name, shape, dtype, mapped(extent, shape, dtype), extent)
 
 
 def _entry_head(tensor: StoredTensor, nbytes: int) -> bytes:
     """Everything of an entry but its content."""
-    dims = b"".join(bytes([DIM]) + _varint(n) for n in tensor.shape)
+    dims = b"".join([bytes([DIM]) + number_bytes(n) for n in tensor.shape])
     kind = TYPE_NAMES[tensor.dtype].encode()
-    inner = dims + bytes([TYPE]) + _varint(len(kind)) + kind + bytes([CONTENT]) + _varint(nbytes)
+    inner = dims + bytes([TYPE]) + number_bytes(len(kind)) + kind + bytes([CONTENT]) + number_bytes(nbytes)
     name = tensor.name.encode("utf-8")
-    head = bytes([TAG]) + _varint(len(name)) + name + bytes([TENSOR]) + _varint(len(inner) + nbytes) + inner
-    return bytes([ENTRY]) + _varint(len(head) + nbytes) + head
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(out + bytes([value]))
+    head = bytes([TAG]) + number_bytes(len(name)) + name + bytes([TENSOR]) + number_bytes(len(inner) + nbytes) + inner
+    return bytes([ENTRY]) + number_bytes(len(head) + nbytes) + head
