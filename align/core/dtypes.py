@@ -6,6 +6,7 @@ The canonical name is NumPy's (`float32`), with bfloat16 and the float8 kinds of
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -36,6 +37,7 @@ EPSILON = {
 }
 
 
+@cache  # asked several times for each tensor
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """NumPy dtype (little-endian) of a canonical name; raises TypeError for an unknown one."""
     return np.dtype(_EXTENDED.get(name, name)).newbyteorder("<") if name not in _EXTENDED else np.dtype(_EXTENDED[name])

@@ -25,21 +25,17 @@ def overlapping_names(tensors: Iterable[StoredTensor]) -> tuple[tuple[str, str],
     Each tensor is paired once at most, with the one before it that reaches furthest; of one without an extent it is not
     known.
     """
+    spans = sorted(
+        (str(t.extent.path), t.extent.offset, -t.extent.nbytes, t.storage or t.name, t.name)
+        for t in tensors
+        if t.extent is not None and t.extent.nbytes
+    )
     found = []
-    reaching: StoredTensor | None = None
-    for tensor in sorted((t for t in tensors if t.extent and t.nbytes), key=_place):
-        tied = reaching is not None and tensor.storage is not None and tensor.storage == reaching.storage
-        if reaching is not None and _end(reaching) > _place(tensor) and not tied:
-            found.append((reaching.name, tensor.name))
-        if reaching is None or _end(tensor) > _end(reaching):
-            reaching = tensor
+    reaching, furthest = ("", 0, 0, "", ""), 0
+    for span in spans:
+        path, start, negative_size, storage, name = span
+        if path == reaching[0] and start < furthest and storage != reaching[3]:
+            found.append((reaching[4], name))
+        if path != reaching[0] or start - negative_size > furthest:
+            reaching, furthest = span, start - negative_size
     return tuple(found)
-
-
-def _place(tensor: StoredTensor) -> tuple[str, int]:
-    return (str(tensor.extent.path), tensor.extent.offset) if tensor.extent else ("", 0)
-
-
-def _end(tensor: StoredTensor) -> tuple[str, int]:
-    path, offset = _place(tensor)
-    return path, offset + tensor.nbytes
