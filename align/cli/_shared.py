@@ -55,7 +55,8 @@ def hand_over(
     from align.runs.folder import RunFolder, as_document
 
     written = RunFolder.create(run).write(result, made_from) if run is not None else None
-    document = as_document(result, made_from)
+    hashed = json or run is not None  # for the eye alone, nobody need wait until every file is read once more
+    document = as_document(result, made_from, hashed=hashed)
     if json:
         typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
         return

@@ -1,9 +1,9 @@
-"""`align convert`: a torch checkpoint becomes one that MindSpore loads."""
+"""`align convert`: a checkpoint of one framework becomes one that the other loads."""
 
 from __future__ import annotations
 
 import enum
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,37 +16,90 @@ class Family(str, enum.Enum):
 
     nn = "nn"
     mint = "mint"
+    torch = "torch"
+
+
+class Precision(str, enum.Enum):
+    """To what floating tensors are cast."""
+
+    bf16 = "bf16"
+    fp16 = "fp16"
+    fp32 = "fp32"
+
+
+Texts = list[str] | None
 
 
 def convert_command(  # noqa: PLR0913 - one parameter an option
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Checkpoint to read; its content tells its format.")],
-    destination: Annotated[
-        Path, typer.Argument(metavar="DESTINATION", help="File to write; its suffix tells the format: .ckpt ...")
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Checkpoint, index or folder; its content tells its format.")
     ],
-    map_file: Annotated[Path | None, typer.Option("--map", metavar="FILE", help="Name map, from `align map`.")] = None,
+    destination: Annotated[
+        Path, typer.Argument(metavar="DESTINATION", help="File to write; its suffix tells the format: .ckpt .pth ...")
+    ],
+    map_file: Annotated[
+        str | None, typer.Option("--map", metavar="FILE", help="Name map of `align map`, or an earlier convert.json.")
+    ] = None,
+    source_model: Annotated[
+        str | None, typer.Option(metavar="SIDE", help="Model that the source fits, as `module:function`.")
+    ] = None,
+    target_model: Annotated[
+        str | None, typer.Option(metavar="SIDE", help="Model that the target must fit; needs --source-model.")
+    ] = None,
+    family: Annotated[str | None, typer.Option(metavar="NAME", help="Ready map of a model family.")] = None,
     target: Annotated[
-        Family | None, typer.Option(help="Layers of the port, where no map is given; nn by default.")
+        Family | None,
+        typer.Option(help="Whose names to write, where no map is given; by default nn, or torch for .pth."),
     ] = None,
     layer: Annotated[
-        list[str] | None,
+        Texts,
         typer.Option(metavar="PATTERN=KIND", help="Say what a layer is that the file leaves open; may be repeated."),
     ] = None,
+    strip: Annotated[
+        Texts, typer.Option(metavar="PREFIX", help="Take a prefix such as module. off every name; may be repeated.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Entry of a nested file that holds the weights; see align inspect."),
+    ] = None,
+    dtype: Annotated[Precision | None, typer.Option(help="Cast floating tensors.")] = None,
+    max_shard_size: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Cut .safetensors into shards of at most 5GB, 500MB, 2GiB ...")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Read back and compare what was written.")
+    ] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the destination if it exists.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")] = False,
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="Let torch run the code in the file: only for files you trust.")
+    ] = False,
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:
     """Convert a checkpoint, read the result back and compare it bit for bit; neither framework is needed."""
     from align.workflows.convert_checkpoint import convert_checkpoint
 
-    made_from = {"source": source} | ({"map": map_file} if map_file else {})
+    made_from = {"source": source} | ({"map": Path(map_file)} if map_file else {})
     with progress_bar() as progress:
         record = convert_checkpoint(
             source,
             destination,
             name_map=map_file,
-            target_family=target.value if target else None,
+            source_model=source_model,
+            target_model=target_model,
+            family=family,
+            target=target.value if target else None,
             layers=layer or (),
+            strip=strip or (),
+            key=key,
+            dtype=dtype.value if dtype else None,
+            max_shard_size=max_shard_size,
+            verify=verify,
             overwrite=overwrite,
+            dry_run=dry_run,
+            trust_pickle=trust_pickle,
             progress=progress,
         )
-    return finish(record, record.verdict, made_from, run, json)
+    code = finish(record, record.verdict, made_from, run, json)
+    return code if verify and not dry_run else 0  # what was asked for was done: nothing was to be compared

@@ -32,7 +32,10 @@ class MapResult:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedTensor:
-    """One tensor as written: its source (or sources' first name), what was done, and the SHA-256 of its bytes."""
+    """One tensor as written: its source, what was done, and the SHA-256 of its bytes where it was read back.
+
+    `source` is "" for a tensor that the source lacks and the target needs.
+    """
 
     source: str
     target: str
@@ -40,24 +43,42 @@ class ConvertedTensor:
     dtype: str
     transform: dict[str, object]
     sha256: str | None
+    source_shape: Shape
+    source_dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedValue:
+    """The value of a small tensor that was left out: its bytes (little-endian, C order) as hexadecimal digits."""
+
+    dtype: str
+    shape: Shape
+    data: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConversionRecord:
-    """What a conversion did. `verified` says whether the file was read back and compared bit for bit.
+    """What a conversion did. `verified` says whether what was written was read back and compared bit for bit.
 
-    `left_out` names what the source holds beside its tensors, and what it is.
+    `files` are the files written, none in a dry run; `key` is the entry that was taken of a nested file. `names` says
+    where the map comes from, `framework` whose names the target has. `content_sha256` covers names, dtypes, shapes and
+    values of all tensors, not how a file holds them; it is None without verification. `left_out` names what
+    the source holds beside its tensors, and what it is.
     """
 
     result_kind = "convert"
     source: str
     destination: str
+    files: tuple[str, ...]
     source_format: str
     destination_format: str
-    source_sha256: str
-    destination_sha256: str
+    key: str
+    names: str
+    framework: Literal["torch", "mindspore"]
+    content_sha256: str | None
     tensors: tuple[ConvertedTensor, ...]
     dropped: dict[str, str]
+    dropped_values: dict[str, DroppedValue]
     ties: tuple[tuple[str, ...], ...]
     warnings: tuple[str, ...]
     verified: bool

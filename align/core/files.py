@@ -16,14 +16,13 @@ import os
 import re
 import shutil
 import tempfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.errors import DestinationError, MissingFileError, NoSpaceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 BLOCK = 1 << 20
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -90,28 +89,6 @@ def sha256_of(path: Path) -> str:
     """
     state = path.stat()
     return _sha256_of(path, (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns))
-
-
-def sha256_beside(path: Path) -> Callable[[], str]:
-    """Start hashing in a thread and return a function that waits for the result, as `sha256_of` would give it."""
-    outcome: list[str | OSError] = []
-
-    def work() -> None:
-        try:
-            outcome.append(sha256_of(path))
-        except OSError as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-
-    def result() -> str:
-        thread.join()
-        if isinstance(outcome[0], OSError):
-            raise outcome[0]
-        return outcome[0]
-
-    return result
 
 
 @functools.lru_cache(maxsize=64)

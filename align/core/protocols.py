@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from align.core.traces import CaptureSink
 
 Model = Any
+FrameworkName = Literal["torch", "mindspore"]
 
 
 @runtime_checkable
@@ -93,7 +94,7 @@ class CheckpointFormat(Plugin, Protocol):
         ...
 
     @property
-    def framework(self) -> str | None:
+    def framework(self) -> FrameworkName | None:
         """Whose parameter names a file of this format holds: "torch" or "mindspore"; None where it can be either."""
         ...
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.parameters import Shape
+    from align.core.protocols import FrameworkName
 
 SUFFIX = ".npy"
 NPY: Any = np.lib.format  # it carries no type hints
@@ -51,7 +52,7 @@ class NpzFormat:
     summary: str = "NumPy .npz, read and written; bfloat16 and float8 have no place in it"
     requires: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = (".npz",)
-    framework: str | None = None
+    framework: FrameworkName | None = None
 
     def recognizes(self, path: Path, head: bytes) -> bool:
         """Tell by the records' names: all of them end in `.npy`."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from align.core.protocols import FrameworkName
+
 DTYPES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
     "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
@@ -41,7 +43,7 @@ class SafetensorsFormat:
     summary: str = ".safetensors, torch and MindSpore flavour, read and written, with bfloat16"
     requires: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = (".safetensors",)
-    framework: str | None = None
+    framework: FrameworkName | None = None
 
     def recognizes(self, path: Path, head: bytes) -> bool:  # noqa: ARG002
         """Tell by the opening brace after a length that a file could have."""

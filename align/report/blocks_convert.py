@@ -26,7 +26,7 @@ def convert_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
         *_listed("convert.left_out", _left_out(document.get("left_out", {}))),
         *_listed("convert.ties", (" = ".join(names) for names in document["ties"])),
         *_listed("convert.warnings", document["warnings"]),
-        verdict_block(document["verdict"], ("source", "target")),
+        _conclusion(document["verdict"]),
     ]
 
 
@@ -35,14 +35,30 @@ def _written(document: dict[str, Any]) -> Facts:
     versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
     facts = (
         (say("word.source"), f"{document['source']} ({document['source_format']})"),
-        ("", f"sha256 {document['source_sha256'][:HASH_SHOWN]}"),
+        *([(say("convert.key"), document["key"])] if document["key"] else []),
         (say("convert.destination"), f"{document['destination']} ({document['destination_format']})"),
-        ("", f"sha256 {document['destination_sha256'][:HASH_SHOWN]}"),
+        *([(say("convert.files"), number(len(document["files"])))] if len(document["files"]) > 1 else []),
+        (say("convert.names"), document["names"]),
         (say("convert.tensors"), number(len(document["tensors"]))),
-        (say("convert.verified"), say("convert.read_back" if verified else "convert.not_read_back")),
+        (say("convert.verified"), say(_verification(document))),
+        *([(say("convert.content"), f"sha256 {document['content_sha256'][:HASH_SHOWN]}")] if verified else []),
         (say("word.versions"), versions),
     )
-    return Facts(say("convert.title"), facts, "good" if verified else "open")
+    title = "convert.title" if document["files"] else "convert.dry_run"
+    return Facts(say(title), facts, "good" if verified else "open")
+
+
+def _conclusion(verdict: dict[str, Any]) -> Lines:
+    """What was not read back was not to be compared: "could not compare" would be the wrong word for it."""
+    if verdict["outcome"] == "could not compare":
+        return Lines("", (verdict["reason"],), "open")
+    return verdict_block(verdict, ("source", "target"))
+
+
+def _verification(document: dict[str, Any]) -> str:
+    if not document["files"]:
+        return "convert.not_written"
+    return "convert.read_back" if document["verified"] else "convert.not_read_back"
 
 
 def _by_transform(tensors: list[dict[str, Any]]) -> Table:

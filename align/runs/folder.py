@@ -100,21 +100,21 @@ class RunFolder:
         return document
 
 
-def as_document(result: Result, made_from: Mapping[str, Path | str]) -> dict[str, Any]:
-    """Return the JSON document of a result: schema, time, version, hashes of the sources, then the result's fields."""
+def as_document(result: Result, made_from: Mapping[str, Path | str], *, hashed: bool = True) -> dict[str, Any]:
+    """Return the JSON document of a result: schema, time, version, its sources (`hashed` or not), the result's fields."""
     return {
         "schema": f"mindalign.{result.result_kind}/{SCHEMA_VERSION}",
         "created": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
         "mindalign": align.__version__,
-        "made_from": {role: _provenance(source) for role, source in made_from.items()},
+        "made_from": {role: _provenance(source, hashed) for role, source in made_from.items()},
         **to_plain(result),
     }
 
 
-def _provenance(source: Path | str) -> dict[str, str]:
+def _provenance(source: Path | str, hashed: bool) -> dict[str, str]:
     if isinstance(source, str):
         place = Path(source.rpartition(":")[0])  # of `file.py:function`
-        return {"text": source} | (_provenance(place) if place.suffix == ".py" and place.is_file() else {})
-    if source.is_file():
+        return {"text": source} | (_provenance(place, hashed) if place.suffix == ".py" and place.is_file() else {})
+    if hashed and source.is_file():
         return {"path": str(source), "sha256": sha256_of(source)}
     return {"path": str(source)}

@@ -17,8 +17,8 @@ from align.workflows.map_from_file import map_from_file
 
 if TYPE_CHECKING:
     from align.core.checkpoints import Checkpoint
+    from align.core.protocols import FrameworkName
 
-FrameworkName = Literal["torch", "mindspore"]
 Naming = Literal["nn", "mint", "torch"]
 
 

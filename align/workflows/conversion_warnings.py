@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.transforms import Cast
+from align.core.transforms import Cast, steps_of
 from align.core.words import counted, some
 from align.steps.cast_loss import CastLoss, cast_loss
 
@@ -27,11 +27,12 @@ def cast_losses(checkpoint: Checkpoint, plan: ConversionPlan) -> Losses:
     """What each cast of the plan costs, by the target's name, with the dtypes; casts that cost nothing are left out."""
     losses: Losses = {}
     for planned in plan.tensors:
-        if isinstance(planned.transform, Cast):
-            source = checkpoint.tensors[planned.source]
-            loss = cast_loss(source.load(), planned.transform.dtype)
-            if loss.lost or loss.rounded:
-                losses[planned.target.name] = f"{source.dtype} -> {planned.transform.dtype}", loss
+        for step in steps_of(planned.transform):
+            if isinstance(step, Cast):
+                source = checkpoint.tensors[planned.source]
+                loss = cast_loss(source.load(), step.dtype)
+                if loss.lost or loss.rounded:
+                    losses[planned.target.name] = f"{source.dtype} -> {step.dtype}", loss
     return losses
 
 

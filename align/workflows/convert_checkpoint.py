@@ -1,46 +1,39 @@
-"""One checkpoint turned into another, verified before it takes its place.
+"""One checkpoint turned into another, in either direction, verified before it takes its place.
 
-The file is written under a temporary name, read back through the format's own reader, and every tensor compared bit
-for bit with the transformed source; only then is it renamed. So the destination is absent, old or complete, never half.
+Everything that can stand against a conversion is looked at before the first byte is written: the names, the shapes,
+what the destination's format can hold, the space on its disk. `write_checkpoint` then does the writing.
 """
 
 from __future__ import annotations
 
-import io
-import platform
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
-import align
-from align.core.comparisons import ConversionRecord, ConvertedTensor
-from align.core.files import atomic_path, sha256_beside
-from align.core.names import NameMap
+from align.core.files import check_space
 from align.core.progress import Progress, silent
 from align.core.registry import checkpoint_formats
-from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import counted
 from align.errors import DestinationError, MapError, UnsupportedCheckpointError, UsageError
-from align.runs.mapfile import read_map
-from align.steps.convert import ConversionPlan, plan_conversion
-from align.workflows.conversion_warnings import cast_losses, cast_warnings, left_out_warnings
-from align.workflows.map_from_file import map_from_file
+from align.steps.convert import ConversionPlan, plan_conversion, with_dtype
+from align.steps.shards import index_bytes, index_name, parse_size, plan_shards, shard_names
+from align.workflows.choose_names import ChosenNames, NameRequest, choose_names
+from align.workflows.conversion_record import Conversion, conversion_record
+from align.workflows.conversion_warnings import cast_losses, left_out_warnings
 from align.workflows.open_checkpoint import open_checkpoint
-from align.workflows.verify_checkpoint import verify_written
+from align.workflows.write_checkpoint import Output, OutputFile, write_output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
-    from _typeshed import ReadableBuffer
-
-    from align.core.checkpoints import Checkpoint, StoredTensor
+    from align.core.checkpoints import Checkpoint
+    from align.core.comparisons import ConversionRecord
+    from align.core.names import NameMap
     from align.core.protocols import CheckpointFormat
-    from align.steps.infer_names import TargetFamily
-    from align.workflows.conversion_warnings import Losses
 
-MINDSPORE = {"format": "ms"}
+Precision = Literal["fp32", "fp16", "bf16"]
+PRECISIONS: dict[str, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+FLAVOURS = {"torch": {"format": "pt"}, "mindspore": {"format": "ms"}}
+INDEXED = ".safetensors"  # the one kind of file for which loaders of both sides know shards
 
 
 def convert_checkpoint(  # noqa: PLR0913 - the options of one command
@@ -48,20 +41,34 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     destination: Path | str,
     *,
     name_map: NameMap | Path | str | None = None,
-    target_family: TargetFamily | None = None,
+    source_model: str | None = None,
+    target_model: str | None = None,
+    family: str | None = None,
+    target: Literal["nn", "mint", "torch"] | None = None,
     layers: Iterable[str] = (),
+    strip: Iterable[str] = (),
+    key: str | None = None,
+    dtype: Precision | None = None,
+    max_shard_size: str | int | None = None,
+    verify: bool = True,
     overwrite: bool = False,
+    dry_run: bool = False,
+    trust_pickle: bool = False,
     progress: Progress = silent,
 ) -> ConversionRecord:
-    """Convert a torch checkpoint for MindSpore; the source's format is told by content, the destination's by suffix.
+    """Convert a checkpoint; the source's format is told by content, the destination's by suffix.
 
-    `name_map` is a map or a map file. Without it the source alone decides the names, for layers of `mindspore.nn` or
-    `mint.nn` (`target_family`, "nn" by default); `layers` settles what it leaves open, each as "PATTERN=KIND". Raises
-    UsageError, OpenNamesError, MapError, DestinationError, VerificationError and what reading the source raises; after
-    any of them the destination is as it was.
+    Names: `name_map` is a map, a map file or the record of an earlier conversion, applied in the direction that fits;
+    `source_model` and `target_model` are models as `module:function`; `family` is a ready map of `mappings/models`.
+    Without any of these the file alone decides, for the layers of `target`; `layers` settles what it leaves open, each
+    as "PATTERN=KIND". `strip` names prefixes to take off, `key` the entry of a nested file. Values: `dtype` casts
+    floating tensors. `verify=False` writes without reading back, `dry_run` writes nothing; the record says so.
+    `trust_pickle` lets torch run what a file pickles.
+
+    Raises UsageError, OpenNamesError, MapError, DestinationError, VerificationError and what reading the source raises;
+    after any of them the destination is as it was.
 
     >>> import numpy, tempfile
-    >>> from pathlib import Path
     >>> folder = Path(tempfile.mkdtemp())
     >>> numpy.savez(folder / "torch.npz", **{"bn.weight": numpy.ones(3), "bn.bias": numpy.zeros(3)})
     >>> record = convert_checkpoint(folder / "torch.npz", folder / "mindspore.ckpt")
@@ -70,151 +77,102 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     >>> record.verdict.outcome.value, record.verified
     ('aligned', True)
     """
-    source, destination = Path(source), Path(destination)
+    destination = Path(destination)
     plugin = _format_for(destination)
-    checkpoint = open_checkpoint(source)
-    _check_destination(source, destination, overwrite)
-    if not checkpoint.tensors:
-        hint = "save a state_dict, or name the file that holds the weights"
-        raise UnsupportedCheckpointError(source, "it holds no tensors", hint)
-    names, warnings = _names(checkpoint, name_map, target_family, tuple(layers))
-    plan = _sound_plan(checkpoint, names, plugin, destination)
-    plan = replace(plan, warnings=(*left_out_warnings(checkpoint), *warnings, *plan.warnings))
-    return _write(_Job(checkpoint, plan, plugin, destination, cast_losses(checkpoint, plan)), progress)
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A conversion against which nothing stands."""
-
-    checkpoint: Checkpoint
-    plan: ConversionPlan
-    plugin: CheckpointFormat
-    destination: Path
-    losses: Losses
-
-
-def _names(
-    checkpoint: Checkpoint,
-    name_map: NameMap | Path | str | None,
-    family: TargetFamily | None,
-    layers: tuple[str, ...],
-) -> tuple[NameMap, tuple[str, ...]]:
-    """The map that was given, or the one that the file decides, with warnings."""
-    if name_map is None:
-        return map_from_file(checkpoint, family, layers)
-    if family is not None or layers:
-        given = "--target" if family is not None else "--layer"
-        raise UsageError(
-            f"{given} does not go with a map", "the map names every target: change it there, or drop --map"
-        )
-    if isinstance(name_map, NameMap):
-        return name_map, ()
-    return read_map(Path(name_map), list(checkpoint.tensors), None), ()
+    limit = _shard_limit(max_shard_size, destination)
+    checkpoint = _opened(Path(source), key, trust_pickle)
+    names = choose_names(
+        checkpoint,
+        NameRequest(name_map, source_model, target_model, family, target, tuple(layers), tuple(strip)),
+        plugin.framework,
+    )
+    plan = _sound_plan(checkpoint, names, dtype)
+    output = _output(plan, names, plugin, destination, limit)
+    _check_output(output, checkpoint, overwrite=overwrite)
+    warnings = (*left_out_warnings(checkpoint), *names.warnings, *plan.warnings)
+    job = Conversion(checkpoint, names, replace(plan, warnings=warnings), output, cast_losses(checkpoint, plan))
+    if dry_run:
+        return conversion_record(job, None, written=False)
+    if checkpoint.check is not None:
+        checkpoint.check()
+    hashes = write_output(output, verify=verify, progress=progress)
+    return conversion_record(job, hashes if verify else None)
 
 
 def _format_for(destination: Path) -> CheckpointFormat:
     if destination.is_dir():
         raise DestinationError(f"{destination} is a folder", "name a file in it")
-    formats = checkpoint_formats().values()
-    for plugin in formats:
+    written = {plugin.name: plugin for plugin in checkpoint_formats().values() if not plugin.problems([], {})}
+    for plugin in written.values():
         if destination.suffix.lower() in plugin.suffixes:
             return plugin
-    written = [plugin for plugin in formats if not plugin.problems([], MINDSPORE)]
-    known = ", ".join(suffix for plugin in written for suffix in plugin.suffixes)
+    known = ", ".join(suffix for plugin in written.values() for suffix in plugin.suffixes)
     raise DestinationError(
-        f"cannot tell the format of {destination} by its suffix {destination.suffix!r}", f"use one of: {known}"
+        f"no checkpoint can be written with the suffix {destination.suffix!r} of {destination}", f"use one of: {known}"
     )
 
 
-def _check_destination(source: Path, destination: Path, overwrite: bool) -> None:
-    if not destination.parent.is_dir():
-        raise DestinationError(f"the folder {destination.parent} does not exist", "make it first")
-    if not destination.exists():
-        return
-    if destination.samefile(source):
-        raise DestinationError(f"{destination} is the source itself", "name another destination")
-    if not overwrite:
-        raise DestinationError(f"{destination} exists", "add --overwrite to replace it")
+def _shard_limit(size: str | int | None, destination: Path) -> int | None:
+    if size is None:
+        return None
+    if destination.suffix.lower() != INDEXED:
+        hint = f"name a destination that ends in {INDEXED}, or leave --max-shard-size out"
+        raise UsageError(f"--max-shard-size does not go with {destination.name}: it cannot be cut into shards", hint)
+    return parse_size(size)
 
 
-def _sound_plan(
-    checkpoint: Checkpoint, name_map: NameMap, plugin: CheckpointFormat, destination: Path
-) -> ConversionPlan:
-    plan = plan_conversion(checkpoint.tensors, name_map)
+def _opened(source: Path, key: str | None, trust_pickle: bool) -> Checkpoint:
+    """The source with its tensors; what only its own code can open goes through torch if that is trusted."""
+    if trust_pickle:
+        from align.workflows.open_trusted import open_trusted
+
+        checkpoint = open_trusted(source, key)
+    else:
+        checkpoint = open_checkpoint(source, key)
+    if not checkpoint.tensors:
+        hint = "save a state_dict, or name the file that holds the weights"
+        raise UnsupportedCheckpointError(source, "it holds no tensors", hint)
+    return checkpoint
+
+
+def _sound_plan(checkpoint: Checkpoint, names: ChosenNames, dtype: Precision | None) -> ConversionPlan:
+    name_map = names.name_map
+    if dtype is not None:
+        name_map = with_dtype(name_map, checkpoint.tensors, PRECISIONS[dtype])
+    plan = plan_conversion(checkpoint.tensors, name_map, names.fills, names.ties)
     if plan.problems:
         raise MapError(f"the map for {checkpoint.path}", plan.problems)
     if not plan.tensors:
         raise MapError(f"the map for {checkpoint.path}", ["it drops every tensor, nothing is left to write"])
-    if problems := plugin.problems([planned.target for planned in plan.tensors], MINDSPORE):
-        listed = "\n".join(f"  {line}" for line in problems)
-        hint = "choose another destination format, or drop or cast these tensors in a map (--map)"
-        raise DestinationError(f"{destination} cannot hold what is to be written:\n{listed}", hint)
     return plan
 
 
-def _write(job: _Job, progress: Progress) -> ConversionRecord:
-    """Write, read back, compare, rename; both files are hashed beside it, in threads."""
-    targets = [planned.target for planned in job.plan.tensors]
-    source_hash = sha256_beside(job.checkpoint.path)
-    with atomic_path(job.destination) as temporary:
-        with _CountingWriter(temporary.open("xb", buffering=0), progress, targets) as stream:
-            job.plugin.write(stream, targets, MINDSPORE)
-        destination_hash = sha256_beside(temporary)
-        hashes = verify_written(targets, job.plugin, temporary, job.destination, progress)
-        return _record(job, (source_hash(), destination_hash()), hashes)
+def _output(
+    plan: ConversionPlan, names: ChosenNames, plugin: CheckpointFormat, destination: Path, limit: int | None
+) -> Output:
+    """What goes into which file; raises DestinationError naming every tensor that the format cannot hold."""
+    tensors = plan.targets
+    flavour = FLAVOURS[names.framework]
+    if problems := plugin.problems(tensors, flavour):
+        listed = "\n".join(f"  {line}" for line in problems)
+        hint = "choose another destination format, or drop or cast these tensors in a map (--map)"
+        raise DestinationError(f"{destination} cannot hold what is to be written:\n{listed}", hint)
+    shards = plan_shards(tensors, limit) if limit else [list(tensors)]
+    files = shard_names(destination.name, len(shards))
+    index = None
+    if len(shards) > 1:
+        index = destination.with_name(index_name(destination.name)), index_bytes(shards, files)
+    outputs = (OutputFile(destination.with_name(name), tuple(s)) for name, s in zip(files, shards, strict=True))
+    return Output(plugin, flavour, destination, tuple(outputs), index)
 
 
-class _CountingWriter(io.BufferedWriter):
-    """A file that tells how much has been written."""
-
-    def __init__(self, raw: io.RawIOBase, progress: Progress, tensors: Sequence[StoredTensor]) -> None:
-        super().__init__(raw)
-        self._progress = progress
-        self._done = 0
-        self._total = sum(tensor.nbytes for tensor in tensors)
-
-    def write(self, data: ReadableBuffer, /) -> int:
-        """Write and tell; headers may count beyond the tensors' total."""
-        written = super().write(data)
-        self._done = min(self._done + written, self._total)
-        self._progress("writing", self._done, self._total)
-        return written
-
-
-def _record(job: _Job, file_hashes: tuple[str, str], hashes: Mapping[str, str]) -> ConversionRecord:
-    tensors = tuple(
-        ConvertedTensor(
-            p.source, p.target.name, p.target.shape, p.target.dtype, p.transform.as_table(), hashes[p.target.name]
-        )
-        for p in job.plan.tensors
-    )
-    return ConversionRecord(
-        source=str(job.checkpoint.path),
-        destination=str(job.destination),
-        source_format=job.checkpoint.format,
-        destination_format=job.plugin.name,
-        source_sha256=file_hashes[0],
-        destination_sha256=file_hashes[1],
-        tensors=tensors,
-        dropped=job.plan.dropped,
-        ties=job.plan.ties,
-        warnings=(*job.plan.warnings, *cast_warnings(job.losses)),
-        verified=True,
-        versions={"mindalign": align.__version__, "numpy": np.__version__, "python": platform.python_version()},
-        verdict=_verdict(job),
-        left_out=job.checkpoint.other,
-    )
-
-
-def _verdict(job: _Job) -> Verdict:
-    written, excluded = len(job.plan.tensors), len(job.plan.dropped)
-    parts = [f"{counted(written, 'tensor')} written and read back bit for bit"]
-    if job.losses:
-        changed = sum(loss.lost + loss.rounded for _, loss in job.losses.values())
-        parts.append(f"{counted(changed, 'value')} lost or rounded by casts")
-    if excluded:
-        parts.append(f"{excluded} dropped")
-    if hidden := sum(job.checkpoint.other_tensors.values()):
-        parts.append(f"{counted(hidden, 'tensor')} beside them NOT CONVERTED")
-    return Verdict(Outcome.ALIGNED, ", ".join(parts), Coverage("tensors", written, excluded))
+def _check_output(output: Output, checkpoint: Checkpoint, *, overwrite: bool) -> None:
+    folder = output.destination.parent
+    if not folder.is_dir():
+        raise DestinationError(f"the folder {folder} does not exist", "make it first")
+    present = [path for path in (*output.paths, output.destination) if path.exists()]
+    if own := [path for path in present if any(path.samefile(file) for file in checkpoint.all_files)]:
+        raise DestinationError(f"{own[0]} is the source itself", "name another destination")
+    if present and not overwrite:
+        raise DestinationError(f"{present[0]} exists", "add --overwrite to replace it")
+    check_space(folder, sum(tensor.nbytes for file in output.files for tensor in file.tensors))

@@ -79,6 +79,6 @@ class _Steps:
     total: int
     base: int = 0
 
-    def show(self, what: str, done: int, _: int) -> None:
+    def show(self, what: str, done: int, total: int) -> None:  # noqa: ARG002 - the file's own total
         """Tell how far the whole is; headers may count beyond it."""
         self.progress(what, min(self.base + done, self.total), self.total)

@@ -3,9 +3,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-import pytest
-
-from align.core.files import sha256_beside, sha256_of
+from align.core.files import sha256_of
 
 
 def test_a_file_that_changed_is_hashed_again(tmp_path) -> None:
@@ -21,12 +19,3 @@ def test_a_file_of_equal_size_and_another_time_is_hashed_again(tmp_path) -> None
         path.write_bytes(content)
         os.utime(path, (second, second))
         assert sha256_of(path) == hashlib.sha256(content).hexdigest()
-
-
-def test_hashing_beside_other_work_gives_the_same_and_the_same_error(tmp_path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(bytes(3 << 20))
-    assert sha256_beside(path)() == sha256_of(path)
-    waiting = sha256_beside(tmp_path / "gone")
-    with pytest.raises(FileNotFoundError):
-        waiting()

@@ -98,7 +98,14 @@ def sample_conversion(*, verified: bool = True) -> ConversionRecord:
     """267 tensors, three of them reshaped."""
     tensors = [
         ConvertedTensor(
-            f"layer.{i}.weight", f"cell.{i}.weight", (64, 64, 3, 3), "float32", {"op": "identity"}, "ab" * 32
+            f"layer.{i}.weight",
+            f"cell.{i}.weight",
+            (64, 64, 3, 3),
+            "float32",
+            {"op": "identity"},
+            "ab" * 32,
+            (64, 64, 3, 3),
+            "float32",
         )
         for i in range(264)
     ]
@@ -110,6 +117,8 @@ def sample_conversion(*, verified: bool = True) -> ConversionRecord:
             "float32",
             {"op": "reshape", "shape": [8, 3, 1, 3]},
             "cd" * 32,
+            (8, 3, 3),
+            "float32",
         )
         for i in range(3)
     ]
@@ -118,12 +127,16 @@ def sample_conversion(*, verified: bool = True) -> ConversionRecord:
     return ConversionRecord(
         source="resnet50.pth",
         destination="resnet50.ckpt",
+        files=("resnet50.ckpt",),
         source_format="pth",
         destination_format="ckpt",
-        source_sha256="12" * 32,
-        destination_sha256="34" * 32,
+        key="",
+        names="the file alone",
+        framework="mindspore",
+        content_sha256="12" * 32 if verified else None,
         tensors=tuple(tensors),
         dropped=dropped,
+        dropped_values={},
         ties=(("decoder.weight", "embedding.weight"),),
         warnings=("epoch: an entry that is no tensor was left out",),
         verified=verified,
