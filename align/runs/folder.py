@@ -101,7 +101,7 @@ class RunFolder:
 
 
 def as_document(result: Result, made_from: Mapping[str, Path | str], *, hashed: bool = True) -> dict[str, Any]:
-    """Return the JSON document of a result: schema, time, version, its sources (`hashed` or not), the result's fields."""
+    """Return a result as a JSON document: schema, time, version, what it was made from (`hashed` or not), its fields."""
     return {
         "schema": f"mindalign.{result.result_kind}/{SCHEMA_VERSION}",
         "created": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
