@@ -12,6 +12,7 @@ import importlib
 import io
 import os
 import pkgutil
+import signal
 import sys
 import traceback
 from typing import TYPE_CHECKING, Annotated
@@ -24,10 +25,14 @@ from align.errors import AlignError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
 EPILOG = "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. --debug shows tracebacks."
-INTERRUPTED = 130
+INTERRUPTED = 128  # a shell's code for a program that a signal ended is this and the signal's number
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal to end, which is to leave no more behind than an interrupt by the user; its argument is the number."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,9 +59,28 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
-    code = main()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _stop)
+    try:
+        code = main()
+    except KeyboardInterrupt as interrupt:
+        code = _interrupted(interrupt)
     sys.stdout.flush()
     sys.exit(code)
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # once is enough: a second one must not disturb the cleaning up
+    raise Stopped(number)
+
+
+def _interrupted(interrupt: KeyboardInterrupt) -> int:
+    """Say so in one line, if there is still somebody to read it, and return the exit code."""
+    number = interrupt.args[0] if isinstance(interrupt, Stopped) else signal.SIGINT
+    with contextlib.suppress(OSError):
+        typer.echo(f"align: {'interrupted' if number == signal.SIGINT else 'terminated'}", err=True)
+    return INTERRUPTED + int(number)
 
 
 def _say_and_leave(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -92,9 +116,8 @@ def _exiting(command: Callable[..., int]) -> Callable[..., None]:
     def wrapped(*args: object, **kwargs: object) -> None:
         try:
             code = command(*args, **kwargs)
-        except KeyboardInterrupt:  # typer would leave without a word
-            typer.echo("align: interrupted", err=True)
-            code = INTERRUPTED
+        except KeyboardInterrupt as interrupt:  # typer would leave without a word
+            code = _interrupted(interrupt)
         raise typer.Exit(code)
 
     return wrapped

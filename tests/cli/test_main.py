@@ -89,6 +89,33 @@ def test_an_interrupt_is_said_in_one_line(command: str, capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "align: interrupted\n"
 
 
+STOPPED = """
+import os, signal, sys
+import align.cli.main as program
+def main():
+    try:
+        os.kill(os.getpid(), signal.Signals[sys.argv[1]])
+    finally:  # and once more, into the cleaning up
+        os.kill(os.getpid(), signal.Signals[sys.argv[1]])
+program.main = main
+program.run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated"), ("SIGHUP", 129, "terminated")],
+)
+def test_a_signal_to_end_is_said_in_one_line_wherever_it_arrives(name: str, code: int, said: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", STOPPED, name], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (code, f"align: {said}\n")
+
+
+def test_a_hangup_that_is_to_be_ignored_is_ignored() -> None:
+    code = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n{STOPPED}"
+    assert subprocess.run([sys.executable, "-c", code, "SIGHUP"], check=False).returncode == 0
+
+
 @pytest.mark.parametrize("arguments", [["nonsense"], ["plugins", "--nonsense"], ["madeup"], ["madeup", "0", "1"]])
 def test_a_wrong_command_line_is_could_not_run(
     command: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
