@@ -4,9 +4,12 @@
     ├── CannotRunError          could not compare or could not run: exit code 2
     │   ├── MissingFileError        ├── DestinationError
     │   ├── NotACheckpointError     │   └── NoSpaceError
-    │   │   └── HostileFileError    ├── OpenNamesError
+    │   │   ├── HostileFileError    ├── OpenNamesError
+    │   │   └── ShardsError         │
     │   ├── UnsupportedCheckpointError  ├── MapError
-    │   │   └── SeveralEntriesError     ├── MissingEntryError
+    │   │   ├── SeveralEntriesError     ├── MissingEntryError
+    │   │   ├── UnsupportedTensorsError │
+    │   │   └── WholeModuleError        ├── MissingClassError
     │   ├── SideError               ├── MappingRuleError
     │   ├── UserCodeError           ├── ProjectFileError
     │   │   └── ModelFailedError    │
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from align.core.checkpoints import Entry
 
 MOST_NAMED = 12
+MOST_LINES = 200
 
 
 class AlignError(Exception):
@@ -90,6 +94,17 @@ class HostileFileError(NotACheckpointError):
         self.hint = hint or "no sound writer makes such a file: do not trust it; save it again where it comes from"
 
 
+class ShardsError(NotACheckpointError):
+    """An index and files that do not make one checkpoint; what is wrong is listed."""
+
+    def __init__(self, path: Path | str, problems: Sequence[str]) -> None:
+        listed = "".join(f"\n  {line}" for line in problems[:MOST_LINES])
+        more = f"\n  and {len(problems) - MOST_LINES} more" if len(problems) > MOST_LINES else ""
+        super().__init__(path, f"its files do not make one checkpoint:{listed}{more}")
+        self.hint = "put all files of one download or save beside the index, and nothing of another"
+        self.problems = tuple(problems)
+
+
 class UnsupportedCheckpointError(CannotRunError):
     """A sound file of a known kind that cannot be read as named tensors; the hint says what to save instead."""
 
@@ -111,6 +126,29 @@ class SeveralEntriesError(UnsupportedCheckpointError):
         self.entries = tuple(entries)
 
 
+class WholeModuleError(UnsupportedCheckpointError):
+    """A file with whole pickled modules, by key, of which one could be the weights; `beside` lies no deeper."""
+
+    def __init__(self, path: Path | str, modules: Mapping[str, str], beside: Entry | None = None) -> None:
+        listed = ", ".join(f"{name} under {key!r}" if key else name for key, name in modules.items())
+        also = f", beside tensors under {beside.key!r}" if beside else ""
+        choose = f"choose the tensors with --key {beside.key!r}, " if beside else ""
+        super().__init__(
+            path,
+            f"it holds a whole pickled module, {listed}{also}",
+            f"{choose}save model.state_dict() where the module's code is at home, or add --trust-pickle, which has "
+            "torch run the code that the file names: only for files that you trust",
+        )
+
+
+class UnsupportedTensorsError(UnsupportedCheckpointError):
+    """Tensors of a kind that has no plain form, all of them named; `remedy` is for the first."""
+
+    def __init__(self, path: Path | str, reasons: Sequence[str], remedy: str) -> None:
+        more = f"; and {len(reasons) - MOST_NAMED} more" if len(reasons) > MOST_NAMED else ""
+        super().__init__(path, "; ".join(reasons[:MOST_NAMED]) + more, remedy)
+
+
 class MissingEntryError(CannotRunError):
     """A key that the file does not have, or a file that has none."""
 
@@ -119,6 +157,16 @@ class MissingEntryError(CannotRunError):
         super().__init__(
             f"{path} has no tensors under the key {key!r}",
             f"its entries with tensors: {listed}" if known else "this format has no entries: leave --key out",
+        )
+
+
+class MissingClassError(CannotRunError):
+    """A trusted file that needs a class or function which cannot be imported here."""
+
+    def __init__(self, path: Path | str, needed: str, reason: str) -> None:
+        super().__init__(
+            f"{path} needs {needed}, which cannot be imported here: {reason}",
+            "install the package that has it, or start align in the folder of the code that saved the file",
         )
 
 
