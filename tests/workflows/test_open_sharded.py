@@ -153,7 +153,7 @@ def test_a_crc_of_a_shard_is_checked_with_the_whole(tmp_path) -> None:
     index = write_index(tmp_path / "model.ckpt.index.json", {"v": "a.ckpt", "w": "b.ckpt"})
     checkpoint = open_checkpoint(index)
     assert checkpoint.check is not None
-    with pytest.raises(NotACheckpointError, match="b.ckpt.*crc"):
+    with pytest.raises(NotACheckpointError, match=r"b\.ckpt.*crc"):
         checkpoint.check()
 
 
