@@ -1,0 +1,188 @@
+"""A conversion that is killed, interrupted or runs out of room leaves the destination old, absent or complete."""
+
+from __future__ import annotations
+
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from align.core.checkpoints import StoredTensor
+from align.core.registry import checkpoint_formats
+from align.workflows.open_checkpoint import open_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MEGABYTES = 80
+KILLS = 12  # of each kind of destination
+SHARDS = ("--max-shard-size", "25MB")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of MindSpore, whose names a conversion keeps."""
+    return write(tmp_path_factory.mktemp("source") / "new.safetensors", 1, MEGABYTES)
+
+
+def write(path: Path, seed: int, megabytes: int) -> Path:
+    """Write tensors of 4 MB each."""
+    random_bytes = np.random.default_rng(seed)
+    tensors = []
+    for number in range(megabytes // 4):
+        value = np.frombuffer(random_bytes.bytes(4_000_000), np.float32).reshape(1000, 1000)
+        tensors.append(StoredTensor(f"layers.{number}.weight", value.shape, "float32", lambda value=value: value))
+    plugin = next(plugin for plugin in checkpoint_formats().values() if path.suffix in plugin.suffixes)
+    with path.open("wb") as stream:
+        plugin.write(stream, tensors, {"format": "ms"})
+    return path
+
+
+@dataclass
+class Case:
+    """A conversion as a command; `opened` is the file by which its result is read, `old` all that was there before."""
+
+    source: Path
+    arguments: list[str]
+    opened: Path
+    old: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return self.opened.parent
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "align.cli.main", "convert", str(self.source), *self.arguments]
+
+    def start(self, **options: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+    def run(self) -> None:
+        subprocess.run(self.command, capture_output=True, check=True, timeout=60)
+
+    def is_writing(self) -> bool:
+        return any(path.suffix == ".part" for path in self.folder.iterdir())
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def keep_as_old(self) -> None:
+        self.old = {path.name: path.read_bytes() for path in self.folder.iterdir()}
+
+    def put_back_old(self) -> None:
+        """What killed processes left behind stays."""
+        for path in self.folder.iterdir():
+            if path.is_file():
+                path.unlink()
+        for name, content in self.old.items():
+            (self.folder / name).write_bytes(content)
+
+    def state(self) -> str:
+        """Say what is there; fails if it is anything but nothing, the old checkpoint, or the whole new one."""
+        if not self.opened.exists():
+            return "absent"
+        if self.old and all((self.folder / name).read_bytes() == content for name, content in self.old.items()):
+            return "old"
+        expected, found = open_checkpoint(self.source).tensors, open_checkpoint(self.opened).tensors
+        assert found.keys() == expected.keys()
+        assert all(found[name].load().tobytes() == expected[name].load().tobytes() for name in expected)
+        return "complete"
+
+
+@pytest.fixture(params=["absent", "existing", "sharded", "existing shards"])
+def case(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Case:
+    folder = tmp_path / "destination"
+    folder.mkdir()
+    if "shard" in request.param:
+        made = Case(source, [str(folder / "m.safetensors"), *SHARDS], folder / "m.safetensors.index.json")
+    else:
+        made = Case(source, [str(folder / "m.ckpt")], folder / "m.ckpt")
+    if "existing" in request.param:
+        older = write(tmp_path / "old.safetensors", 2, MEGABYTES)
+        replace(made, source=older).run()
+        made.keep_as_old()
+        made.arguments.append("--overwrite")
+    return made
+
+
+def test_a_killed_conversion_leaves_the_old_file_none_or_the_whole_and_the_next_one_cleans_up(case: Case) -> None:
+    begun, ended = moments_of_writing(case)
+    complete = case.names()
+    moment = random.Random(4)
+    seen: set[str] = set()
+    for _ in range(KILLS):
+        case.put_back_old()
+        process = case.start()
+        time.sleep(moment.uniform(0.8 * begun, 1.05 * ended))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        seen |= {case.state()} | ({"half written"} if case.is_writing() else set())
+    assert "half written" in seen, "no conversion was hit while it wrote: the moments are wrong"
+    if case.old and len(case.old) == 1:
+        assert "absent" not in seen, "a single file is replaced in one step"
+    case.put_back_old()
+    case.run()
+    assert case.state() == "complete"
+    assert case.names() == complete
+
+
+def moments_of_writing(case: Case) -> tuple[float, float]:
+    """Seconds from the start of one conversion until it begins to write, and until it ends."""
+    started = time.monotonic()
+    process = case.start()
+    while not case.is_writing():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.002)
+    begun = time.monotonic() - started
+    process.communicate(timeout=60)
+    assert (process.returncode, case.state()) == (0, "complete")
+    return begun, time.monotonic() - started
+
+
+@pytest.mark.parametrize(("number", "code", "said"), [(2, 130, "interrupted"), (15, 143, "terminated")])
+@pytest.mark.parametrize("after", [0.0, 0.02, 0.1])
+def test_an_interrupted_conversion_leaves_nothing_and_says_so_in_one_line(
+    number: int, code: int, said: str, after: float, source: Path, tmp_path: Path
+) -> None:
+    destination = tmp_path / "m.ckpt"
+    destination.write_bytes(b"old")
+    case = Case(source, [str(destination), "--overwrite"], destination)
+    case.keep_as_old()
+    process = case.start()
+    while not case.is_writing():
+        assert process.poll() is None, process.communicate()
+    time.sleep(after)
+    process.send_signal(number)
+    printed = process.communicate(timeout=60)
+    if case.state() == "old":
+        assert (process.returncode, *printed) == (code, "", f"align: {said}\n")
+    assert case.names() == ["m.ckpt"]
+
+
+@pytest.mark.parametrize("more", [(), SHARDS])
+def test_room_that_runs_out_is_told_and_leaves_the_old_file(
+    source: Path, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    """A limit on the size of files stands for a quota: the system tells of both only when a write fails."""
+    destination = tmp_path / "m.safetensors"
+    destination.write_bytes(b"old")
+    case = Case(source, [str(destination), "--overwrite", *more], destination)
+    case.keep_as_old()
+    limit = 10_000_000
+    process = case.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    printed, said = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (2, "")
+    assert said.startswith(f"align: no room for {tmp_path}")
+    assert "bytes are needed" in said
+    assert "bytes are free (File too large)" in said
+    assert len(said.splitlines()) == 2
+    assert case.names() == ["m.safetensors"]
+    assert case.state() == "old"
