@@ -34,8 +34,9 @@ class LayerFamily:
     which axis a role's tensor has an extra axis of length 1 against torch's; `dropped` maps a role that has no
     counterpart to the reason; `children` maps torch's name of a child module to this family's. `always` lists roles
     that the layer has whatever its settings, where torch's may lack them; `alone` maps a role to its name in a layer
-    that is the whole net. In a file, `*` in a role and its attribute stands for the number of a stacked layer; read,
-    the numbers are written out.
+    that is the whole net; `fill` maps a role that another family lacks to the whole number (int64, 0-d) that it is
+    filled with. In a file, `*` in a role and its attribute stands for the number of a stacked layer; read, the numbers
+    are written out.
     """
 
     classes: tuple[str, ...]
@@ -45,6 +46,7 @@ class LayerFamily:
     children: dict[str, str] = field(default_factory=dict)
     always: tuple[str, ...] = ()
     alone: dict[str, str] = field(default_factory=dict)
+    fill: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,11 @@ class FileForm:
 
     `optional` attributes may be missing; in a file `*` stands for numbers as above. `ndim` gives the number of axes
     of an attribute, or the numbers that it may have, `same_shape` lists attributes of one common shape, `same_first`
-    those whose first axes are equally long; with `beside_ndim` the form counts only in a file that also holds a tensor
-    of so many axes. Where the forms of several rules fit that would name or shape the target differently, the file
-    alone cannot decide and the layer is open; a `rare` form is then named last. Attributes of children
-    (`self_attn.in_proj_weight`) make the form of a module whose `children` are renamed.
+    those whose first axes are equally long, `unit_axis` the axis of an attribute that has length 1; with `beside_ndim`
+    the form counts only in a file that also holds a tensor of so many axes. Where the forms of several rules fit that
+    would name or shape the target differently, the file alone cannot decide and the layer is open; a `rare` form is
+    then named last. Attributes of children (`self_attn.in_proj_weight`) make the form of a module whose `children` are
+    renamed.
     """
 
     attributes: tuple[str, ...]
@@ -66,6 +69,7 @@ class FileForm:
     same_first: tuple[str, ...] = ()
     beside_ndim: int | None = None
     rare: bool = False
+    unit_axis: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +150,17 @@ def role_of(classes: tuple[str, ...], attribute: str) -> str | None:
     return None
 
 
+def default_of(attribute: str) -> int | None:
+    """What a parameter of torch's that MindSpore's layers lack is filled with, by its attribute; None if no rule says.
+
+    >>> default_of("num_batches_tracked")
+    0
+    """
+    torch = [rule.families["torch"] for rule in layer_rules() if "torch" in rule.families]
+    found = {value for layers in torch for role, value in layers.fill.items() if layers.parameters[role] == attribute}
+    return found.pop() if len(found) == 1 else None
+
+
 def is_statistic(classes: tuple[str, ...], attribute: str) -> bool:
     """Tell whether a parameter holds a running statistic, which torch keeps as a buffer."""
     return role_of(classes, attribute) in STATISTICS
@@ -184,7 +199,7 @@ def _fault(rule: LayerRule) -> str:
         return f"has examples for {strange} but no such table"
     roles = {role for family in rule.families.values() for role in family.parameters}
     mentioned = {role for family in rule.families.values() for role in [*family.insert_axis, *family.dropped]}
-    foreign = {r for f in rule.families.values() for r in (*f.always, *f.alone) if r not in f.parameters}
+    foreign = {r for f in rule.families.values() for r in (*f.always, *f.alone, *f.fill) if r not in f.parameters}
     if strange := sorted(mentioned - roles | foreign):
         return f"mentions the roles {strange}, which no parameter of it has"
     return _form_fault(rule)
@@ -216,6 +231,7 @@ def _family(table: dict[str, Any]) -> LayerFamily:
             "children": _texts_by_name(table.get("children", {})),
             "always": _texts(table.get("always", [])),
             "alone": _texts_by_name(table.get("alone", {})),
+            "fill": {role: _whole_number(value) for role, value in table.get("fill", {}).items()},
         }
     )
 
@@ -225,6 +241,13 @@ def _file_form(table: dict[str, Any]) -> FileForm:
     fields["optional"] = tuple(name for pattern in fields.get("optional", ()) for name in _numbered(pattern))
     fields["ndim"] = {name: _axes(numbers) for name, numbers in table.get("ndim", {}).items()}
     return FileForm(**fields)
+
+
+def _whole_number(value: object) -> int:
+    if type(value) is not int:
+        msg = f"expected a whole number, got {value!r}"
+        raise TypeError(msg)
+    return value
 
 
 def _axes(numbers: object) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Modules whose children have other names in the target, recognized in a torch checkpoint by what lies below them.
+"""Modules whose children have other names in the target, recognized in a checkpoint by what lies below them.
 
 A TransformerEncoderLayer shows itself by its attention, two linear layers and norms. But people write such a class
 themselves under the same names, and then a port keeps them; so each one is open until the user says which it is.
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from align.core.mappings import LayerRule
     from align.core.names import LayerChoice
+    from align.steps.translations import Translation
 
 CUSTOM = "custom"
 
@@ -37,30 +37,35 @@ class Container:
 
 
 def find_containers(
-    names: Collection[str], rules: Iterable[LayerRule], family: str, choices: Sequence[LayerChoice]
+    names: Collection[str], rules: Iterable[Translation], choices: Sequence[LayerChoice]
 ) -> list[Container]:
     """All modules that look like one with renamed children, each with the last choice that speaks of it."""
-    known = set(names)
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[LayerRule]] = {}
+    known = dict.fromkeys([*names, *(path for name in names for path in _modules_above(name))])
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[Translation]] = {}
     for rule in rules:
-        children = next((layers.children for name, layers in rule.families.items() if name == family), {})
-        for form in rule.files if children else ():
+        for form in rule.forms if rule.children else ():
             first, *others = form.attributes
-            for name in names:
+            for name in known:
                 prefix = name.removesuffix(first)
                 if prefix != name and prefix[-1:] in ("", ".") and all(prefix + other in known for other in others):
-                    found.setdefault((prefix[:-1], tuple(children.items())), []).append(rule)
+                    found.setdefault((prefix[:-1], tuple(rule.children.items())), []).append(rule)
     return [_container(prefix, dict(renames), fitting, choices) for (prefix, renames), fitting in found.items()]
 
 
 def renamed(path: str, renames: dict[str, str]) -> str:
-    """The path with every renamed child on it under its new name."""
+    """The path with every renamed child on it under its new name; one that is renamed to "" is left out."""
     parts = path.split(".")
-    return ".".join(renames.get(".".join(parts[: n + 1]), part) for n, part in enumerate(parts)) if renames else path
+    new = (renames.get(".".join(parts[: n + 1]), part) for n, part in enumerate(parts))
+    return ".".join(part for part in new if part) if renames else path
+
+
+def _modules_above(name: str) -> list[str]:
+    parts = name.split(".")[:-1]
+    return [".".join(parts[: n + 1]) for n in range(len(parts))]
 
 
 def _container(
-    prefix: str, children: dict[str, str], rules: Sequence[LayerRule], choices: Sequence[LayerChoice]
+    prefix: str, children: dict[str, str], rules: Sequence[Translation], choices: Sequence[LayerChoice]
 ) -> Container:
     words = {CUSTOM} | {word for rule in rules for word in (rule.id, rule.kind)}
     spoken = [choice for choice in choices if choice.kind in words and fnmatchcase(prefix, choice.pattern)]

@@ -1,4 +1,4 @@
-"""One layer of a torch checkpoint: which rules explain the attributes under its prefix, and what they make of them.
+"""One layer of a checkpoint: which rules explain the attributes under its prefix, and what they make of them.
 
 A rule explains a layer if one of its file forms fits exactly. Where none does, but attributes are there that layers
 usually have (a subclass with one more parameter, a weight that weight_norm has split), the layer is odd: rules that
@@ -16,9 +16,10 @@ from align.core.transforms import IDENTITY, Reshape, Transform
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
-    from align.core.mappings import FileForm, LayerRule
+    from align.core.mappings import FileForm
     from align.core.names import LayerChoice
     from align.core.parameters import Shape
+    from align.steps.translations import Translation
 
 AS_IS = "as-is"
 # What torch.nn.utils makes of a weight: weight_norm, spectral_norm, prune, and `parametrizations` of the newer kind.
@@ -49,34 +50,43 @@ class Reading:
     """A group with the rules that can be meant and the choice that narrowed them; `odd` if none of them explains it."""
 
     group: Group
-    rules: tuple[LayerRule, ...]
+    rules: tuple[Translation, ...]
     choice: LayerChoice | None
     odd: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What else the file holds: the numbers of axes of its tensors, and whether any kernel is two rows high."""
+
+    axes: frozenset[int]
+    tall: bool
+
+
 def read_groups(
-    shapes: Mapping[str, Shape], rules: Sequence[LayerRule], choices: Sequence[LayerChoice]
+    shapes: Mapping[str, Shape], rules: Sequence[Translation], choices: Sequence[LayerChoice]
 ) -> list[Reading]:
     """What each group of the file can be, in the file's order, by its form and the last choice that speaks of it."""
     groups: dict[str, Group] = {}
     for name, shape in shapes.items():
         prefix, _, attribute = name.rpartition(".")
         groups.setdefault(prefix, Group(prefix)).shapes[attribute] = shape
-    axes = axes_of(shapes)
-    known = {name for rule in rules for form in rule.files for name in (*form.attributes, *form.optional)}
+    beside = surroundings_of(shapes)
+    known = {name for rule in rules for form in rule.forms for name in (*form.attributes, *form.optional)}
     telling = (known - NOT_TELLING) | SPLIT
-    return [_reading(group, rules, axes, choices, telling) for group in groups.values()]
+    return [_reading(group, rules, beside, choices, telling) for group in groups.values()]
 
 
-def axes_of(shapes: Mapping[str, Shape]) -> set[int]:
-    """The numbers of axes that tensors of the file have."""
-    return {len(shape) for shape in shapes.values()}
+def surroundings_of(shapes: Mapping[str, Shape]) -> Surroundings:
+    """What the whole file tells of each of its layers."""
+    kernels = [shape[2:] for shape in shapes.values() if len(shape) == 4]
+    return Surroundings(frozenset(len(shape) for shape in shapes.values()), any(height > 1 for height, _ in kernels))
 
 
-def fates_of(group: Group, rule: LayerRule, family: str, *, alone: bool) -> Fates:
+def fates_of(group: Group, rule: Translation) -> Fates:
     """What the rule makes of the group; what it does not know, and a layer that the family lacks, keeps its name."""
-    target = next((layers for name, layers in rule.families.items() if name == family), None)
-    roles = {attribute: role for role, attribute in rule.families["torch"].parameters.items()}
+    target = rule.target
+    roles = {attribute: role for role, attribute in rule.source.parameters.items()}
     fates: Fates = {}
     for attribute, shape in group.shapes.items():
         role = roles.get(attribute)
@@ -85,11 +95,24 @@ def fates_of(group: Group, rule: LayerRule, family: str, *, alone: bool) -> Fate
         elif role in target.dropped:
             fates[attribute] = target.dropped[role]
         else:
-            axis = target.insert_axis.get(role)
-            transform = IDENTITY if axis is None else Reshape((*shape[:axis], 1, *shape[axis:]))
-            names = target.parameters | target.alone if alone else target.parameters
-            fates[attribute] = (names.get(role, attribute), transform)
+            new = _other_shape(shape, rule.source.insert_axis.get(role), target.insert_axis.get(role))
+            transform = IDENTITY if new == shape else Reshape(new, shape)
+            fates[attribute] = (target.parameters.get(role, attribute), transform)
     return fates
+
+
+def filled_by(group: Group, rule: Translation) -> dict[str, int]:
+    """Attributes of the target that the file's family never has, with the number that each is filled with."""
+    target = rule.target
+    if target is None or not set(rule.source.parameters.values()) & group.shapes.keys():
+        return {}
+    return {target.parameters[role]: value for role, value in target.fill.items() if role in rule.source.dropped}
+
+
+def _other_shape(shape: Shape, removed: int | None, inserted: int | None) -> Shape:
+    if removed is not None and shape[removed : removed + 1] == (1,):
+        shape = (*shape[:removed], *shape[removed + 1 :])
+    return shape if inserted is None else (*shape[:inserted], 1, *shape[inserted:])
 
 
 def kept(group: Group) -> Fates:
@@ -97,34 +120,42 @@ def kept(group: Group) -> Fates:
     return {attribute: (attribute, IDENTITY) for attribute in group.shapes}
 
 
-def could_be_deeper(group: Group, rules: Iterable[LayerRule], axes: Set[int]) -> list[LayerRule]:
-    """Rules whose form fits but for the tensor of so many axes that should stand beside it."""
-    return [rule for rule in rules if not _fits_one(group, rule, axes) and _fits_one(group, rule, None)]
+def could_be(group: Group, rules: Iterable[Translation], beside: Surroundings) -> list[Translation]:
+    """Rules whose form fits but for what should stand beside it in the file."""
+    return [rule for rule in rules if not _fits_one(group, rule, beside) and _fits_one(group, rule, None)]
 
 
-def is_rare(group: Group, rule: LayerRule) -> bool:
+def is_rare(group: Group, rule: Translation) -> bool:
     """Whether the form by which the rule fits is a rare one."""
-    return any(form.rare and _fits(group.shapes, form, None) for form in rule.files)
+    return any(form.rare and _fits(group.shapes, form, None) for form in rule.forms)
 
 
 def _reading(
-    group: Group, rules: Sequence[LayerRule], axes: Set[int], choices: Sequence[LayerChoice], telling: Set[str]
+    group: Group,
+    rules: Sequence[Translation],
+    beside: Surroundings,
+    choices: Sequence[LayerChoice],
+    telling: Set[str],
 ) -> Reading:
-    fitting = [rule for rule in rules if _fits_one(group, rule, axes)]
+    fitting = [rule for rule in rules if _fits_one(group, rule, beside)]
     odd = not fitting and bool(telling & group.shapes.keys() or PARAMETRIZED in group.prefix.split("."))
-    offered = fitting or (_nearest(group, rules, axes) if odd else [])
+    offered = fitting or (_nearest(group, rules, beside) if odd else [])
     for choice in reversed(choices):
         if fnmatchcase(group.prefix, choice.pattern):
             if choice.kind == AS_IS:
                 return Reading(group, (), choice, odd)
-            if chosen := _chosen(group, rules, offered, choice, axes):
+            if chosen := _chosen(group, rules, offered, choice, beside):
                 return Reading(group, tuple(chosen), choice, odd)
     return Reading(group, tuple(offered), None, odd)
 
 
 def _chosen(
-    group: Group, rules: Sequence[LayerRule], offered: Collection[LayerRule], choice: LayerChoice, axes: Set[int]
-) -> list[LayerRule]:
+    group: Group,
+    rules: Sequence[Translation],
+    offered: Collection[Translation],
+    choice: LayerChoice,
+    beside: Surroundings,
+) -> list[Translation]:
     """Rules of the chosen kind or id that the group can be.
 
     A pattern without wildcards is taken at its word if the rule knows all attributes. One with wildcards only
@@ -133,38 +164,46 @@ def _chosen(
     named = [rule for rule in rules if choice.kind in (rule.id, rule.kind)]
     named = [rule for rule in named if _knows(rule, group) or rule in offered]
     kinds = {rule.kind for rule in named}
-    of_kind = [rule for rule in rules if rule.kind in kinds and rule.files]
+    of_kind = [rule for rule in rules if rule.kind in kinds and rule.forms]
     if of_kind and set(choice.pattern) & set("*?["):
         alike = [rule for rule in of_kind if rule in offered or _fits_one(group, rule, None)]
-        named = [rule for rule in named if rule in alike or (alike and not rule.files)]
+        named = [rule for rule in named if rule in alike or (alike and not rule.forms)]
     by_id = [rule for rule in named if rule.id == choice.kind]
-    with_forms = [rule for rule in named if rule in offered or _fits_one(group, rule, axes)]
-    return by_id or with_forms or named
+    with_forms = [rule for rule in named if rule in offered or _fits_one(group, rule, beside)]
+    return [rule for rule in by_id if _fits_one(group, rule, None)] or by_id or with_forms or named
 
 
-def _nearest(group: Group, rules: Iterable[LayerRule], axes: Set[int]) -> list[LayerRule]:
+def _nearest(group: Group, rules: Iterable[Translation], beside: Surroundings) -> list[Translation]:
     """Rules with a form that explains a part of the group, those that explain most of it."""
-    found: dict[int, list[LayerRule]] = {}
+    found: dict[int, list[Translation]] = {}
     for rule in rules:
-        if "torch" in rule.families:
-            known = set(rule.families["torch"].parameters.values())
-            part = {name: shape for name, shape in group.shapes.items() if name in known}
-            if part and any(_fits(part, form, axes) for form in rule.files):
-                found.setdefault(len(part), []).append(rule)
+        known = set(rule.source.parameters.values())
+        part = {name: shape for name, shape in group.shapes.items() if name in known}
+        if part and _fits_one(Group(group.prefix, part), rule, beside):
+            found.setdefault(len(part), []).append(rule)
     return found[max(found)] if found else []
 
 
-def _knows(rule: LayerRule, group: Group) -> bool:
-    torch = rule.families.get("torch")
-    return torch is not None and group.shapes.keys() <= set(torch.parameters.values())
+def _knows(rule: Translation, group: Group) -> bool:
+    """Whether the rule has all attributes of the group, and each with the axis of length 1 that it would take away."""
+    axes = {rule.source.parameters[role]: axis for role, axis in rule.source.insert_axis.items()}
+    return (
+        _is_inside(rule, group)
+        and group.shapes.keys() <= set(rule.source.parameters.values())
+        and all(group.shapes[name][axis : axis + 1] == (1,) for name, axis in axes.items() if name in group.shapes)
+    )
 
 
-def _fits_one(group: Group, rule: LayerRule, axes: Set[int] | None) -> bool:
-    return any(_fits(group.shapes, form, axes) for form in rule.files)
+def _is_inside(rule: Translation, group: Group) -> bool:
+    return not rule.inner or group.prefix.rpartition(".")[2] == rule.inner
 
 
-def _fits(shapes: Mapping[str, Shape], form: FileForm, axes: Set[int] | None) -> bool:
-    """Whether these attributes look like the form; `axes` is None where what stands beside them does not matter."""
+def _fits_one(group: Group, rule: Translation, beside: Surroundings | None) -> bool:
+    return _is_inside(rule, group) and any(_fits(group.shapes, form, beside) for form in rule.forms)
+
+
+def _fits(shapes: Mapping[str, Shape], form: FileForm, beside: Surroundings | None) -> bool:
+    """Whether these attributes look like the form; `beside` is None where what stands beside them does not matter."""
     present, required = shapes.keys(), set(form.attributes)
     if not required <= present or not present <= required | set(form.optional):
         return False
@@ -172,5 +211,14 @@ def _fits(shapes: Mapping[str, Shape], form: FileForm, axes: Set[int] | None) ->
         return False
     first = {shapes[name][:1] for name in form.same_first if name in present}
     whole = {shapes[name] for name in form.same_shape if name in present}
-    beside = axes is None or form.beside_ndim is None or form.beside_ndim in axes
-    return len(first) <= 1 and len(whole) <= 1 and beside
+    if len(first) > 1 or len(whole) > 1 or not _has_unit_axes(shapes, form, beside):
+        return False
+    return beside is None or form.beside_ndim is None or form.beside_ndim in beside.axes
+
+
+def _has_unit_axes(shapes: Mapping[str, Shape], form: FileForm, beside: Surroundings | None) -> bool:
+    """A kernel of one row may be that of a 1-D convolution; one of a single element is so only among its like."""
+    flat = [(shapes[name], axis) for name, axis in form.unit_axis.items() if name in shapes]
+    if any(shape[axis : axis + 1] != (1,) for shape, axis in flat):
+        return False
+    return beside is None or not beside.tall or all(set(shape[axis:]) != {1} for shape, axis in flat)

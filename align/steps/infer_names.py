@@ -1,4 +1,4 @@
-"""Target names out of a torch checkpoint alone: what the file can decide, and what it leaves open.
+"""Target names out of a checkpoint alone: what the file can decide, and what it leaves open.
 
 The attributes under one prefix (`bn1.weight`, `bn1.running_mean` ...) and their shapes are held against the file forms
 of all layer rules. Where every rule that fits gives the same names and shapes, that is the answer; where they differ,
@@ -7,14 +7,17 @@ or where none fits what is clearly a layer, it is open until the user says which
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from align.core.names import Dropped, Evidence, NameMap, Pairing
+import numpy as np
+
+from align.core.names import Dropped, Evidence, Fill, NameMap, Pairing
 from align.core.transforms import Reshape
 from align.steps.infer_children import CUSTOM, Container, find_containers, renamed
-from align.steps.infer_layers import AS_IS, Fate, Fates, fates_of, is_rare, kept, read_groups
+from align.steps.infer_layers import AS_IS, Fate, Fates, fates_of, filled_by, is_rare, kept, read_groups
 from align.steps.infer_warnings import warnings_of
+from align.steps.translations import TargetFamily, translations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +27,11 @@ if TYPE_CHECKING:
     from align.core.parameters import Shape
     from align.steps.infer_layers import Reading
 
-TargetFamily = Literal["nn", "mint"]
+LABELS = {
+    "nn": ("torch file", "mindspore nn"),
+    "mint": ("torch file", "mindspore mint"),
+    "torch": ("mindspore file", "torch"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +48,31 @@ class OpenLayer:
 
 @dataclass(frozen=True, slots=True)
 class InferredNames:
-    """The map as far as it is decided; `faults` are choices that name no known kind or fit no layer."""
+    """The map as far as it is decided; `faults` are choices that name no known kind or fit no layer.
+
+    `fills` are parameters that the target's layers have and those of the file never do.
+    """
 
     name_map: NameMap
     open: tuple[OpenLayer, ...]
     faults: tuple[str, ...]
     warnings: tuple[str, ...]
+    fills: tuple[Fill, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What rules of these ids make of a layer; with `lifted`, its parameters go one level up."""
+
+    ids: tuple[str, ...]
+    fates: Fates
+    filled: dict[str, int]
+    lifted: bool = False
+
+    def is_like(self, other: _Outcome) -> bool:
+        """Tell whether names and transforms are the same, and what is dropped, whatever the reason."""
+        mine, theirs = ({a: isinstance(f, str) or f for a, f in one.fates.items()} for one in (self, other))
+        return (mine, self.filled, self.lifted) == (theirs, other.filled, other.lifted)
 
 
 def infer_names(
@@ -54,61 +80,67 @@ def infer_names(
     rules: Sequence[LayerRule],
     family: TargetFamily,
     choices: Sequence[LayerChoice] = (),
+    told: Sequence[LayerChoice] = (),
 ) -> InferredNames:
-    """Decide the target's name of every tensor of a torch checkpoint for layers of `mindspore.nn` or `mint.nn`.
+    """Decide the target's name of every tensor of a checkpoint.
 
-    `shapes` maps the file's names, in its order, to shapes.
+    The target's layers are those of `mindspore.nn` or `mint.nn` for a torch file, or torch's for a MindSpore file.
+    `shapes` maps the file's names, in its order, to shapes. `told` is what a model or a family says of the layers; it
+    counts less than the user's choices, and need not be of use.
     """
-    containers = find_containers(shapes, rules, family, choices)
-    readings = read_groups(shapes, rules, choices)
-    alone = [reading.group.prefix for reading in readings] == [""]  # one layer that is no part of a net
+    ways = translations(rules, family, alone=not any("." in name for name in shapes))
+    spoken = (*told, *choices)
+    containers = find_containers(shapes, ways, spoken)
+    readings = read_groups(shapes, ways, spoken)
     renames = {old: new for container in containers for old, new in container.renames.items()}
     fates: dict[str, tuple[Fate, Evidence, str]] = {}
+    filled: dict[str, int] = {}
     open_layers = [_open_container(container) for container in containers if container.choice is None]
     for reading in readings:
-        outcomes = _outcomes(reading, family, alone=alone)
+        outcomes = _outcomes(reading)
         if len(outcomes) > 1 or (reading.odd and not reading.choice):
             open_layers.append(_open_layer(reading, outcomes))
             continue
-        ids, decided = outcomes[0]
+        (outcome,) = outcomes
+        path = reading.group.path
         evidence: Evidence = "user" if reading.choice else "rule" if reading.rules else "file"
-        fates |= {reading.group.path(attribute): (fate, evidence, ids) for attribute, fate in decided.items()}
+        fates |= {path(name): (fate, evidence, ", ".join(outcome.ids)) for name, fate in outcome.fates.items()}
+        filled |= {path(name): value for name, value in outcome.filled.items()}
+        renames |= {reading.group.prefix: ""} if outcome.lifted else {}
     used = {c.choice for c in containers} | {reading.choice for reading in readings}
     return InferredNames(
         _name_map(shapes, fates, family, renames),
         tuple(open_layers),
         tuple(_faults(choices, rules, used)),
-        tuple(warnings_of(shapes, readings, rules, family, renames, alone=alone)),
+        tuple(warnings_of(shapes, readings, ways, family, renames)),
+        tuple(_fill(_place(name, renames), value) for name, value in filled.items()),
     )
 
 
-def _outcomes(reading: Reading, family: TargetFamily, *, alone: bool) -> list[tuple[str, Fates]]:
+def _outcomes(reading: Reading) -> list[_Outcome]:
     """Different outcomes among the rules, each with the ids that lead to it; that of no rule is to keep the names."""
     group = reading.group
     rules = sorted(reading.rules, key=lambda rule: is_rare(group, rule))
-    made = [(rule.id, fates_of(group, rule, family, alone=alone)) for rule in rules]
+    made = [_Outcome((rule.id,), fates_of(group, rule), filled_by(group, rule), bool(rule.inner)) for rule in rules]
     if not rules or (reading.odd and not reading.choice):
-        made.insert(0, (AS_IS if reading.odd else "", kept(group)))
-    outcomes: list[tuple[list[str], Fates]] = []
-    for rule_id, fates in made:
-        same = next((ids for ids, other in outcomes if _told(other) == _told(fates)), None)
+        made.insert(0, _Outcome((AS_IS,) if reading.odd else (), kept(group), {}))
+    outcomes: list[_Outcome] = []
+    for outcome in made:
+        same = next((place for place, other in enumerate(outcomes) if outcome.is_like(other)), None)
         if same is None:
-            outcomes.append(([rule_id], fates))
+            outcomes.append(outcome)
         else:
-            same.append(rule_id)
-    return [(", ".join(ids), fates) for ids, fates in outcomes]
+            ids = dict.fromkeys([*outcomes[same].ids, *outcome.ids])
+            outcomes[same] = replace(outcomes[same], ids=tuple(ids))
+    return outcomes
 
 
-def _told(fates: Fates) -> dict[str, object]:
-    """What tells outcomes apart: names and transforms, and that something is dropped, not why."""
-    return {attribute: isinstance(fate, str) or fate for attribute, fate in fates.items()}
-
-
-def _open_layer(reading: Reading, outcomes: Iterable[tuple[str, Fates]]) -> OpenLayer:
+def _open_layer(reading: Reading, outcomes: Iterable[_Outcome]) -> OpenLayer:
     alternatives = []
-    for ids, fates in outcomes:
-        names = tuple(_in_words(attribute, fate) for attribute, fate in fates.items())
-        alternatives.append((ids, names))
+    for outcome in outcomes:
+        names = (_in_words(attribute, fate) for attribute, fate in outcome.fates.items())
+        up = "../" if outcome.lifted else ""
+        alternatives.append((", ".join(outcome.ids), tuple(up + name for name in names)))
     return OpenLayer(reading.group.prefix, reading.group.shapes, tuple(alternatives))
 
 
@@ -125,7 +157,10 @@ def _open_container(container: Container) -> OpenLayer:
 
 
 def _name_map(
-    shapes: Mapping[str, Shape], fates: dict[str, tuple[Fate, Evidence, str]], family: str, renames: dict[str, str]
+    shapes: Mapping[str, Shape],
+    fates: dict[str, tuple[Fate, Evidence, str]],
+    family: TargetFamily,
+    renames: dict[str, str],
 ) -> NameMap:
     pairings, dropped = [], []
     for name in shapes:
@@ -136,8 +171,18 @@ def _name_map(
             dropped.append(Dropped(name, "source", fate))
         else:
             prefix, dot, _ = name.rpartition(".")
-            pairings.append(Pairing(name, f"{renamed(prefix, renames)}{dot}{fate[0]}", evidence, 1.0, fate[1], ids))
-    return NameMap("torch file", f"mindspore {family}", tuple(pairings), tuple(dropped))
+            pairings.append(Pairing(name, _place(f"{prefix}{dot}{fate[0]}", renames), evidence, 1.0, fate[1], ids))
+    return NameMap(*LABELS[family], tuple(pairings), tuple(dropped))
+
+
+def _place(name: str, renames: dict[str, str]) -> str:
+    """The name with every renamed module on its path."""
+    prefix, _, attribute = name.rpartition(".")
+    return f"{renamed(prefix, renames)}.{attribute}".removeprefix(".")
+
+
+def _fill(name: str, value: int) -> Fill:
+    return Fill(name, np.array(value, np.int64), f"a MindSpore file has none; {value} is the default")
 
 
 def _faults(choices: Iterable[LayerChoice], rules: Sequence[LayerRule], used: set[LayerChoice | None]) -> Iterable[str]:

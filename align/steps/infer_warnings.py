@@ -10,43 +10,45 @@ from typing import TYPE_CHECKING
 
 from align.core.words import counted, some
 from align.steps.infer_children import renamed
-from align.steps.infer_layers import axes_of, could_be_deeper, fates_of
+from align.steps.infer_layers import could_be, fates_of, surroundings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from align.core.mappings import LayerFamily, LayerRule
     from align.core.parameters import Shape
     from align.steps.infer_layers import Reading
+    from align.steps.translations import Translation
 
 MOST_NAMED = 12
-PLACES = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn"}
+PLACES = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn", "torch": "torch.nn"}
 
 
 def warnings_of(
     shapes: Mapping[str, Shape],
     readings: Sequence[Reading],
-    rules: Sequence[LayerRule],
+    rules: Sequence[Translation],
     family: str,
     renames: dict[str, str],
-    *,
-    alone: bool,
 ) -> Iterable[str]:
     """Say, a line each, what a strict load will miss, what the family lacks, and what the names look like."""
-    yield from _missing(readings, family, renames, alone=alone)
+    yield from _missing(readings, renames)
     yield from _missing_perhaps(readings, family)
     yield from _without_a_layer(readings, family)
-    yield from _perhaps_deeper(shapes, readings, rules, family)
+    yield from _perhaps_deeper(shapes, readings, rules)
+    yield from _perhaps_flat(shapes, readings, rules)
     if shapes and all(name.startswith("module.") for name in shapes):
-        yield "every name starts with 'module.' (saved from DataParallel), and so will every target's name"
+        yield (
+            "every name starts with 'module.' (saved from DataParallel), and so will every target's name; "
+            "--strip module. takes it off"
+        )
 
 
-def _missing(readings: Iterable[Reading], family: str, renames: dict[str, str], *, alone: bool) -> Iterable[str]:
+def _missing(readings: Iterable[Reading], renames: dict[str, str]) -> Iterable[str]:
     """Parameters that the target has whichever of its kinds the layer is."""
     missing = []
     for reading in readings:
         path = renamed(reading.group.prefix, renames)
-        absent = [_absent(reading, rule, family, alone=alone) for rule in _with_layer(reading, family)]
+        absent = [_absent(reading, rule) for rule in reading.rules if rule.target]
         if absent:
             common = [name for name in absent[0] if all(name in other for other in absent)]
             missing += [f"{path}.{name}" if path else name for name in common]
@@ -59,7 +61,7 @@ def _missing_perhaps(readings: Iterable[Reading], family: str) -> Iterable[str]:
     """Parameters that the target has if the layer is one of some kinds; layers of one such doubt share a line."""
     doubts: dict[tuple[str, ...], list[str]] = {}
     for reading in readings:
-        absent = {rule.id: _absent(reading, rule, family, alone=False) for rule in _with_layer(reading, family)}
+        absent = {rule.id: _absent(reading, rule) for rule in reading.rules if rule.target}
         fewest = min(absent.values(), key=len, default=[])
         without = [rule_id for rule_id, names in absent.items() if len(names) == len(fewest)]
         more = [rule_id for rule_id, names in absent.items() if len(names) > len(fewest)]
@@ -78,44 +80,61 @@ def _without_a_layer(readings: Iterable[Reading], family: str) -> Iterable[str]:
     """Layers for which the family has nothing: their names stay, and the port brings a class of its own."""
     found: dict[str, list[str]] = {}
     for reading in readings:
-        if reading.rules and not _with_layer(reading, family):
+        if reading.rules and not any(rule.target for rule in reading.rules):
             found.setdefault(", ".join(rule.id for rule in reading.rules), []).append(reading.group.prefix)
     for kinds, prefixes in found.items():
         yield f"{PLACES[family]} has no layer for {kinds}; the names stay as they are: {_listed(prefixes)}"
 
 
 def _perhaps_deeper(
-    shapes: Mapping[str, Shape], readings: Iterable[Reading], rules: Sequence[LayerRule], family: str
+    shapes: Mapping[str, Shape], readings: Iterable[Reading], rules: Sequence[Translation]
 ) -> Iterable[str]:
     """Layers whose number of dimensions no convolution in the file tells, and whose names would differ by it."""
-    axes = axes_of(shapes)
-    if axes & {3, 4}:
+    if surroundings_of(shapes).axes & {3, 4}:
         return
-    found: dict[str, list[str]] = {}
-    for reading in readings:
-        if reading.rules and not reading.choice and not reading.odd:
-            names = fates_of(reading.group, reading.rules[0], family, alone=False)
-            for rule in could_be_deeper(reading.group, rules, axes):
-                if fates_of(reading.group, rule, family, alone=False) != names:
-                    found.setdefault(rule.id, []).append(reading.group.prefix)
-    for rule_id, prefixes in found.items():
+    for rule_id, prefixes in _perhaps(shapes, readings, rules).items():
         yield (
             f"no convolution in the file tells of how many dimensions {counted(len(prefixes), 'layer')} is: "
             f"{_listed(prefixes)}; if {rule_id}, the names are others: --layer '{prefixes[0]}={rule_id}'"
         )
 
 
-def _with_layer(reading: Reading, family: str) -> list[LayerRule]:
-    """The rules that can be meant and for which the family has a layer."""
-    return [rule for rule in reading.rules if family in rule.families]
+def _perhaps_flat(
+    shapes: Mapping[str, Shape], readings: Iterable[Reading], rules: Sequence[Translation]
+) -> Iterable[str]:
+    """Kernels of a single element, taken as 2-D like the others in the file."""
+    flat = [rule for rule in rules if any(form.unit_axis for form in rule.forms)]
+    found = _perhaps(shapes, readings, flat)
+    if found:
+        prefixes = next(iter(found.values()))
+        yield (
+            f"{counted(len(prefixes), 'kernel')} of size 1 x 1 ({_listed(prefixes)}) taken as 2-D, as there are larger "
+            f"2-D kernels in the file; --layer '{prefixes[0]}=KIND' says if one is {' or '.join(found)}"
+        )
 
 
-def _absent(reading: Reading, rule: LayerRule, family: str, *, alone: bool) -> list[str]:
-    """Parameters that the family's layer always has and the group lacks, by the family's names."""
-    layers: dict[str, LayerFamily] = {str(name): one for name, one in rule.families.items()}
-    target, torch = layers[family], layers["torch"]
-    names = target.parameters | target.alone if alone else target.parameters
-    return [names[role] for role in target.always if torch.parameters.get(role) not in reading.group.shapes]
+def _perhaps(
+    shapes: Mapping[str, Shape], readings: Iterable[Reading], rules: Sequence[Translation]
+) -> dict[str, list[str]]:
+    """Rule -> layers that were decided as something else only for what stands beside them in the file."""
+    beside = surroundings_of(shapes)
+    found: dict[str, list[str]] = {}
+    for reading in readings:
+        if reading.rules and not reading.choice and not reading.odd:
+            decided = reading.rules[0]
+            names = fates_of(reading.group, decided), decided.inner
+            for rule in could_be(reading.group, rules, beside):
+                if (fates_of(reading.group, rule), rule.inner) != names:
+                    found.setdefault(rule.id, []).append(reading.group.prefix)
+    return found
+
+
+def _absent(reading: Reading, rule: Translation) -> list[str]:
+    """Parameters that the target's layer always has and the group lacks, by the target's names."""
+    if rule.target is None:
+        return []
+    own = rule.source.parameters
+    return [rule.target.parameters[r] for r in rule.target.always if own.get(r) not in reading.group.shapes]
 
 
 def _listed(prefixes: Sequence[str]) -> str:
