@@ -289,7 +289,7 @@ class NoSpaceError(DestinationError):
         wanted = f"{needed:,} bytes are needed, " if needed else ""
         said = f" ({reason})" if reason else ""
         super().__init__(
-            f"no room for {path}: {wanted}{free:,} bytes are free{said}",
+            f"no room at {path}: {wanted}{free:,} bytes are free{said}",
             "free some space, raise the quota or the limit on file sizes, or name a destination on another disk",
         )
 

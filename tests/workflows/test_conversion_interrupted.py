@@ -180,7 +180,7 @@ def test_room_that_runs_out_is_told_and_leaves_the_old_file(
     process = case.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     printed, said = process.communicate(timeout=60)
     assert (process.returncode, printed) == (2, "")
-    assert said.startswith(f"align: no room for {tmp_path}")
+    assert said.startswith(f"align: no room at {tmp_path}")
     assert "bytes are needed" in said
     assert "bytes are free (File too large)" in said
     assert len(said.splitlines()) == 2
