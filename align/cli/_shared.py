@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json as json_module
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,6 +67,11 @@ def hand_over(
     print_result(document, show_all=show_all)
     if written is not None:
         typer.echo(f"Written: {written}")
+
+
+def import_report_meanwhile() -> None:
+    """Import what prints results in a thread, for commands whose work leaves the interpreter free most of the time."""
+    threading.Thread(target=importlib.import_module, args=("align.report.text",), daemon=True).start()
 
 
 def read_settings(project: Path | None, reference: str | None, candidate: str | None) -> Project:

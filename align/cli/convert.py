@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import JsonOption, RunOption, finish, progress_bar
+from align.cli._shared import JsonOption, RunOption, finish, import_report_meanwhile, progress_bar
 
 
 class Family(str, enum.Enum):
@@ -81,6 +81,8 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
     from align.workflows.convert_checkpoint import convert_checkpoint
 
     made_from = {"source": source} | ({"map": Path(map_file)} if map_file else {})
+    if not json:
+        import_report_meanwhile()
     with progress_bar() as progress:
         record = convert_checkpoint(
             source,

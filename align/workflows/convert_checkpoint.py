@@ -175,4 +175,4 @@ def _check_output(output: Output, checkpoint: Checkpoint, *, overwrite: bool) ->
         raise DestinationError(f"{own[0]} is the source itself", "name another destination")
     if present and not overwrite:
         raise DestinationError(f"{present[0]} exists", "add --overwrite to replace it")
-    check_space(folder, sum(tensor.nbytes for file in output.files for tensor in file.tensors))
+    check_space(folder, output.nbytes)

@@ -30,6 +30,11 @@ class OutputFile:
     path: Path
     tensors: tuple[StoredTensor, ...]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values."""
+        return sum(tensor.nbytes for tensor in self.tensors)
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -40,6 +45,11 @@ class Output:
     destination: Path
     files: tuple[OutputFile, ...]
     index: tuple[Path, bytes] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values."""
+        return sum(file.nbytes for file in self.files)
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -53,18 +63,17 @@ def write_output(output: Output, *, verify: bool, progress: Progress) -> dict[st
     Raises DestinationError or VerificationError; what was there before is then still there.
     """
     hashes: dict[str, str] = {}
-    total = sum(tensor.nbytes for file in output.files for tensor in file.tensors)
-    steps = _Steps(progress, total)
+    steps = _Steps(progress, output.nbytes)
     with contextlib.ExitStack() as renames:
         if output.index is not None:
             renames.enter_context(atomic_writer(output.index[0])).write(output.index[1])
         for file in output.files:
-            temporary = renames.enter_context(atomic_path(file.path, sum(tensor.nbytes for tensor in file.tensors)))
-            with SyncedWriter(temporary, steps.show) as stream:
+            temporary = renames.enter_context(atomic_path(file.path, file.nbytes))
+            with SyncedWriter(temporary, steps.show, file.nbytes) as stream:
                 output.plugin.write(stream, file.tensors, output.metadata)
             if verify:
                 hashes |= verify_written(file.tensors, output.plugin, temporary, file.path, steps.show)
-            steps.base += sum(tensor.nbytes for tensor in file.tensors)
+            steps.base += file.nbytes
         if output.index is not None:  # loaders would take an old file of that name before the index
             output.destination.unlink(missing_ok=True)
             output.index[0].unlink(missing_ok=True)
