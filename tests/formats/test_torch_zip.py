@@ -229,19 +229,6 @@ def test_a_lazily_conjugated_tensor_is_refused(save) -> None:
         open_checkpoint(save({"c": torch.ones(2, dtype=torch.complex64).conj()}))
 
 
-def test_older_forms_are_recognized_and_refused(save, tmp_path) -> None:
-    import tarfile
-
-    import torch
-
-    with pytest.raises(UnsupportedCheckpointError, match=r"before version 1\.6"):
-        open_checkpoint(save({"w": torch.ones(2)}, _use_new_zipfile_serialization=False))
-    with tarfile.open(tmp_path / "old.pth", "w", format=tarfile.USTAR_FORMAT) as archive:
-        archive.add(tmp_path / "file.pth", "storages")
-    with pytest.raises(UnsupportedCheckpointError, match="tar file"):
-        open_checkpoint(tmp_path / "old.pth")
-
-
 def test_a_torchscript_program_is_recognized_and_refused(tmp_path) -> None:
     import io
     import zipfile

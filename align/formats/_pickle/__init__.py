@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from align.formats._pickle.machine import read_pickle
-from align.formats._pickle.state_dict import StateDict, find_state_dict, read_others
-from align.formats._pickle.torch_tensors import TensorView, UnsupportedTensorError, is_tensor, read_view
+from align.formats._pickle.look import PickleLook
+from align.formats._pickle.machine import Persistent, mapping_of, read_pickle
+from align.formats._pickle.torch_tensors import Storage, TensorView, UnsupportedTensorError, read_storage
 
 __all__ = [
-    "StateDict",
+    "Persistent",
+    "PickleLook",
+    "Storage",
     "TensorView",
     "UnsupportedTensorError",
-    "find_state_dict",
-    "is_tensor",
-    "read_others",
+    "mapping_of",
     "read_pickle",
-    "read_view",
+    "read_storage",
 ]

@@ -1,24 +1,28 @@
 """An interpreter of pickle opcodes that builds inert records instead of objects.
 
-`pickletools.genops` names the opcodes; a global becomes a pair of strings, a call a record of what would have been
-called. That is safe by construction, where `Unpickler.find_class` has to guess which names are harmless. Work and
-memory are bounded by the number of opcodes, each of which makes at most one value.
+A global becomes a pair of strings, a call a record of what would have been called. That is safe by construction, where
+`Unpickler.find_class` has to guess which names are harmless. Work and memory are bounded by the number of opcodes, each
+of which makes at most one value.
 """
 
 from __future__ import annotations
 
-import pickletools
+import struct
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.errors import HostileFileError, NotACheckpointError
+from align.formats._pickle.opcodes import CODES, LONGEST_PICKLE, NAMES, READERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-LONGEST_PICKLE = 256 << 20
+    from align.formats._pickle.opcodes import Buffer
+
 MOST_OPCODES = 20_000_000
+STOP = CODES["STOP"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +74,29 @@ def mapping_of(value: Any) -> dict[Any, Any] | None:
     return None
 
 
-def read_pickle(path: Path, data: bytes) -> Any:
-    """Interpret one pickle of the file at `path`; raises NotACheckpointError or HostileFileError."""
-    if len(data) > LONGEST_PICKLE:
-        raise HostileFileError(path, f"its pickle is {len(data)} bytes long, more than any checkpoint needs")
+@dataclass(frozen=True, slots=True)
+class Pickled:
+    """What a pickle holds, where its last byte is followed, and every reference to the outside in the order made."""
+
+    value: Any
+    end: int
+    references: list[Persistent]
+
+
+def read_pickle(path: Path, data: Buffer, start: int = 0) -> Pickled:
+    """Interpret one pickle of the file at `path`, from `start` to its own end, which need not be that of the data.
+
+    Raises NotACheckpointError or HostileFileError.
+    """
     machine = _Machine(path)
     try:
-        for count, (opcode, argument, position) in enumerate(pickletools.genops(data)):
-            if count > MOST_OPCODES:
-                raise HostileFileError(path, f"its pickle has more than {MOST_OPCODES} opcodes")
-            machine.step(opcode.name, argument, position)
-    except (ValueError, OverflowError) as error:
+        end = machine.run(data, start)
+        value = machine.stack.pop()
+    except (ValueError, OverflowError, struct.error) as error:
         raise NotACheckpointError(path, f"its pickle is damaged ({error})") from error
     except (IndexError, KeyError) as error:
         raise HostileFileError(path, f"its pickle uses what it never made ({error!r})") from error
-    return machine.result
+    return Pickled(value, end, machine.references)
 
 
 class _Machine:
@@ -95,25 +107,25 @@ class _Machine:
         self.stack: list[Any] = []
         self.outer: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
-        self.result: Any = None
+        self.references: list[Persistent] = []
 
-    def step(self, name: str, argument: Any, position: int | None) -> None:
-        if name in _PUSHES_ARGUMENT:
-            self.stack.append(argument)
-        elif name in _PUSHES_CONSTANT:
-            self.stack.append(_PUSHES_CONSTANT[name]())
-        elif name in _GETS:
-            self.stack.append(self.memo[int(argument)])
-        elif name in _PUTS:
-            self.memo[int(argument)] = self.stack[-1]
-        elif name in _ACTIONS:
-            _ACTIONS[name](self, argument)
-        elif name not in _IGNORED:
-            raise HostileFileError(self.path, f"its pickle uses {name} at byte {position}, which torch.save never does")
-
-    def push(self, value: Any) -> None:
-        """Push onto the stack as it is now, after marks were popped on the way to `value`."""
-        self.stack.append(value)
+    def run(self, data: Buffer, start: int) -> int:
+        """Take opcodes up to STOP and return where it ends."""
+        at, end = start, min(len(data), start + LONGEST_PICKLE)
+        for _ in range(MOST_OPCODES):
+            if at >= end:
+                raise NotACheckpointError(self.path, f"its pickle has no end within {end - start} bytes")
+            code = data[at]
+            reader = _READER_OF[code]
+            if reader is None:
+                at += 1
+                _ACTION_OF[code](self)
+            else:
+                argument, at = reader(data, at + 1)
+                _ACTION_WITH[code](self, argument)
+            if code == STOP:
+                return at
+        raise HostileFileError(self.path, f"its pickle has more than {MOST_OPCODES} opcodes")
 
     def popped_mark(self) -> list[Any]:
         items, self.stack = self.stack, self.outer.pop()
@@ -137,6 +149,12 @@ class _Machine:
 
     def make(self, callee: Any, arguments: Any) -> None:
         self.stack.append(Made(callee, arguments))
+        if arguments and callee == ORDERED_DICT and isinstance(arguments, tuple):
+            self.set_items(_flat(arguments[0]))
+
+    def refer(self, reference: Any) -> None:
+        self.references.append(Persistent(reference))
+        self.stack.append(self.references[-1])
 
     def name_global(self, module: Any, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
@@ -151,15 +169,59 @@ def _key(key: Any) -> Any:
     return key if isinstance(key, (str, float, bytes, type(None))) else OddKey(key)
 
 
+def _flat(pairs: Any) -> list[Any]:
+    """Items of an OrderedDict as Python 2 pickled it: a list of lists of two."""
+    items = pairs if isinstance(pairs, list) else []
+    return [part for pair in items if isinstance(pair, (list, tuple)) and len(pair) == 2 for part in pair]
+
+
+def _push(machine: _Machine, value: Any) -> None:
+    machine.stack.append(value)
+
+
+def _push_marked(machine: _Machine) -> None:
+    items = machine.popped_mark()
+    machine.stack.append(items)
+
+
+def _tuple(machine: _Machine) -> None:
+    items = machine.popped_mark()
+    machine.stack.append(tuple(items))
+
+
+def _tuple_of(count: int) -> Callable[[_Machine], None]:
+    def pack(machine: _Machine) -> None:
+        stack = machine.stack
+        if len(stack) < count:
+            raise IndexError(count)
+        stack[-count:] = (tuple(stack[-count:]),)
+
+    return pack
+
+
 def _dict(machine: _Machine) -> None:
     items = machine.popped_mark()
     machine.stack.append({})
     machine.set_items(items)
 
 
+def _set_of(name: str) -> Callable[[_Machine], None]:
+    def pack(machine: _Machine) -> None:
+        elements = machine.popped_mark()
+        machine.make(Global("builtins", name), ())
+        machine.add_elements(elements)
+
+    return pack
+
+
 def _set_item(machine: _Machine) -> None:
     value, key = machine.stack.pop(), machine.stack.pop()
     machine.set_items([key, value])
+
+
+def _append(machine: _Machine) -> None:
+    element = machine.stack.pop()
+    machine.add_elements([element])
 
 
 def _reduce(machine: _Machine) -> None:
@@ -193,82 +255,76 @@ def _stack_global(machine: _Machine) -> None:
     machine.name_global(module, name)
 
 
-def _tuple_of(count: int) -> Callable[[_Machine, Any], None]:
-    def pack(machine: _Machine, _argument: Any) -> None:
-        if len(machine.stack) < count:
-            raise IndexError(count)
-        machine.stack[-count:] = [tuple(machine.stack[-count:])]
-
-    return pack
-
-
-def _set_of(name: str) -> Callable[[_Machine, Any], None]:
-    def pack(machine: _Machine, _argument: Any) -> None:
-        elements = machine.popped_mark()
-        machine.make(Global("builtins", name), ())
-        machine.add_elements(elements)
-
-    return pack
-
-
 def _mark(machine: _Machine) -> None:
     machine.outer.append(machine.stack)
     machine.stack = []
 
 
-def _append(machine: _Machine) -> None:
-    element = machine.stack.pop()
-    machine.add_elements([element])
+def _get(machine: _Machine, index: int) -> None:
+    machine.stack.append(machine.memo[index])
 
 
-def _stop(machine: _Machine) -> None:
-    machine.result = machine.stack.pop()
+def _put(machine: _Machine, index: int) -> None:
+    machine.memo[index] = machine.stack[-1]
 
 
-_PUSHES_ARGUMENT = {
-    "INT", "LONG", "LONG1", "LONG4", "BININT", "BININT1", "BININT2", "STRING", "BINSTRING", "SHORT_BINSTRING",
-    "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE",
-    "BINUNICODE8", "FLOAT", "BINFLOAT",
-}  # fmt: skip
-_PUSHES_CONSTANT: dict[str, Callable[[], Any]] = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "EMPTY_LIST": list,
-    "EMPTY_TUPLE": tuple,
-    "EMPTY_DICT": dict,
-    "EMPTY_SET": lambda: Made(Global("builtins", "set"), ()),
-}
-_GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
-_PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT"))
-_IGNORED = frozenset(("PROTO", "FRAME"))
-_ACTIONS: dict[str, Callable[[_Machine, Any], object]] = {
-    "MARK": lambda m, _: _mark(m),
-    "POP": lambda m, _: m.stack.pop(),
-    "POP_MARK": lambda m, _: m.popped_mark(),
-    "DUP": lambda m, _: m.stack.append(m.stack[-1]),
-    "MEMOIZE": lambda m, _: m.memo.__setitem__(len(m.memo), m.stack[-1]),
-    "LIST": lambda m, _: m.push(m.popped_mark()),
-    "TUPLE": lambda m, _: m.push(tuple(m.popped_mark())),
+def _refuse(machine: _Machine, code: int) -> None:
+    name = NAMES.get(code, f"the unknown opcode {code}")
+    raise HostileFileError(machine.path, f"its pickle uses {name}, which torch.save never does")
+
+
+def _ignore(_machine: _Machine, _argument: Any = None) -> None:
+    """PROTO and FRAME say nothing that is needed; STOP is seen by the loop."""
+
+
+_ACTIONS: dict[str, Callable[[_Machine], object]] = {
+    "STOP": _ignore,
+    "NONE": lambda m: m.stack.append(None),
+    "NEWTRUE": lambda m: m.stack.append(True),
+    "NEWFALSE": lambda m: m.stack.append(False),
+    "EMPTY_LIST": lambda m: m.stack.append([]),
+    "EMPTY_TUPLE": lambda m: m.stack.append(()),
+    "EMPTY_DICT": lambda m: m.stack.append({}),
+    "EMPTY_SET": lambda m: m.make(Global("builtins", "set"), ()),
+    "MARK": _mark,
+    "POP": lambda m: m.stack.pop(),
+    "POP_MARK": lambda m: m.popped_mark(),
+    "DUP": lambda m: m.stack.append(m.stack[-1]),
+    "MEMOIZE": lambda m: _put(m, len(m.memo)),
+    "LIST": _push_marked,
+    "TUPLE": _tuple,
     "TUPLE1": _tuple_of(1),
     "TUPLE2": _tuple_of(2),
     "TUPLE3": _tuple_of(3),
     "FROZENSET": _set_of("frozenset"),
-    "DICT": lambda m, _: _dict(m),
-    "SETITEM": lambda m, _: _set_item(m),
-    "SETITEMS": lambda m, _: m.set_items(m.popped_mark()),
-    "APPEND": lambda m, _: _append(m),
-    "APPENDS": lambda m, _: m.add_elements(m.popped_mark()),
-    "ADDITEMS": lambda m, _: m.add_elements(m.popped_mark()),
-    "GLOBAL": lambda m, argument: m.name_global(*argument.split(" ", 1)),
-    "STACK_GLOBAL": lambda m, _: _stack_global(m),
-    "REDUCE": lambda m, _: _reduce(m),
-    "NEWOBJ": lambda m, _: _reduce(m),
-    "NEWOBJ_EX": lambda m, _: _new_with_keywords(m),
-    "INST": _instance,
-    "OBJ": lambda m, _: _object(m),
-    "BUILD": lambda m, _: _build(m),
-    "PERSID": lambda m, argument: m.stack.append(Persistent(argument)),
-    "BINPERSID": lambda m, _: m.stack.append(Persistent(m.stack.pop())),
-    "STOP": lambda m, _: _stop(m),
+    "DICT": _dict,
+    "SETITEM": _set_item,
+    "SETITEMS": lambda m: m.set_items(m.popped_mark()),
+    "APPEND": _append,
+    "APPENDS": lambda m: m.add_elements(m.popped_mark()),
+    "ADDITEMS": lambda m: m.add_elements(m.popped_mark()),
+    "STACK_GLOBAL": _stack_global,
+    "REDUCE": _reduce,
+    "NEWOBJ": _reduce,
+    "NEWOBJ_EX": _new_with_keywords,
+    "OBJ": _object,
+    "BUILD": _build,
+    "BINPERSID": lambda m: m.refer(m.stack.pop()),
 }
+# Those with an argument; all that are not named here push it.
+_TAKING: dict[str, Callable[[_Machine, Any], object]] = {
+    "PROTO": _ignore,
+    "FRAME": _ignore,
+    "GET": _get,
+    "BINGET": _get,
+    "LONG_BINGET": _get,
+    "PUT": _put,
+    "BINPUT": _put,
+    "LONG_BINPUT": _put,
+    "GLOBAL": lambda m, argument: m.name_global(*argument.split(" ", 1)),
+    "INST": _instance,
+    "PERSID": lambda m, argument: m.refer(argument),
+}
+_READER_OF = [READERS.get(code) for code in range(256)]
+_ACTION_OF = [_ACTIONS.get(NAMES.get(code, ""), partial(_refuse, code=code)) for code in range(256)]
+_ACTION_WITH = [_TAKING.get(NAMES.get(code, ""), _push) for code in range(256)]

@@ -6,13 +6,12 @@ it; what is no plain strided tensor (quantized, sparse, on the meta device) is n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from align.core.checkpoints import MOST_AXES
 from align.core.dtypes import numpy_dtype
-from align.core.words import counted
 from align.errors import HostileFileError
 from align.formats._pickle.machine import Global, Made, Persistent, mapping_of
 
@@ -27,6 +26,11 @@ STORAGES = {
     "ByteStorage": "uint8", "BoolStorage": "bool",
     "ComplexFloatStorage": "complex64", "ComplexDoubleStorage": "complex128",
 }  # fmt: skip
+# Those without a NumPy dtype have a size all the same, by which what follows them in a file is found.
+ITEMSIZES = {name: numpy_dtype(dtype).itemsize for name, dtype in STORAGES.items()} | {
+    "QInt8Storage": 1, "QUInt8Storage": 1, "QInt32Storage": 4, "QUInt4x2Storage": 1, "QUInt2x4Storage": 1,
+}  # fmt: skip
+STORAGE_MODULES = frozenset(("torch", "torch.cuda", "torch.npu", "torch_npu"))
 UNTYPED = Global("torch.storage", "UntypedStorage")
 DTYPES = {
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16",
@@ -36,7 +40,9 @@ DTYPES = {
 MOST_REPEATED = 1 << 30
 MOST_WRAPPED = 4  # a parameter wraps a tensor, a subclass wraps a parameter
 PLAIN_TYPES = frozenset(("torch.Tensor", "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"))
-TENSOR_MAKERS = frozenset(("torch._utils", "torch._tensor"))
+# torch_npu writes a plain tensor's bytes and a device format, which only a device needs.
+STRIDED = frozenset(("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_npu_tensor"))
+TENSOR_MAKERS = frozenset(("torch._utils", "torch._tensor", "torch_npu.utils.storage"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,23 @@ class TensorView:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What the pickle says of a storage: `count` elements lie in the file, `elements` from `first` on are meant."""
+
+    key: str
+    kind: Global
+    itemsize: int
+    count: int
+    first: int
+    elements: int
+
+    @property
+    def nbytes(self) -> int:
+        """Size in the file."""
+        return self.count * self.itemsize
+
+
 class UnsupportedTensorError(Exception):
     """A tensor that is no plain strided one: `reason` names it, `remedy` says what to save instead."""
 
@@ -101,9 +124,9 @@ def read_view(path: Path, name: str, value: Any) -> TensorView:
     """
     for _ in range(MOST_WRAPPED):
         if not is_tensor(value):
-            raise HostileFileError(path, f"tensor {name!r} is made out of {describe(value)}")
+            raise HostileFileError(path, f"tensor {name!r} is made out of what is no tensor")
         kind, arguments = value.callee.name, value.arguments
-        if kind in ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3"):
+        if kind in STRIDED:
             return _strided(path, name, kind, arguments)
         value = _unwrapped(name, kind, arguments)
     raise HostileFileError(path, f"tensor {name!r} is wrapped in itself")
@@ -114,7 +137,7 @@ def shape_of(value: Any) -> Shape | None:
     for _ in range(MOST_WRAPPED):
         if not is_tensor(value) or not value.arguments:
             return None
-        if value.callee.name.startswith("_rebuild_tensor"):
+        if value.callee.name in STRIDED:
             shape = value.arguments[2] if len(value.arguments) > 2 else None
             return tuple(shape) if isinstance(shape, (tuple, list)) and _are_counts(shape) else None
         try:
@@ -124,31 +147,25 @@ def shape_of(value: Any) -> Shape | None:
     return None
 
 
-def class_name(value: Any) -> str:
-    """Name of the class that the pickle would have made, or the plain type's."""
-    if not isinstance(value, Made):
-        return type(value).__name__
-    callee, arguments = value.callee, value.arguments
-    if isinstance(callee, Global) and callee.name in ("_reconstructor", "__newobj__") and isinstance(arguments, tuple):
-        callee = arguments[0] if arguments else callee
-    return str(callee) if isinstance(callee, Global) else "an unnamed class"
+def read_storage(path: Path, what: str, reference: Any) -> Storage:
+    """Read a reference `("storage", class, key, location, count[, view])`.
 
-
-def describe(value: Any) -> str:
-    """A few words for an entry that is not converted."""
-    if is_tensor(value):
-        shape = shape_of(value)
-        return "tensor" if shape is None else f"tensor of shape {shape}"
-    mapping = mapping_of(value)
-    if mapping is not None:
-        return f"mapping of {counted(len(mapping), 'entry', 'entries')}"
-    if isinstance(value, (list, tuple)):
-        return f"{type(value).__name__} of {counted(len(value), 'entry', 'entries')}"
-    if isinstance(value, str):
-        return f"text {value[:40]!r}"
-    if isinstance(value, (float, type(None))) or (isinstance(value, int) and abs(value) < 1 << 64):
-        return repr(value)
-    return class_name(value)
+    Raises UnsupportedTensorError for one without bytes in the file or of an unknown class, HostileFileError for
+    numbers that no writer produces; `what` names the tensor in the messages.
+    """
+    if not isinstance(reference, tuple) or len(reference) < 5 or reference[0] != "storage":
+        hint = "save the state_dict of a model on the CPU or on a device, not of the meta device"
+        raise UnsupportedTensorError(f"{what} has no storage in the file", hint)
+    _, kind, key, _, count = reference[:5]
+    if not isinstance(key, str) or not isinstance(kind, Global) or not _are_counts((count,)):
+        raise HostileFileError(path, f"{what} refers to its storage in an unknown way")
+    itemsize = 1 if kind == UNTYPED else ITEMSIZES.get(kind.name, 0)
+    if not itemsize or (kind != UNTYPED and kind.module not in STORAGE_MODULES):
+        raise _unknown_dtype(what, kind)
+    first, elements = 0, count
+    if len(reference) > 5 and reference[5] is not None:
+        first, elements = _window(path, what, reference[5], count)
+    return Storage(key, kind, itemsize, count, first, elements)
 
 
 def _unwrapped(name: str, kind: str, arguments: tuple[Any, ...]) -> Any:
@@ -166,47 +183,52 @@ def _unwrapped(name: str, kind: str, arguments: tuple[Any, ...]) -> Any:
 def _strided(path: Path, name: str, kind: str, arguments: tuple[Any, ...]) -> TensorView:
     if len(arguments) < 4 or (kind == "_rebuild_tensor_v3" and len(arguments) < 7):
         raise HostileFileError(path, f"tensor {name!r} lacks its geometry")
-    storage, offset, shape, stride = arguments[:4]
+    reference, offset, shape, stride = arguments[:4]
     metadata = arguments[6:7] if kind == "_rebuild_tensor_v2" else arguments[7:8]
     if any(mapping_of(table) for table in metadata):
         hint = "save tensor.resolve_conj().resolve_neg() instead"
         raise UnsupportedTensorError(f"{name!r} is a lazily conjugated or negated view", hint)
+    what = f"tensor {name!r}"
+    storage = read_storage(path, what, reference.reference if isinstance(reference, Persistent) else None)
     typed = arguments[6] if kind == "_rebuild_tensor_v3" else None
-    key, dtype, storage_bytes = _storage(path, name, storage, typed)
+    dtype = _dtype(what, storage, typed)
     if not _are_counts((offset,)) or not _are_counts(shape) or not _are_counts(stride):
-        raise HostileFileError(path, f"tensor {name!r} has a malformed shape, stride or offset")
+        raise HostileFileError(path, f"{what} has a malformed shape, stride or offset")
     if len(shape) != len(stride) or len(shape) > MOST_AXES:
-        raise HostileFileError(path, f"tensor {name!r} has {len(shape)} axes and {len(stride)} strides")
-    view = TensorView(key, dtype, storage_bytes, offset, tuple(shape), tuple(stride))
-    _check_bounds(path, name, view)
-    return view
+        raise HostileFileError(path, f"{what} has {len(shape)} axes and {len(stride)} strides")
+    window = TensorView(storage.key, dtype, storage.elements * storage.itemsize, offset, tuple(shape), tuple(stride))
+    _check_bounds(path, what, window)
+    if storage.first == 0 and storage.elements == storage.count:
+        return window
+    first = storage.first * storage.itemsize // numpy_dtype(dtype).itemsize
+    return replace(window, offset=first + offset, storage_bytes=storage.nbytes)
 
 
-def _storage(path: Path, name: str, storage: Any, typed: Any) -> tuple[str, str, int]:
-    """Key, dtype and size of a storage: `("storage", class, key, location, count)`."""
-    reference = storage.reference if isinstance(storage, Persistent) else None
-    if not isinstance(reference, tuple) or len(reference) < 5 or reference[0] != "storage":
-        hint = "save the state_dict of a model on the CPU or on a device, not of the meta device"
-        raise UnsupportedTensorError(f"tensor {name!r} has no storage in the file", hint)
-    _, kind, key, _, count = reference[:5]
-    if not isinstance(key, str) or not isinstance(kind, Global) or not _are_counts((count,)):
-        raise HostileFileError(path, f"tensor {name!r} refers to its storage in an unknown way")
-    dtype = typed.name if kind == UNTYPED and isinstance(typed, Global) else STORAGES.get(kind.name)
-    if dtype not in DTYPES or (kind != UNTYPED and kind.module not in ("torch", "torch.cuda")):
-        hint = "cast it to a dtype that NumPy or ml_dtypes knows and save the state_dict again"
-        raise UnsupportedTensorError(
-            f"tensor {name!r} has the dtype {typed if isinstance(typed, Global) else kind}", hint
-        )
-    return key, dtype, count if kind == UNTYPED else count * numpy_dtype(dtype).itemsize
+def _window(path: Path, what: str, view: Any, count: int) -> tuple[int, int]:
+    """First element and number of elements of a storage that is a view of another: `(key, offset, count)`."""
+    if not isinstance(view, tuple) or len(view) != 3 or not _are_counts(view[1:]) or view[1] + view[2] > count:
+        raise HostileFileError(path, f"{what} lies outside the storage that it views")
+    return view[1], view[2]
 
 
-def _check_bounds(path: Path, name: str, view: TensorView) -> None:
+def _dtype(what: str, storage: Storage, typed: Any) -> str:
+    """Dtype of a view; a storage without one takes it from the tensor."""
+    dtype = typed.name if storage.kind == UNTYPED and isinstance(typed, Global) else STORAGES.get(storage.kind.name)
+    if dtype not in DTYPES:
+        raise _unknown_dtype(what, typed if isinstance(typed, Global) else storage.kind)
+    return dtype
+
+
+def _unknown_dtype(what: str, kind: Global) -> UnsupportedTensorError:
+    hint = "cast it to a dtype that NumPy or ml_dtypes knows and save the state_dict again"
+    return UnsupportedTensorError(f"{what} has the dtype {kind}", hint)
+
+
+def _check_bounds(path: Path, what: str, view: TensorView) -> None:
     if view.needs > view.storage_bytes:
-        reason = f"tensor {name!r} reaches to byte {view.needs} of a storage of {view.storage_bytes}"
-        raise HostileFileError(path, reason)
+        raise HostileFileError(path, f"{what} reaches to byte {view.needs} of a storage of {view.storage_bytes}")
     if view.nbytes > max(view.storage_bytes, MOST_REPEATED):
-        reason = f"tensor {name!r} claims {view.nbytes} bytes by repeating {view.storage_bytes}"
-        raise HostileFileError(path, reason)
+        raise HostileFileError(path, f"{what} claims {view.nbytes} bytes by repeating {view.storage_bytes}")
 
 
 def _are_counts(values: Any) -> bool:

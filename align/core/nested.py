@@ -1,0 +1,247 @@
+"""Mappings of names to tensors in a nested file: found by looking, one taken only where it alone can be meant.
+
+Training checkpoints hold their weights some keys down, beside counters, optimizer states and 0-d figures such as an
+accuracy. A mapping with real weights wins over lone scalars; two of them, or one beside a whole pickled module, are for
+the user to tell apart. An optimizer's state is never looked into. What stands beside the mapping is described, and the
+tensors in there are counted, so that nothing is left out in silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from align.core.checkpoints import Entry
+from align.core.words import counted
+from align.errors import MissingEntryError, SeveralEntriesError, UnsupportedCheckpointError, WholeModuleError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
+
+DEEPEST = 32
+MOST_LISTED = 12
+LONGEST_WORD = 60
+OPTIMIZER = {"state", "param_groups"}  # what `torch.optim.Optimizer.state_dict` returns
+
+Keys = tuple[str, ...]
+
+
+class Look(Protocol):
+    """How the values of a file are looked at."""
+
+    def mapping(self, value: Any) -> dict[Any, Any] | None:
+        """The items of what is a mapping, None for all else."""
+        ...
+
+    def is_tensor(self, value: Any) -> bool:
+        """Tell whether the value is a tensor of any kind."""
+        ...
+
+    def size(self, name: str, tensor: Any) -> tuple[int, int]:
+        """Elements and bytes of a tensor; (0, 0) for one that is of no plain kind."""
+        ...
+
+    def module(self, value: Any) -> str:
+        """Class of a whole pickled module that holds tensors, "" for all else."""
+        ...
+
+    def describe(self, value: Any) -> str:
+        """A few words for a value that is not converted."""
+        ...
+
+    def parts(self, value: Any) -> Iterable[Any]:
+        """Whatever lies directly inside a value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The mapping that was taken, the keys that lead to it, and every entry that could be asked for."""
+
+    keys: Keys
+    key: str
+    values: dict[Any, Any]
+    entries: tuple[Entry, ...]
+
+
+def choose_entry(path: Path, tree: Any, look: Look, key: str | None) -> Chosen:
+    """Find the mappings of names to tensors and take the one of this key, or the only one that can be meant.
+
+    Raises MissingEntryError, SeveralEntriesError, WholeModuleError, or UnsupportedCheckpointError if there is none.
+    """
+    found, modules = _survey(tree, look)
+    whole = {".".join(keys): name for keys, name in modules.items()}
+    if key in whole:
+        raise WholeModuleError(path, {key: whole[key]})
+    if not found:
+        raise WholeModuleError(path, whole) if whole else _nothing_found(path, tree, look)
+    names = _dotted(found)
+    sizes = {keys: _sizes(values, look) for keys, values in found.items()}
+    entries = {keys: Entry(names[keys], len(s), sum(nbytes for _, nbytes in s)) for keys, s in sizes.items()}
+    if key is None:
+        keys = _only_one(path, entries, {keys for keys in found if any(count != 1 for count, _ in sizes[keys])})
+        _refuse_modules_above(path, keys, entries[keys], modules)
+    else:
+        keys = _asked_for(path, key, names)
+    return Chosen(keys, names[keys], found[keys], tuple(entries.values()))
+
+
+def read_others(tree: Any, chosen: Chosen, names: Collection[str], look: Look) -> tuple[dict[str, str], dict[str, int]]:
+    """What the tree holds beside the tensors of these names: each entry in a few words, and how many tensors are in it.
+
+    Entries without tensors are missing in the second table.
+    """
+    words: dict[str, str] = {}
+    tensors: dict[str, int] = {}
+    value = tree
+    for depth in range(len(chosen.keys) + 1):
+        inside = depth < len(chosen.keys)
+        taken = {chosen.keys[depth]} if inside else names
+        items = dict(_items(value, look))
+        for key, item in items.items():
+            if key not in taken:
+                name = _fresh(".".join((*chosen.keys[:depth], _word(key, look))), words)
+                words[name] = look.describe(item)
+                if count := _count_tensors(item, look):
+                    tensors[name] = count
+        value = items[chosen.keys[depth]] if inside else None
+    return words, tensors
+
+
+def describe_plain(value: Any) -> str:
+    """A few words for a value of Python's own types, the class of any other."""
+    if isinstance(value, dict):
+        return f"mapping of {counted(len(value), 'entry', 'entries')}"
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__} of {counted(len(value), 'entry', 'entries')}"
+    if isinstance(value, str):
+        return f"text {value[:40]!r}"
+    if isinstance(value, (float, type(None))) or (isinstance(value, int) and abs(value) < 1 << 64):
+        return repr(value)
+    return type(value).__name__
+
+
+def _survey(tree: Any, look: Look) -> tuple[dict[Keys, dict[Any, Any]], dict[Keys, str]]:
+    """All mappings with tensors and all whole modules, the shallowest first, each once."""
+    found: dict[Keys, dict[Any, Any]] = {}
+    modules: dict[Keys, str] = {}
+    seen = {id(tree)}
+    level: dict[Keys, Any] = {(): tree}
+    for _ in range(DEEPEST + 1):
+        inner: dict[Keys, Any] = {}
+        for keys, value in level.items():
+            if module := look.module(value):
+                modules[keys] = module
+                continue
+            values = look.mapping(value)
+            if values is not None and any(isinstance(name, str) and look.is_tensor(v) for name, v in values.items()):
+                found[keys] = values
+            inner |= {(*keys, name): item for name, item in _containers(value, look, seen)}
+        level = inner
+    return found, modules
+
+
+def _containers(value: Any, look: Look, seen: set[int]) -> Iterable[tuple[str, Any]]:
+    """What may hold mappings, under names; never an optimizer's state."""
+    for name, item in _items(value, look):
+        if isinstance(name, str) and not isinstance(item, (str, int, float)) and not look.is_tensor(item):
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
+            if not OPTIMIZER.issubset(look.mapping(item) or ()):
+                yield name, item
+
+
+def _items(value: Any, look: Look) -> Iterable[tuple[Any, Any]]:
+    """Items of a mapping; those of a list go by their index."""
+    if isinstance(value, (list, tuple)):
+        return [(str(index), item) for index, item in enumerate(value)]
+    return (look.mapping(value) or {}).items()
+
+
+def _dotted(found: Iterable[Keys]) -> dict[Keys, str]:
+    names: dict[Keys, str] = {}
+    taken: set[str] = set()
+    for keys in found:
+        names[keys] = _fresh(".".join(keys), taken)
+        taken.add(names[keys])
+    return names
+
+
+def _sizes(values: Mapping[Any, Any], look: Look) -> list[tuple[int, int]]:
+    return [look.size(name, v) for name, v in values.items() if isinstance(name, str) and look.is_tensor(v)]
+
+
+def _only_one(path: Path, entries: Mapping[Keys, Entry], weights: Collection[Keys]) -> Keys:
+    """The shallowest one, if no other lies as high or directly under it; lone scalars count where all are such."""
+    plausible = [keys for keys in entries if keys in weights] or list(entries)
+    first = plausible[0]
+    rivals = [keys for keys in plausible if len(keys) == len(first) or keys[:-1] == first]
+    if len(rivals) > 1:
+        raise SeveralEntriesError(path, [entries[keys] for keys in rivals])
+    return first
+
+
+def _refuse_modules_above(path: Path, keys: Keys, entry: Entry, modules: Mapping[Keys, str]) -> None:
+    """A module that lies as high as the mapping is as likely to be the weights."""
+    rivals = {".".join(held): name for held, name in modules.items() if len(held) <= len(keys)}
+    if rivals:
+        raise WholeModuleError(path, rivals, entry)
+
+
+def _asked_for(path: Path, key: str, names: Mapping[Keys, str]) -> Keys:
+    for keys, name in names.items():
+        if name == key:
+            return keys
+    raise MissingEntryError(path, key, list(names.values()))
+
+
+def _nothing_found(path: Path, tree: Any, look: Look) -> UnsupportedCheckpointError:
+    hint = "save a state_dict with torch.save(model.state_dict(), ...)"
+    return UnsupportedCheckpointError(path, f"it holds {_contents(tree, look)}", hint)
+
+
+def _contents(tree: Any, look: Look) -> str:
+    if look.is_tensor(tree):
+        return "a single tensor without a name"
+    mapping = look.mapping(tree)
+    if mapping is None:
+        return f"no named tensors, but: {look.describe(tree)}"
+    if not mapping:
+        return "an empty dict, no tensors"
+    shown = list(mapping.items())[:MOST_LISTED]
+    listed = ", ".join(f"{_word(name, look)[:LONGEST_WORD]} ({look.describe(value)})" for name, value in shown)
+    left = len(mapping) - len(shown)
+    return f"no named tensors, but: {listed}" + (f" and {counted(left, 'more entry', 'more entries')}" if left else "")
+
+
+def _word(key: Any, look: Look) -> str:
+    """A key for the reader's eyes; what is no plain text stands in brackets or quotes."""
+    if isinstance(key, str):
+        return key if key.isprintable() else repr(key)
+    return f"[{look.describe(key)}]"
+
+
+def _fresh(name: str, taken: Collection[str]) -> str:
+    """The name, numbered if another entry is called so."""
+    number = 1
+    while (fresh := name if number == 1 else f"{name} ({number})") in taken:
+        number += 1
+    return fresh
+
+
+def _count_tensors(value: Any, look: Look) -> int:
+    """Tensors anywhere in a value, each once, so that references which double at every level cost nothing."""
+    seen: set[int] = set()
+    waiting, count = [value], 0
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if look.is_tensor(item):
+            count += 1
+        else:
+            waiting += look.parts(item)
+    return count

@@ -1,0 +1,95 @@
+"""From a pickled tree to a checkpoint, for every form in which torch keeps the bytes of its storages.
+
+The forms differ only in where the pickle and the storages lie. What the tree means, which mapping in it is meant, and
+what is a tensor's place in its storage is decided here, once.
+"""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.checkpoints import Checkpoint, Extent, StoredTensor
+from align.core.dtypes import numpy_dtype
+from align.core.extents import mapped
+from align.core.nested import choose_entry, read_others
+from align.errors import NotACheckpointError, UnsupportedTensorsError
+from align.formats._pickle import PickleLook, TensorView, UnsupportedTensorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+
+RESAVE = "load it with torch.load and save model.state_dict() with torch.save of torch 1.6 or newer"
+
+
+def torch_checkpoint(
+    path: Path, form: str, tree: Any, storages: Mapping[str, Extent], key: str | None = None
+) -> Checkpoint:
+    """Choose the mapping of names to tensors and place each tensor in its storage.
+
+    Raises what `choose_entry` raises, UnsupportedTensorsError for tensors that are no plain ones, NotACheckpointError
+    and HostileFileError for those that lie outside their storage.
+    """
+    look = PickleLook(path)
+    chosen = choose_entry(path, tree, look, key)
+    views = _views(path, look, chosen.values)
+    tensors = {name: _tensor(path, name, view, storages.get(view.key)) for name, view in views.items()}
+    others, counts = read_others(tree, chosen, views, look)
+    return Checkpoint(path, form, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from walking a growing tree of records again and again: a third of the time."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+def _views(path: Path, look: PickleLook, values: Mapping[Any, Any]) -> dict[str, TensorView]:
+    views: dict[str, TensorView] = {}
+    faults: list[UnsupportedTensorError] = []
+    for name, value in values.items():
+        if isinstance(name, str) and look.is_tensor(value):
+            view = look.view(name, value)
+            if isinstance(view, UnsupportedTensorError):
+                faults.append(view)
+            else:
+                views[name] = view
+    if faults:
+        raise UnsupportedTensorsError(path, [fault.reason for fault in faults], faults[0].remedy)
+    return views
+
+
+def _tensor(path: Path, name: str, view: TensorView, place: Extent | None) -> StoredTensor:
+    if place is None:
+        raise NotACheckpointError(path, f"the bytes of tensor {name!r} are missing: there is no storage {view.key!r}")
+    if place.nbytes < view.storage_bytes:
+        reason = f"the storage of tensor {name!r} has {place.nbytes} bytes, the pickle says {view.storage_bytes}"
+        raise NotACheckpointError(path, reason)
+    itemsize = numpy_dtype(view.dtype).itemsize
+    # The same view of the same storage is one tensor; other views of it (flattened LSTM weights) are not tied.
+    storage = f"{view.key}+{view.offset}:{view.shape}:{view.stride}"
+    if view.contiguous:
+        extent = Extent(path, place.offset + view.offset * itemsize, view.nbytes)
+        return StoredTensor(name, view.shape, view.dtype, mapped(extent, view.shape, view.dtype), extent, storage)
+    whole = Extent(path, place.offset, view.needs)
+    return StoredTensor(name, view.shape, view.dtype, lambda: _strided(view, whole), None, storage)
+
+
+def _strided(view: TensorView, whole: Extent) -> Array:
+    """A view that is not contiguous, over its storage mapped into memory."""
+    itemsize = numpy_dtype(view.dtype).itemsize
+    base = mapped(whole, (whole.nbytes // itemsize,), view.dtype)()
+    strides = tuple(step * itemsize for step in view.stride)
+    return np.ndarray(view.shape, base.dtype, base.data, view.offset * itemsize, strides)
