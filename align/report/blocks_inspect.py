@@ -23,7 +23,7 @@ def inspect_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
     strided = [tensor["name"] for tensor in tensors if not tensor["contiguous"]]
     return [
         _checkpoint(document),
-        *([_entries(document)] if document["entries"] else []),
+        *([_entries(document)] if any(entry["key"] for entry in document["entries"]) else []),
         *([_by_dtype(tensors), _tensors(tensors, show_all=show_all)] if tensors else []),
         *_listed("inspect.ties", (" = ".join(names) for names in document["ties"]), show_all=show_all),
         *_listed("inspect.strided", strided, show_all=show_all),
