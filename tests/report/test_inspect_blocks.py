@@ -12,7 +12,8 @@ from align.report.text import result_blocks
 def inspection(tensors=(), **changes):
     facts = {
         "path": "m.pth", "format": "torch", "naming": "torch", "files": {"m.pth": 5 << 20},
-        "metadata": {"format": "pt"}, "key": "", "entries": (), "ties": (), "overlaps": (), "other": {}, "crc_unchecked": False,
+        "metadata": {"format": "pt"}, "key": "", "entries": (), "ties": (), "overlaps": (), "other": {},
+        "crc_unchecked": False,
     }  # fmt: skip
     return Inspection(tensors=tuple(tensors), **{**facts, **changes})
 
