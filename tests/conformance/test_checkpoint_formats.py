@@ -20,26 +20,48 @@ from align.workflows.open_checkpoint import open_checkpoint
 
 FORMATS = checkpoint_formats()
 REFUSED = (NotACheckpointError, UnsupportedCheckpointError)
-DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16", "bool"]
-NAMES = st.text(st.characters(codec="utf-8", categories=["L", "N"], include_characters="._-/"), min_size=1, max_size=12)
+DTYPES = [
+    "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32",
+    "uint64", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2",
+]  # fmt: skip
+NAMES = st.text(
+    st.characters(codec="utf-8", categories=["L", "N", "P", "S"], exclude_characters=":"), min_size=1, max_size=12
+)
 
 
-def stored(name, value):
-    return StoredTensor(name, value.shape, value.dtype.name, lambda: value)
+def stored(name, value, storage=None):
+    return StoredTensor(name, value.shape, value.dtype.name, lambda: value, storage=storage)
 
 
 @st.composite
 def state_dicts(draw):
+    """Up to six tensors of any dtype and any bits, some of them views of other strides, some tied to the one before."""
     tensors = []
     for name in draw(st.lists(NAMES, unique=True, min_size=1, max_size=6)):
-        dtype = draw(st.sampled_from(DTYPES))
-        shape = tuple(draw(st.lists(st.integers(0, 4), max_size=3)))
-        size = int(np.prod(shape)) * numpy_dtype(dtype).itemsize
-        data = draw(st.binary(min_size=size, max_size=size))
-        if dtype == "bool":
-            data = bytes(byte & 1 for byte in data)
-        tensors.append(stored(name, np.frombuffer(data, numpy_dtype(dtype)).reshape(shape)))
+        if tensors and draw(st.booleans()):
+            tensors.append(stored(name, tensors[-1].load(), tensors[-1].storage))
+        else:
+            value = draw(views(draw(st.sampled_from(DTYPES))))
+            tensors.append(stored(name, value, draw(st.sampled_from([None, f"storage {len(tensors)}"]))))
     return tensors
+
+
+@st.composite
+def views(draw, dtype):
+    shape = tuple(draw(st.lists(st.integers(0, 4), max_size=3)))
+    size = int(np.prod(shape)) * numpy_dtype(dtype).itemsize
+    data = draw(st.binary(min_size=size, max_size=size))
+    if dtype == "bool":
+        data = bytes(byte & 1 for byte in data)
+    value = np.frombuffer(data, numpy_dtype(dtype)).reshape(shape)
+    kinds = [
+        lambda v: v,
+        np.transpose,
+        lambda v: v[::2],
+        lambda v: v[..., ::-1],
+        lambda v: np.broadcast_to(v, (2, *v.shape)),
+    ]
+    return draw(st.sampled_from(kinds if shape else kinds[:2]))(value)
 
 
 ONE = [stored("layer.weight", np.arange(6, dtype=np.float32).reshape(2, 3))]
@@ -47,7 +69,7 @@ WRITERS = [name for name, plugin in FORMATS.items() if not plugin.problems(ONE, 
 
 
 def test_there_are_formats_that_write() -> None:
-    assert {"ckpt", "safetensors", "npz"} <= set(WRITERS)
+    assert {"ckpt", "safetensors", "npz", "torch"} <= set(WRITERS)
 
 
 @pytest.mark.parametrize("name", FORMATS)
