@@ -1,0 +1,72 @@
+"""Files that a checkpoint names by itself, held to its own folder.
+
+A snapshot of a model hub is a folder of links into a store where all files lie side by side: a link that ends beside
+the file that the checkpoint itself is a link to is as good as one that stays in the folder.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from align.core.checkpoints import Extent
+from align.core.words import counted, some
+from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+
+class Place(NamedTuple):
+    """Where a tensor's bytes are said to lie: a path relative to the checkpoint's folder, and which bytes."""
+
+    location: str
+    offset: int
+    nbytes: int
+
+
+def extents_beside(path: Path, places: Mapping[str, Place]) -> dict[str, Extent]:
+    """Return the places of tensors in other files, which are the same bytes or do not meet.
+
+    Raises UnsupportedCheckpointError naming the files that are missing, and HostileFileError or NotACheckpointError for
+    places outside the folder or outside their file.
+    """
+    locations = dict.fromkeys(place.location for place in places.values())
+    files = {location: file for location in locations if (file := _file_beside(path, location)) is not None}
+    if missing := [location for location in locations if location not in files]:
+        reason = f"{counted(len(missing), 'file')} with data of its tensors not found: {some(missing)}"
+        raise UnsupportedCheckpointError(path, reason, "copy all files of the checkpoint into one folder")
+    sizes = {location: file.stat().st_size for location, file in files.items()}
+    for name, (location, offset, nbytes) in places.items():
+        if offset + nbytes > sizes[location]:
+            end, size = offset + nbytes, sizes[location]
+            raise NotACheckpointError(path, f"tensor {name!r} ends at byte {end} of {location}, which has {size}")
+    _check_overlap(path, places.values())
+    return {name: Extent(files[location], offset, nbytes) for name, (location, offset, nbytes) in places.items()}
+
+
+def _file_beside(path: Path, location: str) -> Path | None:
+    """The file at a location, None if there is none."""
+    odd = not location or location.startswith("/") or "\\" in location or not location.isprintable()
+    if odd or ".." in location.split("/"):
+        raise HostileFileError(path, f"it names {location!r}, which is not a file in its folder")
+    file = path.parent / location
+    try:
+        real = file.resolve(strict=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except RuntimeError as error:  # a loop of links, before Python 3.13
+        raise HostileFileError(path, f"it names {location!r}, a link to itself") from error
+    if not any(real.is_relative_to(folder) for folder in (path.parent.resolve(), path.resolve().parent)):
+        raise HostileFileError(path, f"it names {location!r}, a link to {real}, outside its folder")
+    if not real.is_file():
+        raise HostileFileError(path, f"it names {location!r}, which is no plain file")
+    return file
+
+
+def _check_overlap(path: Path, places: Iterable[Place]) -> None:
+    ordered = sorted({place for place in places if place.nbytes})
+    for before, after in pairwise(ordered):
+        if before.location == after.location and after.offset < before.offset + before.nbytes:
+            raise HostileFileError(path, f"two tensors overlap at byte {after.offset} of {after.location}")
