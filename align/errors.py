@@ -9,7 +9,8 @@
     │   ├── UnsupportedCheckpointError  ├── MapError
     │   │   ├── SeveralEntriesError     ├── MissingEntryError
     │   │   ├── UnsupportedTensorsError │
-    │   │   └── WholeModuleError        ├── MissingClassError
+    │   │   └── NeedsItsCodeError       ├── MissingClassError
+    │   │       └── WholeModuleError    │
     │   ├── SideError               ├── MappingRuleError
     │   ├── UserCodeError           ├── ProjectFileError
     │   │   └── ModelFailedError    │
@@ -126,7 +127,16 @@ class SeveralEntriesError(UnsupportedCheckpointError):
         self.entries = tuple(entries)
 
 
-class WholeModuleError(UnsupportedCheckpointError):
+class NeedsItsCodeError(UnsupportedCheckpointError):
+    """A file that only the code which it names can open."""
+
+    def __init__(self, path: Path | str, reason: str, instead: str) -> None:
+        trusted = "or add --trust-pickle, which has torch run the code in the file: only for files that you trust"
+        super().__init__(path, reason, f"{instead}, {trusted}")
+        self.path = path
+
+
+class WholeModuleError(NeedsItsCodeError):
     """A file with whole pickled modules, by key, of which one could be the weights; `beside` lies no deeper."""
 
     def __init__(self, path: Path | str, modules: Mapping[str, str], beside: Entry | None = None) -> None:
@@ -136,8 +146,7 @@ class WholeModuleError(UnsupportedCheckpointError):
         super().__init__(
             path,
             f"it holds a whole pickled module, {listed}{also}",
-            f"{choose}save model.state_dict() where the module's code is at home, or add --trust-pickle, which has "
-            "torch run the code that the file names: only for files that you trust",
+            f"{choose}save model.state_dict() where the module's code is at home",
         )
 
 

@@ -59,6 +59,14 @@ class StoredTensor:
 
 
 @dataclass(frozen=True, slots=True)
+class OddTensor:
+    """A tensor that is no plain strided one: `reason` names it, `remedy` says what to save instead."""
+
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A mapping of names to tensors in a nested file, by the keys that lead to it, joined by dots; "" at the top."""
 

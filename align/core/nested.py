@@ -9,14 +9,20 @@ tensors in there are counted, so that nothing is left out in silence.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from align.core.checkpoints import Entry
+from align.core.checkpoints import Entry, OddTensor
 from align.core.words import counted
-from align.errors import MissingEntryError, SeveralEntriesError, UnsupportedCheckpointError, WholeModuleError
+from align.errors import (
+    MissingEntryError,
+    SeveralEntriesError,
+    UnsupportedCheckpointError,
+    UnsupportedTensorsError,
+    WholeModuleError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
 DEEPEST = 32
@@ -25,6 +31,7 @@ LONGEST_WORD = 60
 OPTIMIZER = {"state", "param_groups"}  # what `torch.optim.Optimizer.state_dict` returns
 
 Keys = tuple[str, ...]
+T = TypeVar("T")
 
 
 class Look(Protocol):
@@ -85,6 +92,15 @@ def choose_entry(path: Path, tree: Any, look: Look, key: str | None) -> Chosen:
     else:
         keys = _asked_for(path, key, names)
     return Chosen(keys, names[keys], found[keys], tuple(entries.values()))
+
+
+def plain_tensors(path: Path, chosen: Chosen, look: Look, read: Callable[[str, Any], T | OddTensor]) -> dict[str, T]:
+    """What `read` makes of each tensor under a name; raises UnsupportedTensorsError naming all odd ones."""
+    values = chosen.values.items()
+    found = {name: read(name, value) for name, value in values if isinstance(name, str) and look.is_tensor(value)}
+    if odd := [value for value in found.values() if isinstance(value, OddTensor)]:
+        raise UnsupportedTensorsError(path, [tensor.reason for tensor in odd], odd[0].remedy)
+    return {name: value for name, value in found.items() if not isinstance(value, OddTensor)}
 
 
 def read_others(tree: Any, chosen: Chosen, names: Collection[str], look: Look) -> tuple[dict[str, str], dict[str, int]]:

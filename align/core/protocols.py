@@ -120,6 +120,19 @@ class CheckpointFormat(Plugin, Protocol):
 
 
 @runtime_checkable
+class TrustedLoader(Plugin, Protocol):
+    """Loads a pickled file by running the code that it names."""
+
+    def load_trusted(self, path: Path) -> Any:
+        """Return dicts and lists with tensors in memory as StoredTensor or OddTensor; all else as it came.
+
+        Whole modules become their state_dict. What the file's code raises is raised as UserCodeError, a class that
+        cannot be imported as MissingClassError.
+        """
+        ...
+
+
+@runtime_checkable
 class LogFormat(Plugin, Protocol):
     """Reads one kind of loss log."""
 

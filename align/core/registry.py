@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
-from align.core.protocols import CheckpointFormat, LogFormat, ModelReader, Plugin
+from align.core.protocols import CheckpointFormat, LogFormat, ModelReader, Plugin, TrustedLoader
 from align.errors import AlignError, FrameworkMissingError
 
 if TYPE_CHECKING:
@@ -73,6 +73,11 @@ def log_formats() -> dict[str, LogFormat]:
 def model_readers() -> dict[str, ModelReader]:
     """All framework adapters by name."""
     return {name: cast("ModelReader", plugin) for name, plugin in plugins("frameworks").items()}
+
+
+def trusted_loaders() -> dict[str, TrustedLoader]:
+    """The framework adapters that load files by running their code, by name."""
+    return {name: plugin for name, plugin in plugins("frameworks").items() if isinstance(plugin, TrustedLoader)}
 
 
 def check_packages(plugin: Plugin) -> None:

@@ -15,15 +15,16 @@ import numpy as np
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import mapped
-from align.core.nested import choose_entry, read_others
-from align.errors import NotACheckpointError, UnsupportedTensorsError
-from align.formats._pickle import PickleLook, TensorView, UnsupportedTensorError
+from align.core.nested import choose_entry, plain_tensors, read_others
+from align.errors import NotACheckpointError
+from align.formats._pickle import PickleLook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from align.core.dtypes import Array
+    from align.formats._pickle import TensorView
 
 RESAVE = "load it with torch.load and save model.state_dict() with torch.save of torch 1.6 or newer"
 
@@ -38,7 +39,7 @@ def torch_checkpoint(
     """
     look = PickleLook(path)
     chosen = choose_entry(path, tree, look, key)
-    views = _views(path, look, chosen.values)
+    views = plain_tensors(path, chosen, look, look.view)
     tensors = {name: _tensor(path, name, view, storages.get(view.key)) for name, view in views.items()}
     others, counts = read_others(tree, chosen, views, look)
     return Checkpoint(path, form, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries)
@@ -54,21 +55,6 @@ def collector_paused() -> Iterator[None]:
     finally:
         if running:
             gc.enable()
-
-
-def _views(path: Path, look: PickleLook, values: Mapping[Any, Any]) -> dict[str, TensorView]:
-    views: dict[str, TensorView] = {}
-    faults: list[UnsupportedTensorError] = []
-    for name, value in values.items():
-        if isinstance(name, str) and look.is_tensor(value):
-            view = look.view(name, value)
-            if isinstance(view, UnsupportedTensorError):
-                faults.append(view)
-            else:
-                views[name] = view
-    if faults:
-        raise UnsupportedTensorsError(path, [fault.reason for fault in faults], faults[0].remedy)
-    return views
 
 
 def _tensor(path: Path, name: str, view: TensorView, place: Extent | None) -> StoredTensor:
@@ -90,6 +76,6 @@ def _tensor(path: Path, name: str, view: TensorView, place: Extent | None) -> St
 def _strided(view: TensorView, whole: Extent) -> Array:
     """A view that is not contiguous, over its storage mapped into memory."""
     itemsize = numpy_dtype(view.dtype).itemsize
-    base = mapped(whole, (whole.nbytes // itemsize,), view.dtype)()
+    raw = mapped(whole, (whole.nbytes,), "uint8")()  # NumPy gives out no buffer of bfloat16 or float8
     strides = tuple(step * itemsize for step in view.stride)
-    return np.ndarray(view.shape, base.dtype, base.data, view.offset * itemsize, strides)
+    return np.ndarray(view.shape, numpy_dtype(view.dtype), raw.data, view.offset * itemsize, strides)

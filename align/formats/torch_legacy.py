@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from align.core.checkpoints import Extent
-from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._pickle import UnsupportedTensorError, mapping_of, read_pickle, read_storage
 from align.formats._torch_entries import RESAVE, collector_paused, torch_checkpoint
 
@@ -75,8 +75,7 @@ def _is_tar(head: bytes) -> bool:
 
 def _refuse_older(path: Path, head: bytes) -> None:
     if _is_tar(head):
-        hint = f"add --trust-pickle, which has torch run the code that the file names, or {RESAVE}"
-        raise UnsupportedCheckpointError(path, "it is a tar file, the oldest form of torch.save", hint)
+        raise NeedsItsCodeError(path, "it is a tar file, the oldest form of torch.save", RESAVE)
     if HEAD.match(head) is None:
         raise UnsupportedCheckpointError(path, "it is a bare pickle, which is not run", RESAVE)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._archives import ZIP_HEAD, Record, first_record_name, read_record, zip_records
 from align.formats._pickle import read_pickle
 from align.formats._torch_entries import RESAVE, collector_paused, torch_checkpoint
@@ -76,7 +76,7 @@ def _folder(path: Path, records: Mapping[str, Record]) -> str:
 def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -> None:
     if f"{folder}/constants.pkl" in records or any(name.startswith(f"{folder}/code/") for name in records):
         hint = "load it with torch.jit.load and save its state_dict() with torch.save"
-        raise UnsupportedCheckpointError(path, "it is a TorchScript program", hint)
+        raise NeedsItsCodeError(path, "it is a TorchScript program", hint)
     if packed := [name for name, record in records.items() if record.compressed]:
         raise HostileFileError(
             path, f"{len(packed)} records are compressed ({packed[0]!r}); torch.save never does that"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 import sys
 from contextlib import contextmanager
 from functools import partial
@@ -12,19 +13,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.calling import CallRecorder, bind_inputs, recorded_calls, run_user_model
-from align.core.dtypes import numpy_dtype
+from align.core.checkpoints import OddTensor, StoredTensor
+from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.filling import check_fill
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.user_code import run_user_code
-from align.errors import UserCodeError
+from align.errors import MissingClassError, UserCodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
     from align.core.traces import CaptureSink
+    from align.errors import AlignError
 
+# How Python words it when a pickled class is not there.
+MISSING_CLASS = re.compile(r"Can't get attribute '(?P<name>[^']+)' on <module '(?P<module>[^']+)'")
 RAW_DTYPES = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
 
@@ -95,6 +101,15 @@ class TorchFramework:
         """Return a float64 copy; floating inputs follow the model's dtype. Raises UserCodeError if it has no copy."""
         failed = partial(UserCodeError, "copying the torch model")
         return run_user_code(lambda: copy.deepcopy(model).double(), failed)
+
+    def load_trusted(self, path: Path) -> Any:
+        """Load with `torch.load`, which runs what the file names; see TrustedLoader."""
+        import torch
+
+        def load() -> Any:
+            return _plain("", torch.load(path, map_location="cpu", weights_only=False), {})
+
+        return run_user_code(load, partial(_load_failed, path))
 
 
 def to_array(tensor: Any) -> Array:
@@ -185,6 +200,62 @@ def _evaluation_mode(model: Model) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+def _load_failed(path: Path, error: BaseException) -> AlignError:
+    if isinstance(error, ImportError):
+        return MissingClassError(path, f"the module {error.name!r}", str(error))
+    if isinstance(error, AttributeError) and (found := MISSING_CLASS.search(str(error))):
+        return MissingClassError(path, f"{found['module']}.{found['name']}", "the module has no such name")
+    return UserCodeError(f"loading {path} with torch", error)
+
+
+def _plain(name: str, value: Any, known: dict[int, tuple[Any, Any]]) -> Any:
+    """A live tree as plain data, tensors as StoredTensor or OddTensor; `known` keeps what was seen alive, by id."""
+    import torch
+
+    if id(value) in known:
+        return known[id(value)][1]
+    if torch.is_tensor(value):
+        return _stored(name, value)
+    if isinstance(value, torch.nn.Module):
+        known[id(value)] = value, _plain(name, value.state_dict(), known)
+        return known[id(value)][1]
+    if isinstance(value, dict):
+        items: dict[Any, Any] = {}
+        known[id(value)] = value, items
+        items.update((key, _plain(str(key), item, known)) for key, item in value.items())
+        return items
+    if isinstance(value, (list, tuple)):
+        elements: list[Any] = []
+        known[id(value)] = value, elements
+        elements.extend(_plain(name, item, known) for item in value)
+        return elements
+    return value
+
+
+def _stored(name: str, tensor: Any) -> StoredTensor | OddTensor:
+    if odd := _oddness(tensor):
+        hint = "convert it to a plain dense tensor in torch and save the state_dict again"
+        return OddTensor(f"{name!r} is no plain tensor: {odd}", hint)
+    value = to_array(tensor).view()
+    value.flags.writeable = False
+    place = f"{tensor.untyped_storage().data_ptr()}+{tensor.storage_offset()}:{tuple(tensor.shape)}:{tensor.stride()}"
+    storage = f"{place}:{tensor.dtype}" if tensor.numel() else None
+    return StoredTensor(name, value.shape, value.dtype.name, lambda: value, storage=storage)
+
+
+def _oddness(tensor: Any) -> str:
+    """What keeps a tensor from being plain values, "" if nothing does."""
+    import torch
+
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+    if tensor.is_quantized or tensor.is_nested or tensor.layout != torch.strided:
+        return "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
+    if tensor.is_meta:
+        return "on the meta device, without values"
+    return "" if is_numeric(_dtype_name(tensor)) else str(tensor.dtype)
 
 
 PLUGIN = TorchFramework()

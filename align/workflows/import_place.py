@@ -23,16 +23,23 @@ _FOLDERS: list[Path] = []
 def import_place(place: str) -> Any:
     """Import `package.module` (also from the current folder) or `path/to/file.py`; a file is run once."""
     if not place.endswith(".py"):
-        _put_first(Path.cwd())
+        put_first(Path.cwd())
         return importlib.import_module(place)
     path = Path(place).resolve()
     if not path.is_file():
         raise MissingFileError(place, "model file")
     _make_way(path.parent)
-    _put_first(path.parent)
+    put_first(path.parent)
     if path.parent not in _FOLDERS:
         _FOLDERS.append(path.parent)
     return _loaded(path) or _load(path)
+
+
+def put_first(folder: Path) -> None:
+    """Let modules be found in this folder before all others."""
+    if str(folder) in sys.path:
+        sys.path.remove(str(folder))
+    sys.path.insert(0, str(folder))
 
 
 def _load(path: Path) -> ModuleType:
@@ -68,12 +75,6 @@ def _make_way(folder: Path) -> None:
 def _lies_in_another(file: str, top: str, folder: Path) -> bool:
     others = [str(other) for other in _FOLDERS if other != folder]
     return any(file == f"{other}/{top}.py" or file.startswith(f"{other}/{top}/") for other in others)
-
-
-def _put_first(folder: Path) -> None:
-    if str(folder) in sys.path:
-        sys.path.remove(str(folder))
-    sys.path.insert(0, str(folder))
 
 
 def _file(module: ModuleType) -> str:

@@ -44,7 +44,7 @@ def _open_file(path: Path, key: str | None) -> Checkpoint:
     head = _head(path)
     for plugin in checkpoint_formats().values():
         if plugin.recognizes(path, head):
-            return _with_sound_names(plugin.read(path, key))
+            return with_sound_names(plugin.read(path, key))
     reason = "its content is of no known format" if head else "it is empty"
     raise NotACheckpointError(
         path, reason, [f"{p.name} ({' '.join(p.suffixes)})" for p in checkpoint_formats().values()]
@@ -56,8 +56,8 @@ def _head(path: Path) -> bytes:
         return stream.read(HEAD)
 
 
-def _with_sound_names(checkpoint: Checkpoint) -> Checkpoint:
-    """Names go to terminals, maps and reports: no control characters, nothing that UTF-8 cannot hold."""
+def with_sound_names(checkpoint: Checkpoint) -> Checkpoint:
+    """Raise HostileFileError for names that cannot be shown: they go to terminals, maps and reports."""
     for name in checkpoint.tensors:
         if not name.isprintable():
             hint = "rename it where it comes from and save the file again; names go to terminals and reports"

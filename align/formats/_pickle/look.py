@@ -5,19 +5,16 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from align.core.checkpoints import OddTensor
 from align.core.nested import describe_plain
 from align.formats._pickle.machine import Global, Made, Persistent, mapping_of
-from align.formats._pickle.torch_tensors import (
-    TensorView,
-    UnsupportedTensorError,
-    is_tensor,
-    read_view,
-    shape_of,
-)
+from align.formats._pickle.torch_tensors import UnsupportedTensorError, is_tensor, read_view, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from align.formats._pickle.torch_tensors import TensorView
 
 MODULE_STATE = {"_modules", "_parameters"}
 WRAPPERS = ("DataParallel", "DistributedDataParallel")
@@ -28,7 +25,7 @@ class PickleLook:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.views: dict[int, TensorView | UnsupportedTensorError] = {}
+        self.views: dict[int, TensorView] = {}
 
     def mapping(self, value: Any) -> dict[Any, Any] | None:
         """The items of a dict, or of a record that is one."""
@@ -41,16 +38,16 @@ class PickleLook:
     def size(self, name: str, tensor: Any) -> tuple[int, int]:
         """Elements and bytes of a tensor; (0, 0) for one of another kind."""
         view = self.view(name, tensor)
-        return (0, 0) if isinstance(view, UnsupportedTensorError) else (prod(view.shape), view.nbytes)
+        return (0, 0) if isinstance(view, OddTensor) else (prod(view.shape), view.nbytes)
 
-    def view(self, name: str, tensor: Any) -> TensorView | UnsupportedTensorError:
+    def view(self, name: str, tensor: Any) -> TensorView | OddTensor:
         """Read a tensor's record; raises HostileFileError."""
         known = self.views.get(id(tensor))
         if known is None:
             try:
                 known = read_view(self.path, name, tensor)
             except UnsupportedTensorError as fault:
-                return fault  # it bears the name that was asked for
+                return OddTensor(fault.reason, fault.remedy)
             self.views[id(tensor)] = known
         return known
 
