@@ -136,3 +136,27 @@ def build(expression: str) -> Any:
     import torch
 
     return eval(expression, {"torch": torch, "mindspore": mindspore})
+
+
+@pytest.mark.parametrize("name", ["m.ckpt", "m.safetensors"])
+def test_a_net_with_views_ties_and_narrow_dtypes_loads_strictly(tmp_path, name: str) -> None:
+    """A tied head, a transposed weight, a 0-d parameter, bfloat16 and bytes, in both files that MindSpore reads."""
+    import mindspore
+    import torch
+
+    weight = torch.randn(5, 3)
+    values = {
+        "embedding.weight": weight, "head.weight": weight, "dense.weight": torch.randn(3, 5).t(),
+        "scale": torch.tensor(0.5), "half": torch.randn(4).to(torch.bfloat16), "table": torch.arange(6).to(torch.uint8),
+    }  # fmt: skip
+    torch.save(values, tmp_path / "m.pth")
+    convert_checkpoint(tmp_path / "m.pth", tmp_path / name, layers=["*=as-is"])
+    loaded = mindspore.load_checkpoint(str(tmp_path / name), format=name.partition(".")[2])
+    net = mindspore.nn.Cell()
+    for key, value in values.items():
+        dtype = getattr(mindspore, str(value.dtype).removeprefix("torch."))
+        parameter = mindspore.Parameter(mindspore.ops.zeros(tuple(value.shape), dtype), name=key)
+        net.insert_param_to_cell(key.replace(".", "_"), parameter)
+    assert mindspore.load_param_into_net(net, loaded, strict_load=True) == ([], [])
+    for parameter in net.get_parameters():
+        assert parameter.float().asnumpy().tobytes() == values[parameter.name].float().contiguous().numpy().tobytes()
