@@ -54,6 +54,7 @@ def scanned(path: Path) -> Iterator[ProtobufScan]:
         except ValueError as error:
             raise NotACheckpointError(path, "it is empty") from error
         with data:
+            data.madvise(mmap.MADV_RANDOM)  # reading ahead from header to header would read the whole file
             yield ProtobufScan(path, data)
 
 
