@@ -163,9 +163,9 @@ def test_an_index_that_is_none_is_refused(good, raw):
         open_checkpoint(good / "model.safetensors.index.json")
 
 
-def test_a_million_shards_are_refused_at_once(good):
-    with pytest.raises(HostileFileError, match="1000000 shards"):
-        open_checkpoint(index_of(good, *(f"{number}" for number in range(10**6))))
+def test_more_shards_than_names_have_digits_for_are_refused_at_once(good):
+    with pytest.raises(HostileFileError, match="200000 shards"):
+        open_checkpoint(index_of(good, *(f"{number}" for number in range(200_000))))
 
 
 def test_thousands_of_missing_shards_do_not_flood_the_message(good):
