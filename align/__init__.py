@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from align.workflows.compare_forward import compare_forward
     from align.workflows.compare_losses import compare_losses
     from align.workflows.convert_checkpoint import convert_checkpoint
+    from align.workflows.diff_checkpoints import diff_checkpoints
     from align.workflows.inspect_checkpoint import inspect_checkpoint
     from align.workflows.map_parameters import map_parameters
     from align.workflows.sides import open_side
@@ -21,6 +22,7 @@ _HOMES = {
     "compare_forward": "align.workflows.compare_forward",
     "compare_losses": "align.workflows.compare_losses",
     "convert_checkpoint": "align.workflows.convert_checkpoint",
+    "diff_checkpoints": "align.workflows.diff_checkpoints",
     "inspect_checkpoint": "align.workflows.inspect_checkpoint",
     "map_parameters": "align.workflows.map_parameters",
     "open_side": "align.workflows.sides",
@@ -31,6 +33,7 @@ __all__ = [
     "compare_forward",
     "compare_losses",
     "convert_checkpoint",
+    "diff_checkpoints",
     "inspect_checkpoint",
     "map_parameters",
     "open_side",

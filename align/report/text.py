@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from align.errors import RunFolderError
 from align.report.blocks import Block, Column, Row, Table
 from align.report.blocks_convert import convert_blocks
+from align.report.blocks_diff import diff_blocks
 from align.report.blocks_forward import forward_blocks
 from align.report.blocks_inspect import inspect_blocks
 from align.report.blocks_loss import loss_blocks
@@ -36,6 +37,8 @@ def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
             return map_blocks(document, show_all=show_all)
         case "convert":
             return convert_blocks(document, show_all=show_all)
+        case "diff":
+            return diff_blocks(document, show_all=show_all)
         case "inspect":
             return inspect_blocks(document, show_all=show_all)
         case "forward":

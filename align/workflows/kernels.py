@@ -1,0 +1,105 @@
+"""Which kernel measures: NumPy's, which is there at once, or the compiled one, which has to be loaded.
+
+It is loaded in a thread while NumPy begins, and takes over when it is ready. numba compiles it once for each user and
+processor, which takes a second or two; the code is kept in the user's cache folder. Where there is no numba, or no
+such folder, NumPy does it all. `ALIGN_KERNEL=numpy` or `fused` decides for tests and benchmarks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import align.steps
+from align.core.files import write_text
+from align.errors import DestinationError
+from align.steps.measure_numpy import SHARED_BLOCK, NumpyKernel
+
+if TYPE_CHECKING:
+    from align.steps.measure_fused import FusedLoops
+
+Code = dict[str, list[str]]
+WORTH_LOADING = 1 << 28  # bytes of both sides together
+VARIABLE = "ALIGN_KERNEL"
+UNFIT = (ImportError, AttributeError, RuntimeError, OSError, TypeError, ValueError, LookupError)
+
+
+class Kernels:
+    """The fastest kernel that is ready, for a comparison of so many bytes of both sides together."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._loops: FusedLoops | None = None
+        chosen = os.environ.get(VARIABLE, "")
+        if chosen == "numpy" or importlib.util.find_spec("numba") is None:
+            return
+        if chosen == "fused":
+            self._load()
+        elif nbytes >= WORTH_LOADING:
+            threading.Thread(target=self._load).start()
+
+    @property
+    def fused(self) -> bool:
+        """Whether the compiled kernel is ready."""
+        return self._loops is not None
+
+    def make(self) -> NumpyKernel:
+        """Return a kernel of one's own, for blocks that several threads share."""
+        if self._loops is None:
+            return NumpyKernel(SHARED_BLOCK)
+        from align.steps.measure_fused import FusedKernel
+
+        return FusedKernel(self._loops, SHARED_BLOCK)
+
+    def _load(self) -> None:
+        self._loops = load_loops()
+
+
+def load_loops() -> FusedLoops | None:
+    """Load the compiled loops from the user's cache, after compiling them if need be; None where that cannot be."""
+    try:
+        from align.steps.measure_fused import FusedLoops
+
+        path = _cache_file()
+        return FusedLoops(_kept(path) or _compiled(path))
+    except (*UNFIT, DestinationError):
+        return None
+
+
+def _kept(path: Path) -> Code | None:
+    """The code that an earlier run compiled; None if there is none that only this user can have written."""
+    try:
+        state = path.stat()
+        if state.st_uid != os.getuid() or state.st_mode & 0o022:
+            return None
+        code: Code = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return code
+
+
+def _compiled(path: Path) -> Code:
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(path.parent)  # a second for each run would be too much
+    from align.steps.fused_loop import compile_loop
+
+    code = compile_loop()
+    write_text(path, json.dumps(code))
+    path.chmod(0o600)
+    return code
+
+
+def _cache_file() -> Path:
+    """The file for this loop, this compiler and this processor; its folder is made."""
+    llvm = importlib.import_module("llvmlite.binding")
+    source = Path(align.steps.__path__[0], "fused_loop.py").read_bytes()
+    host = f"{llvm.llvm_version_info} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
+    key = hashlib.sha256(source + host.encode()).hexdigest()[:16]
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mindalign"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder / f"fused-{key}.json"
