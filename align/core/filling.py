@@ -18,15 +18,20 @@ def check_fill(shapes: Mapping[str, Shape], values: Mapping[str, Array], what: s
 
     MindSpore's loader takes a parameter by its suffix, and even when strict a (2, 3, 1, 1) array for a (2, 3) one.
     """
-    faults = [f"missing: {name} {list(shape)}" for name, shape in shapes.items() if name not in values]
-    faults += [f"unexpected: {name} {list(value.shape)}" for name, value in values.items() if name not in shapes]
-    faults += [
-        f"shape: {name} is {list(values[name].shape)}, the model has {list(shape)}"
-        for name, shape in shapes.items()
-        if name in values and tuple(values[name].shape) != tuple(shape)
-    ]
+    faults = fill_faults(shapes, {name: tuple(value.shape) for name, value in values.items()})
     if faults:
         listed = "\n".join(f"  {fault}" for fault in faults)
         raise InputsError(
             f"the weights do not fit the {what}:\n{listed}", "convert the checkpoint with the map of these two models"
         )
+
+
+def fill_faults(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> list[str]:
+    """Every name that is missing or unexpected among the given ones, and every shape that differs."""
+    faults = [f"missing: {name} {list(shape)}" for name, shape in shapes.items() if name not in given]
+    faults += [f"unexpected: {name} {list(shape)}" for name, shape in given.items() if name not in shapes]
+    return faults + [
+        f"shape: {name} is {list(given[name])}, the model has {list(shape)}"
+        for name, shape in shapes.items()
+        if name in given and tuple(given[name]) != tuple(shape)
+    ]

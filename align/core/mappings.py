@@ -150,15 +150,19 @@ def role_of(classes: tuple[str, ...], attribute: str) -> str | None:
     return None
 
 
-def default_of(attribute: str) -> int | None:
-    """What a parameter of torch's that MindSpore's layers lack is filled with, by its attribute; None if no rule says.
+@cache
+def defaults() -> dict[str, tuple[int, str]]:
+    """Attributes of torch's layers that MindSpore's lack -> what they are filled with, and what stands beside them.
 
-    >>> default_of("num_batches_tracked")
-    0
+    >>> defaults()["num_batches_tracked"]
+    (0, 'running_mean')
     """
     torch = [rule.families["torch"] for rule in layer_rules() if "torch" in rule.families]
-    found = {value for layers in torch for role, value in layers.fill.items() if layers.parameters[role] == attribute}
-    return found.pop() if len(found) == 1 else None
+    return {
+        layers.parameters[role]: (value, layers.parameters["mean"])
+        for layers in torch
+        for role, value in layers.fill.items()
+    }
 
 
 def is_statistic(classes: tuple[str, ...], attribute: str) -> bool:

@@ -6,6 +6,7 @@ that matches the whole name is taken.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING
 from align.core.transforms import IDENTITY, Transform
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterator
 
     from align.core.names import SideName
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A regular expression over the whole source name, and the target as a template of its groups."""
+    """A regular expression over the whole source name, and the target as a template of its groups.
+
+    `back` is the same for the way back: an expression over the whole target name, and the source as a template.
+    """
 
     pattern: re.Pattern[str]
     to: str
     transform: Transform = IDENTITY
+    back: tuple[re.Pattern[str], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,20 @@ class NameRules:
         sides: tuple[SideName, SideName] = ("source", "target")
         for side in sides:
             yield from (_dropping(side, glob) for glob in self._drops(side))
+
+
+_WILD = re.compile(r"[*?\[]")
+_QUOTED = re.compile(r"\[([*?\[])\]")
+
+
+def as_literal(name: str) -> str:
+    """Write a name so that it is no glob."""
+    return _WILD.sub(lambda wild: f"[{wild[0]}]", name)
+
+
+def literal_name(glob: str) -> str | None:
+    """The one name that a glob covers; None for a pattern."""
+    return None if _WILD.search(_QUOTED.sub("", glob)) else _QUOTED.sub(r"\1", glob)
 
 
 def _named(source: str) -> str:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_LISTED = 3
+MOST_SUGGESTED = 12  # names for which close ones are looked up: among thousands that takes a second each
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from align.core.files import existing_file, write_text
-from align.core.rename import NameRules, Rename
+from align.core.rename import NameRules, Rename, as_literal
 from align.core.transforms import IDENTITY, Identity, parse_transform
 from align.errors import MapError
 from align.steps.apply_rules import apply_rules
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 SCHEMA = "mindalign.names/1"
 _TABLES = {"schema", "names", "rename", "dropped"}
 _SIDES = ("source", "target")
-_WILD = re.compile(r"[*?\[]")
 _HEADER = f"""\
 # Name map of mindalign: source name = target name. Edit freely; lines that you write are never overruled.
 # Patterns: [[rename]] with from = 'regular expression' and to = 'target with \\1'. docs/map.md tells more.
@@ -85,7 +84,7 @@ def _lines(name_map: NameMap) -> Iterator[str]:
     for side in _SIDES:
         if drops := [drop for drop in name_map.dropped if drop.side == side]:
             yield f"\n[dropped.{side}]"
-            yield from (f"{_quote(_literal(drop.name))} = {_quote(drop.reason)}" for drop in drops)
+            yield from (f"{_quote(as_literal(drop.name))} = {_quote(drop.reason)}" for drop in drops)
     yield from map(_printable, _open_lines(name_map))
 
 
@@ -107,9 +106,16 @@ def _open_lines(name_map: NameMap) -> Iterator[str]:
 def _pair(pairing: Pairing) -> str:
     if isinstance(pairing.transform, Identity):
         return f"{_quote(pairing.source)} = {_quote(pairing.target)}"
-    fields = {"to": pairing.target, **pairing.transform.as_table()}
-    table = ", ".join(f"{key} = {_quote(value) if isinstance(value, str) else value}" for key, value in fields.items())
-    return f"{_quote(pairing.source)} = {{ {table} }}"
+    return f"{_quote(pairing.source)} = {_inline({'to': pairing.target, **pairing.transform.as_table()})}"
+
+
+def _inline(value: object) -> str:
+    """A transform's table as TOML on one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return _quote(value) if isinstance(value, str) else str(value)
 
 
 def _quote(text: str) -> str:
@@ -118,11 +124,6 @@ def _quote(text: str) -> str:
 
 def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\U{ord(c):08X}" for c in text)
-
-
-def _literal(name: str) -> str:
-    """Write a name so that it is no glob."""
-    return _WILD.sub(lambda wild: f"[{wild[0]}]", name)
 
 
 def _names(table: Any, faults: list[str]) -> dict[str, tuple[str, Transform]]:
@@ -156,11 +157,27 @@ def _renames(tables: Any, faults: list[str]) -> Iterator[Rename]:
         if not isinstance(table, dict) or not isinstance(table.get("from"), str):
             faults.append(f"{where}: expected from = 'pattern' and to = 'target'")
             continue
-        parsed = _target(where, {key: value for key, value in table.items() if key != "from"}, faults)
-        if fault := _rename_fault(table["from"], table.get("to")):
-            faults.append(f"{where}: {table['from']!r} -> {table.get('to')!r}: {fault}")
-        elif parsed:
-            yield Rename(re.compile(table["from"]), *parsed)
+        parsed = _target(where, {key: value for key, value in table.items() if key not in ("from", "back")}, faults)
+        back = table.get("back")
+        if back is not None and not _is_renaming(back):
+            faults.append(f"{where}: expected back = {{ from = 'pattern', to = 'source' }}")
+            continue
+        wrong = [
+            f"{where}: {way['from']!r} -> {way.get('to')!r}: {fault}"
+            for way in (table, back or {})
+            if way and (fault := _rename_fault(way["from"], way.get("to")))
+        ]
+        faults += wrong
+        if parsed and not wrong:
+            yield Rename(re.compile(table["from"]), *parsed, (re.compile(back["from"]), back["to"]) if back else None)
+
+
+def _is_renaming(table: object) -> bool:
+    return (
+        isinstance(table, dict)
+        and table.keys() == {"from", "to"}
+        and all(isinstance(value, str) for value in table.values())
+    )
 
 
 def _rename_fault(pattern: str, to: Any) -> str:

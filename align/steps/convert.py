@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from align.core.dtypes import is_float
 from align.core.transforms import IDENTITY, Cast, chained
-from align.core.words import MOST_LISTED, counted, some
+from align.core.words import MOST_LISTED, MOST_SUGGESTED, counted, some
 from align.steps.made_tensors import filled_tensor, made_tensor
 from align.steps.told_ties import tie_equal
 
@@ -115,11 +115,11 @@ def _map_problems(name_map: NameMap, fills: Sequence[Fill]) -> Iterable[str]:
 
 
 def _name_problems(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
-    for pairing in name_map.pairings:
-        if pairing.source not in tensors:
-            close = get_close_matches(pairing.source, tensors, MOST_LISTED)
-            closest = f"; closest: {', '.join(close)}" if close else ""
-            yield f"{pairing.source} is in the map, not in the checkpoint (for {pairing.target}){closest}"
+    absent = [pairing for pairing in name_map.pairings if pairing.source not in tensors]
+    for place, pairing in enumerate(absent):
+        close = get_close_matches(pairing.source, tensors, MOST_LISTED) if place < MOST_SUGGESTED else ()
+        closest = f"; closest: {', '.join(close)}" if close else ""
+        yield f"{pairing.source} is in the map, not in the checkpoint (for {pairing.target}){closest}"
     mentioned = {p.source for p in name_map.pairings} | {d.name for d in name_map.dropped if d.side == "source"}
     mentioned |= {u.name for u in name_map.unmatched} | {name for a in name_map.ambiguous for name in a.sources}
     for name, tensor in tensors.items():

@@ -7,11 +7,12 @@ themselves under the same names, and then a port keeps them; so each one is open
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from align.steps.infer_layers import spoken_of
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from align.core.names import LayerChoice
     from align.steps.translations import Translation
@@ -37,7 +38,10 @@ class Container:
 
 
 def find_containers(
-    names: Collection[str], rules: Iterable[Translation], choices: Sequence[LayerChoice]
+    names: Collection[str],
+    rules: Iterable[Translation],
+    choices: Sequence[LayerChoice],
+    told: Mapping[str, Sequence[str]],
 ) -> list[Container]:
     """All modules that look like one with renamed children, each with the last choice that speaks of it."""
     known = dict.fromkeys([*names, *(path for name in names for path in _modules_above(name))])
@@ -49,7 +53,10 @@ def find_containers(
                 prefix = name.removesuffix(first)
                 if prefix != name and prefix[-1:] in ("", ".") and all(prefix + other in known for other in others):
                     found.setdefault((prefix[:-1], tuple(rule.children.items())), []).append(rule)
-    return [_container(prefix, dict(renames), fitting, choices) for (prefix, renames), fitting in found.items()]
+    return [
+        _container(prefix, dict(renames), fitting, spoken_of(prefix, choices, told))
+        for (prefix, renames), fitting in found.items()
+    ]
 
 
 def renamed(path: str, renames: dict[str, str]) -> str:
@@ -68,5 +75,5 @@ def _container(
     prefix: str, children: dict[str, str], rules: Sequence[Translation], choices: Sequence[LayerChoice]
 ) -> Container:
     words = {CUSTOM} | {word for rule in rules for word in (rule.id, rule.kind)}
-    spoken = [choice for choice in choices if choice.kind in words and fnmatchcase(prefix, choice.pattern)]
+    spoken = [choice for choice in choices if choice.kind in words]
     return Container(prefix, tuple(rule.id for rule in rules), children, spoken[-1] if spoken else None)

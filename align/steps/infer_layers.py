@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from align.core.names import LayerChoice
 from align.core.transforms import IDENTITY, Reshape, Transform
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
     from align.core.mappings import FileForm
-    from align.core.names import LayerChoice
     from align.core.parameters import Shape
     from align.steps.translations import Translation
 
@@ -64,9 +64,15 @@ class Surroundings:
 
 
 def read_groups(
-    shapes: Mapping[str, Shape], rules: Sequence[Translation], choices: Sequence[LayerChoice]
+    shapes: Mapping[str, Shape],
+    rules: Sequence[Translation],
+    choices: Sequence[LayerChoice],
+    told: Mapping[str, Sequence[str]],
 ) -> list[Reading]:
-    """What each group of the file can be, in the file's order, by its form and the last choice that speaks of it."""
+    """What each group of the file can be, in the file's order, by its form and the last choice that speaks of it.
+
+    `told` maps prefixes to kinds, which count less than the choices.
+    """
     groups: dict[str, Group] = {}
     for name, shape in shapes.items():
         prefix, _, attribute = name.rpartition(".")
@@ -74,7 +80,17 @@ def read_groups(
     beside = surroundings_of(shapes)
     known = {name for rule in rules for form in rule.forms for name in (*form.attributes, *form.optional)}
     telling = (known - NOT_TELLING) | SPLIT
-    return [_reading(group, rules, beside, choices, telling) for group in groups.values()]
+    return [
+        _reading(group, rules, beside, spoken_of(group.prefix, choices, told), telling) for group in groups.values()
+    ]
+
+
+def spoken_of(
+    prefix: str, choices: Sequence[LayerChoice], told: Mapping[str, Sequence[str]]
+) -> tuple[LayerChoice, ...]:
+    """What is said of the layer at a prefix, what counts least first."""
+    said = (LayerChoice(prefix, kind) for kind in told.get(prefix, ()))
+    return (*said, *(choice for choice in choices if fnmatchcase(prefix, choice.pattern)))
 
 
 def surroundings_of(shapes: Mapping[str, Shape]) -> Surroundings:
@@ -141,11 +157,10 @@ def _reading(
     odd = not fitting and bool(telling & group.shapes.keys() or PARAMETRIZED in group.prefix.split("."))
     offered = fitting or (_nearest(group, rules, beside) if odd else [])
     for choice in reversed(choices):
-        if fnmatchcase(group.prefix, choice.pattern):
-            if choice.kind == AS_IS:
-                return Reading(group, (), choice, odd)
-            if chosen := _chosen(group, rules, offered, choice, beside):
-                return Reading(group, tuple(chosen), choice, odd)
+        if choice.kind == AS_IS:
+            return Reading(group, (), choice, odd)
+        if chosen := _chosen(group, rules, offered, choice, beside):
+            return Reading(group, tuple(chosen), choice, odd)
     return Reading(group, tuple(offered), None, odd)
 
 

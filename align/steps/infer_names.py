@@ -80,18 +80,17 @@ def infer_names(
     rules: Sequence[LayerRule],
     family: TargetFamily,
     choices: Sequence[LayerChoice] = (),
-    told: Sequence[LayerChoice] = (),
+    told: Mapping[str, Sequence[str]] | None = None,
 ) -> InferredNames:
     """Decide the target's name of every tensor of a checkpoint.
 
     The target's layers are those of `mindspore.nn` or `mint.nn` for a torch file, or torch's for a MindSpore file.
-    `shapes` maps the file's names, in its order, to shapes. `told` is what a model or a family says of the layers; it
-    counts less than the user's choices, and need not be of use.
+    `shapes` maps the file's names, in its order, to shapes. `told` maps prefixes to the kinds that a model or a family
+    says the layer is; they count less than the user's choices, the last most, and need not be of use.
     """
     ways = translations(rules, family, alone=not any("." in name for name in shapes))
-    spoken = (*told, *choices)
-    containers = find_containers(shapes, ways, spoken)
-    readings = read_groups(shapes, ways, spoken)
+    containers = find_containers(shapes, ways, choices, told or {})
+    readings = read_groups(shapes, ways, choices, told or {})
     renames = {old: new for container in containers for old, new in container.renames.items()}
     fates: dict[str, tuple[Fate, Evidence, str]] = {}
     filled: dict[str, int] = {}
@@ -103,7 +102,7 @@ def infer_names(
             continue
         (outcome,) = outcomes
         path = reading.group.path
-        evidence: Evidence = "user" if reading.choice else "rule" if reading.rules else "file"
+        evidence: Evidence = "user" if reading.choice in choices else "rule" if reading.rules else "file"
         fates |= {path(name): (fate, evidence, ", ".join(outcome.ids)) for name, fate in outcome.fates.items()}
         filled |= {path(name): value for name, value in outcome.filled.items()}
         renames |= {reading.group.prefix: ""} if outcome.lifted else {}

@@ -6,20 +6,43 @@ destination's suffix says, or the user (`target`). Nothing about names is decide
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from align.core.names import Fill, NameMap
-from align.errors import UsageError
-from align.runs.mapfile import read_map
+from align.core.families import read_family
+from align.core.files import existing_file
+from align.core.names import Fill, NameMap, Pairing
+from align.core.words import counted, some
+from align.errors import InputsError, MapError, UsageError
+from align.runs.mapfile import read_rules
+from align.runs.record_map import is_record, read_record_map
+from align.steps.convert import plan_conversion
+from align.steps.naming import Direction, FrameworkName, check_target, direction, source_framework
+from align.steps.prefixes import shared_prefixes, with_file_names, without_prefixes
+from align.steps.refill import default_fill
+from align.steps.two_way import TwoWayMap, as_two_way, direct, names_known
+from align.workflows.map_from_family import map_from_family
 from align.workflows.map_from_file import map_from_file
+from align.workflows.map_from_model import model_faults, told_by
+from align.workflows.map_parameters import map_parameters
+from align.workflows.sides import open_side
 
 if TYPE_CHECKING:
-    from align.core.checkpoints import Checkpoint
-    from align.core.protocols import FrameworkName
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-Naming = Literal["nn", "mint", "torch"]
+    from align.core.checkpoints import Checkpoint, StoredTensor
+    from align.core.comparisons import MapResult
+    from align.core.families import ModelFamily
+    from align.core.parameters import Parameter, ParameterSet
+    from align.steps.infer_names import InferredNames
+    from align.steps.translations import TargetFamily
+
+    Tensors = Mapping[str, StoredTensor]
+    Way = Callable[[Tensors], "ChosenNames"]
+
+FRAMEWORKS: dict[str, FrameworkName] = {"torch": "torch", "mindspore": "mindspore"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +53,7 @@ class NameRequest:
     source_model: str | None = None
     target_model: str | None = None
     family: str | None = None
-    target: Naming | None = None
+    target: TargetFamily | None = None
     layers: tuple[str, ...] = ()
     strip: tuple[str, ...] = ()
 
@@ -56,18 +79,203 @@ def choose_names(
 ) -> ChosenNames:
     """Decide the names; `destination_framework` is None where the destination's format does not tell.
 
-    Raises UsageError, OpenNamesError or MapError, each with everything that stands against it.
+    Raises UsageError, OpenNamesError, MapError or InputsError, each with everything that stands against it.
+
+    >>> import numpy, tempfile
+    >>> from align.workflows.open_checkpoint import open_checkpoint
+    >>> path = Path(tempfile.mkdtemp(), "mindspore.npz")
+    >>> numpy.savez(path, **{"net.bn.gamma": numpy.ones(3), "net.bn.beta": numpy.zeros(3)})
+    >>> chosen = choose_names(open_checkpoint(path), NameRequest(strip=("net",)), "torch")
+    >>> [(pair.source, pair.target) for pair in chosen.name_map.pairings]
+    [('net.bn.gamma', 'bn.weight'), ('net.bn.beta', 'bn.bias')]
     """
-    if request.name_map is None:
-        family = request.target if request.target != "torch" else None
-        name_map, warnings = map_from_file(checkpoint, family, request.layers)
-        return ChosenNames(name_map, destination_framework or "mindspore", warnings, origin="the file alone")
-    if request.target is not None or request.layers:
-        given = "--target" if request.target is not None else "--layer"
-        raise UsageError(
-            f"{given} does not go with a map", "the map names every target: change it there, or drop --map"
+    _check_request(request)
+    check_target(request.target, destination_framework)
+    names = without_prefixes(checkpoint.tensors, request.strip)
+    tensors = {name: checkpoint.tensors[was] for name, was in names.items()}
+    source, told = source_framework(checkpoint.metadata, tensors)
+    task = _Task(checkpoint, request, source, destination_framework)
+    way = _told_way(task)
+    chosen = _with_or_without_prefix(way, tensors) if way else _by_file(task, tensors)
+    fills, name_map = _filled(chosen)
+    warnings = [told] if told and request.source_model is None else []
+    return replace(
+        chosen,
+        name_map=with_file_names(name_map, names),
+        fills=fills,
+        warnings=(*warnings, *chosen.warnings, *_fill_warnings(fills)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What was asked, and whose names stand at both ends as far as the files tell."""
+
+    checkpoint: Checkpoint
+    request: NameRequest
+    source: FrameworkName
+    destination: FrameworkName | None
+
+
+def _told_way(task: _Task) -> Way | None:
+    """How the names of the file's tensors are found by what the user gave; None if that is nothing."""
+    request = task.request
+    if request.name_map is not None:
+        return partial(_by_map, task, _two_way(request.name_map))
+    if request.family is not None:
+        return partial(_by_family, task, read_family(request.family))
+    if request.source_model is None:
+        return None
+    if request.target_model is not None:
+        return partial(_by_models, task, map_parameters(request.source_model, request.target_model))
+    side = open_side(request.source_model)
+    return partial(_by_model, task, side.reader.read_parameters(side.model, side.label))
+
+
+def _by_file(task: _Task, tensors: Tensors) -> ChosenNames:
+    way = direction(task.source, task.request.target, task.destination)
+    if way.family is None:
+        return _kept(task, way, tensors)
+    inferred = map_from_file(tensors, way.family, task.request.layers)
+    return _inferred(inferred, way, "the file alone")
+
+
+def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
+    found = direct(two_way, tensors, likely_backwards=task.source == "mindspore")
+    label = two_way.rules.label
+    if found.problems:
+        sources, targets = names_known(two_way, tensors)
+        known = (
+            f"of the {counted(len(tensors), 'name')} in the file it knows {sources} as sources, {targets} as targets"
         )
-    if isinstance(request.name_map, NameMap):
-        return ChosenNames(request.name_map, destination_framework or "mindspore", origin="a map")
-    name_map = read_map(Path(request.name_map), list(checkpoint.tensors), None)
-    return ChosenNames(name_map, destination_framework or "mindspore", origin=f"the map {request.name_map}")
+        raise MapError(f"{label} ({known})", found.problems)
+    back = found.backwards and task.source == "mindspore"
+    framework = task.destination or ("torch" if back or task.request.target == "torch" else "mindspore")
+    origin = f"{label}, followed back" if found.backwards else label
+    return ChosenNames(found.name_map, framework, found.warnings, found.fills, found.ties, origin)
+
+
+def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenNames:
+    way = direction(task.source, task.request.target, task.destination)
+    origin = f"the family {family.name}"
+    if way.family is None:
+        raise UsageError(
+            f"--family says nothing of {task.checkpoint.path}: its names stay as they are",
+            "leave --family out, or name a destination of the other framework",
+        )
+    return _inferred(map_from_family(family, tensors, way.family, task.request.layers), way, origin)
+
+
+def _by_model(task: _Task, model: ParameterSet, tensors: Tensors) -> ChosenNames:
+    _check_model(task, model.label, model.parameters, tensors)
+    source = FRAMEWORKS.get(model.framework or "", task.source)
+    way = direction(source, task.request.target, task.destination)
+    origin = f"the model {model.label}"
+    if way.family is None:
+        return replace(_kept(task, way, tensors), origin=origin)
+    return _inferred(map_from_file(tensors, way.family, task.request.layers, told_by(model)), way, origin)
+
+
+def _by_models(task: _Task, models: MapResult, tensors: Tensors) -> ChosenNames:
+    _check_model(task, models.source.label, models.source_parameters, tensors)
+    origin = f"the models {models.source.label} and {models.target.label}"
+    if problems := plan_conversion(tensors, models.name_map).problems:
+        raise MapError(origin, problems)
+    framework = FRAMEWORKS.get(models.target.framework or "", task.destination or "mindspore")
+    check_target(framework if framework == "torch" else "nn", task.destination)
+    return ChosenNames(models.name_map, framework, origin=origin)
+
+
+def _inferred(inferred: InferredNames, way: Direction, origin: str) -> ChosenNames:
+    return ChosenNames(inferred.name_map, way.framework, inferred.warnings, inferred.fills, origin=origin)
+
+
+def _kept(task: _Task, way: Direction, tensors: Tensors) -> ChosenNames:
+    """Every name as it is."""
+    if task.request.layers:
+        raise UsageError(
+            f"--layer says nothing of {task.checkpoint.path}: its names stay as they are",
+            "leave --layer out; names can be changed by a map (--map)",
+        )
+    pairings = tuple(Pairing(name, name, "file", 1.0) for name in tensors)
+    warnings = ("a MindSpore file: the names stay as they are",) if way.source == "mindspore" else ()
+    name_map = NameMap(f"{way.source} file", way.framework, pairings)
+    return ChosenNames(name_map, way.framework, warnings, origin="the names stay as they are")
+
+
+def _with_or_without_prefix(way: Way, tensors: Tensors) -> ChosenNames:
+    """What the way makes of the names, or of the names without a prefix that all share, if only these fit.
+
+    Raises what the names as they are raise, if none fit.
+    """
+    try:
+        return way(tensors)
+    except (MapError, InputsError):
+        for prefix in shared_prefixes(tensors):
+            names = without_prefixes(tensors, (prefix,))
+            if chosen := _if_it_fits(way, {name: tensors[was] for name, was in names.items()}):
+                said = f"only without the prefix {prefix!r}, which all share, do the names fit: it was taken off"
+                name_map = with_file_names(chosen.name_map, names)
+                return replace(chosen, name_map=name_map, warnings=(said, *chosen.warnings))
+        raise
+
+
+def _if_it_fits(way: Way, tensors: Tensors) -> ChosenNames | None:
+    try:
+        return way(tensors)
+    except (MapError, InputsError):
+        return None
+
+
+def _two_way(given: NameMap | Path | str) -> TwoWayMap:
+    if isinstance(given, NameMap):
+        return as_two_way(given, "the map")
+    path = existing_file(Path(given), "map file")
+    return read_record_map(path) if is_record(path) else TwoWayMap(read_rules(path))
+
+
+def _check_model(task: _Task, label: str, parameters: Sequence[Parameter], tensors: Tensors) -> None:
+    if faults := model_faults(parameters, tensors):
+        listed = "\n".join(f"  {fault}" for fault in faults)
+        raise InputsError(
+            f"{task.checkpoint.path} is no checkpoint of {label}:\n{listed}",
+            "give the model whose parameters the file holds; --strip takes a prefix off all names",
+        )
+
+
+def _check_request(request: NameRequest) -> None:
+    """Refuse options that do not go together, or that would be idle."""
+    given = {
+        "--map": request.name_map,
+        "--family": request.family,
+        "--source-model": request.source_model,
+    }
+    several = [option for option, value in given.items() if value is not None]
+    if len(several) > 1:
+        raise UsageError(f"{' and '.join(several)} each decide the names", "give one of them")
+    if request.target_model is not None and request.source_model is None:
+        raise UsageError("--target-model needs --source-model", "name the model that the source fits as well")
+    if request.name_map is None and request.target_model is None:
+        return
+    named = "a map" if request.name_map is not None else "--target-model"
+    for option, given_too in (("--target", request.target in ("nn", "mint")), ("--layer", request.layers)):
+        if given_too:
+            raise UsageError(
+                f"{option} does not go with {named}", "it names every target: change the names there, or leave one out"
+            )
+
+
+def _filled(chosen: ChosenNames) -> tuple[tuple[Fill, ...], NameMap]:
+    """Beside the fills so far, those of dropped targets that have a default."""
+    drops = {drop.name: default_fill(drop.name) for drop in chosen.name_map.dropped if drop.side == "target"}
+    fills = tuple(fill for fill in drops.values() if fill is not None)
+    dropped = tuple(drop for drop in chosen.name_map.dropped if drop.side == "source" or drops[drop.name] is None)
+    return (*chosen.fills, *fills), replace(chosen.name_map, dropped=dropped)
+
+
+def _fill_warnings(fills: Iterable[Fill]) -> Iterable[str]:
+    reasons: dict[str, list[str]] = {}
+    for fill in fills:
+        reasons.setdefault(fill.reason, []).append(fill.name)
+    for reason, names in reasons.items():
+        yield f"filled, as the source lacks {counted(len(names), 'tensor')} ({reason}): {some(names)}"

@@ -5,55 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.mappings import layer_rules
-from align.core.names import LayerChoice, NameMap, Pairing
+from align.core.names import LayerChoice
 from align.errors import OpenNamesError, UsageError
-from align.steps.infer_names import OpenLayer, infer_names
+from align.steps.infer_names import InferredNames, OpenLayer, infer_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from align.core.checkpoints import Checkpoint
-    from align.steps.infer_names import TargetFamily
+    from align.core.checkpoints import StoredTensor
+    from align.steps.translations import TargetFamily
 
 
 def map_from_file(
-    checkpoint: Checkpoint, family: TargetFamily | None = None, layers: Iterable[str] = ()
-) -> tuple[NameMap, tuple[str, ...]]:
-    """Return the map to names of `mindspore.nn` (the default) or `mint.nn`, and warnings.
-
-    A MindSpore file keeps its names: family and layers then say nothing and are refused.
+    tensors: Mapping[str, StoredTensor],
+    family: TargetFamily = "nn",
+    layers: Iterable[str] = (),
+    told: Mapping[str, Sequence[str]] | None = None,
+) -> InferredNames:
+    """Return the map to names of `mindspore.nn` or `mint.nn`, or from a MindSpore file's to those of torch.
 
     `layers` are the user's choices, each "PATTERN=KIND": PATTERN is a glob on the prefix of a layer, KIND the kind or
-    id of a layer rule, or "as-is". Raises OpenNamesError listing all that the file does not decide, and UsageError for
-    choices that cannot be applied.
+    id of a layer rule, or "as-is". `told` maps prefixes to kinds known otherwise. Raises OpenNamesError listing all
+    that the file does not decide, and UsageError for choices that cannot be applied.
 
     >>> import numpy, tempfile
     >>> from pathlib import Path
     >>> from align.workflows.open_checkpoint import open_checkpoint
     >>> path = Path(tempfile.mkdtemp(), "torch.npz")
     >>> numpy.savez(path, **{"embed.weight": numpy.ones((5, 2))})
-    >>> name_map, _ = map_from_file(open_checkpoint(path), layers=["embed=embedding"])
-    >>> name_map.pairings[0].target
+    >>> inferred = map_from_file(open_checkpoint(path).tensors, layers=["embed=embedding"])
+    >>> inferred.name_map.pairings[0].target
     'embed.embedding_table'
     """
-    choices = [_choice(text) for text in layers]
-    if checkpoint.metadata.get("format") == "ms":
-        if choices or family is not None:
-            given = "--layer" if choices else "--target"
-            raise UsageError(
-                f"{given} says nothing of {checkpoint.path}: a MindSpore file keeps its names",
-                f"leave {given} out; names can be changed by a map (--map)",
-            )
-        pairings = tuple(Pairing(name, name, "file", 1.0) for name in checkpoint.tensors)
-        return NameMap("mindspore file", "mindspore", pairings), ("a MindSpore file: the names stay as they are",)
-    shapes = {name: tensor.shape for name, tensor in checkpoint.tensors.items()}
-    inferred = infer_names(shapes, layer_rules(), family or "nn", choices)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    inferred = infer_names(shapes, layer_rules(), family, [_choice(text) for text in layers], told)
     if inferred.faults:
         listed = "\n".join(f"  {fault}" for fault in inferred.faults)
         raise UsageError(f"--layer cannot be applied:\n{listed}", "a choice reads 'PATTERN=KIND'")
     if inferred.open:
         raise OpenNamesError([_line(layer) for layer in inferred.open], _hint(inferred.open[0]))
-    return inferred.name_map, inferred.warnings
+    return inferred
 
 
 def _choice(text: str) -> LayerChoice:
@@ -72,4 +63,7 @@ def _line(layer: OpenLayer) -> str:
 def _hint(layer: OpenLayer) -> str:
     kind = layer.alternatives[0][0].partition(",")[0]
     example = f"--layer '{layer.prefix}={kind}'" + ("" if layer.prefix else " for the top level")
-    return f"say what each is, for example {example} (patterns such as 'encoder.*' too), or give a map with --map"
+    return (
+        f"say what each is, for example {example} (patterns such as 'encoder.*' too), or give a map with --map "
+        "or the model with --source-model"
+    )

@@ -1,0 +1,120 @@
+"""The record of a conversion, read as the map that it was made with and all that leads back.
+
+A record knows more than a map: the sources' shapes and dtypes, which undo a reshape and a cast, the values of small
+tensors that were left out, and which tensors were one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.dtypes import is_numeric, numpy_dtype
+from align.core.rename import NameRules, as_literal
+from align.core.transforms import parse_transform
+from align.errors import MapError
+from align.steps.two_way import FILLED, TwoWayMap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+    from align.core.parameters import Shape
+    from align.core.transforms import Transform
+
+SCHEMA = "mindalign.convert/1"
+
+
+def is_record(path: Path) -> bool:
+    """Tell whether a file is meant as a record: it is JSON, not TOML."""
+    with path.open("rb") as stream:
+        return stream.read(64).lstrip().startswith(b"{")
+
+
+def read_record_map(path: Path) -> TwoWayMap:
+    """Read a record; raises MapError listing every fault."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise MapError(path, [f"not JSON: {error}"]) from error
+    if document.get("schema") != SCHEMA:
+        fault = f"schema {document.get('schema')!r}, expected {SCHEMA!r}, which `align convert --json` writes"
+        raise MapError(path, [fault])
+    faults: list[str] = []
+    tensors = _each(document.get("tensors"), "tensors", _tensor, faults)
+    dropped = _by_name(document.get("dropped", {}), "dropped", _text, faults)
+    values = _by_name(document.get("dropped_values", {}), "dropped_values", _value, faults)
+    ties = _each(document.get("ties", []), "ties", _texts, faults)
+    if faults:
+        raise MapError(path, faults)
+    made = [tensor for tensor in tensors if tensor[0]]
+    filled = {as_literal(target): FILLED for source, target, *_ in tensors if not source}
+    drops = {as_literal(name): reason for name, reason in dropped.items()}
+    rules = NameRules(
+        f"the record {path}",
+        names={source: (target, transform) for source, target, transform, _ in made},
+        dropped_source=drops,
+        dropped_target=drops | filled,  # a record does not say on which side a name was dropped
+    )
+    return TwoWayMap(rules, forms={source: form for source, _, _, form in made}, values=values, ties=tuple(ties))
+
+
+def _tensor(entry: Any) -> tuple[str, str, Transform, tuple[Shape, str]]:
+    form = _shape(entry["source_shape"]), _dtype(entry["source_dtype"])
+    return _text(entry["source"]), _text(entry["target"]), parse_transform(entry["transform"]), form
+
+
+def _value(entry: Any) -> Array:
+    shape, dtype = _shape(entry["shape"]), _dtype(entry["dtype"])
+    return np.frombuffer(bytes.fromhex(entry["data"]), numpy_dtype(dtype)).reshape(shape)
+
+
+def _each(entries: Any, where: str, read: Callable[[Any], Any], faults: list[str]) -> list[Any]:
+    found = []
+    for number, entry in enumerate(entries if isinstance(entries, list) else [None]):
+        value, fault = _tried(read, entry)
+        faults += [f"{where}[{number}]: {fault}"] if fault else []
+        found.append(value)
+    return found
+
+
+def _tried(read: Callable[[Any], Any], entry: Any) -> tuple[Any, str]:
+    try:
+        return read(entry), ""
+    except (KeyError, TypeError, ValueError) as error:
+        return None, repr(error)
+
+
+def _by_name(table: Any, where: str, read: Callable[[Any], Any], faults: list[str]) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        faults.append(f"{where}: expected an object")
+        return {}
+    return dict(zip(table, _each(list(table.values()), where, read, faults), strict=True))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        msg = f"expected a text, got {value!r}"
+        raise TypeError(msg)
+    return value
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    return tuple(_text(value) for value in values)
+
+
+def _shape(values: Any) -> Shape:
+    if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
+        msg = f"expected a shape, got {values!r}"
+        raise TypeError(msg)
+    return tuple(values)
+
+
+def _dtype(name: Any) -> str:
+    if not is_numeric(_text(name)):
+        msg = f"expected a dtype, got {name!r}"
+        raise ValueError(msg)
+    return str(name)

@@ -1,0 +1,79 @@
+"""Whose names a checkpoint has, and whose the destination gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from align.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from align.steps.translations import TargetFamily
+
+FrameworkName = Literal["torch", "mindspore"]
+
+_FORMATS: dict[str, FrameworkName] = {"pt": "torch", "ms": "mindspore"}
+# No layer of torch's has any of the first; a lone gamma or beta is a name that people give too.
+_MINDSPORE = frozenset({"moving_mean", "moving_variance", "embedding_table"})
+_MINDSPORE_PAIR = frozenset({"gamma", "beta"})
+_TORCH = frozenset({"running_mean", "running_var", "num_batches_tracked"})
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """From whose names to whose; `family` is None where the names stay."""
+
+    source: FrameworkName
+    framework: FrameworkName
+    family: TargetFamily | None
+
+
+def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple[FrameworkName, str]:
+    """Whose names a file has, by its format, else by the names; and a warning where the names decided so.
+
+    A file that says nothing, with names that tell nothing, is taken as torch's.
+    """
+    if known := _FORMATS.get(metadata.get("format", "")):
+        return known, ""
+    groups: dict[str, set[str]] = {}
+    for name in names:
+        prefix, _, attribute = name.rpartition(".")
+        groups.setdefault(prefix, set()).add(attribute)
+    present = set().union(*groups.values())
+    telling = sorted(present & _MINDSPORE)
+    if not telling and not present & _TORCH and any(own >= _MINDSPORE_PAIR for own in groups.values()):
+        telling = sorted(_MINDSPORE_PAIR)
+    if telling:
+        return "mindspore", f"the file does not say whose names it has: taken as MindSpore's by {', '.join(telling)}"
+    return "torch", ""
+
+
+def direction(source: FrameworkName, target: TargetFamily | None, destination: FrameworkName | None) -> Direction:
+    """Where the names go; `target` is the user's word, `destination` what the file's suffix tells.
+
+    Raises UsageError where the two contradict each other, or `target` says nothing.
+    """
+    check_target(target, destination)
+    if source == "torch":
+        family: TargetFamily = target or ("torch" if destination == "torch" else "nn")
+        return Direction(source, "torch" if family == "torch" else "mindspore", None if family == "torch" else family)
+    if target in ("nn", "mint"):
+        raise UsageError(
+            "--target says nothing of the source: a MindSpore file keeps its names",
+            "leave --target out; names can be changed by a map (--map)",
+        )
+    if target == "torch" or destination == "torch":
+        return Direction(source, "torch", "torch")
+    return Direction(source, "mindspore", None)
+
+
+def check_target(target: TargetFamily | None, destination: FrameworkName | None) -> None:
+    """Raise UsageError if the destination's format is not for the target's names."""
+    if target is not None and destination is not None and (target == "torch") != (destination == "torch"):
+        suffixes = ".pth, .pt or .bin" if target == "torch" else ".ckpt"
+        raise UsageError(
+            f"--target {target} does not go with a destination of {destination}'s format",
+            f"leave --target out, or name a destination that ends in {suffixes}, .safetensors or .npz",
+        )

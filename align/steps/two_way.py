@@ -1,0 +1,188 @@
+"""A map that is followed in the direction that fits: from its source names to its targets, or back.
+
+Back, each transform is inverted, what the map dropped is filled again (from the value that a record kept, else from the
+default that a layer rule states), and what only the target had is dropped. Both ways are planned; the one against which
+nothing stands is taken, and if both are such, the framework of the file decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from align.core.names import Dropped, NameMap, Pairing, Unmatched
+from align.core.rename import NameRules, as_literal
+from align.core.words import MOST_LISTED, MOST_SUGGESTED, some
+from align.errors import MapError
+from align.steps.apply_rules import apply_rules
+from align.steps.convert import plan_conversion
+from align.steps.refill import refilled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from align.core.checkpoints import StoredTensor
+    from align.core.dtypes import Array
+    from align.core.names import Fill, SideName
+    from align.core.parameters import Shape
+    from align.core.transforms import Transform
+
+Ties = tuple[tuple[str, ...], ...]
+SIDES: tuple[SideName, SideName] = ("source", "target")
+FILLED = "the source had none: it was filled"
+
+
+@dataclass(frozen=True, slots=True)
+class TwoWayMap:
+    """Rules, and what is known beside them.
+
+    `given` is the map that the rules were made of, if it was one. `forms` holds shapes and dtypes of sources, `values`
+    those of dropped sources, `ties` targets that were one tensor.
+    """
+
+    rules: NameRules
+    given: NameMap | None = None
+    forms: Mapping[str, tuple[Shape, str]] = field(default_factory=dict)
+    values: Mapping[str, Array] = field(default_factory=dict)
+    ties: Ties = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Directed:
+    """A map followed in one direction, with all that stands against it for the file at hand."""
+
+    name_map: NameMap
+    backwards: bool
+    fills: tuple[Fill, ...] = ()
+    ties: Ties = ()
+    warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def direct(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor], *, likely_backwards: bool) -> Directed:
+    """Follow the map in the direction that fits these tensors; `problems` tells what stands against it if none does."""
+    sources, targets = names_known(two_way, tensors)
+    whole = two_way.given is None or two_way.given.complete
+    if sources == targets and whole:
+        ways = [_checked(follow(two_way, tensors), tensors) for follow in (forward, backward)]
+        return min(ways, key=lambda way: (bool(way.problems), way.backwards != likely_backwards))
+    return _checked((backward if targets > sources and whole else forward)(two_way, tensors), tensors)
+
+
+def names_known(two_way: TwoWayMap, names: Iterable[str]) -> tuple[int, int]:
+    """How many of the file's names the map has as sources, and how many as targets."""
+    rules, back = two_way.rules, _SourceNames(two_way.rules)
+    listed = list(names)
+    sources = sum(bool(rules.target_of(name) or rules.drop_of("source", name)) for name in listed)
+    return sources, sum(bool(back.source_of(name) or rules.drop_of("target", name)) for name in listed)
+
+
+def as_two_way(name_map: NameMap, label: str) -> TwoWayMap:
+    """A map at hand."""
+    drops = {side: {as_literal(d.name): d.reason for d in name_map.dropped if d.side == side} for side in SIDES}
+    names = {p.source: (p.target, p.transform) for p in name_map.pairings}
+    return TwoWayMap(NameRules(label, names, (), drops["source"], drops["target"]), name_map)
+
+
+def forward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed:
+    """Follow the map from its sources to its targets."""
+    if two_way.given is not None:
+        return Directed(two_way.given, backwards=False, ties=two_way.ties)
+    rules = two_way.rules
+    try:
+        name_map = apply_rules(rules, list(tensors), None)
+    except MapError as error:
+        return Directed(NameMap("", ""), backwards=False, problems=error.faults)
+    absent = [
+        Pairing(name, to, "user", 1.0, change) for name, (to, change) in rules.names.items() if name not in tensors
+    ]
+    name_map = replace(
+        name_map,
+        pairings=(*name_map.pairings, *absent),
+        unmatched=tuple(_suggested(name_map.unmatched, rules.names)),
+        unused_rules=tuple(rule for rule in name_map.unused_rules if not rule.startswith("[dropped.target]")),
+    )
+    only_there = [glob for glob in rules.dropped_target if glob not in rules.dropped_source]
+    fills, lost = refilled(only_there, {}, {p.target for p in name_map.pairings})
+    missing = [glob for glob in lost if rules.dropped_target[glob] == FILLED]
+    warnings = (f"filled before, without a known default, and left out: {some(missing)}",) if missing else ()
+    return Directed(name_map, False, tuple(fills), two_way.ties, warnings)
+
+
+def backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed:
+    """Follow the map from its targets to its sources."""
+    rules, names = two_way.rules, _SourceNames(two_way.rules)
+    pairings: list[Pairing] = []
+    dropped: list[Dropped] = []
+    unmatched: list[Unmatched] = []
+    for name in tensors:
+        drop = rules.drop_of("target", name)
+        if found := names.source_of(name):
+            source, transform = found
+            try:
+                back = transform.inverse(*two_way.forms.get(source, (None, None)))
+                pairings.append(Pairing(name, source, "user", 1.0, back))
+            except ValueError as error:
+                unmatched.append(Unmatched(name, "source", f"it cannot go back to {source}: {error}"))
+        elif drop:
+            dropped.append(Dropped(name, "source", drop[0]))
+        else:
+            unmatched.append(Unmatched(name, "source", names.why_not(name)))
+    absent = [Pairing(to, source, "user", 1.0) for to, (source, _) in names.exact.items() if to not in tensors]
+    spoken = {*tensors, *(pairing.target for pairing in (*pairings, *absent))}
+    fills, lost = refilled(rules.dropped_source, two_way.values, spoken)
+    warnings = (f"dropped on the way there, without a kept value or a known default, and left out: {some(lost)}",)
+    name_map = NameMap(
+        "target",
+        "source",
+        (*pairings, *absent),
+        tuple(dropped),
+        unmatched=tuple(_suggested(unmatched, names.exact)),
+    )
+    sources = {p.source: p.target for p in pairings}
+    ties = tuple(tuple(sources[name] for name in group if name in sources) for group in two_way.ties)
+    return Directed(name_map, True, tuple(fills), ties, warnings if lost else ())
+
+
+class _SourceNames:
+    """The names of a map's sources, by those of its targets."""
+
+    def __init__(self, rules: NameRules) -> None:
+        self.rules = rules
+        self.exact = {target: (source, transform) for source, (target, transform) in rules.names.items()}
+
+    def source_of(self, target: str) -> tuple[str, Transform] | None:
+        """Source and transform of a target name; None if no rule leads to it from a source that leads back to it."""
+        if target in self.exact:
+            return self.exact[target]
+        for rename in self.rules.renames:
+            if rename.back and (match := rename.back[0].fullmatch(target)):
+                source = match.expand(rename.back[1])
+                there = self.rules.target_of(source)
+                if there and there[0] == target and not self.rules.drop_of("source", source):
+                    return source, there[1]
+        return None
+
+    def why_not(self, target: str) -> str:
+        """Why no source is known for a target name."""
+        for rename in self.rules.renames:
+            if rename.back and (match := rename.back[0].fullmatch(target)):
+                source = match.expand(rename.back[1])
+                return f"the way back of {rename.pattern.pattern!r} leads to {source}, which does not lead here"
+        if any(rename.back is None for rename in self.rules.renames):
+            return "no name leads to it; a [[rename]] is followed back only with `back = { from = ..., to = ... }`"
+        return "no rule leads to it"
+
+
+def _checked(way: Directed, tensors: Mapping[str, StoredTensor]) -> Directed:
+    if way.problems:
+        return way
+    return replace(way, problems=plan_conversion(tensors, way.name_map, way.fills).problems)
+
+
+def _suggested(unmatched: Iterable[Unmatched], known: Iterable[str]) -> Iterator[Unmatched]:
+    names = list(known)
+    for place, one in enumerate(unmatched):
+        close = get_close_matches(one.name, names, MOST_LISTED) if place < MOST_SUGGESTED else ()
+        yield replace(one, suggestions=tuple(close))
