@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.core.checkpoints import Extent
+from align.core.files import BLOCK
 from align.errors import HostileFileError, NotACheckpointError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from io import RawIOBase
     from pathlib import Path
 
 ZIP_HEAD = b"PK\x03\x04"
@@ -24,6 +27,7 @@ LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 ENCRYPTED, UTF8_NAME = 0x1, 0x800  # general purpose flags, bits 0 and 11
 # Deflate cannot shrink more than about 1032 to 1 (RFC 1951: 258 bytes by at least two bits).
 MOST_DEFLATED = 1040
+PACKED_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +62,63 @@ def zip_records(path: Path) -> dict[str, Record]:
 
 
 def read_record(record: Record, limit: int | None = None) -> bytes:
-    """Read a record's content, or its first `limit` bytes; what is compressed is unpacked to its claimed size at most.
-
-    Raises NotACheckpointError if it cannot be unpacked or is not what the directory says. The crc is
-    checked where a compressed record is read whole; torch can leave it out of the others.
-    """
+    """Read a record's content, or its first `limit` bytes; raises what `record_pieces` raises."""
     wanted = record.size if limit is None else min(limit, record.size)
-    path = record.extent.path
-    with path.open("rb") as stream:
+    raw = bytearray()
+    for piece in record_pieces(record, wanted):
+        raw += piece
+        if limit is not None and len(raw) >= wanted:
+            break
+    return bytes(raw[:wanted])
+
+
+def record_pieces(record: Record, first: int = BLOCK) -> Iterator[bytes]:
+    """Yield a record's content in pieces of at most 1 MiB; of one that is not compressed the first has `first` bytes.
+
+    What is compressed is unpacked to its claimed size at most, and its crc checked at the end; torch can leave the crc
+    of the others out. Raises NotACheckpointError if the content is not what the directory says.
+    """
+    path, left = record.extent.path, record.size
+    with path.open("rb", buffering=0) as stream:
         stream.seek(record.extent.offset)
-        raw = stream.read(record.extent.nbytes if record.compressed else wanted)
-    if record.compressed:
-        try:
-            raw = zlib.decompressobj(-zlib.MAX_WBITS).decompress(raw, max(wanted, 1))
-        except zlib.error as error:
-            raise NotACheckpointError(path, f"its record {record.name!r} cannot be unpacked ({error})") from error
-    if record.compressed and limit is None and zlib.crc32(raw) != record.crc:
-        raise NotACheckpointError(path, f"its record {record.name!r} is damaged: the crc differs")
-    if len(raw) != wanted:
-        raise NotACheckpointError(path, f"its record {record.name!r} is shorter than the {record.size} bytes it claims")
-    return raw
+        for piece in _unpacked(record, stream) if record.compressed else _stored(record, stream, first):
+            left -= len(piece)
+            yield piece
+    if left:
+        reason = f"its record {record.name!r} is shorter than the {record.size} bytes it claims"
+        raise NotACheckpointError(path, reason)
+
+
+def _stored(record: Record, stream: RawIOBase, first: int) -> Iterator[bytes]:
+    left, most = record.size, min(first, BLOCK)
+    while left and (piece := stream.read(min(left, most))):
+        yield piece
+        left, most = left - len(piece), BLOCK
+
+
+def _unpacked(record: Record, stream: RawIOBase) -> Iterator[bytes]:
+    machine, crc = zlib.decompressobj(-zlib.MAX_WBITS), 0
+    packed, left = record.extent.nbytes, record.size
+    while left:
+        raw = machine.unconsumed_tail
+        if not raw:
+            raw = stream.read(min(packed, PACKED_BLOCK)) or b""
+            packed -= len(raw)
+        piece = _decompress(record, machine, raw, min(left, BLOCK))
+        if not piece and not raw:
+            return
+        left, crc = left - len(piece), zlib.crc32(piece, crc)
+        yield piece
+    if crc != record.crc and record.size:
+        raise NotACheckpointError(record.extent.path, f"its record {record.name!r} is damaged: the crc differs")
+
+
+def _decompress(record: Record, machine: zlib._Decompress, raw: bytes, most: int) -> bytes:
+    try:
+        return machine.decompress(raw, most)
+    except zlib.error as error:
+        reason = f"its record {record.name!r} cannot be unpacked ({error})"
+        raise NotACheckpointError(record.extent.path, reason) from error
 
 
 def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:

@@ -10,6 +10,7 @@ import io
 import re
 import zipfile
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -19,10 +20,10 @@ from align.core.checkpoints import MOST_AXES, Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.extents import byte_blocks, mapped
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
-from align.formats._archives import Record, first_record_name, read_record, zip_records
+from align.formats._archives import Record, first_record_name, read_record, record_pieces, zip_records
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from align.core.dtypes import Array
@@ -41,6 +42,7 @@ HEADER = re.compile(
     rb"\{'descr': '(?P<descr>[^']{1,20})', 'fortran_order': (?P<fortran>True|False), "
     rb"'shape': \((?P<shape>[\d ,]{0,1000})\),? ?\}\s*"
 )
+USUAL_HEADER = 128
 LONGEST_HEADER = 1 << 16
 
 
@@ -100,10 +102,12 @@ class _Header:
 
 def _read_header(path: Path, record: Record) -> _Header:
     """Parse an array's header by pattern: NumPy's own parser evaluates and tokenizes it."""
-    head = read_record(record, LONGEST_HEADER)
+    head = read_record(record, USUAL_HEADER)
     width = LENGTH_BYTES.get(head[len(MAGIC) : len(MAGIC) + 1])
     start = len(MAGIC) + 2 + (width or 0)
     length = int.from_bytes(head[len(MAGIC) + 2 : start], "little")
+    if len(head) < start + length <= LONGEST_HEADER:
+        head = read_record(record, start + length)
     found = HEADER.fullmatch(head[start : start + length])
     if not head.startswith(MAGIC) or width is None or len(head) < start + length or found is None:
         raise NotACheckpointError(path, f"array {record.name!r} has no sound header")
@@ -131,20 +135,39 @@ def _check_header(path: Path, record: Record, header: _Header) -> None:
 
 
 def _tensor(path: Path, name: str, record: Record, header: _Header) -> StoredTensor:
-    dtype = dtype_name(header.dtype)
-    rows_first = not header.fortran or len(header.shape) <= 1
+    dtype, shape = dtype_name(header.dtype), header.shape
+    rows_first = not header.fortran or len(shape) <= 1
     little = header.dtype.newbyteorder("<") == header.dtype
-    if record.compressed or not rows_first or not little:
-        return StoredTensor(name, header.shape, dtype, lambda: _load(record, header))
+    if record.compressed and rows_first and little:
+        return StoredTensor(name, shape, dtype, lambda: _load(record, header), blocks=partial(_blocks, record, header))
+    if record.compressed or not little:
+        return StoredTensor(name, shape, dtype, lambda: _load(record, header))
     extent = Extent(path, record.extent.offset + header.length, record.size - header.length)
-    return StoredTensor(name, header.shape, dtype, mapped(extent, header.shape, dtype), extent)
+    if not rows_first:
+        columns = mapped(extent, shape[::-1], dtype)
+        return StoredTensor(name, shape, dtype, lambda: columns().T)
+    return StoredTensor(name, shape, dtype, mapped(extent, shape, dtype), extent)
 
 
 def _load(record: Record, header: _Header) -> Array:
-    """Read an array whose bytes are compressed, column-major or big-endian."""
+    """Read an array whose bytes are compressed or big-endian."""
     raw = read_record(record)
     value: Array = np.ndarray(header.shape, header.dtype, raw, header.length, order="F" if header.fortran else "C")
     return np.ascontiguousarray(value, numpy_dtype(dtype_name(header.dtype))).reshape(header.shape)
+
+
+def _blocks(record: Record, header: _Header, block: int) -> Iterator[memoryview]:
+    """Unpack an array in blocks, so that one which is much smaller in the file than in memory needs no memory."""
+    waiting = bytearray()
+    skip = header.length
+    for piece in record_pieces(record):
+        waiting += piece[skip:]
+        skip = max(skip - len(piece), 0)
+        while len(waiting) >= block:
+            yield memoryview(bytes(waiting[:block]))
+            del waiting[:block]
+    if waiting:
+        yield memoryview(bytes(waiting))
 
 
 def _header_bytes(tensor: StoredTensor) -> bytes:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from align.core.checkpoints import StoredTensor
+from align.core.extents import byte_blocks
 from align.core.registry import checkpoint_formats
 from align.errors import NotACheckpointError
 from align.workflows.open_checkpoint import open_checkpoint
@@ -108,3 +111,35 @@ def test_a_damaged_compressed_array_is_noticed_when_it_is_read(tmp_path) -> None
 def test_what_numpy_cannot_hold_is_named() -> None:
     tensors = [stored("half", np.ones(2, ml_dtypes.bfloat16)), stored("../up", np.ones(2)), stored("fine", np.ones(2))]
     assert sorted(line.split(":")[0] for line in NPZ.problems(tensors, {})) == ["../up", "half"]
+
+
+def test_a_compressed_array_is_unpacked_in_blocks(tmp_path):
+    """512 MB of zeros in a file of 0.5 MB: moving them must not take 512 MB of memory."""
+    zeros = np.zeros(64 << 20)
+    np.savez_compressed(tmp_path / "m.npz", w=zeros)
+    del zeros
+    tracemalloc.start()
+    tensor = open_checkpoint(tmp_path / "m.npz").tensors["w"]
+    sizes = [len(block) for block in byte_blocks(tensor, 1 << 20)]
+    assert sizes == [1 << 20] * 512
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+
+
+def test_blocks_of_a_compressed_array_hold_its_bytes(tmp_path):
+    value = np.random.default_rng(0).standard_normal((300, 700))
+    np.savez_compressed(tmp_path / "m.npz", w=value)
+    tensor = open_checkpoint(tmp_path / "m.npz").tensors["w"]
+    for block in (64, 4096, 1 << 20, 1 << 22):
+        blocks = [bytes(part) for part in byte_blocks(tensor, block)]
+        assert b"".join(blocks) == value.tobytes()
+        assert {len(part) for part in blocks[:-1]} <= {block}
+
+
+def test_a_column_major_array_is_mapped_not_read(tmp_path):
+    value = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.savez(tmp_path / "m.npz", w=np.asfortranarray(value))
+    tensor = open_checkpoint(tmp_path / "m.npz").tensors["w"]
+    assert tensor.load().tolist() == value.tolist()
+    assert not tensor.load().flags.writeable
+    assert b"".join(map(bytes, byte_blocks(tensor))) == value.tobytes()
