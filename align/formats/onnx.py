@@ -226,14 +226,14 @@ def _add(model: _Model, item: _Initializer, what: str = "") -> None:
 def _initializer(scan: ProtobufScan, start: int, end: int) -> _Initializer:
     item = _Initializer(start, end)
     single: dict[int, tuple[int, int]] = {}
-    pairs: list[tuple[int, int]] = []
+    external = {"location": ""}
     for key, value, stop in scan.fields(start, end):
         if key in DIMS:
             scan.add_dims(item.dims, key, value, stop)
         elif key in TYPED_KEYS:
             item.typed[1:] = [(key, value, stop)]
         elif key == EXTERNAL:
-            pairs.append((value, stop))
+            _add_pair(scan, external, value, stop)
         elif key in SINGLE:
             if key in single:
                 raise HostileFileError(
@@ -245,42 +245,41 @@ def _initializer(scan: ProtobufScan, start: int, end: int) -> _Initializer:
     if RAW in single and single[RAW][0] < single[RAW][1]:
         item.raw = Extent(scan.path, single[RAW][0], single[RAW][1] - single[RAW][0])
     if single.get(LOCATION, (0, 0))[0] == IS_EXTERNAL:
-        item.external = _external_table(scan, item.name, pairs)
+        item.external = external
     if SEGMENT in single:
         hint = "save the model with whole tensors"
         raise UnsupportedCheckpointError(scan.path, f"initializer {item.name!r} is a segment of a tensor", hint)
     return item
 
 
-def _external_table(scan: ProtobufScan, name: str, pairs: list[tuple[int, int]]) -> dict[str, str]:
-    table: dict[str, str] = {}
-    for pair in pairs:
-        texts = {key: scan.text(value, end) for key, value, end in scan.fields(*pair) if key in (KEY, VALUE)}
-        if texts.get(KEY, "") in table:
-            raise HostileFileError(scan.path, f"initializer {name!r} says twice where its data are")
-        table[texts.get(KEY, "")] = texts.get(VALUE, "")
-    return {"location": "", **table}
+def _add_pair(scan: ProtobufScan, table: dict[str, str], start: int, end: int) -> None:
+    pair = {key: scan.text(value, stop) for key, value, stop in scan.fields(start, end) if key in (KEY, VALUE)}
+    key = pair.get(KEY, "")
+    if table.get(key):
+        raise HostileFileError(scan.path, f"an initializer says twice before byte {end} where its data are: {key!r}")
+    table[key] = pair.get(VALUE, "")
 
 
 def _subgraphs(scan: ProtobufScan, start: int, end: int) -> Iterator[tuple[str, int, int]]:
-    """The graphs in a node's attributes, each with the names of node and attribute, and where it lies."""
-    names: dict[int, tuple[int, int]] = {}
-    attributes: list[tuple[int, int]] = []
+    """The graphs in a node's attributes: the names of the node (or its operator) and the attribute, start and end."""
+    node = (0, 0)
     for key, value, stop in scan.fields(start, end):
-        if key == ATTRIBUTE:
-            attributes.append((value, stop))
-        elif key in (NODE_NAME, OPERATOR) and stop > value:
-            names[key] = value, stop
-    for attribute in attributes:
-        name = (0, 0)
-        for key, value, stop in scan.fields(*attribute):
-            if key == ATTRIBUTE_NAME:
-                name = value, stop
-            elif key in ATTRIBUTE_GRAPHS:
-                node = names.get(NODE_NAME, names.get(OPERATOR, (0, 0)))
-                yield f"{_shown(scan.text(*node))}.{_shown(scan.text(*name))}", value, stop
-            elif key >> 3 in ATTRIBUTE_LISTS:
-                break
+        if key in (NODE_NAME, OPERATOR) and node[0] == node[1]:
+            node = value, stop
+        elif key == ATTRIBUTE:
+            for name, first, last in _attribute_graphs(scan, value, stop):
+                yield f"{_shown(scan.text(*node))}.{name}", first, last
+
+
+def _attribute_graphs(scan: ProtobufScan, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+    name = (0, 0)
+    for key, value, stop in scan.fields(start, end):
+        if key == ATTRIBUTE_NAME:
+            name = value, stop
+        elif key in ATTRIBUTE_GRAPHS:
+            yield _shown(scan.text(*name)), value, stop
+        elif key >> 3 in ATTRIBUTE_LISTS:
+            return
 
 
 def _count(scan: ProtobufScan, start: int, end: int, depth: int = 0) -> int:

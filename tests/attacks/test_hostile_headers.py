@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
+import time
 import zlib
 
 import pytest
@@ -18,8 +20,12 @@ def safetensors(path, header, data=bytes(8)):
     return path
 
 
+def varint(value):
+    return bytes([value & 0x7F | 0x80]) + varint(value >> 7) if value > 0x7F else bytes([value])
+
+
 def field(number, data):
-    return bytes([number << 3 | 2, len(data)]) + data
+    return bytes([number << 3 | 2]) + varint(len(data)) + data
 
 
 def ckpt(path, tag=b"w", dims=b"\x08\x02", kind=b"Float32", content=bytes(8), more=b""):
@@ -108,6 +114,11 @@ def test_a_header_that_is_no_sound_json_is_refused(tmp_path, raw):
         {"dims": b"\x08" + b"\xff" * 9 + b"\x01"},
         {"dims": b"\x08" + b"\xff" * 12},
         {"dims": b"\x08\x01" * 65},
+        {"dims": b"\x08\x00\x08" + b"\xff" * 8 + b"\x7f", "content": b""},
+        {"dims": b"\x08\x00\x08" + b"\xff" * 9 + b"\x01", "content": b""},
+        {"dims": b"\x0a\x42" + b"\x01" * 65 + b"\x02"},
+        {"dims": b"\x0a\x02\x02\x80"},
+        {"dims": b"\x10\x02"},
         {"dims": b""},
         {"kind": b"Float31"},
         {"kind": b"\xff"},
@@ -115,6 +126,8 @@ def test_a_header_that_is_no_sound_json_is_refused(tmp_path, raw):
         {"tag": b""},
         {"more": field(3, bytes(8))},
         {"more": b"\x0b"},
+        {"more": b"\x1a" + b"\xff" * 9 + b"\x01"},
+        {"tag": b"w" * 70_000},
     ],
 )
 def test_an_entry_that_lies_about_its_tensor_is_refused(tmp_path, change):
@@ -134,6 +147,26 @@ def test_every_length_that_points_beyond_its_message_is_refused(tmp_path):
                 open_checkpoint(path)
 
 
+def test_a_gigabyte_of_dims_is_refused_at_once(tmp_path):
+    path = tmp_path / "m.ckpt"
+    tag, dims = field(1, b"w"), b"\x0a" + varint(1 << 30)
+    tensor = b"\x12" + varint((1 << 30) + len(dims)) + dims
+    path.write_bytes(b"\x0a" + varint((1 << 30) + len(tag) + len(tensor)) + tag + tensor)
+    os.truncate(path, path.stat().st_size + (1 << 30))
+    with pytest.raises(HostileFileError, match=r"more than \d+ axes"):
+        open_checkpoint(path)
+
+
+@pytest.mark.parametrize("what", [b"\x0a\x01w", b"\x12\x00"])
+def test_millions_of_fields_are_refused_in_bounded_time(tmp_path, what):
+    path = tmp_path / "m.ckpt"
+    path.write_bytes(field(1, field(1, b"w") + what * 5_000_000))
+    start = time.perf_counter()
+    with pytest.raises(HostileFileError, match="more than 4194304 fields"):
+        open_checkpoint(path)
+    assert time.perf_counter() - start < 60
+
+
 def test_a_wrong_crc_is_refused_when_the_file_is_checked(tmp_path):
     path = ckpt(tmp_path / "m.ckpt")
     data = path.read_bytes()
@@ -141,7 +174,7 @@ def test_a_wrong_crc_is_refused_when_the_file_is_checked(tmp_path):
     open_checkpoint(path).check()
     path.write_bytes(data[:-1] + b"\x01" + b"crc_num" + zlib.crc32(data).to_bytes(10, "big"))
     checkpoint = open_checkpoint(path)
-    with pytest.raises(NotACheckpointError, match="crc is 0x.*the file says 0x"):
+    with pytest.raises(NotACheckpointError, match=r"crc is 0x.*the file says 0x"):
         checkpoint.check()
     path.write_bytes(data[:-3])
     with pytest.raises(NotACheckpointError, match="crc"):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import time
+import zlib
 
 import ml_dtypes
 import numpy as np
@@ -8,8 +10,9 @@ import pytest
 
 from align.core.checkpoints import StoredTensor
 from align.core.registry import checkpoint_formats
-from align.errors import NotACheckpointError
+from align.errors import NotACheckpointError, UnsupportedCheckpointError
 from align.formats import mindspore_ckpt
+from align.formats._protobuf import number_bytes
 from align.workflows.open_checkpoint import open_checkpoint
 
 CKPT = checkpoint_formats()["ckpt"]
@@ -122,6 +125,87 @@ def test_older_spellings_are_understood(tmp_path) -> None:
     }
     assert checkpoint.tensors["w"].load().tolist() == [0, 1]
     assert checkpoint.other == {"note": "text"}
+
+
+def test_slices_may_be_of_any_size(tmp_path) -> None:
+    """The asynchronous writer cuts along the first axis."""
+    value = np.arange(6, dtype=np.float32).reshape(3, 2)
+    dims = b"\x08\x03\x08\x02"
+    path = tmp_path / "rows.ckpt"
+    path.write_bytes(entry(b"w", dims, value[:1].tobytes()) + entry(b"w", dims, value[1:].tobytes()))
+    assert open_checkpoint(path).tensors["w"].load().tolist() == value.tolist()
+
+
+def test_slices_with_another_entry_between_them_are_no_slices(tmp_path) -> None:
+    path = tmp_path / "odd.ckpt"
+    half = entry(b"w", b"\x08\x02", bytes(4))
+    path.write_bytes(half + entry(b"v", b"\x08\x01", bytes(4)) + half)
+    with pytest.raises(NotACheckpointError, match="'w' has 4 bytes"):
+        open_checkpoint(path)
+
+
+@pytest.mark.frameworks
+def test_the_crc_that_mindspore_writes_is_told_and_checked(tmp_path) -> None:
+    import mindspore
+
+    rows = [{"name": "w", "data": mindspore.Tensor(NUMBERS, mindspore.float32)}]
+    for name, crc in (("with", True), ("without", False)):
+        mindspore.save_checkpoint(rows, str(tmp_path / f"{name}.ckpt"), crc_check=crc)
+    without = open_checkpoint(tmp_path / "without.ckpt")
+    assert (without.check, without.metadata) == (None, {"format": "ms"})
+    checkpoint = open_checkpoint(tmp_path / "with.ckpt")
+    checkpoint.check()
+    assert checkpoint.metadata["crc"] == f"{zlib.crc32((tmp_path / 'without.ckpt').read_bytes()):#010x}"
+
+
+def test_opening_reads_no_values_even_where_there_is_a_crc(tmp_path) -> None:
+    """Eight sparse GiB: to read them would take seconds and show in the time."""
+    size = 8 << 30
+    tensor = b"\x08" + number_bytes(size // 4) + b"\x12\x07Float32\x1a" + number_bytes(size)
+    body = b"\x0a\x01w\x12" + number_bytes(len(tensor) + size) + tensor
+    path = tmp_path / "large.ckpt"
+    with path.open("wb") as stream:
+        stream.write(b"\x0a" + number_bytes(len(body) + size) + body)
+        stream.seek(size, io.SEEK_CUR)
+        stream.write(b"crc_num" + bytes(10))
+    start = time.perf_counter()
+    checkpoint = open_checkpoint(path)
+    assert time.perf_counter() - start < 1
+    assert checkpoint.tensors["w"].nbytes == size
+    assert checkpoint.metadata["crc"] == "0x00000000"
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(("kind", "name"), [("qint4x2", "Int4"), ("hifloat8", "HiFloat8")])
+def test_types_that_numpy_lacks_are_named(tmp_path, kind, name) -> None:
+    import mindspore
+
+    odd = mindspore.Tensor(np.ones((2, 2), np.int8), getattr(mindspore.common.dtype, kind))
+    rows = [{"name": "odd", "data": odd}, {"name": "w", "data": mindspore.Tensor(NUMBERS)}]
+    mindspore.save_checkpoint(rows, str(tmp_path / "m.ckpt"))
+    checkpoint = open_checkpoint(tmp_path / "m.ckpt")
+    assert list(checkpoint.tensors) == ["w"]
+    assert checkpoint.other == {"odd": f"{name} tensor"}
+    assert checkpoint.other_tensors == {"odd": 1}
+
+
+def test_types_that_nobody_knows_are_all_named(tmp_path) -> None:
+    path = tmp_path / "odd.ckpt"
+    path.write_bytes(entry(b"v", b"", bytes(4), b"Float31") + entry(b"w", b"", bytes(4), b"Float33"))
+    with pytest.raises(UnsupportedCheckpointError, match="'v' has the type 'Float31', 'w' has the type 'Float33'"):
+        open_checkpoint(path)
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("kind", ["complex64", "complex128", "float8_e4m3fn", "float8_e5m2"])
+def test_types_that_mindspore_only_saves_are_read(tmp_path, kind) -> None:
+    import mindspore
+
+    value = mindspore.Tensor(NUMBERS.astype(np.int8), getattr(mindspore.common.dtype, kind))
+    mindspore.save_checkpoint([{"name": "w", "data": value}], str(tmp_path / "m.ckpt"))
+    tensor = open_checkpoint(tmp_path / "m.ckpt").tensors["w"]
+    assert tensor.dtype == kind
+    assert np.array_equal(tensor.load().astype(np.complex64), NUMBERS)
 
 
 def test_slices_of_different_shape_are_refused(tmp_path) -> None:
