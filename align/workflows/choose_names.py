@@ -25,8 +25,7 @@ from align.steps.refill import default_fill
 from align.steps.two_way import TwoWayMap, as_two_way, direct, names_known
 from align.workflows.map_from_family import map_from_family
 from align.workflows.map_from_file import map_from_file
-from align.workflows.map_from_model import model_faults, told_by
-from align.workflows.map_parameters import map_parameters
+from align.workflows.map_from_model import model_faults, model_warnings, told_by
 from align.workflows.sides import open_side
 
 if TYPE_CHECKING:
@@ -127,6 +126,8 @@ def _told_way(task: _Task) -> Way | None:
     if request.source_model is None:
         return None
     if request.target_model is not None:
+        from align.workflows.map_parameters import map_parameters  # with scipy, which other conversions do without
+
         return partial(_by_models, task, map_parameters(request.source_model, request.target_model))
     side = open_side(request.source_model)
     return partial(_by_model, task, side.reader.read_parameters(side.model, side.label))
@@ -173,7 +174,8 @@ def _by_model(task: _Task, model: ParameterSet, tensors: Tensors) -> ChosenNames
     origin = f"the model {model.label}"
     if way.family is None:
         return replace(_kept(task, way, tensors), origin=origin)
-    return _inferred(map_from_file(tensors, way.family, task.request.layers, told_by(model)), way, origin)
+    chosen = _inferred(map_from_file(tensors, way.family, task.request.layers, told_by(model)), way, origin)
+    return replace(chosen, warnings=(*chosen.warnings, *model_warnings(model, tensors)))
 
 
 def _by_models(task: _Task, models: MapResult, tensors: Tensors) -> ChosenNames:
@@ -255,14 +257,14 @@ def _check_request(request: NameRequest) -> None:
         raise UsageError(f"{' and '.join(several)} each decide the names", "give one of them")
     if request.target_model is not None and request.source_model is None:
         raise UsageError("--target-model needs --source-model", "name the model that the source fits as well")
-    if request.name_map is None and request.target_model is None:
-        return
-    named = "a map" if request.name_map is not None else "--target-model"
-    for option, given_too in (("--target", request.target in ("nn", "mint")), ("--layer", request.layers)):
-        if given_too:
-            raise UsageError(
-                f"{option} does not go with {named}", "it names every target: change the names there, or leave one out"
-            )
+    for what, decided, target in (
+        ("a map", request.name_map is not None, request.target in ("nn", "mint")),
+        ("--target-model", request.target_model is not None, request.target is not None),
+    ):
+        idle = [option for option, value in (("--target", target), ("--layer", request.layers)) if value]
+        if decided and idle:
+            hint = "it names every target: change the names there, or leave one of both out"
+            raise UsageError(f"{' and '.join(idle)} does not go with {what}", hint)
 
 
 def _filled(chosen: ChosenNames) -> tuple[tuple[Fill, ...], NameMap]:

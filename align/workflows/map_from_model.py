@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from align.core.filling import fill_faults
 from align.core.mappings import rule_for
+from align.core.words import counted, some
 from align.steps.infer_children import CUSTOM
 from align.steps.infer_layers import AS_IS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
     from align.core.parameters import Module, Parameter, ParameterSet
@@ -30,23 +31,36 @@ def model_faults(parameters: Sequence[Parameter], tensors: Mapping[str, StoredTe
 
 
 def told_by(model: ParameterSet) -> dict[str, list[str]]:
-    """Path of each module -> the kinds of layer that it is, by its class; what counts most comes last.
+    """Path of each layer -> the kinds that it is, by its class; what counts most comes last.
 
     A class that no rule knows keeps its parameters' names, and is no module with renamed children.
     """
     told: dict[str, list[str]] = {}
-    for module in model.modules:
-        told.setdefault(module.path, []).extend(_kinds(module))
+    inner: dict[str, list[str]] = {}
     for module in model.modules:
         known = rule_for(module.classes)
-        names = known[0].families[known[1]].parameters.values() if known else ()
-        for inner in {name.rpartition(".")[0] for name in names if "." in name}:
-            told.setdefault(f"{module.path}.{inner}".removeprefix("."), []).append(known[0].id if known else AS_IS)
-    return told
+        for path in dict.fromkeys((module.path, *_prefixes(module))):
+            told.setdefault(path, []).extend([CUSTOM, known[0].id if known else AS_IS])
+        attributes = known[0].families[known[1]].parameters.values() if known else ()
+        for attribute in attributes:
+            if known and "." in attribute:
+                child = f"{module.path}.{attribute.rpartition('.')[0]}".removeprefix(".")
+                inner[child] = [known[0].id]
+    return {path: [*kinds, *inner.get(path, ())] for path, kinds in told.items()}
 
 
-def _kinds(module: Module) -> list[str]:
-    known = rule_for(module.classes)
-    if known is None:
-        return [CUSTOM, AS_IS]
-    return [CUSTOM, known[0].id]
+def model_warnings(model: ParameterSet, tensors: Mapping[str, StoredTensor]) -> Iterable[str]:
+    """Say which layers are of classes that no rule knows, and which tied names the file lacks."""
+    unknown: dict[str, list[str]] = {}
+    for module in model.modules:
+        if module.parameters and rule_for(module.classes) is None:
+            unknown.setdefault(module.class_name, []).append(module.path or "the top level")
+    for name, paths in unknown.items():
+        yield f"no rule knows {name}, the names of {counted(len(paths), 'such layer')} stay as they are: {some(paths)}"
+    if absent := [p.name for p in model.parameters if p.name not in tensors]:
+        yield f"tied to another tensor, not in the file and not written: {some(absent)}"
+
+
+def _prefixes(module: Module) -> list[str]:
+    """Where the file has the module's parameters: in MindSpore their names need not follow its path."""
+    return [name.rpartition(".")[0] for name in module.parameters]
