@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 Losses = dict[str, tuple[str, CastLoss]]
 
 
+def trust_warnings(checkpoint: Checkpoint) -> Iterable[str]:
+    """One line if code in the source was run to open it."""
+    if by := checkpoint.metadata.get("loaded by"):
+        yield f"{checkpoint.path} was opened by {by}"
+
+
 def left_out_warnings(checkpoint: Checkpoint) -> Iterable[str]:
     """One line for each entry that holds tensors and is not converted."""
     for name, count in checkpoint.other_tensors.items():
