@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from align.core.checkpoints import Entry, OddTensor
 from align.core.words import counted
 from align.errors import (
+    HostileFileError,
     MissingEntryError,
     SeveralEntriesError,
     UnsupportedCheckpointError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEEPEST = 32
+MOST_VISITS = 10_000_000
 MOST_LISTED = 12
 LONGEST_WORD = 60
 OPTIMIZER = {"state", "param_groups"}  # what `torch.optim.Optimizer.state_dict` returns
@@ -50,7 +52,7 @@ class Look(Protocol):
         ...
 
     def module(self, value: Any) -> str:
-        """Class of a whole pickled module that holds tensors, "" for all else."""
+        """Class of a whole pickled module, "" for all else."""
         ...
 
     def describe(self, value: Any) -> str:
@@ -77,7 +79,7 @@ def choose_entry(path: Path, tree: Any, look: Look, key: str | None) -> Chosen:
 
     Raises MissingEntryError, SeveralEntriesError, WholeModuleError, or UnsupportedCheckpointError if there is none.
     """
-    found, modules = _survey(tree, look)
+    found, modules = _survey(tree, look, _Walk(path, look))
     whole = {".".join(keys): name for keys, name in modules.items()}
     if key in whole:
         raise WholeModuleError(path, {key: whole[key]})
@@ -103,23 +105,26 @@ def plain_tensors(path: Path, chosen: Chosen, look: Look, read: Callable[[str, A
     return {name: value for name, value in found.items() if not isinstance(value, OddTensor)}
 
 
-def read_others(tree: Any, chosen: Chosen, names: Collection[str], look: Look) -> tuple[dict[str, str], dict[str, int]]:
+def read_others(
+    path: Path, tree: Any, chosen: Chosen, names: Collection[str], look: Look
+) -> tuple[dict[str, str], dict[str, int]]:
     """What the tree holds beside the tensors of these names: each entry in a few words, and how many tensors are in it.
 
-    Entries without tensors are missing in the second table.
+    Entries without tensors are missing in the second table. Raises HostileFileError for a tree that nobody can count.
     """
     words: dict[str, str] = {}
     tensors: dict[str, int] = {}
+    taken, walk = _Names(), _Walk(path, look)
     value = tree
     for depth in range(len(chosen.keys) + 1):
         inside = depth < len(chosen.keys)
-        taken = {chosen.keys[depth]} if inside else names
+        converted = {chosen.keys[depth]} if inside else names
         items = dict(_items(value, look))
         for key, item in items.items():
-            if key not in taken:
-                name = _fresh(".".join((*chosen.keys[:depth], _word(key, look))), words)
+            if key not in converted:
+                name = taken.fresh(".".join((*chosen.keys[:depth], _word(key, look))))
                 words[name] = look.describe(item)
-                if count := _count_tensors(item, look):
+                if count := walk.count_tensors(item):
                     tensors[name] = count
         value = items[chosen.keys[depth]] if inside else None
     return words, tensors
@@ -138,7 +143,7 @@ def describe_plain(value: Any) -> str:
     return type(value).__name__
 
 
-def _survey(tree: Any, look: Look) -> tuple[dict[Keys, dict[Any, Any]], dict[Keys, str]]:
+def _survey(tree: Any, look: Look, walk: _Walk) -> tuple[dict[Keys, dict[Any, Any]], dict[Keys, str]]:
     """All mappings with tensors and all whole modules, the shallowest first, each once."""
     found: dict[Keys, dict[Any, Any]] = {}
     modules: dict[Keys, str] = {}
@@ -148,10 +153,13 @@ def _survey(tree: Any, look: Look) -> tuple[dict[Keys, dict[Any, Any]], dict[Key
         inner: dict[Keys, Any] = {}
         for keys, value in level.items():
             if module := look.module(value):
-                modules[keys] = module
+                if walk.count_tensors(value):  # a loss has none
+                    modules[keys] = module
                 continue
-            values = look.mapping(value)
-            if values is not None and any(isinstance(name, str) and look.is_tensor(v) for name, v in values.items()):
+            values = look.mapping(value) or {}
+            if OPTIMIZER.issubset(values):
+                continue
+            if any(isinstance(name, str) and look.is_tensor(v) for name, v in values.items()):
                 found[keys] = values
             inner |= {(*keys, name): item for name, item in _containers(value, look, seen)}
         level = inner
@@ -159,14 +167,12 @@ def _survey(tree: Any, look: Look) -> tuple[dict[Keys, dict[Any, Any]], dict[Key
 
 
 def _containers(value: Any, look: Look, seen: set[int]) -> Iterable[tuple[str, Any]]:
-    """What may hold mappings, under names; never an optimizer's state."""
+    """What may hold mappings, under names; each once."""
     for name, item in _items(value, look):
-        if isinstance(name, str) and not isinstance(item, (str, int, float)) and not look.is_tensor(item):
-            if id(item) in seen:
-                continue
+        leaf = isinstance(item, (str, int, float)) or look.is_tensor(item)
+        if isinstance(name, str) and not leaf and id(item) not in seen:
             seen.add(id(item))
-            if not OPTIMIZER.issubset(look.mapping(item) or ()):
-                yield name, item
+            yield name, item
 
 
 def _items(value: Any, look: Look) -> Iterable[tuple[Any, Any]]:
@@ -177,12 +183,8 @@ def _items(value: Any, look: Look) -> Iterable[tuple[Any, Any]]:
 
 
 def _dotted(found: Iterable[Keys]) -> dict[Keys, str]:
-    names: dict[Keys, str] = {}
-    taken: set[str] = set()
-    for keys in found:
-        names[keys] = _fresh(".".join(keys), taken)
-        taken.add(names[keys])
-    return names
+    taken = _Names()
+    return {keys: taken.fresh(".".join(keys)) for keys in found}
 
 
 def _sizes(values: Mapping[Any, Any], look: Look) -> list[tuple[int, int]]:
@@ -239,25 +241,42 @@ def _word(key: Any, look: Look) -> str:
     return f"[{look.describe(key)}]"
 
 
-def _fresh(name: str, taken: Collection[str]) -> str:
-    """The name, numbered if another entry is called so."""
-    number = 1
-    while (fresh := name if number == 1 else f"{name} ({number})") in taken:
-        number += 1
-    return fresh
+class _Names:
+    """Names given out so far; the second of one name is numbered."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, int] = {}
+
+    def fresh(self, name: str) -> str:
+        while True:
+            number = self.given[name] = self.given.get(name, 0) + 1
+            fresh = name if number == 1 else f"{name} ({number})"
+            if number == 1 or fresh not in self.given:
+                self.given[fresh] = 1
+                return fresh
 
 
-def _count_tensors(value: Any, look: Look) -> int:
-    """Tensors anywhere in a value, each once, so that references which double at every level cost nothing."""
-    seen: set[int] = set()
-    waiting, count = [value], 0
-    while waiting:
-        item = waiting.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        if look.is_tensor(item):
-            count += 1
-        else:
-            waiting += look.parts(item)
-    return count
+class _Walk:
+    """Counts tensors anywhere in values, within a limit: values can share their parts so that no count would end."""
+
+    def __init__(self, path: Path, look: Look) -> None:
+        self.path = path
+        self.look = look
+        self.visits = 0
+
+    def count_tensors(self, value: Any) -> int:
+        """Tensors in a value, each once, so that references which double at every level cost nothing."""
+        seen: set[int] = set()
+        waiting, count = [value], 0
+        while waiting:
+            item = waiting.pop()
+            if id(item) not in seen:
+                seen.add(id(item))
+                if self.look.is_tensor(item):
+                    count += 1
+                else:
+                    waiting += self.look.parts(item)
+        self.visits += len(seen)
+        if self.visits > MOST_VISITS:
+            raise HostileFileError(self.path, "its entries share their values too often to be counted")
+        return count

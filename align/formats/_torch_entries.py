@@ -41,7 +41,7 @@ def torch_checkpoint(
     chosen = choose_entry(path, tree, look, key)
     views = plain_tensors(path, chosen, look, look.view)
     tensors = {name: _tensor(path, name, view, storages.get(view.key)) for name, view in views.items()}
-    others, counts = read_others(tree, chosen, views, look)
+    others, counts = read_others(path, tree, chosen, views, look)
     return Checkpoint(path, form, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries)
 
 

@@ -47,7 +47,7 @@ def open_trusted(path: Path | str, key: str | None = None) -> Checkpoint:
     tree, look = loader.load_trusted(path), _Loaded()
     chosen = choose_entry(path, tree, look, key)
     tensors = plain_tensors(path, chosen, look, lambda _, tensor: tensor)
-    others, counts = read_others(tree, chosen, tensors, look)
+    others, counts = read_others(path, tree, chosen, tensors, look)
     metadata = {"format": "pt", "loaded by": LOADED_BY}
     found = Checkpoint(path, loader.name, tensors, metadata, others, counts, chosen.key, chosen.entries)
     return with_sound_names(found)

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from align.formats._pickle.look import PickleLook
 from align.formats._pickle.machine import Persistent, mapping_of, read_pickle
-from align.formats._pickle.torch_tensors import Storage, TensorView, UnsupportedTensorError, read_storage
+from align.formats._pickle.torch_tensors import (
+    DTYPES,
+    STORAGES,
+    Storage,
+    TensorView,
+    UnsupportedTensorError,
+    read_storage,
+)
 
 __all__ = [
+    "DTYPES",
+    "STORAGES",
     "Persistent",
     "PickleLook",
     "Storage",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from align.formats._pickle.torch_tensors import TensorView
 
 MODULE_STATE = {"_modules", "_parameters"}
+MAKERS = ("_reconstructor", "__newobj__", "_reconstruct")  # of objects, and of NumPy arrays
 WRAPPERS = ("DataParallel", "DistributedDataParallel")
 
 
@@ -52,9 +53,9 @@ class PickleLook:
         return known
 
     def module(self, value: Any) -> str:
-        """Class of a whole pickled module with tensors, with what a parallel wrapper holds."""
+        """Class of a whole pickled module, with what a parallel wrapper holds."""
         state = _module_state(value)
-        if state is None or not _has_tensors(state):
+        if state is None:
             return ""
         inner = (mapping_of(state["_modules"]) or {}).get("module")
         name = class_name(value)
@@ -67,13 +68,17 @@ class PickleLook:
             shape = shape_of(value)
             return "tensor" if shape is None else f"tensor of shape {shape}"
         if not isinstance(value, Made):
-            return describe_plain(value)
+            return str(value) if isinstance(value, Global) else describe_plain(value)
         mapping = mapping_of(value)
         return class_name(value) if mapping is None else describe_plain(mapping)
 
     def parts(self, value: Any) -> Iterable[Any]:
         """Whatever lies directly inside a record."""
-        return _parts(value)
+        if isinstance(value, dict):
+            return value.values()
+        if isinstance(value, (list, tuple)):
+            return value
+        return (value.arguments, value.state, value.items, value.elements) if isinstance(value, Made) else ()
 
 
 def class_name(value: Any) -> str:
@@ -81,7 +86,7 @@ def class_name(value: Any) -> str:
     if not isinstance(value, Made):
         return type(value).__name__
     callee, arguments = value.callee, value.arguments
-    if isinstance(callee, Global) and callee.name in ("_reconstructor", "__newobj__") and isinstance(arguments, tuple):
+    if isinstance(callee, Global) and callee.name in MAKERS and isinstance(arguments, tuple):
         callee = arguments[0] if arguments else callee
     if isinstance(callee, Persistent):  # old files refer to the class of a module, with its source
         reference = callee.reference
@@ -96,24 +101,3 @@ def _module_state(value: Any) -> dict[Any, Any] | None:
     arguments = value.arguments if isinstance(value.arguments, tuple) else ()
     found = (mapping_of(part) for part in (value.state, *arguments))
     return next((state for state in found if state is not None and MODULE_STATE.issubset(state)), None)
-
-
-def _has_tensors(value: Any) -> bool:
-    seen: set[int] = set()
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if is_tensor(item):
-            return True
-        if id(item) not in seen:
-            seen.add(id(item))
-            waiting += _parts(item)
-    return False
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    if isinstance(value, (list, tuple)):
-        return value
-    return (value.arguments, value.state, value.items, value.elements) if isinstance(value, Made) else ()
