@@ -1,16 +1,16 @@
 """NumPy `.npz`: a zip of `.npy` arrays, none of them a pickle.
 
 An array's header is parsed here and its bytes are mapped straight from the archive; an array of objects, which NumPy
-would unpickle, is refused. Written archives are plain (stored) and dated 1980, so that equal tensors give equal files.
+would unpickle, is refused. Written archives are plain (stored) and bear no date: equal tensors give equal files.
 """
 
 from __future__ import annotations
 
 import io
 import re
-import zipfile
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -21,6 +21,7 @@ from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.extents import byte_blocks, mapped
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._archives import Record, first_record_name, read_record, record_pieces, zip_records
+from align.formats._zip_writer import ZipWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ HEADER = re.compile(
 )
 USUAL_HEADER = 128
 LONGEST_HEADER = 1 << 16
+LONGEST_NAME = 1 << 15  # a zip file has 16 bits for its length
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,11 @@ class NpzFormat:
 
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:  # noqa: ARG002
         """Write one stored record a tensor."""
-        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-            for tensor in tensors:
-                with archive.open(zipfile.ZipInfo(tensor.name + SUFFIX), "w", force_zip64=True) as record:
-                    record.write(_header_bytes(tensor))
-                    record.writelines(byte_blocks(tensor))
+        archive = ZipWriter(stream)
+        for tensor in tensors:
+            header = _header_bytes(tensor)
+            archive.add_blocks(tensor.name + SUFFIX, len(header) + tensor.nbytes, chain((header,), byte_blocks(tensor)))
+        archive.finish()
 
 
 PLUGIN = NpzFormat()
@@ -178,4 +180,9 @@ def _header_bytes(tensor: StoredTensor) -> bytes:
 
 
 def _is_safe(name: str) -> bool:
-    return bool(name) and not name.startswith("/") and ".." not in name.split("/") and not set(name) & {"\\", "\0"}
+    return (
+        0 < len(name.encode("utf-8")) < LONGEST_NAME
+        and not name.startswith("/")
+        and ".." not in name.split("/")
+        and not set(name) & {"\\", "\0"}
+    )

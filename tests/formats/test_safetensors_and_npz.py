@@ -109,8 +109,9 @@ def test_a_damaged_compressed_array_is_noticed_when_it_is_read(tmp_path) -> None
 
 
 def test_what_numpy_cannot_hold_is_named() -> None:
-    tensors = [stored("half", np.ones(2, ml_dtypes.bfloat16)), stored("../up", np.ones(2)), stored("fine", np.ones(2))]
-    assert sorted(line.split(":")[0] for line in NPZ.problems(tensors, {})) == ["../up", "half"]
+    names = ["../up", "x" * (1 << 16), "fine"]
+    tensors = [stored("half", np.ones(2, ml_dtypes.bfloat16)), *(stored(name, np.ones(2)) for name in names)]
+    assert sorted(line.split(":")[0] for line in NPZ.problems(tensors, {})) == ["../up", "half", "x" * (1 << 16)]
 
 
 def test_a_compressed_array_is_unpacked_in_blocks(tmp_path):
