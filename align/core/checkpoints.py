@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.parameters import Shape
 
-MOST_AXES = 64  # torch's own limit; a file that claims more was not written by any framework
+MOST_AXES = 32  # what NumPy before 2.0 can hold; torch allows 64, and no model has ten
 
 
 @dataclass(frozen=True, slots=True)

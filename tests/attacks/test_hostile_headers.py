@@ -113,7 +113,7 @@ def test_a_header_that_is_no_sound_json_is_refused(tmp_path, raw):
         {"dims": b"\x08\x03"},
         {"dims": b"\x08" + b"\xff" * 9 + b"\x01"},
         {"dims": b"\x08" + b"\xff" * 12},
-        {"dims": b"\x08\x01" * 65},
+        {"dims": b"\x08\x01" * 32 + b"\x08\x02"},
         {"dims": b"\x08\x00\x08" + b"\xff" * 8 + b"\x7f", "content": b""},
         {"dims": b"\x08\x00\x08" + b"\xff" * 9 + b"\x01", "content": b""},
         {"dims": b"\x0a\x42" + b"\x01" * 65 + b"\x02"},
