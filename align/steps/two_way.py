@@ -130,7 +130,7 @@ def backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directe
         else:
             unmatched.append(Unmatched(name, "source", names.why_not(name)))
     absent = [Pairing(to, source, "user", 1.0) for to, (source, _) in names.exact.items() if to not in tensors]
-    spoken = {*tensors, *(pairing.target for pairing in (*pairings, *absent))}
+    spoken = {*(drop.name for drop in dropped), *(pairing.target for pairing in (*pairings, *absent))}
     fills, lost = refilled(rules.dropped_source, two_way.values, spoken)
     warnings = (f"dropped on the way there, without a kept value or a known default, and left out: {some(lost)}",)
     name_map = NameMap(

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.core.transforms import IDENTITY, Cast, Permute, Reshape, Transform, parse_transform
+from align.core.transforms import (
+    IDENTITY,
+    Cast,
+    Chain,
+    Permute,
+    Reshape,
+    Transform,
+    chained,
+    parse_transform,
+    steps_of,
+)
 
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
 dtypes = st.sampled_from(["float32", "float16", "int64", "bool", "uint8"])
@@ -23,7 +33,10 @@ def fitting(draw: st.DrawFn) -> tuple[np.ndarray, Transform]:
     value = draw(values())
     axes = draw(st.permutations(range(value.ndim)))
     reshaped = draw(st.sampled_from([(value.size,), (1, *value.shape), (*value.shape, 1)]))
-    return value, draw(st.sampled_from([IDENTITY, Permute(tuple(axes)), Reshape(reshaped), Cast("float64")]))
+    permute, cast = Permute(tuple(axes)), Cast("float64")
+    permuted = permute.output_shape(value.shape)
+    chains = [chained(permute, Reshape((*permuted, 1)), cast), chained(cast, permute), Chain((Reshape(reshaped),))]
+    return value, draw(st.sampled_from([IDENTITY, permute, Reshape(reshaped), cast, *chains]))
 
 
 @given(fitting())
@@ -46,6 +59,57 @@ def test_the_foretold_shape_and_dtype_are_those_of_the_result(case: tuple[np.nda
 def test_the_table_form_reads_back_as_the_same_transform(case: tuple[np.ndarray, Transform]) -> None:
     _, transform = case
     assert parse_transform(transform.as_table()) == transform
+
+
+@given(fitting())
+def test_a_map_that_tells_what_each_step_was_from_needs_nothing_else_to_go_back(
+    case: tuple[np.ndarray, Transform],
+) -> None:
+    value, transform = case
+    told = told_from(transform, value)
+    back = parse_transform(told.as_table()).inverse(None, None)
+    np.testing.assert_array_equal(back.apply(told.apply(value)), value, strict=True)
+
+
+def told_from(transform: Transform, value: np.ndarray) -> Transform:
+    steps = []
+    for step in steps_of(transform):
+        if isinstance(step, Reshape):
+            steps.append(Reshape(step.shape, value.shape))
+        else:
+            steps.append(Cast(step.dtype, value.dtype.name) if isinstance(step, Cast) else step)
+        value = step.apply(value)
+    return chained(*steps)
+
+
+@pytest.mark.parametrize(
+    ("transform", "fault"),
+    [
+        (Reshape((2, 3)), r"the shape before the reshape to \(2, 3\) is not known: add `from"),
+        (Cast("float16"), "the dtype before the cast to float16 is not known: add `from"),
+        (Chain((Permute((1, 0)), Reshape((6,)))), "the shape before the reshape"),
+    ],
+)
+def test_what_cannot_be_undone_says_what_is_missing(transform: Transform, fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        transform.inverse(None, None)
+
+
+def test_a_chain_knows_a_shape_once_one_of_its_steps_tells_it() -> None:
+    chain = Chain((Reshape((2, 3), (6,)), Reshape((3, 2)), Cast("float16", "float32")))
+    assert chain.inverse(None, None) == Chain((Cast("float32"), Reshape((2, 3)), Reshape((6,))))
+
+
+def test_a_reshape_that_says_what_it_is_from_takes_nothing_else() -> None:
+    with pytest.raises(ValueError, match=r"is to be reshaped from \(2, 3\), and has the shape \(3, 2\)"):
+        Reshape((6,), (2, 3)).output_shape((3, 2))
+
+
+def test_transforms_that_do_nothing_vanish_from_a_chain_and_chains_are_flat() -> None:
+    assert chained(IDENTITY, IDENTITY) is IDENTITY
+    assert chained(IDENTITY, Cast("float16")) == Cast("float16")
+    inner = Chain((Cast("float16"), Reshape((1,))))
+    assert chained(inner, Permute((0,))) == Chain((Cast("float16"), Reshape((1,)), Permute((0,))))
 
 
 def test_a_reshape_to_another_number_of_elements_is_refused() -> None:
@@ -106,6 +170,14 @@ def test_bfloat16_is_cast_by_rounding_to_even() -> None:
         ({"op": "cast", "dtype": 7}, "dtype must name numbers"),
         ({"op": "cast", "type": "float16"}, "cast takes dtype, not type"),
         ({"op": "identity", "shape": [1]}, "identity takes nothing else, not shape"),
+        ({"op": "reshape", "shape": [6], "from": [2, -3]}, "from must be a list of whole numbers"),
+        ({"op": "cast", "dtype": "float16", "from": "float31"}, "dtype must name numbers"),
+        ({"op": "permute", "axes": [0], "from": [0]}, "permute takes axes, not from"),
+        ({"op": "chain"}, "chain needs steps"),
+        ({"op": "chain", "steps": []}, "steps must be a list of transforms"),
+        ({"op": "chain", "steps": ["cast"]}, "steps must be a list of transforms"),
+        ({"op": "chain", "steps": [{"op": "cast"}]}, "cast needs dtype"),
+        ({"op": "chain", "steps": [{"op": "chain", "steps": []}]}, "a chain holds single steps"),
     ],
 )
 def test_a_faulty_table_is_refused_with_its_fault(table: dict[str, object], fault: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from align.core.names import Ambiguity, Dropped, NameMap, Pairing, Unmatched
-from align.core.transforms import IDENTITY, Cast, Permute, Reshape
+from align.core.transforms import IDENTITY, Cast, Chain, Permute, Reshape
 from align.errors import DestinationError, MapError, MissingFileError
 from align.runs.mapfile import read_map, read_rules, write_map
 
@@ -29,6 +29,7 @@ TRANSFORMS = st.one_of(
     st.lists(st.integers(0, 9), max_size=4).map(lambda shape: Reshape(tuple(shape))),
     st.permutations(range(3)).map(lambda axes: Permute(tuple(axes))),
     st.sampled_from(["float16", "bfloat16", "int64", "float8_e5m2"]).map(Cast),
+    st.just(Chain((Permute((1, 0)), Reshape((6,), (2, 3)), Cast("float16", "float32")))),
 )
 
 
@@ -217,3 +218,31 @@ def test_names_that_the_source_lacks_are_listed_with_the_contradictions(tmp_path
     with pytest.raises(MapError) as caught:
         read_map(tmp_path / "m.toml", ["a", "b"], ["x", "y"])
     assert caught.value.faults == ("gone: the source has no such parameter", "a and b both lead to y")
+
+
+def test_a_rename_may_say_how_it_is_followed_back(tmp_path: Path) -> None:
+    path = tmp_path / "m.toml"
+    path.write_text(
+        "[[rename]]\nfrom = 'a\\.(.*)'\nto = 'b.\\1'\nback = { from = 'b\\.(.*)', to = 'a.\\1' }\n", encoding="utf-8"
+    )
+    (rename,) = read_rules(path).renames
+    assert rename.back is not None
+    assert (rename.back[0].pattern, rename.back[1]) == (r"b\.(.*)", r"a.\1")
+
+
+@pytest.mark.parametrize(
+    ("back", "word"),
+    [
+        ("'b'", "expected back ="),
+        ("{ from = 'b' }", "expected back ="),
+        ("{ from = 'b', to = 'a', op = 'cast' }", "expected back ="),
+        ("{ from = 'b(', to = 'a' }", "missing )"),
+        ("{ from = 'b', to = 'a\\1' }", "invalid group reference"),
+    ],
+)
+def test_a_faulty_way_back_is_a_fault(tmp_path: Path, back: str, word: str) -> None:
+    (tmp_path / "m.toml").write_text(f"[[rename]]\nfrom = 'a'\nto = 'b'\nback = {back}\n", encoding="utf-8")
+    with pytest.raises(MapError) as caught:
+        read_rules(tmp_path / "m.toml")
+    (fault,) = caught.value.faults
+    assert word in fault
