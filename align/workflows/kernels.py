@@ -77,10 +77,10 @@ def _kept(path: Path) -> Code | None:
         state = path.stat()
         if state.st_uid != os.getuid() or state.st_mode & 0o022:
             return None
-        code: Code = json.loads(path.read_text(encoding="utf-8"))
+        code = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return code
+    return code if isinstance(code, dict) else None
 
 
 def _compiled(path: Path) -> Code:
