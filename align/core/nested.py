@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEEPEST = 32
-MOST_VISITS = 10_000_000
+MOST_VISITS = 5_000_000
 MOST_LISTED = 12
 LONGEST_WORD = 60
 OPTIMIZER = {"state", "param_groups"}  # what `torch.optim.Optimizer.state_dict` returns
+
+PLAIN = (str, int, float)  # nothing is inside
 
 Keys = tuple[str, ...]
 T = TypeVar("T")
@@ -169,7 +171,7 @@ def _survey(tree: Any, look: Look, walk: _Walk) -> tuple[dict[Keys, dict[Any, An
 def _containers(value: Any, look: Look, seen: set[int]) -> Iterable[tuple[str, Any]]:
     """What may hold mappings, under names; each once."""
     for name, item in _items(value, look):
-        leaf = isinstance(item, (str, int, float)) or look.is_tensor(item)
+        leaf = isinstance(item, PLAIN) or look.is_tensor(item)
         if isinstance(name, str) and not leaf and id(item) not in seen:
             seen.add(id(item))
             yield name, item
@@ -275,7 +277,7 @@ class _Walk:
                 if self.look.is_tensor(item):
                     count += 1
                 else:
-                    waiting += self.look.parts(item)
+                    waiting += [part for part in self.look.parts(item) if not isinstance(part, PLAIN)]
         self.visits += len(seen)
         if self.visits > MOST_VISITS:
             raise HostileFileError(self.path, "its entries share their values too often to be counted")

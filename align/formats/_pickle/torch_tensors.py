@@ -206,7 +206,8 @@ def _strided(path: Path, name: str, kind: str, arguments: tuple[Any, ...]) -> Te
 
 def _window(path: Path, what: str, view: Any, count: int) -> tuple[int, int]:
     """First element and number of elements of a storage that is a view of another: `(key, offset, count)`."""
-    if not isinstance(view, tuple) or len(view) != 3 or not _are_counts(view[1:]) or view[1] + view[2] > count:
+    sound = isinstance(view, tuple) and len(view) == 3 and isinstance(view[0], str) and _are_counts(view[1:])
+    if not sound or view[1] + view[2] > count:
         raise HostileFileError(path, f"{what} lies outside the storage that it views")
     return view[1], view[2]
 
