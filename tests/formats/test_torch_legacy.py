@@ -174,6 +174,18 @@ def test_a_file_saved_from_another_device_is_read(save) -> None:
     assert open_checkpoint(path).tensors["w"].load().tolist() == [0, 1, 2]
 
 
+def test_a_tensor_as_torch_npu_saves_it_is_read(save) -> None:
+    """Its maker takes the plain tensor's arguments and the device's format; the bytes are the plain ones."""
+    import torch
+
+    path = save({"w": torch.arange(3.0)})
+    plain, of_npu = b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch_npu.utils.storage\n_rebuild_npu_tensor\n"
+    changed, count = re.subn(b"(Rq.)(tq.R)", b"\\1K\x02\\2", path.read_bytes().replace(plain, of_npu), flags=re.DOTALL)
+    assert count == 1
+    path.write_bytes(changed)
+    assert open_checkpoint(path).tensors["w"].load().tolist() == [0, 1, 2]
+
+
 def test_the_old_form_is_never_written() -> None:
     plugin = checkpoint_formats()["torch-legacy"]
     (line,) = plugin.problems([], {})

@@ -222,6 +222,13 @@ def test_tensors_that_are_not_plain_are_all_named(save) -> None:
     assert "fine" not in error.value.message
 
 
+def test_a_tensor_without_values_is_refused_by_name(save) -> None:
+    import torch
+
+    with pytest.raises(UnsupportedCheckpointError, match="'m' is no plain tensor: meta_tensor"):
+        open_checkpoint(save({"m": torch.ones(2, device="meta"), "fine": torch.ones(1)}))
+
+
 def test_a_lazily_conjugated_tensor_is_refused(save) -> None:
     import torch
 
