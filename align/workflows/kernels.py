@@ -7,6 +7,7 @@ such folder, NumPy does it all. `ALIGN_KERNEL=numpy` or `fused` decides for test
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Code = dict[str, list[str]]
 WORTH_LOADING = 1 << 28  # bytes of both sides together
 VARIABLE = "ALIGN_KERNEL"
-UNFIT = (ImportError, AttributeError, RuntimeError, OSError, TypeError, ValueError, LookupError)
+UNFIT = (ImportError, AttributeError, RuntimeError, OSError, TypeError, ValueError, LookupError, DestinationError)
 
 
 class Kernels:
@@ -39,7 +40,7 @@ class Kernels:
         if chosen == "numpy" or importlib.util.find_spec("numba") is None:
             return
         if chosen == "fused":
-            self._load()
+            self._loops = load_loops()
         elif nbytes >= WORTH_LOADING:
             threading.Thread(target=self._load).start()
 
@@ -57,18 +58,19 @@ class Kernels:
         return FusedKernel(self._loops, SHARED_BLOCK)
 
     def _load(self) -> None:
-        self._loops = load_loops()
+        with contextlib.suppress(*UNFIT):
+            self._loops = load_loops()
 
 
-def load_loops() -> FusedLoops | None:
-    """Load the compiled loops from the user's cache, after compiling them if need be; None where that cannot be."""
-    try:
-        from align.steps.measure_fused import FusedLoops
+def load_loops() -> FusedLoops:
+    """Load the compiled loops from the user's cache, after compiling them if need be.
 
-        path = _cache_file()
-        return FusedLoops(_kept(path) or _compiled(path))
-    except (*UNFIT, DestinationError):
-        return None
+    Raises one of UNFIT where numba or llvmlite is absent or of an unfit version, or the cache cannot be written.
+    """
+    from align.steps.measure_fused import FusedLoops
+
+    path = _cache_file()
+    return FusedLoops(_kept(path) or _compiled(path))
 
 
 def _kept(path: Path) -> Code | None:
