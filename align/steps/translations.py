@@ -91,7 +91,7 @@ def _form_of(form: FileForm, torch: LayerFamily, family: LayerFamily) -> FileFor
         ndim={
             names[a]: tuple(n + (roles[a] in family.insert_axis) for n in form.ndim[a]) for a in names if a in form.ndim
         },
-        same_shape=tuple(names[a] for a in form.same_shape if a in names),
+        same_shape=(*(names[a] for a in form.same_shape if a in names), *always),  # one number a channel, each of them
         same_first=tuple(names[a] for a in form.same_first if a in names),
         beside_ndim=form.beside_ndim,
         rare=form.rare,
