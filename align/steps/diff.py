@@ -108,7 +108,7 @@ def judge_diff(tensors: Sequence[TensorDifference], pairs: TensorPairs) -> Verdi
     ]
     said = ", ".join(filter(None, parts))
     if said:
-        return Verdict(Outcome.NOT_ALIGNED, f"{said}; {identical} are equal bit for bit", coverage)
+        return Verdict(Outcome.NOT_ALIGNED, f"{said}; {identical} equal bit for bit", coverage)
     equal = f"all {len(tensors)} tensors are equal bit for bit"
     if identical < len(tensors):
         equal = f"all {len(tensors)} tensors are equal in value, {identical} of them bit for bit"

@@ -38,7 +38,7 @@ def test_what_differs_is_shown_folded_worst_first_and_ends_with_1(sides, capsys)
     assert names == ["norm", "layers.{2…4}.weight"]
     assert "Only in the reference\n  gone" in printed
     assert "Only in the candidate\n  new" in printed
-    assert "NOT ALIGNED: 3 of 7 tensors differ, 1 missing, 1 extra; 4 are equal bit for bit" in printed
+    assert "NOT ALIGNED: 3 of 7 tensors differ, 1 missing, 1 extra; 4 equal bit for bit" in printed
     assert "NaN: 0 in the reference, 1 in the candidate" in printed
     assert "Unchanged" not in printed
 

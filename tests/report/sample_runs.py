@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from align.core.comparisons import (
+    CheckpointDiff,
     ConversionRecord,
     ConvertedTensor,
     Criterion,
@@ -15,6 +16,7 @@ from align.core.comparisons import (
     ForwardComparison,
     LayerComparison,
     MapResult,
+    TensorDifference,
     UnpairedLayer,
 )
 from align.core.curves import Curve
@@ -143,6 +145,49 @@ def sample_conversion(*, verified: bool = True) -> ConversionRecord:
         versions={"mindalign": "0.1.0", "numpy": "1.26.4"},
         verdict=Verdict(outcome, "267 tensors written", Coverage("tensors", 267, 53)),
     )
+
+
+def sample_diff() -> CheckpointDiff:
+    """Everything that two checkpoints can differ by: 40 drifted layers, one with NaN, shapes, dtypes, names."""
+    drifted = [
+        (f"encoder.stages.{i // 10}.layers.{i % 10}.attention.output.dense.weight", 1e-7 * 1.3**i) for i in range(40)
+    ]
+    tensors = [_difference(name, layer(0, name, name, relative).measurement) for name, relative in drifted]
+    tensors.append(_difference("head.norm.weight", layer(0, "", "", math.nan).measurement))
+    tensors.append(_difference("embed.weight", None, outcome="shapes differ", candidate_shape=(30528, 768)))
+    tensors.append(
+        _difference("pos", layer(0, "", "", 0.0).measurement, outcome="dtypes differ", candidate_dtype="float16")
+    )
+    tensors.append(_difference("sign", layer(0, "", "", 0.0).measurement, outcome="equal"))
+    tensors.append(_difference("frozen", layer(0, "", "", 0.0).measurement, outcome="equal", identical=True))
+    return CheckpointDiff(
+        reference="before.pth",
+        candidate="after.ckpt",
+        reference_format="torch",
+        candidate_format="mindspore",
+        tensors=tuple(tensors),
+        missing={f"pooler.{i}.bias": "float32 (768,)" for i in range(3)},
+        extra={"step": "int64 ()"},
+        dropped={"bn.num_batches_tracked": "MindSpore's BatchNorm does not count batches"},
+        warnings=("before.pth: optimizer (dict of 2 entries) holds 80 tensors: NOT COMPARED",),
+        verdict=Verdict(Outcome.NOT_ALIGNED, "43 of 45 tensors differ", Coverage("tensors", 45, 1, 3, 1)),
+        unchanged=("frozen",),
+    )
+
+
+def _difference(name: str, measurement: Measurement | None, **changes: object) -> TensorDifference:
+    fields: dict[str, object] = {
+        "reference": name,
+        "candidate": name,
+        "reference_shape": SHAPE,
+        "candidate_shape": SHAPE,
+        "reference_dtype": "float32",
+        "candidate_dtype": "float32",
+        "outcome": "values differ",
+        "identical": False,
+        "measurement": measurement,
+    }
+    return TensorDifference(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def layer(order: int, reference: str, candidate: str, relative: float, **changes: object) -> LayerComparison:

@@ -6,7 +6,15 @@ from align.errors import RunFolderError
 from align.report.terminal import blocks_as_text
 from align.report.text import print_plugins, print_result, result_blocks
 
-KINDS = ("sample_map", "open_map", "sample_conversion", "sample_forward", "broken_forward", "sample_losses")
+KINDS = (
+    "sample_map",
+    "open_map",
+    "sample_conversion",
+    "sample_diff",
+    "sample_forward",
+    "broken_forward",
+    "sample_losses",
+)
 
 
 def text_of(document, **options):
@@ -131,6 +139,34 @@ def test_a_conversion_that_was_not_read_back_says_so(samples, document):
     text = text_of(document(samples.sample_conversion(verified=False)))
     assert "NOT VERIFIED" in text
     assert "bit for bit" not in text
+
+
+def test_a_diff_shows_the_worst_first_and_everything_that_differs(samples, document):
+    text = text_of(document(samples.sample_diff()))
+    for said in (
+        "tensor              head.norm.weight",
+        "NaN: 0 in the reference, 12 in the candidate",
+        "embed.weight: shape (2, 64, 56, 56) against (30528, 768)",
+        "pos: float32 against float16, equal in value",
+        "pooler.{0…2}.bias (3)",
+        "bn.num_batches_tracked: MindSpore's BatchNorm does not count batches",
+        "1 unchanged, 44 moved",
+        "holds 80 tensors: NOT COMPARED",
+        "NOT ALIGNED: 43 of 45 tensors differ",
+    ):
+        assert said in text, said
+    table = text[text.index("Values differ, worst first") :].splitlines()[3:5]
+    assert table[0].startswith("head.norm.weight")
+    assert table[1].startswith("encoder.s.{0…3}.l.{0…9}.")
+    assert "40" in table[1].split()
+
+
+def test_a_diff_unfolded_has_a_row_for_each_tensor_the_largest_difference_first(samples, document):
+    rows = [line for line in text_of(document(samples.sample_diff()), show_all=True).splitlines() if ".dense.w" in line]
+    assert len(rows) == 40
+    assert ".3.l.9." in rows[0].replace("layers", "l")
+    multiples = [float(row.split()[-2].replace(",", "")) for row in rows]
+    assert multiples == sorted(multiples, reverse=True)
 
 
 def test_a_loss_shows_criteria_first_divergent_step_and_the_next_command(samples, document):

@@ -32,6 +32,7 @@ def named(text: str = PAGE) -> set[str]:
 @pytest.mark.parametrize(
     "value",
     [
+        comparisons.CheckpointDiff, comparisons.TensorDifference,
         comparisons.ForwardComparison, comparisons.LayerComparison, comparisons.UnpairedLayer, Measurement, Finding,
         Capture, Coverage, Verdict,
     ],
@@ -43,6 +44,7 @@ def test_every_field_is_described(value: type) -> None:
 def test_every_word_that_a_field_may_hold_is_described() -> None:
     assert set(typing.get_args(LimitSource)) <= named()
     assert {outcome.value for outcome in Outcome} <= set(re.findall(r"`([^`]+)`", PAGE))
+    assert set(typing.get_args(comparisons.TensorOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
     assert set(typing.get_args(comparisons.LayerOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
 
 

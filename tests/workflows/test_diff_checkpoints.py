@@ -80,7 +80,7 @@ def test_missing_extra_shape_dtype_and_values_are_told_apart(tmp_path: Path) -> 
     assert found == {"same": "equal", "shape": "shapes differ", "dtype": "dtypes differ", "values": "values differ"}
     assert (diff.missing, diff.extra) == ({"gone": "float32 (2, 3)"}, {"new": "float32 (2, 3)"})
     assert diff.verdict.outcome is Outcome.NOT_ALIGNED
-    assert diff.verdict.reason == "3 of 4 tensors differ, 1 missing, 1 extra; 1 are equal bit for bit"
+    assert diff.verdict.reason == "3 of 4 tensors differ, 1 missing, 1 extra; 1 equal bit for bit"
     coverage = diff.verdict.coverage
     assert (coverage.compared, coverage.unmatched_reference, coverage.unmatched_candidate) == (4, 1, 1)
 
