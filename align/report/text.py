@@ -1,18 +1,16 @@
-"""Results as text in the terminal: the kind of a document, told by its schema, chooses how it is shown."""
+"""Results as text in the terminal: the kind of a document, told by its schema, chooses how it is shown.
+
+The blocks of a kind are a function `KIND_blocks` in `blocks_KIND.py`; only that one is imported.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from align.errors import RunFolderError
 from align.report.blocks import Block, Column, Row, Table
-from align.report.blocks_convert import convert_blocks
-from align.report.blocks_diff import diff_blocks
-from align.report.blocks_forward import forward_blocks
-from align.report.blocks_inspect import inspect_blocks
-from align.report.blocks_loss import loss_blocks
-from align.report.blocks_map import map_blocks
-from align.report.blocks_report import summary_blocks
 from align.report.terminal import print_blocks
 from align.report.texts import say
 
@@ -32,21 +30,15 @@ def print_result(document: dict[str, Any], *, show_all: bool = False) -> None:
 
 def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
     """Return a result as blocks; raises RunFolderError for an unknown schema."""
-    match _kind(document):
-        case "map":
-            return map_blocks(document, show_all=show_all)
-        case "convert":
-            return convert_blocks(document, show_all=show_all)
-        case "diff":
-            return diff_blocks(document, show_all=show_all)
-        case "inspect":
-            return inspect_blocks(document, show_all=show_all)
-        case "forward":
-            return forward_blocks(document, show_all=show_all)
-        case "loss":
-            return loss_blocks(document, show_all=show_all)
-        case "report":
-            return summary_blocks(document)
+    kind = _kind(document)
+    if kind == "report":
+        from align.report.blocks_report import summary_blocks
+
+        return summary_blocks(document)
+    if kind.isidentifier() and find_spec(f"align.report.blocks_{kind}") is not None:
+        module = import_module(f"align.report.blocks_{kind}")
+        blocks: list[Block] = getattr(module, f"{kind}_blocks")(document, show_all=show_all)
+        return blocks
     message = f"no way to show a document of schema {document.get('schema')!r}"
     raise RunFolderError(message, "it was written by another version of mindalign; write it again")
 

@@ -101,7 +101,7 @@ class RunFolder:
 
 
 def as_document(result: Result, made_from: Mapping[str, Path | str], *, hashed: bool = True) -> dict[str, Any]:
-    """Return a result as a JSON document: schema, time, version, what it was made from (`hashed` or not), its fields."""
+    """Return a result as a JSON document: schema, time, version, what it was made from (`hashed` or not), fields."""
     return {
         "schema": f"mindalign.{result.result_kind}/{SCHEMA_VERSION}",
         "created": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
