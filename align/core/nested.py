@@ -82,7 +82,7 @@ def choose_entry(path: Path, tree: Any, look: Look, key: str | None) -> Chosen:
     Raises MissingEntryError, SeveralEntriesError, WholeModuleError, or UnsupportedCheckpointError if there is none.
     """
     found, modules = _survey(tree, look, _Walk(path, look))
-    whole = {".".join(keys): name for keys, name in modules.items()}
+    whole = {_joined(keys): name for keys, name in modules.items()}
     if key in whole:
         raise WholeModuleError(path, {key: whole[key]})
     if not found:
@@ -124,7 +124,7 @@ def read_others(
         items = dict(_items(value, look))
         for key, item in items.items():
             if key not in converted:
-                name = taken.fresh(".".join((*chosen.keys[:depth], _word(key, look))))
+                name = taken.fresh(".".join((*map(_shown, chosen.keys[:depth]), _word(key, look))))
                 words[name] = look.describe(item)
                 if count := walk.count_tensors(item):
                     tensors[name] = count
@@ -186,7 +186,7 @@ def _items(value: Any, look: Look) -> Iterable[tuple[Any, Any]]:
 
 def _dotted(found: Iterable[Keys]) -> dict[Keys, str]:
     taken = _Names()
-    return {keys: taken.fresh(".".join(keys)) for keys in found}
+    return {keys: taken.fresh(_joined(keys)) for keys in found}
 
 
 def _sizes(values: Mapping[Any, Any], look: Look) -> list[tuple[int, int]]:
@@ -205,7 +205,7 @@ def _only_one(path: Path, entries: Mapping[Keys, Entry], weights: Collection[Key
 
 def _refuse_modules_above(path: Path, keys: Keys, entry: Entry, modules: Mapping[Keys, str]) -> None:
     """A module that lies as high as the mapping is as likely to be the weights."""
-    rivals = {".".join(held): name for held, name in modules.items() if len(held) <= len(keys)}
+    rivals = {_joined(held): name for held, name in modules.items() if len(held) <= len(keys)}
     if rivals:
         raise WholeModuleError(path, rivals, entry)
 
@@ -236,11 +236,17 @@ def _contents(tree: Any, look: Look) -> str:
     return f"no named tensors, but: {listed}" + (f" and {counted(left, 'more entry', 'more entries')}" if left else "")
 
 
+def _joined(keys: Keys) -> str:
+    return ".".join(map(_shown, keys))
+
+
+def _shown(key: str) -> str:
+    return key if key.isprintable() else repr(key)
+
+
 def _word(key: Any, look: Look) -> str:
     """A key for the reader's eyes; what is no plain text stands in brackets or quotes."""
-    if isinstance(key, str):
-        return key if key.isprintable() else repr(key)
-    return f"[{look.describe(key)}]"
+    return _shown(key) if isinstance(key, str) else f"[{look.describe(key)}]"
 
 
 class _Names:

@@ -119,6 +119,26 @@ def test_a_name_with_control_characters_is_refused(build, tmp_path):
     assert "cut short" not in error.value.hint
 
 
+def test_names_of_classes_and_keys_do_not_write_to_the_terminal(build, tmp_path):
+    escape = "\x1b[2J"
+    state = b"}(" + build.text("_modules") + b"}" + build.text("_parameters") + b"}" + build.text("w")
+    module = build.name("m", f"Net{escape}") + b")\x81" + state + build.tensor((4,), (1,)) + b"ub"
+    weights = b"}" + build.text("w") + build.tensor((4,), (1,)) + b"s"
+    odd = build.table(w=build.tensor((4,), (1,), make=f"_rebuild_{escape}"))
+    for pickle_of_it in (
+        build.table(**{f"a{escape}": module}),
+        build.table(**{f"a{escape}": weights, f"b{escape}": weights}),
+        odd,
+    ):
+        with pytest.raises(UnsupportedCheckpointError) as error:
+            open_checkpoint(build.torch(tmp_path / "m.pth", pickle_of_it))
+        assert str(error.value).replace("\n", "").isprintable()
+    beside = build.table(**{f"a{escape}": weights, "thing": build.name("m", f"Class{escape}") + b")R"})
+    checkpoint = open_checkpoint(build.torch(tmp_path / "m.pth", beside))
+    said = [checkpoint.key, checkpoint.entries[0].key, *checkpoint.other, *checkpoint.other.values()]
+    assert all(text.isprintable() for text in said)
+
+
 def test_a_deeply_nested_dict_key_is_not_hashed(build, tmp_path):
     body = b"\x80\x02}N" + b"\x85" * 50_000 + b"Ns."
     with pytest.raises(UnsupportedCheckpointError):

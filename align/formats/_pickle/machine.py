@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from align.formats._pickle.opcodes import Buffer
 
 MOST_OPCODES = 20_000_000
+LONGEST_NAME = 300
 STOP = CODES["STOP"]
 
 
@@ -33,7 +34,8 @@ class Global:
     name: str
 
     def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
+        text = f"{self.module}.{self.name}"[:LONGEST_NAME]
+        return text if text.isprintable() else repr(text)
 
 
 @dataclass(slots=True, eq=False)

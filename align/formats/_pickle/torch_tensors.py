@@ -171,6 +171,8 @@ def read_storage(path: Path, what: str, reference: Any) -> Storage:
 def _unwrapped(name: str, kind: str, arguments: tuple[Any, ...]) -> Any:
     if kind in ("_rebuild_parameter", "_rebuild_parameter_with_state") and arguments:
         return arguments[0]
+    if not kind.isidentifier():
+        kind = repr(kind)
     subclass = ""
     if kind == "_rebuild_from_type_v2" and len(arguments) >= 3 and isinstance(arguments[1], Global):
         if str(arguments[1]) in PLAIN_TYPES:
