@@ -46,7 +46,10 @@ def _names_of(glob: str, spoken: Iterable[str]) -> list[str]:
     """The name that a drop means, or for a pattern the names beside which an attribute with a default belongs."""
     if (name := literal_name(glob)) is not None:
         return [name]
-    attribute = glob.rpartition(".")[2]
-    beside = defaults()[attribute][1] if attribute in defaults() else None
-    names = (f"{name.removesuffix(beside)}{attribute}" for name in spoken if beside and name.endswith(f".{beside}"))
+    names = (
+        f"{name.removesuffix(beside)}{attribute}"
+        for attribute, (_, beside) in defaults().items()
+        for name in spoken
+        if name.rpartition(".")[2] == beside
+    )
     return sorted(name for name in names if fnmatchcase(name, glob))
