@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.steps.measure_numpy import BLOCK, NumpyKernel
+from align.steps.measure_numpy import SHARED_BLOCK, NumpyKernel
 from align.steps.sums import DECADES, LOWEST_DECADE
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class FusedLoops:
 class FusedKernel(NumpyKernel):
     """Adds floats by the compiled loops, half precision after widening it to float32; all else as NumpyKernel does."""
 
-    def __init__(self, loops: FusedLoops, block: int = BLOCK) -> None:
+    def __init__(self, loops: FusedLoops, block: int = SHARED_BLOCK) -> None:
         super().__init__(block)
         self._loops = loops
 

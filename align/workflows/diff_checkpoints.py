@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from align.core.comparisons import CheckpointDiff
 from align.core.progress import Progress, silent
 from align.core.words import counted
-from align.runs.mapfile import read_map
 from align.steps.diff import judge_diff, judge_pair, naming_warning, pair_tensors
 from align.workflows.measure_pairs import measure_pairs
 from align.workflows.open_checkpoint import open_checkpoint
@@ -51,6 +50,8 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
     """
     ours, theirs = open_checkpoint(reference, reference_key), open_checkpoint(candidate, candidate_key)
     if isinstance(name_map, (str, Path)):
+        from align.runs.mapfile import read_map  # a twentieth of the time that a small diff takes
+
         name_map = read_map(Path(name_map), list(ours.tensors), None)
     pairs = pair_tensors(ours.tensors, theirs.tensors, name_map)
     for checkpoint in (ours, theirs):
