@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from align.core.checkpoints import MOST_AXES, Checkpoint, Extent, StoredTensor
+from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks, mapped
+from align.core.shapes import sound_shape
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:
@@ -122,18 +123,18 @@ def _tensor(path: Path, start: int, name: str, entry: object) -> StoredTensor:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise NotACheckpointError(path, f"tensor {name!r} lacks dtype, shape or data_offsets")
     shape, offsets = entry["shape"], entry["data_offsets"]
-    if not _are_counts(shape) or len(shape) > MOST_AXES or not _are_counts(offsets) or len(offsets) != 2:
+    if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
         raise HostileFileError(path, f"tensor {name!r} has a malformed shape or malformed offsets")
     if not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
         hint = f"known dtypes: {', '.join(sorted(DTYPES))}"
         raise UnsupportedCheckpointError(path, f"tensor {name!r} has the dtype {entry['dtype']!r}", hint)
     dtype = DTYPES[entry["dtype"]]
-    begin, end = offsets
+    (begin, end), shape = offsets, sound_shape(path, name, shape)
     expected = prod(shape) * numpy_dtype(dtype).itemsize
     if end - begin != expected:
         raise HostileFileError(path, f"tensor {name!r} needs {expected} bytes, its offsets say {begin} to {end}")
     extent = Extent(path, start + begin, expected)
-    return StoredTensor(name, tuple(shape), dtype, mapped(extent, tuple(shape), dtype), extent)
+    return StoredTensor(name, shape, dtype, mapped(extent, shape, dtype), extent)
 
 
 def _are_counts(values: object) -> bool:

@@ -69,6 +69,7 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     after any of them the destination is as it was.
 
     >>> import numpy, tempfile
+    >>> from pathlib import Path
     >>> folder = Path(tempfile.mkdtemp())
     >>> numpy.savez(folder / "torch.npz", **{"bn.weight": numpy.ones(3), "bn.bias": numpy.zeros(3)})
     >>> record = convert_checkpoint(folder / "torch.npz", folder / "mindspore.ckpt")

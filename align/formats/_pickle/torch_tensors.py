@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from align.core.checkpoints import MOST_AXES
 from align.core.dtypes import numpy_dtype
+from align.core.shapes import sound_shape
 from align.errors import HostileFileError
 from align.formats._pickle.machine import Global, Made, Persistent, mapping_of
 
@@ -196,9 +196,10 @@ def _strided(path: Path, name: str, kind: str, arguments: tuple[Any, ...]) -> Te
     dtype = _dtype(what, storage, typed)
     if not _are_counts((offset,)) or not _are_counts(shape) or not _are_counts(stride):
         raise HostileFileError(path, f"{what} has a malformed shape, stride or offset")
-    if len(shape) != len(stride) or len(shape) > MOST_AXES:
+    if len(shape) != len(stride):
         raise HostileFileError(path, f"{what} has {len(shape)} axes and {len(stride)} strides")
-    window = TensorView(storage.key, dtype, storage.elements * storage.itemsize, offset, tuple(shape), tuple(stride))
+    shape, count = sound_shape(path, name, shape), storage.elements * storage.itemsize
+    window = TensorView(storage.key, dtype, count, offset, shape, tuple(stride))
     _check_bounds(path, what, window)
     if storage.first == 0 and storage.elements == storage.count:
         return window
