@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 MOST_LISTED = 3
-MOST_SUGGESTED = 12  # names for which close ones are looked up: among thousands that takes a second each
+MOST_COMPARED = 50_000  # names that are held against each other: a few seconds
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
     """`1 tensor`, `2 tensors`, `3 entries`."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def close_names(names: Iterable[str], known: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The known names that come closest to each of the first names; to look up more would take long."""
+    first = islice(names, max(MOST_COMPARED // max(len(known), 1), 1))
+    return {name: tuple(get_close_matches(name, known, MOST_LISTED)) for name in first}
 
 
 def some(names: Sequence[str], most: int = MOST_LISTED) -> str:

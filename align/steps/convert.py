@@ -6,12 +6,11 @@ Nothing is read here but tensors that are only told to be tied. Values are made 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import is_float
 from align.core.transforms import IDENTITY, Cast, chained
-from align.core.words import MOST_LISTED, MOST_SUGGESTED, counted, some
+from align.core.words import close_names, counted, some
 from align.steps.made_tensors import filled_tensor, made_tensor
 from align.steps.told_ties import tie_equal
 
@@ -116,9 +115,9 @@ def _map_problems(name_map: NameMap, fills: Sequence[Fill]) -> Iterable[str]:
 
 def _name_problems(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
     absent = [pairing for pairing in name_map.pairings if pairing.source not in tensors]
-    for place, pairing in enumerate(absent):
-        close = get_close_matches(pairing.source, tensors, MOST_LISTED) if place < MOST_SUGGESTED else ()
-        closest = f"; closest: {', '.join(close)}" if close else ""
+    close = close_names((pairing.source for pairing in absent), tensors)
+    for pairing in absent:
+        closest = f"; closest: {', '.join(found)}" if (found := close.get(pairing.source)) else ""
         yield f"{pairing.source} is in the map, not in the checkpoint (for {pairing.target}){closest}"
     mentioned = {p.source for p in name_map.pairings} | {d.name for d in name_map.dropped if d.side == "source"}
     mentioned |= {u.name for u in name_map.unmatched} | {name for a in name_map.ambiguous for name in a.sources}

@@ -92,7 +92,8 @@ def _perhaps_deeper(
     """Layers whose number of dimensions no convolution in the file tells, and whose names would differ by it."""
     if surroundings_of(shapes).axes & {3, 4}:
         return
-    for rule_id, prefixes in _perhaps(shapes, readings, rules).items():
+    deep = [rule for rule in rules if any(form.beside_ndim for form in rule.forms)]
+    for rule_id, prefixes in _perhaps(shapes, readings, deep).items():
         yield (
             f"no convolution in the file tells of how many dimensions {counted(len(prefixes), 'layer')} is: "
             f"{_listed(prefixes)}; if {rule_id}, the names are others: --layer '{prefixes[0]}={rule_id}'"

@@ -39,16 +39,22 @@ class Translation:
 def translations(rules: Iterable[LayerRule], family: TargetFamily, *, alone: bool) -> list[Translation]:
     """The rules for files whose target is of this family; for "torch" the files are MindSpore's, of either family.
 
-    `alone` says that the file holds one layer that is no part of a net, for which MindSpore has other names.
+    Rules of layers that leave nothing in a file are left out. `alone` says that the file holds one layer that is no
+    part of a net, for which MindSpore has other names.
     """
     if family == "torch":
-        return [back for rule in rules for back in _from_mindspore(rule, alone=alone)]
-    return [
-        Translation(rule.id, rule.kind, rule.families["torch"], target, rule.files, target.children if target else {})
-        for rule in rules
-        if "torch" in rule.families
-        for target in (_with_lone_names(rule.families.get(family), alone=alone),)
-    ]
+        both = [back for rule in rules for back in _from_mindspore(rule, alone=alone)]
+    else:
+        both = list(_from_torch(rules, family, alone=alone))
+    return [one for one in both if one.source.parameters or one.forms]
+
+
+def _from_torch(rules: Iterable[LayerRule], family: TargetFamily, *, alone: bool) -> Iterator[Translation]:
+    for rule in rules:
+        if "torch" in rule.families:
+            target = _with_lone_names(rule.families.get(family), alone=alone)
+            children = target.children if target else {}
+            yield Translation(rule.id, rule.kind, rule.families["torch"], target, rule.files, children)
 
 
 def _with_lone_names(family: LayerFamily | None, *, alone: bool) -> LayerFamily | None:

@@ -8,19 +8,18 @@ nothing stands is taken, and if both are such, the framework of the file decides
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from align.core.names import Dropped, NameMap, Pairing, Unmatched
 from align.core.rename import NameRules, as_literal
-from align.core.words import MOST_LISTED, MOST_SUGGESTED, some
+from align.core.words import close_names, some
 from align.errors import MapError
 from align.steps.apply_rules import apply_rules
 from align.steps.convert import plan_conversion
 from align.steps.refill import refilled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
     from align.core.dtypes import Array
@@ -181,8 +180,6 @@ def _checked(way: Directed, tensors: Mapping[str, StoredTensor]) -> Directed:
     return replace(way, problems=plan_conversion(tensors, way.name_map, way.fills).problems)
 
 
-def _suggested(unmatched: Iterable[Unmatched], known: Iterable[str]) -> Iterator[Unmatched]:
-    names = list(known)
-    for place, one in enumerate(unmatched):
-        close = get_close_matches(one.name, names, MOST_LISTED) if place < MOST_SUGGESTED else ()
-        yield replace(one, suggestions=tuple(close))
+def _suggested(unmatched: Sequence[Unmatched], known: Collection[str]) -> Iterator[Unmatched]:
+    close = close_names((one.name for one in unmatched), known)
+    return (replace(one, suggestions=close.get(one.name, ())) for one in unmatched)
