@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from align.errors import InputsError
 from align.runs.folder import as_document
 from align.workflows.convert_checkpoint import convert_checkpoint
 
@@ -187,3 +188,25 @@ def port_class() -> Any:
                 setattr(self, name, layer)
 
     return Port
+
+
+def tied_net() -> Any:
+    import torch
+
+    net = torch.nn.ModuleDict({"emb": torch.nn.Embedding(7, 6), "head": torch.nn.Linear(6, 7, bias=False)})
+    net["head"].weight = net["emb"].weight
+    return net
+
+
+def test_a_file_that_holds_a_tied_tensor_once_fits_its_model_and_this_is_said(tmp_path) -> None:
+    import torch
+
+    state = tied_net().state_dict()
+    torch.save({"emb.weight": state["emb.weight"]}, tmp_path / "net.pth")
+    side = f"{__file__}:tied_net"
+    record = convert_checkpoint(tmp_path / "net.pth", tmp_path / "there.ckpt", source_model=side)
+    assert [tensor.target for tensor in record.tensors] == ["emb.embedding_table"]
+    assert record.warnings == ("tied to another tensor, not in the file and not written: head.weight",)
+    torch.save({"emb.weights": state["emb.weight"]}, tmp_path / "net.pth")
+    with pytest.raises(InputsError, match=r"missing: emb\.weight"):
+        convert_checkpoint(tmp_path / "net.pth", tmp_path / "other.ckpt", source_model=side)
