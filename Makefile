@@ -10,7 +10,7 @@ EXTRAS := dev,report,onnx,fast$(if $(HAS_MINDSPORE),$(comma)torch$(comma)mindspo
 SELECT := $(if $(HAS_MINDSPORE),,-m "not frameworks")
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo has-mindspore test check lint format clean
+.PHONY: help install demo has-mindspore test check lint fuzz format clean
 
 help:  ## print the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -41,9 +41,13 @@ lint: install  ## format, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+fuzz: install  ## attack every checkpoint reader, FUZZ_SECONDS (60) each; Python 3.11 or newer
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[fuzz]"
+	$(BIN)/python tests/attacks/fuzz_readers.py
+
 format: install  ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove the environment and everything that was generated
-	rm -rf $(VENV) demo-run build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) demo-run build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis fuzz-findings

@@ -7,6 +7,7 @@ what attacks are made of and what no sound writer produces.
 
 from __future__ import annotations
 
+import io
 import struct
 import zipfile
 import zlib
@@ -28,6 +29,7 @@ ENCRYPTED, UTF8_NAME = 0x1, 0x800  # general purpose flags, bits 0 and 11
 # Deflate cannot shrink more than about 1032 to 1 (RFC 1951: 258 bytes by at least two bits).
 MOST_DEFLATED = 1040
 PACKED_BLOCK = 1 << 14
+LONGEST_DIRECTORY = 32 << 20  # one of 140,000 tensors has 10 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,10 @@ def first_record_name(head: bytes) -> str:
 def zip_records(path: Path) -> dict[str, Record]:
     """Read the directory of a zip file, in its order; raises NotACheckpointError or HostileFileError."""
     try:
-        with zipfile.ZipFile(path) as archive, path.open("rb") as stream:
+        with _Directory(path) as stream, zipfile.ZipFile(stream) as archive:
             infos, end = archive.infolist(), archive.start_dir
             records = [_record(path, stream, info) for info in infos]
-    except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError, OverflowError) as error:
         raise NotACheckpointError(path, f"the zip directory is damaged ({error})") from error
     _check_layout(path, infos, records, end)
     return {record.name: record for record in records}
@@ -69,7 +71,8 @@ def read_record(record: Record, limit: int | None = None) -> bytes:
         raw += piece
         if limit is not None and len(raw) >= wanted:
             break
-    return bytes(raw[:wanted])
+    del raw[wanted:]
+    return bytes(raw)
 
 
 def record_pieces(record: Record, first: int = BLOCK) -> Iterator[bytes]:
@@ -121,6 +124,20 @@ def _decompress(record: Record, machine: zlib._Decompress, raw: bytes, most: int
         raise NotACheckpointError(record.extent.path, reason) from error
 
 
+class _Directory(io.BufferedReader):
+    """A zip file whose directory is read only if it has a sound length: its records would fill the memory."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path))
+        self._path = path
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read as any file does."""
+        if size is not None and size > LONGEST_DIRECTORY:
+            raise HostileFileError(self._path, f"its zip directory claims {size} bytes")
+        return super().read(size)
+
+
 def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
     stream.seek(info.header_offset)
     header = stream.read(LOCAL_HEADER.size)
@@ -146,6 +163,8 @@ def _record(path: Path, stream: BinaryIO, info: zipfile.ZipInfo) -> Record:
 
 
 def _check_layout(path: Path, infos: list[zipfile.ZipInfo], records: list[Record], end: int) -> None:
+    if not records:
+        raise NotACheckpointError(path, "its zip directory is empty")
     if len({record.name for record in records}) != len(records):
         raise HostileFileError(path, "two zip records have one name")
     for record in records:

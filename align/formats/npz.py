@@ -40,7 +40,7 @@ DTYPES = {
 MAGIC = b"\x93NUMPY"
 LENGTH_BYTES = {b"\x01": 2, b"\x02": 4, b"\x03": 4}
 HEADER = re.compile(
-    rb"\{'descr': '(?P<descr>[^']{1,20})', 'fortran_order': (?P<fortran>True|False), "
+    rb"\{'descr': '(?P<descr>[<>|=]?[a-zA-Z?][0-9]{0,7})', 'fortran_order': (?P<fortran>True|False), "
     rb"'shape': \((?P<shape>[\d ,]{0,1000})\),? ?\}\s*"
 )
 USUAL_HEADER = 128

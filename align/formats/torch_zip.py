@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from align.errors import HostileFileError, NeedsItsCodeError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._archives import ZIP_HEAD, Record, first_record_name, read_record, zip_records
-from align.formats._pickle import read_pickle
+from align.formats._pickle import LONGEST_PICKLE, read_pickle
 from align.formats._torch_entries import RESAVE, collector_paused, torch_checkpoint
 from align.formats._torch_writer import torch_problems, write_torch_file
 
@@ -74,6 +74,8 @@ def _folder(path: Path, records: Mapping[str, Record]) -> str:
 
 
 def _refuse_unreadable(path: Path, folder: str, records: Mapping[str, Record]) -> None:
+    if (size := records[f"{folder}/{PICKLE}"].size) > LONGEST_PICKLE:
+        raise HostileFileError(path, f"its pickle is {size} bytes long, more than any checkpoint needs")
     if f"{folder}/constants.pkl" in records or any(name.startswith(f"{folder}/code/") for name in records):
         hint = "load it with torch.jit.load and save its state_dict() with torch.save"
         raise NeedsItsCodeError(path, "it is a TorchScript program", hint)

@@ -158,3 +158,131 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path):
     path.write_bytes(data)
     with pytest.raises(HostileFileError, match="claims"):
         open_checkpoint(path)
+
+
+def test_an_empty_directory_behind_a_sound_record_is_refused(tmp_path):
+    """Found by fuzzing."""
+    path = tmp_path / "m.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("w.npy", array_bytes(np.ones(2)))
+    data = path.read_bytes()
+    path.write_bytes(data[: data.index(b"PK\x01\x02")] + b"PK\x05\x06" + bytes(18))
+    with pytest.raises(NotACheckpointError, match="directory is empty"):
+        open_checkpoint(path)
+
+
+@pytest.mark.parametrize("descr", [",f2", "f4,f4", "(2,)f4", "<f4\\\\", "<M8[ns]", "<U99999999", "<S4294967295"])
+def test_a_dtype_that_numpy_would_have_to_parse_as_code_is_refused(tmp_path, descr):
+    """Found by fuzzing: NumPy gives what stands between commas to Python's own parser."""
+    path = tmp_path / "m.npz"
+    body = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (0, 2), }}\n".encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("w.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(body)) + body)
+    with pytest.raises(NotACheckpointError, match="no sound header"):
+        open_checkpoint(path)
+
+
+def extended(name: bytes, offset: int, size: int) -> bytes:
+    """A directory entry whose sizes and offset stand in a zip64 field, where they have 64 bits."""
+    field = struct.pack("<HH3Q", 1, 24, size, size, offset)
+    head = struct.pack(
+        "<4s6H3L5H2L",
+        b"PK\x01\x02",
+        45,
+        45,
+        0,
+        0,
+        0,
+        0,
+        0,
+        *[0xFFFFFFFF] * 2,
+        *[len(name), len(field), 0, 0, 0],
+        0,
+        0xFFFFFFFF,
+    )
+    return head + name + field
+
+
+@pytest.mark.parametrize(
+    ("offset", "size"),
+    [(1 << 63, 16), ((1 << 64) - 1, 16), ((1 << 63) - 1, 16), (0, (1 << 64) - 16), (0, 1 << 63), (1 << 40, 1 << 40)],
+)
+def test_offsets_and_sizes_that_overflow_are_refused(tmp_path, offset, size):
+    name, content = b"w.npy", array_bytes(np.ones(2))
+    local = struct.pack("<4s5H3L2H", b"PK\x03\x04", 45, 0, 0, 0, 0, 0, len(content), len(content), len(name), 0) + name
+    directory = extended(name, offset, size)
+    start = len(local) + len(content)
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 1, 1, len(directory), start, 0)
+    path = tmp_path / "m.npz"
+    path.write_bytes(local + content + directory + end)
+    with pytest.raises(NotACheckpointError):
+        open_checkpoint(path)
+
+
+def test_a_record_quoted_inside_another_is_refused(tmp_path):
+    """The densest zip bombs: each record's data begins with the next record's header, so that all share one kernel."""
+    inner = zipped({"b.npy": array_bytes(np.ones(2))})
+    header_end = inner.index(b"PK\x01\x02")
+    local = struct.pack("<4s5H3L2H", b"PK\x03\x04", 20, 0, 0, 0, 0, 0, header_end, header_end, 5, 0) + b"a.npy"
+    directory = bytearray(inner[header_end : inner.index(b"PK\x05\x06")])
+    directory[42:46] = struct.pack("<L", len(local))
+    outer = directory.replace(b"b.npy", b"a.npy")
+    outer[20:28] = struct.pack("<2L", header_end, header_end)
+    outer[42:46] = bytes(4)
+    body = local + inner[:header_end]
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 2, 2, len(outer) + len(directory), len(body), 0)
+    path = tmp_path / "m.npz"
+    path.write_bytes(body + outer + directory + end)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == ["a.npy", "b.npy"]
+    with pytest.raises(HostileFileError, match="in what follows"):
+        open_checkpoint(path)
+
+
+def zipped(records) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, data in records.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
+
+
+def test_more_records_than_a_plain_zip_can_count_are_read(tmp_path):
+    array = array_bytes(np.ones(1, np.int8))
+    path = tmp_path / "m.npz"
+    path.write_bytes(zipped({f"layers.{n}.npy": array for n in range(65_600)}))
+    assert len(open_checkpoint(path).tensors) == 65_600
+
+
+@pytest.mark.parametrize("damage", ["crc", "length", "stream"])
+def test_a_compressed_array_that_is_not_what_it_claims_is_refused_when_it_is_unpacked(tmp_path, damage):
+    from align.core.extents import byte_blocks
+
+    path = tmp_path / "m.npz"
+    np.savez_compressed(path, w=np.random.default_rng(0).standard_normal(1000))
+    data = bytearray(path.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")
+    if damage == "crc":
+        data[entry + 16] ^= 1
+    elif damage == "length":  # the stream ends before what the directory and the array's header claim
+        with zipfile.ZipFile(path) as archive:
+            short = archive.read("w.npy")[:-80]
+        path.write_bytes(deflated("w.npy", short))
+        data = bytearray(path.read_bytes())
+        entry = data.rindex(b"PK\x01\x02")
+        data[entry + 24 : entry + 28] = struct.pack("<L", len(short) + 80)
+    else:
+        data[entry - 3000] ^= 0xFF
+    path.write_bytes(data)
+    tensor = open_checkpoint(path).tensors["w"]
+    with pytest.raises(NotACheckpointError):
+        tensor.load()
+    with pytest.raises(NotACheckpointError):
+        list(byte_blocks(tensor))
+
+
+def deflated(name: str, content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return stream.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from align.formats._pickle.look import PickleLook
 from align.formats._pickle.machine import Persistent, mapping_of, read_pickle
+from align.formats._pickle.opcodes import LONGEST_PICKLE
 from align.formats._pickle.torch_tensors import (
     DTYPES,
     STORAGES,
@@ -15,6 +16,7 @@ from align.formats._pickle.torch_tensors import (
 
 __all__ = [
     "DTYPES",
+    "LONGEST_PICKLE",
     "STORAGES",
     "Persistent",
     "PickleLook",

@@ -1,0 +1,261 @@
+"""Fuzzing of the checkpoint readers, led by coverage: `make fuzz`, or `python tests/attacks/fuzz_readers.py NAME`.
+
+Every format that the registry finds is attacked with mutations of small real files, and the insides that a checksum,
+a length or a zip directory would protect from chance are attacked by themselves, wrapped afresh. Whatever comes in, a
+reader refuses it with an AlignError or returns tensors that lie inside their file. What is found becomes a test here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECONDS = os.environ.get("FUZZ_SECONDS", "60")
+FINDINGS = Path("fuzz-findings")
+LIMITS = ("-timeout=20", "-rss_limit_mb=2048", "-max_len=8192", "-print_final_stats=1")
+MOST_READ = 64 << 20  # of a view that repeats its elements
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is mutated: small sound inputs, how a file is made of one, and what files lie beside it."""
+
+    seeds: tuple[bytes, ...]
+    wrap: Callable[[bytes], bytes] = bytes
+    beside: dict[str, bytes] = field(default_factory=dict)
+
+    def place(self, folder: Path, data: bytes) -> Path:
+        """Write the file that a mutation makes, and return its path."""
+        for name, content in self.beside.items():
+            if not (folder / name).exists():
+                (folder / name).write_bytes(content)
+        path = folder / "file"
+        path.write_bytes(self.wrap(data))
+        return path
+
+
+def check_reader(path: Path) -> None:
+    """Open the file and use all that comes out; an AlignError is a sound end, any other exception is a finding."""
+    from align.core.plain import to_plain
+    from align.errors import AlignError
+    from align.report.terminal import blocks_as_text
+    from align.report.text import result_blocks
+    from align.workflows.inspect_checkpoint import inspect_checkpoint
+    from align.workflows.open_checkpoint import open_checkpoint
+
+    try:
+        shown = to_plain(inspect_checkpoint(path)) | {"schema": "mindalign.inspect/1"}
+        json.dumps(shown, ensure_ascii=False).encode("utf-8")
+        blocks_as_text(result_blocks(shown, show_all=True)).encode("utf-8")
+        checkpoint = open_checkpoint(path)
+        if checkpoint.check is not None:
+            checkpoint.check()
+    except AlignError:
+        return
+    for tensor in checkpoint.tensors.values():
+        check_tensor(tensor)
+
+
+def check_tensor(tensor: object) -> None:
+    """Hold a tensor to its file and to its own words."""
+    from align.core.extents import byte_blocks
+    from align.errors import AlignError
+
+    for extent in (*((tensor.extent,) if tensor.extent else ()), *tensor.pieces):
+        assert 0 <= extent.offset <= extent.offset + extent.nbytes <= extent.path.stat().st_size, extent
+    try:
+        value = tensor.load()
+        assert (value.shape, value.nbytes) == (tensor.shape, tensor.nbytes), tensor
+        if tensor.nbytes <= MOST_READ:
+            assert sum(len(block) for block in byte_blocks(tensor)) == tensor.nbytes, tensor
+    except AlignError:  # damage that only unpacking can find
+        return
+
+
+def written_targets() -> dict[str, Target]:
+    """Files of every format that can be written without a framework, and the insides of some."""
+    import numpy as np
+
+    from align.core.checkpoints import StoredTensor
+    from align.core.registry import checkpoint_formats
+
+    values = {"a.w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(7), "c": np.zeros((0, 2), np.float16)}
+    tensors = [StoredTensor(name, v.shape, v.dtype.name, lambda v=v: v) for name, v in values.items()]
+    targets = {}
+    for name, plugin in checkpoint_formats().items():
+        files = []
+        for flavour in ("pt", "ms"):
+            held = [t for t in tensors if not plugin.problems([t], {"format": flavour})]
+            if held:
+                stream = io.BytesIO()
+                plugin.write(stream, held, {"format": flavour})
+                files.append(stream.getvalue())
+        if files:
+            targets[name] = Target(tuple(files))
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **values, text=np.array("words"), columns=np.asfortranarray(np.ones((2, 3))))
+    targets["npz"] = Target((*targets["npz"].seeds, packed.getvalue()))
+    return targets | insides(targets)
+
+
+def insides(targets: dict[str, Target]) -> dict[str, Target]:
+    """The pickle of a torch file, the header of a safetensors file, an array of an npz file."""
+    torch, safetensors, npz = (targets[name].seeds[0] for name in ("torch", "safetensors", "npz"))
+    with zipfile.ZipFile(io.BytesIO(torch)) as archive:
+        records = {name: archive.read(name) for name in archive.namelist()}
+    (pickled,) = (name for name in records if name.endswith("data.pkl"))
+    length = int.from_bytes(safetensors[:8], "little")
+    with zipfile.ZipFile(io.BytesIO(npz)) as archive:
+        arrays = tuple(archive.read(name) for name in archive.namelist())
+    other = zipped({"z.npy": arrays[0]})
+    placed = dict.fromkeys(json.loads(safetensors[8 : 8 + length]).keys() - {"__metadata__"}, "m-1.safetensors")
+    index = json.dumps({"metadata": {"total_size": 1}, "weight_map": placed | {"z": "m-2.npz"}}).encode()
+    whole = pickle.dumps({"model": {"a": 1, "b": [None, (2.5, "x")]}, "epoch": {3, 4}}, protocol=4)
+    return {
+        "torch, the pickle": Target(
+            (records[pickled], whole, pickle.dumps([1, "x"], protocol=0)),
+            lambda data: zipped(records | {pickled: data}),
+        ),
+        "safetensors, the header": Target(
+            (safetensors[8 : 8 + length],),
+            lambda data: len(data).to_bytes(8, "little") + data + safetensors[8 + length :],
+        ),
+        "npz, an array": Target(arrays, lambda data: zipped({"w.npy": data})),
+        "npz, a compressed array": Target(arrays, lambda data: zipped({"w.npy": data}, zipfile.ZIP_DEFLATED)),
+        "an index of shards": Target((index,), beside={"m-1.safetensors": safetensors, "m-2.npz": other}),
+    }
+
+
+def zipped(records: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", method) as archive:
+        for name, data in records.items():
+            archive.writestr(name, data)
+    return stream.getvalue()
+
+
+def framework_targets() -> dict[str, Target]:
+    """Files as the frameworks that are installed here write them."""
+    targets: dict[str, Target] = {}
+    for package, make in {"torch": torch_targets, "mindspore": mindspore_targets, "onnx": onnx_targets}.items():
+        if importlib.util.find_spec(package) is not None:
+            targets |= make()
+    return targets
+
+
+def torch_targets() -> dict[str, Target]:
+    import torch
+
+    tied = torch.ones(2, 3)
+    state = {"a.w": tied, "b.w": tied, "t": tied.t(), "h": torch.zeros(3, dtype=torch.bfloat16), "n": torch.tensor(1)}
+
+    def saved(value: object, **options: bool) -> bytes:
+        stream = io.BytesIO()
+        torch.save(value, stream, **options)
+        return stream.getvalue()
+
+    nested = {"model": state, "ema": {"a": torch.ones(2)}, "epoch": 1}
+    return {
+        "torch": Target((saved(state), saved(nested), saved(torch.nn.Linear(2, 3)))),
+        "torch-legacy": Target((saved(state, _use_new_zipfile_serialization=False),)),
+    }
+
+
+def mindspore_targets() -> dict[str, Target]:
+    import mindspore
+    import numpy as np
+
+    rows = [{"name": name, "data": mindspore.Parameter(np.ones((2, 3), np.float32))} for name in ("a", "b")]
+    with tempfile.TemporaryDirectory() as folder:
+        plain, checked = Path(folder, "plain.ckpt"), Path(folder, "checked.ckpt")
+        mindspore.save_checkpoint(rows, str(plain))
+        mindspore.save_checkpoint(rows, str(checked), crc_check=True)
+        return {"ckpt": Target((plain.read_bytes(), checked.read_bytes()))}
+
+
+def onnx_targets() -> dict[str, Target]:
+    import numpy as np
+    import onnx.helper
+    import onnx.numpy_helper
+
+    weights = [onnx.numpy_helper.from_array(np.ones((2, 3), np.float32), name) for name in ("a", "b")]
+    graph = onnx.helper.make_graph([], "g", [], [], weights)
+    return {"onnx": Target((onnx.helper.make_model(graph).SerializeToString(),))}
+
+
+def all_targets() -> dict[str, Target]:
+    """Both kinds, the seeds of one format together."""
+    from align.core.registry import checkpoint_formats
+
+    targets = written_targets()
+    for name, more in framework_targets().items():
+        known = targets.get(name, more)
+        targets[name] = Target(tuple(dict.fromkeys((*known.seeds, *more.seeds))), known.wrap)
+    for name in sorted(checkpoint_formats().keys() - targets.keys()):
+        print(f"== {name}: left out, the package that writes such files is not installed")
+    return targets
+
+
+def fuzz(name: str, options: list[str]) -> None:
+    """Fuzz one target in this process, which the fuzzer ends."""
+    if importlib.util.find_spec("atheris") is None:
+        raise SystemExit('install atheris, which needs Python 3.11 or newer: pip install "mindalign[fuzz]"')
+    import atheris
+
+    with atheris.instrument_imports(include=["align", "zipfile", "pickletools"]):
+        import align.report.text
+        import align.workflows.inspect_checkpoint  # noqa: F401
+        from align.core.registry import checkpoint_formats
+
+        checkpoint_formats()
+    target = all_targets()[name]
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    corpus = folder / "corpus"
+    corpus.mkdir()
+    for number, seed in enumerate(target.seeds):
+        (corpus / f"seed{number}").write_bytes(seed)
+
+    def once(data: bytes) -> None:
+        check_reader(target.place(folder, data))
+
+    FINDINGS.mkdir(exist_ok=True)
+    prefix = f"-artifact_prefix={FINDINGS / name.replace(', ', '-').replace(' ', '-')}-"
+    atheris.Setup([sys.argv[0], *LIMITS, prefix, *options, str(corpus)], once)
+    atheris.Fuzz()
+
+
+def fuzz_all() -> int:
+    """Fuzz every target for SECONDS, each in a process of its own; returns how many had findings."""
+    failed = []
+    for name in all_targets():
+        print(f"== {name}: {SECONDS} s", flush=True)
+        command = [sys.executable, __file__, name, f"-max_total_time={SECONDS}"]
+        ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+        lines = ended.stderr.splitlines()
+        print(
+            "\n".join(line for line in lines if "stat::number_of_executed_units" in line or " cov: " in line[:40])[
+                -200:
+            ]
+        )
+        if ended.returncode:
+            failed.append(name)
+            print("\n".join(lines[-40:]))
+    print(f"findings in: {', '.join(failed)} (kept in {FINDINGS}/)" if failed else "no findings")
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(fuzz(sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else fuzz_all())
