@@ -134,7 +134,7 @@ def test_every_layer_that_is_called_otherwise_is_mapped() -> None:
     assert name_map.complete
     assert result.verdict.exit_code == 0
     transforms = {p.source: p.transform.as_table() for p in name_map.pairings if p.transform.op != "identity"}
-    assert transforms == {"signal.0.weight": {"op": "reshape", "shape": [7, 5, 1, 3]}}
+    assert transforms == {"signal.0.weight": {"op": "reshape", "shape": [7, 5, 1, 3], "from": [7, 5, 3]}}
 
 
 def torch_gpt(*, tied: bool) -> Any:
