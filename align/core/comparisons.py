@@ -106,7 +106,7 @@ class TensorFacts:
 class Inspection:
     """What is in a checkpoint, told by its headers alone; it decides nothing, so there is no verdict.
 
-    `naming` is whose parameter names the file has: "torch", "mindspore", or "" where it does not say. `files` maps each
+    `naming` is whose parameter names the file has: None where it does not say. `files` maps each
     file to its size. `entries` are those that a key can choose and `key` is the one that was taken; with several and
     none chosen, `tensors` is empty and `key` None. `overlaps` pairs names whose bytes overlap without being tied.
     """
@@ -114,7 +114,7 @@ class Inspection:
     result_kind = "inspect"
     path: str
     format: str
-    naming: Literal["torch", "mindspore", ""]
+    naming: Literal["torch", "mindspore"] | None
     files: dict[str, int]
     metadata: dict[str, str]
     key: str | None

@@ -35,7 +35,7 @@ def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple
 
     A file that says nothing, with names that tell nothing, is taken as torch's.
     """
-    if known := _FORMATS.get(metadata.get("format", "")):
+    if known := told_framework(metadata):
         return known, ""
     groups: dict[str, set[str]] = {}
     for name in names:
@@ -48,6 +48,11 @@ def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple
     if telling:
         return "mindspore", f"the file does not say whose names it has: taken as MindSpore's by {', '.join(telling)}"
     return "torch", ""
+
+
+def told_framework(metadata: Mapping[str, str]) -> FrameworkName | None:
+    """Whose names a file says that it has, None where it does not say."""
+    return _FORMATS.get(metadata.get("format", ""))
 
 
 def direction(source: FrameworkName, target: TargetFamily | None, destination: FrameworkName | None) -> Direction:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from align.core.comparisons import Inspection, TensorFacts
 from align.errors import SeveralEntriesError
 from align.steps.layout import overlapping_names, tied_names
+from align.steps.naming import told_framework
 from align.workflows.open_checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, StoredTensor
-
-NAMING: dict[str, Literal["torch", "mindspore"]] = {"pt": "torch", "ms": "mindspore"}
 
 
 def inspect_checkpoint(path: Path | str, key: str | None = None) -> Inspection:
@@ -43,7 +42,7 @@ def _described(checkpoint: Checkpoint) -> Inspection:
     return Inspection(
         path=str(checkpoint.path),
         format=checkpoint.format,
-        naming=NAMING.get(checkpoint.metadata.get("format", ""), ""),
+        naming=told_framework(checkpoint.metadata),
         files=_sizes(checkpoint),
         metadata=checkpoint.metadata,
         key=checkpoint.key,
