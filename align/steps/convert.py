@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from align.core.dtypes import is_float
 from align.core.transforms import IDENTITY, Cast, chained
 from align.core.words import close_names, counted, some
+from align.steps.layout import tied_names
 from align.steps.made_tensors import filled_tensor, made_tensor
 from align.steps.told_ties import tie_equal
 
@@ -81,7 +82,7 @@ def plan_conversion(
     return ConversionPlan(
         tuple(planned),
         {drop.name: drop.reason for drop in name_map.dropped if drop.side == "target" or drop.name in tensors},
-        _ties(planned),
+        tied_names(tensor.target for tensor in planned),
         tuple(warnings),
         tuple(problems),
     )
@@ -133,11 +134,3 @@ def _warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterabl
     if name_map.unused_rules:
         unused = name_map.unused_rules
         yield f"the map has {counted(len(unused), 'rule')} that nothing follows: {some(unused)}"
-
-
-def _ties(planned: Iterable[PlannedTensor]) -> tuple[tuple[str, ...], ...]:
-    groups: dict[object, list[str]] = {}
-    for tensor in planned:
-        if tensor.target.nbytes:
-            groups.setdefault(tensor.target.identity, []).append(tensor.target.name)
-    return tuple(tuple(names) for names in groups.values() if len(names) > 1)

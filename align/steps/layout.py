@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 def tied_names(tensors: Iterable[StoredTensor]) -> tuple[tuple[str, ...], ...]:
     """Names of one tensor, in groups of two or more, in the order of the tensors; empty tensors are never tied."""
-    groups: dict[str, list[str]] = {}
+    groups: dict[object, list[str]] = {}
     for tensor in tensors:
-        if tensor.storage is not None and tensor.nbytes:
-            groups.setdefault(tensor.storage, []).append(tensor.name)
+        if tensor.nbytes:
+            groups.setdefault(tensor.identity, []).append(tensor.name)
     return tuple(tuple(names) for names in groups.values() if len(names) > 1)
 
 
