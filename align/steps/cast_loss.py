@@ -24,6 +24,10 @@ class CastLoss:
     lost: int = 0
     rounded: int = 0
 
+    def __add__(self, other: CastLoss) -> CastLoss:
+        """The loss of both together."""
+        return CastLoss(self.total + other.total, self.lost + other.lost, self.rounded + other.rounded)
+
 
 def cast_loss(value: Array, dtype: str) -> CastLoss:
     """Count, in blocks, what `Cast(dtype)` does to the values; NaN and the infinities among floats are kept."""

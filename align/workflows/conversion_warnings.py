@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from align.core.dtypes import numpy_dtype
+from align.core.extents import byte_blocks
 from align.core.transforms import Cast, steps_of
 from align.core.words import counted, some
 from align.steps.cast_loss import CastLoss, cast_loss
@@ -11,7 +15,7 @@ from align.steps.cast_loss import CastLoss, cast_loss
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from align.core.checkpoints import Checkpoint
+    from align.core.checkpoints import Checkpoint, StoredTensor
     from align.steps.convert import ConversionPlan
 
 Losses = dict[str, tuple[str, CastLoss]]
@@ -36,10 +40,15 @@ def cast_losses(checkpoint: Checkpoint, plan: ConversionPlan) -> Losses:
         for step in steps_of(planned.transform):
             if isinstance(step, Cast):
                 source = checkpoint.tensors[planned.source]
-                loss = cast_loss(source.load(), step.dtype)
+                loss = _loss(source, step.dtype)
                 if loss.lost or loss.rounded:
                     losses[planned.target.name] = f"{source.dtype} -> {step.dtype}", loss
     return losses
+
+
+def _loss(source: StoredTensor, dtype: str) -> CastLoss:
+    kind = numpy_dtype(source.dtype)
+    return sum((cast_loss(np.frombuffer(block, kind), dtype) for block in byte_blocks(source)), CastLoss())
 
 
 def cast_warnings(losses: Losses) -> Iterable[str]:
