@@ -121,3 +121,16 @@ def test_a_file_without_tensors_is_told_as_such(tmp_path):
     FORMATS["safetensors"].write(stream, [], {"format": "pt"})
     (tmp_path / "empty.safetensors").write_bytes(stream.getvalue())
     assert inspect_checkpoint(tmp_path / "empty.safetensors").tensors == ()
+
+
+def test_shards_are_told_as_one_with_all_their_files(tmp_path):
+    from align.workflows.convert_checkpoint import convert_checkpoint
+
+    source = written(tmp_path, "safetensors")
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    convert_checkpoint(source, folder / "model.safetensors", max_shard_size="64")
+    found = inspect_checkpoint(folder)
+    assert {tensor.name for tensor in found.tensors} == VALUES.keys()
+    assert found.files == {str(path): path.stat().st_size for path in folder.iterdir()}
+    assert (len(found.files), found.naming) == (3, "mindspore")
