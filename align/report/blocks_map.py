@@ -110,7 +110,9 @@ def transform_text(transform: dict[str, Any]) -> str:
     """Show a transform's table form in a few words, "-" where the bytes stay the same."""
     if transform["op"] == "identity":
         return NONE
-    details = ", ".join(f"{value}" for key, value in transform.items() if key != "op")
+    if transform["op"] == "chain":
+        return ", then ".join(map(transform_text, transform["steps"]))
+    details = ", ".join(f"{value}" for key, value in transform.items() if key not in ("op", "from"))
     return f"{transform['op']} {details}"
 
 
