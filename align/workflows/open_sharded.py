@@ -118,7 +118,7 @@ class _Merged:
             {f"{name} ({s.path.name})": count for s in self.shards for name, count in s.other_tensors.items()},
             key=self.shards[0].key,
             files=(self.index, *(shard.path for shard in self.shards)),
-            check=self.check,
+            check=self.check if any(shard.check is not None for shard in self.shards) else None,
         )
 
     def check(self) -> None:

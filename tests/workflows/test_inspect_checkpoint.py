@@ -133,4 +133,4 @@ def test_shards_are_told_as_one_with_all_their_files(tmp_path):
     found = inspect_checkpoint(folder)
     assert {tensor.name for tensor in found.tensors} == VALUES.keys()
     assert found.files == {str(path): path.stat().st_size for path in folder.iterdir()}
-    assert (len(found.files), found.naming) == (3, "mindspore")
+    assert (len(found.files), found.naming, found.crc_unchecked) == (3, "mindspore", False)
