@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SECONDS = os.environ.get("FUZZ_SECONDS", "60")
 FINDINGS = Path("fuzz-findings")
 LIMITS = ("-timeout=20", "-rss_limit_mb=2048", "-max_len=8192", "-print_final_stats=1")
+LAST_LINES = 40
 MOST_READ = 64 << 20  # of a view that repeats its elements
 
 
@@ -245,14 +246,10 @@ def fuzz_all() -> int:
         command = [sys.executable, __file__, name, f"-max_total_time={SECONDS}"]
         ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
         lines = ended.stderr.splitlines()
-        print(
-            "\n".join(line for line in lines if "stat::number_of_executed_units" in line or " cov: " in line[:40])[
-                -200:
-            ]
-        )
+        print("".join(line.replace("stat::number_of_", "   ") for line in lines if "executed_units" in line))
         if ended.returncode:
             failed.append(name)
-            print("\n".join(lines[-40:]))
+            print("\n".join(lines[-LAST_LINES:]))
     print(f"findings in: {', '.join(failed)} (kept in {FINDINGS}/)" if failed else "no findings")
     return len(failed)
 
