@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import JsonOption, RunOption, finish, import_report_meanwhile, progress_bar
+from align.cli._shared import JsonOption, RunOption, hand_over, import_report_meanwhile, progress_bar
 
 
 class Family(str, enum.Enum):
@@ -74,6 +74,7 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Let torch run the code in the file: only for files you trust.")
     ] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="List every tensor with its old and new name.")] = False,
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:
@@ -103,5 +104,5 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
             trust_pickle=trust_pickle,
             progress=progress,
         )
-    code = finish(record, record.verdict, made_from, run, json)
-    return code if verify and not dry_run else 0  # what was asked for was done: nothing was to be compared
+    hand_over(record, made_from, run, json, show_all=show_all)
+    return record.verdict.exit_code if verify and not dry_run else 0  # nothing was to be compared

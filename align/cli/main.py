@@ -49,6 +49,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         typer.echo(f"align: {error}", err=True)
         return error.exit_code
+    except OSError as error:
+        if debug or error.filename is None:
+            raise
+        said = f"{error.filename}: {error.strerror}\nHint: check the path, its permissions and the disk"
+        typer.echo(f"align: {said}", err=True)
+        return AlignError.exit_code
     return 0
 
 

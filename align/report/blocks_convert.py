@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 HASH_SHOWN = 16
 LEFT_OUT_SHOWN = 20
+RENAMES_SHOWN = 12
 
 
 def convert_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -21,6 +22,7 @@ def convert_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
     return [
         _written(document),
         *([_by_transform(document["tensors"])] if document["tensors"] else []),
+        *_renamed([tensor for tensor in document["tensors"] if tensor["source"] not in ("", tensor["target"])]),
         *([_tensors(document["tensors"])] if show_all and document["tensors"] else []),
         *_dropped(document["dropped"]),
         *_listed("convert.left_out", _left_out(document.get("left_out", {}))),
@@ -38,7 +40,7 @@ def _written(document: dict[str, Any]) -> Facts:
         *([(say("convert.key"), document["key"])] if document["key"] else []),
         (say("convert.destination"), f"{document['destination']} ({document['destination_format']})"),
         *([(say("convert.files"), number(len(document["files"])))] if len(document["files"]) > 1 else []),
-        (say("convert.names"), document["names"]),
+        (say("convert.names"), say("convert.names_as_in", origin=document["names"], framework=document["framework"])),
         (say("convert.tensors"), number(len(document["tensors"]))),
         (say("convert.verified"), say(_verification(document))),
         *([(say("convert.content"), f"sha256 {document['content_sha256'][:HASH_SHOWN]}")] if verified else []),
@@ -75,6 +77,28 @@ def _by_transform(tensors: list[dict[str, Any]]) -> Table:
         Column(say("convert.elements"), "number"),
     )
     return Table(say("convert.by_transform"), columns, rows)
+
+
+def _renamed(tensors: list[dict[str, Any]]) -> list[Block]:
+    """What became of the last part of each name; where that stayed, the path before it changed."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for tensor in tensors:
+        groups.setdefault((_last(tensor["source"]), _last(tensor["target"])), []).append(tensor)
+    rows = tuple(
+        Row((old, new, number(len(own)), f"{own[0]['source']} -> {own[0]['target']}"))
+        for (old, new), own in sorted(groups.items(), key=lambda group: -len(group[1]))[:RENAMES_SHOWN]
+    )
+    columns = (
+        Column(say("word.source")),
+        Column(say("word.target")),
+        Column(say("convert.tensors"), "number"),
+        Column(say("convert.example"), "path"),
+    )
+    return [Table(say("convert.renamed"), columns, rows)] if rows else []
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _tensors(tensors: list[dict[str, Any]]) -> Table:

@@ -95,7 +95,8 @@ def _dropped_values(job: Conversion) -> dict[str, DroppedValue]:
 def _verdict(job: Conversion, verified: bool, written: bool) -> Verdict:
     number, excluded = len(job.plan.tensors), len(job.plan.dropped)
     done = "written and read back bit for bit" if verified else "written, NOT READ BACK"
-    parts = [f"{counted(number, 'tensor')} {done if written else 'could be written; nothing was'}"]
+    whole = counted(number, "tensor")
+    parts = [f"{whole} {done}" if written else f"nothing was written; {whole} could be"]
     if job.losses:
         changed = sum(loss.lost + loss.rounded for _, loss in job.losses.values())
         parts.append(f"{counted(changed, 'value')} lost or rounded by casts")

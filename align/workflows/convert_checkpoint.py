@@ -6,6 +6,7 @@ what the destination's format can hold, the space on its disk. `write_checkpoint
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -79,12 +80,13 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     ('aligned', True)
     """
     destination = Path(destination)
+    _check_choices(target, dtype)
     plugin = _format_for(destination)
     limit = _shard_limit(max_shard_size, destination)
     checkpoint = _opened(Path(source), key, trust_pickle)
     names = choose_names(
         checkpoint,
-        NameRequest(name_map, source_model, target_model, family, target, tuple(layers), tuple(strip)),
+        NameRequest(name_map, source_model, target_model, family, target, _texts(layers), _texts(strip)),
         plugin.framework,
     )
     plan = _sound_plan(checkpoint, names, dtype)
@@ -100,12 +102,24 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     return conversion_record(job, hashes if verify else None)
 
 
+def _check_choices(target: str | None, dtype: str | None) -> None:
+    """Refuse words that the command line would not let through."""
+    for option, given, known in (("target", target, ("nn", "mint", "torch")), ("dtype", dtype, tuple(PRECISIONS))):
+        if given is not None and given not in known:
+            raise UsageError(f"{option} {given!r} is not known", f"use one of: {', '.join(known)}")
+
+
+def _texts(given: Iterable[str]) -> tuple[str, ...]:
+    """A text alone is one, not its letters."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 def _format_for(destination: Path) -> CheckpointFormat:
     if destination.is_dir():
         raise DestinationError(f"{destination} is a folder", "name a file in it")
     written = {plugin.name: plugin for plugin in checkpoint_formats().values() if not plugin.problems([], {})}
     for plugin in written.values():
-        if destination.suffix.lower() in plugin.suffixes:
+        if destination.suffix in plugin.suffixes:  # in small letters: MindSpore loads no others
             return plugin
     known = ", ".join(suffix for plugin in written.values() for suffix in plugin.suffixes)
     raise DestinationError(
@@ -116,7 +130,7 @@ def _format_for(destination: Path) -> CheckpointFormat:
 def _shard_limit(size: str | int | None, destination: Path) -> int | None:
     if size is None:
         return None
-    if destination.suffix.lower() != INDEXED:
+    if destination.suffix != INDEXED:
         hint = f"name a destination that ends in {INDEXED}, or leave --max-shard-size out"
         raise UsageError(f"--max-shard-size does not go with {destination.name}: it cannot be cut into shards", hint)
     return parse_size(size)
@@ -164,14 +178,25 @@ def _output(
     if len(shards) > 1:
         index = destination.with_name(index_name(destination.name)), index_bytes(shards, files)
     outputs = (OutputFile(destination.with_name(name), tuple(s)) for name, s in zip(files, shards, strict=True))
-    return Output(plugin, flavour, destination, tuple(outputs), index)
+    return Output(plugin, flavour, destination, tuple(outputs), index, tuple(_old_files(destination)))
+
+
+def _old_files(destination: Path) -> list[Path]:
+    """What is there of a checkpoint of that name: the index first, the file itself, and the shards of an index."""
+    index = destination.with_name(index_name(destination.name))
+    found = [path for path in (index, destination) if path.exists()]
+    if index in found:
+        shard = re.compile(rf"{re.escape(destination.stem)}-\d{{5}}-of-\d{{5}}{re.escape(destination.suffix)}")
+        found += sorted(path for path in destination.parent.iterdir() if shard.fullmatch(path.name))
+    return found
 
 
 def _check_output(output: Output, checkpoint: Checkpoint, *, overwrite: bool) -> None:
     folder = output.destination.parent
     if not folder.is_dir():
-        raise DestinationError(f"the folder {folder} does not exist", "make it first")
-    present = [path for path in (*output.paths, output.destination) if path.exists()]
+        wrong = "is not a folder" if folder.exists() else "does not exist"
+        raise DestinationError(f"the folder {folder} {wrong}", "name a folder that is there, or make it first")
+    present = list(dict.fromkeys([*output.old, *(path for path in output.paths if path.exists())]))
     if own := [path for path in present if any(path.samefile(file) for file in checkpoint.all_files)]:
         raise DestinationError(f"{own[0]} is the source itself", "name another destination")
     if present and not overwrite:

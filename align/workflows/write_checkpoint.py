@@ -1,7 +1,7 @@
 """Tensors written to a file, or to shards with an index: verified under temporary names before any takes its place.
 
-So a destination is absent, old or complete, never half. Of shards the index comes last, and an old one goes first:
-without its index a set of shards is no checkpoint.
+So a destination is absent, old or complete, never half. Of shards the index comes last, and what was there before goes
+just before the new files take its place: an old index would claim new shards, an old file be taken for a new index.
 """
 
 from __future__ import annotations
@@ -38,13 +38,17 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What is to be written: one file, `destination` itself, or shards and an index, which take its place."""
+    """What is to be written: one file, `destination` itself, or shards and an index, which take its place.
+
+    `old` are the files of a checkpoint under that name, in either form.
+    """
 
     plugin: CheckpointFormat
     metadata: Mapping[str, str]
     destination: Path
     files: tuple[OutputFile, ...]
     index: tuple[Path, bytes] | None = None
+    old: tuple[Path, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -60,7 +64,8 @@ class Output:
 def write_output(output: Output, *, verify: bool, progress: Progress) -> dict[str, str]:
     """Write, read back, compare and rename; return each tensor's SHA-256, nothing where `verify` is False.
 
-    Raises DestinationError or VerificationError; what was there before is then still there.
+    Raises DestinationError or VerificationError; what was there before is then still there, unless the disk refuses
+    to rename what it has just taken.
     """
     hashes: dict[str, str] = {}
     steps = _Steps(progress, output.nbytes)
@@ -74,9 +79,9 @@ def write_output(output: Output, *, verify: bool, progress: Progress) -> dict[st
             if verify:
                 hashes |= verify_written(file.tensors, output.plugin, temporary, file.path, steps.show)
             steps.base += file.nbytes
-        if output.index is not None:  # loaders would take an old file of that name before the index
-            output.destination.unlink(missing_ok=True)
-            output.index[0].unlink(missing_ok=True)
+        if output.index is not None or len(output.old) > 1:
+            for path in output.old:
+                path.unlink(missing_ok=True)
     return hashes
 
 

@@ -70,7 +70,7 @@ def test_a_dry_run_writes_nothing_and_says_what_would_be(source, tmp_path) -> No
     assert [tensor.target for tensor in record.tensors] == ["fc.weight", "fc.bias", "steps", "mask"]
     assert (record.files, record.verified, record.content_sha256) == ((), False, None)
     assert record.verdict.outcome is Outcome.NOT_COMPARED
-    assert record.verdict.reason == "4 tensors could be written; nothing was"
+    assert record.verdict.reason == "nothing was written; 4 tensors could be"
 
 
 def test_a_dry_run_finds_what_stands_against_a_conversion(tmp_path) -> None:
@@ -133,6 +133,39 @@ def test_shards_replace_only_on_request_and_then_wholly(blocks, tmp_path) -> Non
     convert_checkpoint(blocks, out / "model.safetensors", max_shard_size="9kB", overwrite=True)
     assert "model.safetensors" not in listing(out)  # loaders would take it before the index
     assert len(open_checkpoint(out).tensors) == 10
+
+
+def test_a_single_file_replaces_shards_and_their_index(blocks, source, tmp_path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    convert_checkpoint(blocks, out / "model.safetensors", max_shard_size="9kB")
+    (out / "other-00001-of-00002.safetensors").write_bytes(b"of another")
+    with pytest.raises(DestinationError, match=r"model\.safetensors\.index\.json exists"):
+        convert_checkpoint(source, out / "model.safetensors")
+    assert len(listing(out)) == 7
+    convert_checkpoint(source, out / "model.safetensors", overwrite=True)
+    assert listing(out) == ["model.safetensors", "other-00001-of-00002.safetensors"]
+
+
+def test_fewer_shards_leave_none_of_the_old_ones(blocks, tmp_path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for size in ("5kB", "30kB"):
+        convert_checkpoint(blocks, out / "model.safetensors", max_shard_size=size, overwrite=True)
+    assert len(listing(out)) == 3
+    assert len(open_checkpoint(out).tensors) == 10
+
+
+@pytest.mark.parametrize("choice", [{"dtype": "int8"}, {"target": "keras"}])
+def test_words_that_the_command_line_would_refuse_are_refused(source, tmp_path, choice) -> None:
+    with pytest.raises(UsageError, match="is not known"):
+        convert_checkpoint(source, tmp_path / "out.ckpt", **choice)
+
+
+def test_a_text_alone_is_one_choice_not_its_letters(tmp_path) -> None:
+    np.savez(tmp_path / "p.npz", **{"module.fc.weight": np.ones((2, 3), "f4"), "module.fc.bias": np.ones(2, "f4")})
+    record = convert_checkpoint(tmp_path / "p.npz", tmp_path / "p.ckpt", strip="module.")
+    assert [tensor.target for tensor in record.tensors] == ["fc.weight", "fc.bias"]
 
 
 @pytest.mark.parametrize("name", ["model.ckpt", "model.pth", "model.npz"])
