@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from align.core.extents import byte_blocks
+from align.core.extents import same_bytes
 from align.core.words import some
 
 if TYPE_CHECKING:
@@ -42,7 +40,4 @@ def tie_equal(
 
 
 def _are_equal(one: StoredTensor, other: StoredTensor) -> bool:
-    if (one.shape, one.dtype) != (other.shape, other.dtype):
-        return False
-    pairs = zip(byte_blocks(one), byte_blocks(other), strict=True)
-    return all(np.array_equal(np.frombuffer(a, np.uint8), np.frombuffer(b, np.uint8)) for a, b in pairs)
+    return (one.shape, one.dtype) == (other.shape, other.dtype) and same_bytes(one, other)

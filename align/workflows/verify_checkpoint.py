@@ -10,13 +10,11 @@ import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from align.core.extents import byte_blocks
+from align.core.extents import equal_blocks, paired_blocks
 from align.errors import NotACheckpointError, UnsupportedCheckpointError, VerificationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from align.core.checkpoints import StoredTensor
@@ -58,27 +56,8 @@ def _verified(expected: StoredTensor, found: StoredTensor | None) -> tuple[str, 
         return f"shape {found.shape}, expected {expected.shape}", ""
     if expected.dtype != found.dtype:
         return f"dtype {found.dtype}, expected {expected.dtype}", ""
-    equal, digest = _compare(byte_blocks(expected), byte_blocks(found))
-    return "" if equal else "the bytes differ", digest
-
-
-def _compare(expected: Iterator[memoryview], found: Iterator[memoryview]) -> tuple[bool, str]:
-    """Whether both yield the same bytes, in blocks of whatever lengths, and the SHA-256 of what was found."""
-    digest = hashlib.sha256()
-    ours = theirs = memoryview(b"")
-    equal = True
-    while True:
-        ours = ours or next(expected, ours)
-        theirs = theirs or next(found, theirs)
-        size = min(len(ours), len(theirs))
-        if not size:
-            return equal and not len(ours) and not len(theirs), digest.hexdigest()
-        equal = equal and _same(ours[:size], theirs[:size])
-        digest.update(theirs[:size])
-        ours, theirs = ours[size:], theirs[size:]
-
-
-def _same(ours: memoryview, theirs: memoryview) -> bool:
-    """NumPy compares, eight bytes at a time where it can: `memoryview` does it item by item."""
-    kind = np.uint8 if len(ours) % 8 else np.uint64
-    return np.array_equal(np.frombuffer(ours, kind), np.frombuffer(theirs, kind))
+    equal, digest = True, hashlib.sha256()
+    for ours, theirs in paired_blocks(expected, found):
+        equal = equal and equal_blocks(ours, theirs)
+        digest.update(theirs)
+    return "" if equal else "the bytes differ", digest.hexdigest()
