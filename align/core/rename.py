@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import TYPE_CHECKING
 
 from align.core.transforms import IDENTITY, Transform
@@ -44,6 +44,11 @@ class NameRules:
     renames: tuple[Rename, ...] = ()
     dropped_source: dict[str, str] = field(default_factory=dict)
     dropped_target: dict[str, str] = field(default_factory=dict)
+    _drops: dict[SideName, _Drops] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        sides: dict[SideName, _Drops] = {"source": _Drops(self.dropped_source), "target": _Drops(self.dropped_target)}
+        object.__setattr__(self, "_drops", sides)
 
     def target_of(self, source: str) -> tuple[str, Transform, str] | None:
         """Target, transform and the rule's name for a source name, None if no rule pairs it."""
@@ -57,30 +62,41 @@ class NameRules:
 
     def drop_of(self, side: SideName, name: str) -> tuple[str, str] | None:
         """Reason and name of the first drop that covers a name, exact names before globs; None if none does."""
-        drops = self._drops(side)
-        if name in drops:
-            return drops[name], _dropping(side, name)
-        covering = (glob for glob in drops if fnmatchcase(name, glob))
-        return next(((drops[glob], _dropping(side, glob)) for glob in covering), None)
+        drops = self._drops[side]
+        glob = drops.covering(name)
+        return None if glob is None else (drops.reasons[glob], _dropping(side, glob))
 
     def drops_exactly(self, side: SideName, name: str) -> bool:
         """Tell whether a drop names this very name."""
-        return name in self._drops(side)
+        return name in self._drops[side].reasons or name in self._drops[side].literals
 
     @property
     def all_rules(self) -> tuple[str, ...]:
         """The name of every rule, table by table."""
         return tuple(self._called())
 
-    def _drops(self, side: SideName) -> dict[str, str]:
-        return self.dropped_source if side == "source" else self.dropped_target
-
     def _called(self) -> Iterator[str]:
         yield from map(_named, self.names)
         yield from map(_renaming, self.renames)
-        sides: tuple[SideName, SideName] = ("source", "target")
-        for side in sides:
-            yield from (_dropping(side, glob) for glob in self._drops(side))
+        for side, drops in self._drops.items():
+            yield from (_dropping(side, glob) for glob in drops.reasons)
+
+
+class _Drops:
+    """The drops of one side; only those that are patterns are tried one after the other."""
+
+    def __init__(self, reasons: dict[str, str]) -> None:
+        self.reasons = reasons
+        self.literals = {name: glob for glob in reasons if (name := literal_name(glob)) is not None}
+        self.patterns = [(re.compile(translate(glob)), glob) for glob in reasons if literal_name(glob) is None]
+
+    def covering(self, name: str) -> str | None:
+        """The first drop that covers a name, exact names before globs."""
+        if name in self.reasons:
+            return name
+        if name in self.literals:
+            return self.literals[name]
+        return next((glob for pattern, glob in self.patterns if pattern.match(name)), None)
 
 
 _WILD = re.compile(r"[*?\[]")
