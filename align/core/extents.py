@@ -7,6 +7,7 @@ time cost a third more, `copy_file_range` and threads gain nothing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,9 @@ from align.core.files import BLOCK
 from align.errors import NotACheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from io import FileIO
+    from pathlib import Path
 
     from align.core.checkpoints import Extent, StoredTensor
     from align.core.dtypes import Array
@@ -50,7 +53,10 @@ def mapped(extent: Extent, shape: Shape, dtype: str) -> Callable[[], Array]:
         kind = numpy_dtype(dtype)
         if prod(shape) == 0:
             return np.empty(shape, kind)
-        raw = np.memmap(extent.path, np.uint8, "r", extent.offset, (extent.nbytes,))
+        try:
+            raw = np.memmap(extent.path, np.uint8, "r", extent.offset, (extent.nbytes,))
+        except (OSError, ValueError) as error:  # it was there, and long enough, when the header was read
+            raise NotACheckpointError(extent.path, f"it cannot be mapped any more: {error}") from error
         return np.ndarray(shape, kind, raw.data)
 
     return load
@@ -77,7 +83,7 @@ def _file_blocks(extents: Sequence[Extent], block: int) -> Iterator[memoryview]:
     buffer = memoryview(bytearray(min(block, sum(extent.nbytes for extent in extents))))
     block, filled = len(buffer), 0
     for extent in extents:
-        with extent.path.open("rb", buffering=0) as stream:
+        with _opened(extent.path) as stream:
             position, end = extent.offset, extent.offset + extent.nbytes
             while position < end:
                 wanted = min(block - filled, end - position)
@@ -99,10 +105,31 @@ def _array_blocks(value: Array, block: int) -> Iterator[memoryview]:
         for start in range(0, flat.size, block):
             yield flat[start : start + block].data
         return
-    size = max(block // value.itemsize, 1)
+    raw, size = value.view(_RAW[value.itemsize]), max(block // value.itemsize, 1)
+    buffer, filled = np.empty(size, raw.dtype), 0
     flags: Any = ("external_loop", "buffered", "zerosize_ok")
-    for part in np.nditer(value.view(_RAW[value.itemsize]), flags, order="C", buffersize=size):
-        yield np.ascontiguousarray(part).view(np.uint8).data
+    parts: Iterable[Any] = np.nditer(raw, flags, order="C", buffersize=size)
+    for part in parts:  # since NumPy 2.4 they may end before `size`
+        taken = 0
+        while taken < part.size:
+            count = min(size - filled, part.size - taken)
+            buffer[filled : filled + count] = part[taken : taken + count]
+            taken, filled = taken + count, filled + count
+            if filled == size:
+                yield buffer.view(np.uint8).data
+                filled = 0
+    if filled:
+        yield buffer[:filled].view(np.uint8).data
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[FileIO]:
+    """The file for reading; what goes wrong is the source's fault, whatever is being written meanwhile."""
+    try:
+        with path.open("rb", buffering=0) as stream:
+            yield stream
+    except OSError as error:
+        raise NotACheckpointError(path, error.strerror or str(error)) from error
 
 
 def same_bytes(one: StoredTensor, other: StoredTensor) -> bool:

@@ -78,8 +78,20 @@ def write_text(destination: Path, text: str) -> None:
 def existing_file(path: Path, what: str) -> Path:
     """Return `path` if it is a file; raises MissingFileError with the word `what` otherwise."""
     if not path.is_file():
-        raise MissingFileError(path, what)
+        raise MissingFileError(path, what, _why_no_file(path))
     return path
+
+
+def _why_no_file(path: Path) -> str:
+    """What stands in the place of a file; "" if nothing does."""
+    if path.is_dir():
+        return "it is a folder"
+    if path.exists():
+        return "it is not a regular file"
+    if path.is_symlink():
+        return "it is a link that leads to no file"
+    above = next((folder for folder in path.parents if folder.exists()), path)
+    return "" if above.is_dir() or above == path else f"{above} is not a folder"
 
 
 def sha256_of(path: Path) -> str:
@@ -128,7 +140,7 @@ def _scratch_folder(destination: Path) -> Iterator[Path]:
 def _locked_folder(destination: Path) -> tuple[Path, int]:
     """Make a folder and lock it; again, if another process took it for a leftover in between."""
     while True:
-        folder = Path(tempfile.mkdtemp(".part", f".{destination.name}.", destination.parent))
+        folder = Path(tempfile.mkdtemp(".part", _scratch_prefix(destination), destination.parent))
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(folder, FOLDER)
             with contextlib.suppress(OSError):  # some network file systems have no locks; there nothing is cleaned up
@@ -138,9 +150,14 @@ def _locked_folder(destination: Path) -> tuple[Path, int]:
             os.close(lock)
 
 
+def _scratch_prefix(destination: Path) -> str:
+    """Short enough that the folder's name fits (255 bytes) where the file's does."""
+    return f".{destination.name[:60]}."
+
+
 def _remove_leftovers(destination: Path) -> None:
     """Remove the scratch folders of processes that were killed; a living one holds its lock."""
-    pattern = re.compile(rf"\.{re.escape(destination.name)}\.\w{{8}}\.part")
+    pattern = re.compile(rf"{re.escape(_scratch_prefix(destination))}\w{{8}}\.part")
     for folder in destination.parent.iterdir():
         if pattern.fullmatch(folder.name):
             with contextlib.suppress(OSError):  # it is in use, or not ours to remove

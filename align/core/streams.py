@@ -6,6 +6,7 @@ so that the final fsync finds little left: a copy with fsync took two thirds of 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import io
 import os
@@ -41,7 +42,8 @@ class SyncedWriter(io.BufferedWriter):
         self._ended = False
         self._failure: OSError | None = None
         self._thread = threading.Thread(target=self._flush_behind, daemon=True)
-        self._thread.start()
+        with contextlib.suppress(RuntimeError):  # where no thread can be had, the disk comes last
+            self._thread.start()
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Write, tell, and wake the thread now and then."""
@@ -70,7 +72,8 @@ class SyncedWriter(io.BufferedWriter):
     def _stop(self) -> None:
         self._ended = True
         self._wake.release()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _flush_behind(self) -> None:
         while True:

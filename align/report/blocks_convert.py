@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
-from align.report.numbers import fold_names, number
+from align.report.numbers import fold_names, number, visible
 from align.report.texts import say, word
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 HASH_SHOWN = 16
 LEFT_OUT_SHOWN = 20
+LONGEST = 80
 RENAMES_SHOWN = 12
 
 
@@ -128,7 +129,8 @@ def _dropped(dropped: dict[str, str]) -> list[Block]:
 
 
 def _left_out(entries: dict[str, str]) -> Iterable[str]:
-    shown = [f"{name}: {what}" for name, what in list(entries.items())[:LEFT_OUT_SHOWN]]
+    listed = list(entries.items())[:LEFT_OUT_SHOWN]
+    shown = [f"{visible(name, LONGEST)}: {visible(what, LONGEST)}" for name, what in listed]
     return [
         *shown,
         *([say("word.and_more", count=number(more)).strip()] if (more := len(entries) - len(shown)) else []),

@@ -6,6 +6,7 @@ what the destination's format can hold, the space on its disk. `write_checkpoint
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -115,6 +116,8 @@ def _texts(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def _format_for(destination: Path) -> CheckpointFormat:
+    if not destination.name.isprintable():
+        raise DestinationError(f"{str(destination)!r} cannot be shown", "name the file in characters that can be")
     if destination.is_dir():
         raise DestinationError(f"{destination} is a folder", "name a file in it")
     written = {plugin.name: plugin for plugin in checkpoint_formats().values() if not plugin.problems([], {})}
@@ -201,4 +204,8 @@ def _check_output(output: Output, checkpoint: Checkpoint, *, overwrite: bool) ->
         raise DestinationError(f"{own[0]} is the source itself", "name another destination")
     if present and not overwrite:
         raise DestinationError(f"{present[0]} exists", "add --overwrite to replace it")
-    check_space(folder, output.nbytes)
+    files = [Path(os.path.realpath(file.path)) for file in output.files]
+    if len(set(files)) < len(files):
+        hint = "remove the links, or name another destination"
+        raise DestinationError(f"two files to be written beside {output.destination} are links to one", hint)
+    check_space(files[0].parent, output.nbytes)

@@ -71,6 +71,11 @@ class Case:
     def is_writing(self) -> bool:
         return any(path.suffix == ".part" for path in self.folder.iterdir())
 
+    def wait_until_it_writes(self, process: subprocess.Popen[str]) -> None:
+        left = set(self.names())
+        while process.poll() is None and not any(name.endswith(".part") for name in set(self.names()) - left):
+            time.sleep(0.001)
+
     def names(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir())
 
@@ -118,10 +123,14 @@ def test_a_killed_conversion_leaves_the_old_file_none_or_the_whole_and_the_next_
     complete = case.names()
     moment = random.Random(4)
     seen: set[str] = set()
-    for _ in range(KILLS):
+    for kill in range(KILLS):
         case.put_back_old()
         process = case.start()
-        time.sleep(moment.uniform(0.8 * begun, 1.05 * ended))
+        if kill % 2:  # the moments that were measured may not come again
+            case.wait_until_it_writes(process)
+            time.sleep(moment.uniform(0, ended - begun))
+        else:
+            time.sleep(moment.uniform(0.8 * begun, 1.05 * ended))
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=60)
         seen |= {case.state()} | ({"half written"} if case.is_writing() else set())

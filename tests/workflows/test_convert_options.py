@@ -226,3 +226,26 @@ def test_the_record_leads_back_with_what_was_dropped_and_tied(tmp_path) -> None:
         **{name: value.tolist() for name, value in values.items()},
         "bn.num_batches_tracked": 7,
     }
+
+
+def test_shards_that_are_links_to_one_file_are_refused(blocks, tmp_path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "real").write_bytes(b"mine")
+    for number in (1, 2):
+        (out / f"model-{number:05d}-of-00002.safetensors").symlink_to(out / "real")
+    with pytest.raises(DestinationError, match="links to one"):
+        convert_checkpoint(blocks, out / "model.safetensors", max_shard_size="20kB", overwrite=True)
+    assert (out / "real").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("name", ["a\nb.ckpt", "\x1b[31m.ckpt", "\udcff.ckpt", "\0.ckpt"])
+def test_a_destination_that_cannot_be_shown_is_refused(blocks, tmp_path, name) -> None:
+    with pytest.raises(DestinationError, match="cannot be shown"):
+        convert_checkpoint(blocks, tmp_path / name)
+
+
+def test_a_long_name_is_no_longer_while_it_is_written(blocks, tmp_path) -> None:
+    name = "ö" * 120 + ".ckpt"  # 245 bytes; 255 are the most
+    convert_checkpoint(blocks, tmp_path / name)
+    assert name in listing(tmp_path)
