@@ -187,7 +187,8 @@ def _output(
 def _old_files(destination: Path) -> list[Path]:
     """What is there of a checkpoint of that name: the index first, the file itself, and the shards of an index."""
     index = destination.with_name(index_name(destination.name))
-    found = [path for path in (index, destination) if path.exists()]
+    # `Path.exists` raises where only the name of the index is too long.
+    found = [path for path in (index, destination) if os.path.lexists(path)]
     if index in found:
         shard = re.compile(rf"{re.escape(destination.stem)}-\d{{5}}-of-\d{{5}}{re.escape(destination.suffix)}")
         found += sorted(path for path in destination.parent.iterdir() if shard.fullmatch(path.name))
