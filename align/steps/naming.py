@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from align.core.words import counted, some
 from align.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ _FORMATS: dict[str, FrameworkName] = {"pt": "torch", "ms": "mindspore"}
 _MINDSPORE = frozenset({"moving_mean", "moving_variance", "embedding_table"})
 _MINDSPORE_PAIR = frozenset({"gamma", "beta"})
 _TORCH = frozenset({"running_mean", "running_var", "num_batches_tracked"})
+_EXPORTER = "onnx::"  # torch.onnx.export calls so what it computed: `onnx::Conv_16`, `onnx::MatMul_123`
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +60,13 @@ def told_framework(metadata: Mapping[str, str]) -> FrameworkName | None:
 def direction(source: FrameworkName, target: TargetFamily | None, destination: FrameworkName | None) -> Direction:
     """Where the names go; `target` is the user's word, `destination` what the file's suffix tells.
 
-    Raises UsageError where the two contradict each other, or `target` says nothing.
+    A MindSpore file keeps its names, nn's or mint's, if it does not become torch's. Raises UsageError where the two
+    contradict each other.
     """
     check_target(target, destination)
     if source == "torch":
         family: TargetFamily = target or ("torch" if destination == "torch" else "nn")
         return Direction(source, "torch" if family == "torch" else "mindspore", None if family == "torch" else family)
-    if target in ("nn", "mint"):
-        raise UsageError(
-            "--target says nothing of the source: a MindSpore file keeps its names",
-            "leave --target out; names can be changed by a map (--map)",
-        )
     if target == "torch" or destination == "torch":
         return Direction(source, "torch", "torch")
     return Direction(source, "mindspore", None)
@@ -81,4 +79,25 @@ def check_target(target: TargetFamily | None, destination: FrameworkName | None)
         raise UsageError(
             f"--target {target} does not go with a destination of {destination}'s format",
             f"leave --target out, or name a destination that ends in {suffixes}, .safetensors or .npz",
+        )
+
+
+def check_kept(target: TargetFamily | None, names: Iterable[str]) -> None:
+    """Raise UsageError if names that stay are those of mindspore.nn where `target` is mint, or the reverse."""
+    attributes = {name.rpartition(".")[2] for name in names}
+    telling = {"nn": sorted(attributes & {*_MINDSPORE, *_MINDSPORE_PAIR}), "mint": sorted(attributes & _TORCH)}
+    other = {"nn": "mint", "mint": "nn"}.get(target or "", "")
+    if other and telling[other] and not telling[target or ""]:
+        raise UsageError(
+            f"--target {target} contradicts the source, whose names are those of {other} ({', '.join(telling[other])})",
+            "leave --target out: the names stay; they can be changed by a map (--map)",
+        )
+
+
+def exporter_warnings(names: Iterable[str]) -> Iterable[str]:
+    """Say which tensors an exporter to ONNX made of several, or turned: none of a model's is called so."""
+    if made := [name for name in names if name.startswith(_EXPORTER)]:
+        yield (
+            f"{counted(len(made), 'tensor')} with a name that the exporter to ONNX made ({some(made)}): the values are "
+            "folded or transposed, no layer of the model has them so"
         )

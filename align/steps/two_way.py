@@ -17,6 +17,7 @@ from align.errors import MapError
 from align.steps.apply_rules import apply_rules
 from align.steps.convert import plan_conversion
 from align.steps.refill import refilled
+from align.steps.training_state import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -130,7 +131,8 @@ def backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directe
             unmatched.append(Unmatched(name, "source", names.why_not(name)))
     absent = [Pairing(to, source, "user", 1.0) for to, (source, _) in names.exact.items() if to not in tensors]
     spoken = {*(drop.name for drop in dropped), *(pairing.target for pairing in (*pairings, *absent))}
-    fills, lost = refilled(rules.dropped_source, two_way.values, spoken)
+    drops = [glob for glob, reason in rules.dropped_source.items() if reason not in REASONS]
+    fills, lost = refilled(drops, two_way.values, spoken)
     warnings = (f"dropped on the way there, without a kept value or a known default, and left out: {some(lost)}",)
     name_map = NameMap(
         "target",

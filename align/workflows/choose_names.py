@@ -13,15 +13,25 @@ from typing import TYPE_CHECKING
 
 from align.core.families import read_family
 from align.core.files import existing_file
-from align.core.names import Fill, NameMap, Pairing
+from align.core.names import Dropped, Fill, NameMap, Pairing
+from align.core.training_rules import training_rules
 from align.core.words import counted, some
 from align.errors import InputsError, MapError, UsageError
 from align.runs.mapfile import read_rules
 from align.runs.record_map import is_record, read_record_map
 from align.steps.convert import plan_conversion
-from align.steps.naming import Direction, FrameworkName, check_target, direction, source_framework
+from align.steps.naming import (
+    Direction,
+    FrameworkName,
+    check_kept,
+    check_target,
+    direction,
+    exporter_warnings,
+    source_framework,
+)
 from align.steps.prefixes import shared_prefixes, with_file_names, without_prefixes
 from align.steps.refill import default_fill
+from align.steps.training_state import REASONS, training_state
 from align.steps.two_way import TwoWayMap, as_two_way, direct, names_known
 from align.workflows.map_from_family import map_from_family
 from align.workflows.map_from_file import map_from_file
@@ -29,7 +39,7 @@ from align.workflows.map_from_model import model_faults, model_warnings, told_by
 from align.workflows.sides import open_side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.comparisons import MapResult
@@ -93,11 +103,14 @@ def choose_names(
     names = without_prefixes(checkpoint.tensors, request.strip)
     tensors = {name: checkpoint.tensors[was] for name, was in names.items()}
     source, told = source_framework(checkpoint.metadata, tensors)
-    task = _Task(checkpoint, request, source, destination_framework)
+    state = training_state(checkpoint.tensors, training_rules(), source)
+    beside = {name: state[was] for name, was in names.items() if was in state}
+    task = _Task(checkpoint, request, source, destination_framework, {name: tensors[name] for name in beside})
     way = _told_way(task)
-    chosen = _with_or_without_prefix(way, tensors) if way else _by_file(task, tensors)
+    weights = {name: tensor for name, tensor in tensors.items() if name not in beside}
+    chosen = _without(beside, _with_or_without_prefix(way, weights) if way else _by_file(task, weights))
     fills, name_map = _filled(chosen)
-    warnings = [told] if told and request.source_model is None else []
+    warnings = [*([told] if told and request.source_model is None else []), *exporter_warnings(tensors)]
     return replace(
         chosen,
         name_map=with_file_names(name_map, names),
@@ -108,12 +121,20 @@ def choose_names(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What was asked, and whose names stand at both ends as far as the files tell."""
+    """What was asked, and whose names stand at both ends as far as the files tell.
+
+    `beside` are tensors that are no weights: each way leaves them out, but for those that it knows by name.
+    """
 
     checkpoint: Checkpoint
     request: NameRequest
     source: FrameworkName
     destination: FrameworkName | None
+    beside: Tensors
+
+    def known_beside(self, known: Container[str]) -> Tensors:
+        """Those tensors beside the weights that a map or a model has."""
+        return {name: tensor for name, tensor in self.beside.items() if name in known}
 
 
 def _told_way(task: _Task) -> Way | None:
@@ -142,8 +163,12 @@ def _by_file(task: _Task, tensors: Tensors) -> ChosenNames:
 
 
 def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
+    rules = two_way.rules
+    spoken = {name for source, (target, _) in rules.names.items() for name in (source, target)}
+    spoken |= {name for name in task.beside if rules.drop_of("source", name)}
+    tensors = {**tensors, **task.known_beside(spoken)}
     found = direct(two_way, tensors, likely_backwards=task.source == "mindspore")
-    label = two_way.rules.label
+    label = rules.label
     if found.problems:
         sources, targets = names_known(two_way, tensors)
         known = (
@@ -168,6 +193,7 @@ def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenName
 
 
 def _by_model(task: _Task, model: ParameterSet, tensors: Tensors) -> ChosenNames:
+    tensors = {**tensors, **task.known_beside(model.names)}
     _check_model(task, model.label, model.parameters, tensors)
     source = FRAMEWORKS.get(model.framework or "", task.source)
     way = direction(source, task.request.target, task.destination)
@@ -179,6 +205,7 @@ def _by_model(task: _Task, model: ParameterSet, tensors: Tensors) -> ChosenNames
 
 
 def _by_models(task: _Task, models: MapResult, tensors: Tensors) -> ChosenNames:
+    tensors = {**tensors, **task.known_beside([parameter.name for parameter in models.source_parameters])}
     _check_model(task, models.source.label, models.source_parameters, tensors)
     origin = f"the models {models.source.label} and {models.target.label}"
     if problems := plan_conversion(tensors, models.name_map).problems:
@@ -193,16 +220,33 @@ def _inferred(inferred: InferredNames, way: Direction, origin: str) -> ChosenNam
 
 
 def _kept(task: _Task, way: Direction, tensors: Tensors) -> ChosenNames:
-    """Every name as it is."""
+    """Every name as it is, and nothing left out."""
     if task.request.layers:
         raise UsageError(
             f"--layer says nothing of {task.checkpoint.path}: its names stay as they are",
             "leave --layer out; names can be changed by a map (--map)",
         )
-    pairings = tuple(Pairing(name, name, "file", 1.0) for name in tensors)
-    warnings = ("a MindSpore file: the names stay as they are",) if way.source == "mindspore" else ()
+    if way.source == "mindspore":
+        check_kept(task.request.target, tensors)
+    pairings = tuple(Pairing(name, name, "file", 1.0) for name in {**tensors, **task.beside})
     name_map = NameMap(f"{way.source} file", way.framework, pairings)
-    return ChosenNames(name_map, way.framework, warnings, origin="the names stay as they are")
+    return ChosenNames(name_map, way.framework, origin="the names stay as they are")
+
+
+def _without(beside: Mapping[str, str], chosen: ChosenNames) -> ChosenNames:
+    """What is beside the weights and was not mentioned is left out, which is said."""
+    name_map = chosen.name_map
+    spoken = {p.source for p in name_map.pairings} | {drop.name for drop in name_map.dropped if drop.side == "source"}
+    drops = (Dropped(name, "source", reason) for name, reason in beside.items() if name not in spoken)
+    name_map = replace(name_map, dropped=(*name_map.dropped, *drops))
+    left_out: dict[str, list[str]] = {}
+    for drop in name_map.dropped:
+        if drop.name in beside and drop.reason in REASONS:  # a record may have left it out before
+            left_out.setdefault(drop.reason, []).append(drop.name)
+    said = (
+        f"{reason}: {counted(len(names), 'tensor')} NOT CONVERTED ({some(names)})" for reason, names in left_out.items()
+    )
+    return replace(chosen, name_map=name_map, warnings=(*chosen.warnings, *said))
 
 
 def _with_or_without_prefix(way: Way, tensors: Tensors) -> ChosenNames:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from align.errors import UsageError
-from align.steps.naming import Direction, direction, source_framework
+from align.steps.naming import Direction, check_kept, direction, exporter_warnings, source_framework
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,8 @@ def test_the_format_tells_it_first_and_without_a_word() -> None:
         ("mindspore", "torch", "torch", "torch", "torch"),
         ("mindspore", None, None, "mindspore", None),
         ("mindspore", "torch", None, "torch", "torch"),
+        ("mindspore", "nn", "mindspore", "mindspore", None),
+        ("mindspore", "mint", None, "mindspore", None),
     ],
 )
 def test_the_ends_decide_where_the_names_go(source, target, destination, framework, family) -> None:
@@ -59,10 +61,31 @@ def test_the_ends_decide_where_the_names_go(source, target, destination, framewo
         ("torch", "nn", "torch", "does not go with"),
         ("mindspore", "mint", "torch", "does not go with"),
         ("mindspore", "torch", "mindspore", "does not go with"),
-        ("mindspore", "nn", "mindspore", "says nothing of"),
-        ("mindspore", "nn", None, "says nothing of"),
     ],
 )
 def test_contradictions_are_refused(source, target, destination, word) -> None:
     with pytest.raises(UsageError, match=word):
         direction(source, target, destination)
+
+
+NN, MINT = ["bn.gamma", "bn.moving_mean"], ["bn.weight", "bn.running_mean"]
+
+
+@pytest.mark.parametrize(
+    ("target", "names"),
+    [("nn", NN), ("mint", MINT), ("nn", [*NN, *MINT]), ("mint", [*NN, *MINT]), ("nn", ["fc.w"]), (None, NN)],
+)
+def test_names_that_stay_may_be_called_what_they_are(target, names) -> None:
+    check_kept(target, names)
+
+
+@pytest.mark.parametrize(("target", "names", "other"), [("mint", NN, "nn"), ("nn", MINT, "mint")])
+def test_names_that_stay_and_are_others_are_refused(target, names, other) -> None:
+    with pytest.raises(UsageError, match=f"--target {target} contradicts the source, whose names are those of {other}"):
+        check_kept(target, names)
+
+
+def test_names_that_an_exporter_made_are_said() -> None:
+    (warning,) = exporter_warnings(["fc.weight", "onnx::Conv_16", "onnx::MatMul_17"])
+    assert warning.startswith("2 tensors with a name that the exporter to ONNX made (onnx::Conv_16, onnx::MatMul_17)")
+    assert list(exporter_warnings(["fc.weight", "my_onnx::x"])) == []
