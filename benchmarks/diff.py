@@ -36,6 +36,7 @@ sys.exit(code)
 
 def main() -> None:
     """Print one line a size and kernel."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its byte code
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gb", type=int, nargs="+", default=[1])
     parser.add_argument("--rounds", type=int, default=5)
