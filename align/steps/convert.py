@@ -110,6 +110,8 @@ def _map_problems(name_map: NameMap, fills: Sequence[Fill]) -> Iterable[str]:
     for fill in fills:
         takers.setdefault(fill.name, []).append(f"a fill ({fill.reason})")
     for target, sources in takers.items():
+        if not target.isprintable() or not target:  # surrogates, which no file can hold, are not printable either
+            yield f"{sources[0]} cannot become {target!r}: a name must be of printable signs, and not empty"
         if len(sources) > 1:
             yield f"{target} is the target of {len(sources)} tensors: {', '.join(sources)}"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from align.core.checkpoints import Extent, StoredTensor
-from align.core.names import Ambiguity, Dropped, NameMap, Pairing, Unmatched
+from align.core.names import Ambiguity, Dropped, Fill, NameMap, Pairing, Unmatched
 from align.core.transforms import Cast, Permute, Reshape
 from align.steps.convert import plan_conversion
 
@@ -104,3 +104,18 @@ def test_a_transform_and_its_inverse_give_the_bytes_back(value, data) -> None:
         back = plan_conversion({"t": there}, name_map(("t", "w", inverse))).tensors[0].target
         assert back.shape == value.shape
         assert back.load().tobytes() == value.tobytes()
+
+
+@pytest.mark.parametrize("name", ["", "x\n", "a\x1b[31m", "con\u202e", "\ud800", "tab\there"])
+def test_a_target_that_a_file_could_not_give_back_is_a_problem(name) -> None:
+    (problem,) = plan_conversion(source(w=[1]), name_map(("w", name))).problems
+    assert problem == f"w cannot become {name!r}: a name must be of printable signs, and not empty"
+    assert problem.isprintable()
+    fill = Fill(name, np.zeros(1), "0 is the default")
+    (problem,) = plan_conversion(source(w=[1]), name_map(("w", "w")), [fill]).problems
+    assert problem.startswith(f"a fill (0 is the default) cannot become {name!r}")
+
+
+@pytest.mark.parametrize("name", ["weight ", "\u00fc", "\u6743\u91cd", "a.*[0]/b"])
+def test_a_target_of_printable_signs_is_none(name) -> None:
+    assert plan_conversion(source(w=[1]), name_map(("w", name))).problems == ()
