@@ -38,6 +38,13 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 12
 MOST_LINES = 200
+MOST_SHOWN = 20
+
+
+def as_lines(lines: Sequence[str], most: int = MOST_SHOWN) -> str:
+    """The lines of a list, indented, each after a line break; of a long one the first, and how many more there are."""
+    more = [f"and {len(lines) - most:,} more"] if len(lines) > most else []
+    return "".join(f"\n  {line}" for line in (*lines[:most], *more))
 
 
 class AlignError(Exception):
@@ -71,19 +78,20 @@ class UsageError(CannotRunError):
 class MissingFileError(CannotRunError):
     """A file or folder that should be there is not."""
 
-    def __init__(self, path: Path | str, what: str) -> None:
-        super().__init__(f"{what} not found: {path}", "check the path; relative paths start at the current folder")
+    def __init__(self, path: Path | str, what: str, instead: str = "") -> None:
+        said = f"{path} is no {what}: {instead}" if instead else f"{what} not found: {path}"
+        super().__init__(said, "check the path; relative paths start at the current folder")
 
 
 class NotACheckpointError(CannotRunError):
     """A file that is none of the known checkpoint formats, or a damaged one."""
 
-    def __init__(self, path: Path | str, reason: str, known: Iterable[str] = ()) -> None:
+    def __init__(self, path: Path | str, reason: str, known: Iterable[str] = (), hint: str = "") -> None:
         formats = ", ".join(sorted(known))
         expected = f"; expected one of: {formats}" if formats else ""
         super().__init__(
             f"{path} is not a readable checkpoint: {reason}{expected}",
-            "`align plugins` lists the formats; a file that was cut short must be copied again",
+            hint or "`align plugins` lists the formats; a file that was cut short must be copied again",
         )
 
 
@@ -99,9 +107,7 @@ class ShardsError(NotACheckpointError):
     """An index and files that do not make one checkpoint; what is wrong is listed."""
 
     def __init__(self, path: Path | str, problems: Sequence[str]) -> None:
-        listed = "".join(f"\n  {line}" for line in problems[:MOST_LINES])
-        more = f"\n  and {len(problems) - MOST_LINES} more" if len(problems) > MOST_LINES else ""
-        super().__init__(path, f"its files do not make one checkpoint:{listed}{more}")
+        super().__init__(path, f"its files do not make one checkpoint:{as_lines(problems, MOST_LINES)}")
         self.hint = "put all files of one download or save beside the index, and nothing of another"
         self.problems = tuple(problems)
 
@@ -227,7 +233,11 @@ class NothingInCommonError(CannotRunError):
 
 
 class InputsError(CannotRunError):
-    """Inputs that do not exist, cannot be read or do not fit the model."""
+    """Inputs that do not exist, cannot be read or do not fit the model; `faults` are all of several."""
+
+    def __init__(self, message: str, hint: str, faults: Sequence[str] = ()) -> None:
+        super().__init__(f"{message}{as_lines(faults)}", hint)
+        self.faults = tuple(faults)
 
 
 class EmptyLogError(CannotRunError):
@@ -304,21 +314,19 @@ class NoSpaceError(DestinationError):
 
 
 class OpenNamesError(CannotRunError):
-    """Names that cannot be decided: all of them are listed, and nothing was written."""
+    """Names that cannot be decided: `lines` are all of them, `folded` what is shown instead. Nothing was written."""
 
-    def __init__(self, lines: Sequence[str], hint: str) -> None:
-        listed = "\n".join(f"  {line}" for line in lines)
-        are_open = "1 name is open" if len(lines) == 1 else f"{len(lines)} names are open"
-        super().__init__(f"{are_open}, nothing was written:\n{listed}", hint)
+    def __init__(self, lines: Sequence[str], hint: str, folded: Sequence[str] = ()) -> None:
+        are_open = "1 name is open" if len(lines) == 1 else f"{len(lines):,} names are open"
+        super().__init__(f"{are_open}, nothing was written:{as_lines(folded or lines)}", hint)
         self.lines = tuple(lines)
 
 
 class MapError(CannotRunError):
-    """A name map or rule file with faults; all of them are listed."""
+    """A name map or rule file with faults; `faults` are all of them."""
 
-    def __init__(self, source: Path | str, faults: Sequence[str]) -> None:
-        listed = "\n".join(f"  {fault}" for fault in faults)
-        super().__init__(f"{source} cannot be used as a name map:\n{listed}", "docs/map.md describes the file")
+    def __init__(self, source: Path | str, faults: Sequence[str], hint: str = "docs/map.md describes the file") -> None:
+        super().__init__(f"{source} cannot be used as a name map:{as_lines(faults)}", hint)
         self.faults = tuple(faults)
 
 
@@ -333,8 +341,7 @@ class ProjectFileError(CannotRunError):
     """An `align.toml` with faults; all of them are listed."""
 
     def __init__(self, path: Path | str, faults: Sequence[str]) -> None:
-        listed = "\n".join(f"  {fault}" for fault in faults)
-        super().__init__(f"{path} cannot be used:\n{listed}", "docs/project-file.md describes the file")
+        super().__init__(f"{path} cannot be used:{as_lines(faults)}", "docs/project-file.md describes the file")
         self.faults = tuple(faults)
 
 
@@ -350,8 +357,7 @@ class VerificationError(CannotRunError):
     """What was written does not read back as what was meant; the written file was removed."""
 
     def __init__(self, path: Path | str, problems: Sequence[str]) -> None:
-        listed = "\n".join(f"  {line}" for line in problems)
         super().__init__(
-            f"{path} does not hold what was to be written; it was removed:\n{listed}",
+            f"{path} does not hold what was to be written; it was removed:{as_lines(problems)}",
             "the disk or the memory may be failing; convert again",
         )

@@ -20,10 +20,8 @@ def check_fill(shapes: Mapping[str, Shape], values: Mapping[str, Array], what: s
     """
     faults = fill_faults(shapes, {name: tuple(value.shape) for name, value in values.items()})
     if faults:
-        listed = "\n".join(f"  {fault}" for fault in faults)
-        raise InputsError(
-            f"the weights do not fit the {what}:\n{listed}", "convert the checkpoint with the map of these two models"
-        )
+        hint = "convert the checkpoint with the map of these two models"
+        raise InputsError(f"the weights do not fit the {what}:", hint, faults)
 
 
 def fill_faults(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> list[str]:

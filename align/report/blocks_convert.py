@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from align.core.folding import fold_names
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
-from align.report.numbers import fold_names, number, visible
+from align.report.numbers import number, visible
 from align.report.texts import say, word
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from align.core.dtypes import EPSILON
+from align.core.folding import fold_alike, fold_names
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
-from align.report.numbers import as_float, fold_alike, fold_names, number, shape, share
+from align.report.numbers import as_float, number, shape, share
 from align.report.texts import say, word
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
+from align.core.folding import fold_names
 from align.report.blocks import TONES, Block, Column, Lines, Row, Table, verdict_block
 from align.report.first_divergent import first_divergent_block
-from align.report.numbers import NONE, as_float, fold_names, layer_name, number, shape
+from align.report.numbers import NONE, as_float, layer_name, number, shape
 from align.report.texts import say, word
 
 LONGEST_TABLE = 40

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from align.core.folding import fold_names
 from align.report.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
-from align.report.numbers import NONE, fold_names, number
+from align.report.numbers import NONE, number
 from align.report.texts import say, word
 
 if TYPE_CHECKING:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Any
 
+from align.core.folding import ELLIPSIS
 from align.report.texts import say
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Sequence
 
 Figure = float | int | str | None
 
 NONE = "-"
-ELLIPSIS = "…"
 LONGEST_PLAIN = 1e6
-NUMBER = re.compile(r"[0-9]{1,18}")  # longer ones, which only a hostile file has, count as several
 
 
 def number(value: Figure, digits: int = 3) -> str:
@@ -101,38 +99,3 @@ def size(nbytes: int) -> str:
     while value >= 1000 and len(units) > 1:
         value, units = value / 1024, units[1:]
     return f"{value:.3g} {units[0]}"
-
-
-def fold_names(names: Iterable[str]) -> list[str]:
-    """Put names that differ only in their numbers into one line each: `layers.{0…11}.weight (12)`."""
-    return [
-        name + (f" ({len(places)})" if len(places) > 1 else "")
-        for name, places in fold_alike((name, None) for name in names)
-    ]
-
-
-def fold_alike(rows: Iterable[tuple[str, Hashable]]) -> list[tuple[str, list[int]]]:
-    """Fold the names of rows that differ only in their numbers and are alike in all else, given beside the name.
-
-    Returns each folded name, such as `layers.{0…11}.weight`, with the places of its rows.
-    """
-    groups: dict[tuple[str, Hashable], list[int]] = {}
-    numbers: list[list[str]] = []
-    for place, (name, alike) in enumerate(rows):
-        template = NUMBER.sub("#", name.replace("#", "\0"))
-        groups.setdefault((template, alike), []).append(place)
-        numbers.append(NUMBER.findall(name))
-    return [
-        (_folded(template, [numbers[place] for place in places]), places) for (template, _), places in groups.items()
-    ]
-
-
-def _folded(template: str, numbers: list[list[str]]) -> str:
-    parts = template.split("#")
-    slots = [_slot(sorted(set(map(int, values)))) for values in zip(*numbers, strict=True)]
-    text = parts[0] + "".join(slot + part for slot, part in zip(slots, parts[1:], strict=True))
-    return text.replace("\0", "#")
-
-
-def _slot(values: list[int]) -> str:
-    return str(values[0]) if len(values) == 1 else f"{{{values[0]}{ELLIPSIS}{values[-1]}}}"

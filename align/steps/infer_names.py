@@ -15,6 +15,7 @@ import numpy as np
 from align.core.names import Dropped, Evidence, Fill, NameMap, Pairing
 from align.core.transforms import Reshape
 from align.steps.infer_children import CUSTOM, Container, find_containers, renamed
+from align.steps.infer_faults import faults_of
 from align.steps.infer_layers import AS_IS, Fate, Fates, fates_of, filled_by, is_rare, kept, read_groups
 from align.steps.infer_warnings import warnings_of
 from align.steps.translations import TargetFamily, translations
@@ -110,7 +111,7 @@ def infer_names(
     return InferredNames(
         _name_map(shapes, fates, family, renames),
         tuple(open_layers),
-        tuple(_faults(choices, rules, used)),
+        tuple(faults_of(choices, used, readings, rules, ways)),
         tuple(warnings_of(shapes, readings, ways, family, renames)),
         tuple(_fill(_place(name, renames), value) for name, value in filled.items()),
     )
@@ -182,12 +183,3 @@ def _place(name: str, renames: dict[str, str]) -> str:
 
 def _fill(name: str, value: int) -> Fill:
     return Fill(name, np.array(value, np.int64), f"a MindSpore file has none; {value} is the default")
-
-
-def _faults(choices: Iterable[LayerChoice], rules: Sequence[LayerRule], used: set[LayerChoice | None]) -> Iterable[str]:
-    known = {kind for rule in rules for kind in (rule.kind, rule.id)} | {AS_IS, CUSTOM}
-    for choice in dict.fromkeys(choices):
-        if choice.kind not in known:
-            yield f"{choice}: no layer rule is called {choice.kind!r}; known: {', '.join(sorted(known))}"
-        elif choice not in used:
-            yield f"{choice}: no layer of the file matches the pattern and looks like that kind"

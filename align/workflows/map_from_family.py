@@ -76,5 +76,9 @@ def _moves(family: ModelFamily, names: Iterable[str], *, backwards: bool) -> dic
         else:
             moved[name] = new
     if faults:
-        raise MapError(f"the family {family.name} ({family.about})", faults)
+        raise MapError(
+            f"the family {family.name} ({family.about})",
+            faults,
+            "check that the file is of this family and has no prefix (`align inspect`), or give a map with --map",
+        )
     return moved

@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING
 
 from align.core.mappings import layer_rules
 from align.core.names import LayerChoice
-from align.errors import OpenNamesError, UsageError
-from align.steps.infer_names import InferredNames, OpenLayer, infer_names
+from align.errors import UsageError, as_lines
+from align.steps.infer_names import InferredNames, infer_names
+from align.workflows.open_names import open_names_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
     from align.steps.translations import TargetFamily
+
+CHOICE = (
+    "a choice reads 'PATTERN=KIND': PATTERN is the path of a layer, without its parameter, or a glob over such paths"
+)
 
 
 def map_from_file(
@@ -40,10 +45,9 @@ def map_from_file(
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     inferred = infer_names(shapes, layer_rules(), family, [_choice(text) for text in layers], told)
     if inferred.faults:
-        listed = "\n".join(f"  {fault}" for fault in inferred.faults)
-        raise UsageError(f"--layer cannot be applied:\n{listed}", "a choice reads 'PATTERN=KIND'")
+        raise UsageError(f"--layer cannot be applied:{as_lines(inferred.faults)}", CHOICE)
     if inferred.open:
-        raise OpenNamesError([_line(layer) for layer in inferred.open], _hint(inferred.open[0]))
+        raise open_names_error(inferred.open)
     return inferred
 
 
@@ -52,18 +56,3 @@ def _choice(text: str) -> LayerChoice:
     if not equals or not kind:
         raise UsageError(f"--layer {text!r} is no choice", "write 'PATTERN=KIND', for example 'embed=embedding'")
     return LayerChoice(pattern, kind)
-
-
-def _line(layer: OpenLayer) -> str:
-    shapes = ", ".join(f"{name} {shape}" for name, shape in layer.shapes.items())
-    ways = "; ".join(f"{ids} -> {', '.join(names)}" for ids, names in layer.alternatives)
-    return f"{layer.prefix or '(top level)'}{f' ({shapes})' if shapes else ''}: {ways}"
-
-
-def _hint(layer: OpenLayer) -> str:
-    kind = layer.alternatives[0][0].partition(",")[0]
-    example = f"--layer '{layer.prefix}={kind}'" + ("" if layer.prefix else " for the top level")
-    return (
-        f"say what each is, for example {example} (patterns such as 'encoder.*' too), or give a map with --map "
-        "or the model with --source-model"
-    )

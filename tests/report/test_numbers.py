@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from align.report.numbers import as_float, fold_names, layer_name, number, share, shorten
+from align.report.numbers import as_float, layer_name, number, share, shorten
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,6 @@ def test_shortening_keeps_numbers_longer_than_words():
 @pytest.mark.parametrize("width", range(1, 60))
 def test_a_shortened_name_fits(width):
     assert len(shorten("/a/long/path/to/some-model_checkpoint.v2/file.ckpt", width)) <= width
-
-
-def test_names_that_differ_in_numbers_only_are_folded():
-    names = ["layers.0.w", "layers.1.w", "layers.11.w", "head.w"]
-    assert fold_names(names) == ["layers.{0…11}.w (3)", "head.w"]
-    assert fold_names(["relu#1", "relu#2"]) == ["relu#{1…2} (2)"]
 
 
 def test_a_layer_is_named_with_its_call_and_output():

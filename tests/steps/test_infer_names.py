@@ -238,11 +238,40 @@ def test_attention_keeps_its_names() -> None:
     assert targets(infer(shapes)) == {name: name for name in shapes}
 
 
-def test_choices_that_settle_nothing_are_faults() -> None:
-    inferred = infer(under("fc", {"weight": (4, 3), "bias": (4,)}), "nn", "fc=lineer", "nowhere=linear", "f*=embedding")
-    assert len(inferred.faults) == 3
-    assert "lineer" in inferred.faults[0]
-    assert "known: " in inferred.faults[0]
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("fc=Linear", "no layer rule is called 'Linear'; did you mean linear?"),
+        ("fc=layer_nrm", "did you mean layer-norm?"),
+        ("bn=linear", "no layer that the pattern reaches looks like that kind: bn can be batch-norm or instance-norm"),
+        ("bn=relu", "bn can be batch-norm"),
+        ("own=linear", "own can be no layer that a rule knows"),
+        (
+            "*.weight=linear",
+            "the pattern reaches parameters, such as fc.weight, and is for the path of the layer, 'fc'",
+        ),
+        ("nowhere=linear", "no layer of the file has such a path"),
+    ],
+)
+def test_choices_that_settle_nothing_are_faults_that_say_why(choice, said) -> None:
+    shapes = under("fc", {"weight": (4, 3), "bias": (4,)}) | under("bn", BATCH_NORM) | {"own.token": (1, 1, 8)}
+    (fault,) = infer(shapes, "nn", choice).faults
+    assert fault.startswith(f"{choice}: ")
+    assert said in fault
+
+
+def test_a_choice_that_others_overrule_says_which() -> None:
+    (fault,) = infer({"a.weight": (5, 2)}, "nn", "*=linear", "a=embedding").faults
+    assert fault.endswith("a is embedding by a=embedding")
+
+
+def test_all_faults_are_listed_and_kinds_are_those_that_a_file_can_hold_each_once() -> None:
+    faults = infer(under("fc", {"weight": (4, 3), "bias": (4,)}), "nn", "fc=qqq", "f*=embedding").faults
+    assert len(faults) == 2
+    known = faults[0].partition("known: ")[2].split(", ")
+    assert {"linear", "as-is", "custom"} <= set(known)
+    assert len(known) == len({kind.replace("_", "-") for kind in known})
+    assert not {"relu", "max-pool", "dropout"} & set(known)
 
 
 def test_a_data_parallel_prefix_is_said() -> None:

@@ -108,13 +108,16 @@ def test_a_map_file_is_read_by_the_workflow(source, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("option", "arguments"), [("--layer", {"layers": ["fc=linear"]}), ("--target", {"target": "nn"})]
 )
-def test_what_a_map_or_a_mindspore_file_would_ignore_is_refused(source, tmp_path, option, arguments) -> None:
+def test_what_a_map_would_ignore_is_refused(source, tmp_path, option, arguments) -> None:
     given = name_map(("fc.weight", "w"), ("fc.bias", "b"))
     with pytest.raises(UsageError, match=f"{option} does not go with a map"):
         convert_checkpoint(source, tmp_path / "out.ckpt", name_map=given, **arguments)
+
+
+def test_choices_of_layers_are_refused_where_the_names_stay(source, tmp_path) -> None:
     convert_checkpoint(source, tmp_path / "ms.ckpt")
-    with pytest.raises(UsageError, match=f"{option} says nothing of"):
-        convert_checkpoint(tmp_path / "ms.ckpt", tmp_path / "out.ckpt", **arguments)
+    with pytest.raises(UsageError, match="--layer says nothing of"):
+        convert_checkpoint(tmp_path / "ms.ckpt", tmp_path / "out.ckpt", layers=["fc=linear"])
     assert not (tmp_path / "out.ckpt").exists()
 
 

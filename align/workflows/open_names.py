@@ -1,0 +1,46 @@
+"""What a checkpoint leaves open, in words: layers that differ only in their numbers share a line and a choice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.folding import common_glob, fold_alike
+from align.errors import OpenNamesError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.steps.infer_names import OpenLayer
+
+
+def open_names_error(layers: Sequence[OpenLayer]) -> OpenNamesError:
+    """The error that lists open layers, and how to settle the first of them."""
+    lines = [_line(layer.prefix, layer) for layer in layers]
+    folded = []
+    globs = []
+    for name, places in fold_alike((layer.prefix, _likeness(layer)) for layer in layers):
+        globs.append(common_glob([layers[place].prefix for place in places]))
+        line = _line(name, layers[places[0]])
+        folded.append(f"{line} [{len(places)} layers: --layer '{globs[-1]}=KIND']" if len(places) > 1 else line)
+    return OpenNamesError(lines, _hint(globs[0], layers[0]), folded)
+
+
+def _likeness(layer: OpenLayer) -> tuple[object, ...]:
+    return tuple(layer.shapes.items()), layer.alternatives
+
+
+def _line(name: str, layer: OpenLayer) -> str:
+    shapes = ", ".join(f"{attribute} {shape}" for attribute, shape in layer.shapes.items())
+    ways = "; ".join(f"{ids} -> {', '.join(names)}" for ids, names in layer.alternatives)
+    return f"{name or '(top level)'}{f' ({shapes})' if shapes else ''}: {ways}"
+
+
+def _hint(glob: str, layer: OpenLayer) -> str:
+    """All that the layer can be, none before the others: the first is often not the right one."""
+    first, *others = [ids.partition(",")[0] for ids, _ in layer.alternatives]
+    choices = " or ".join([f"--layer '{glob}={first}'", *(f"...={other}" for other in others)])
+    top = "" if layer.prefix else " for the top level"
+    return (
+        f"say what each is: {choices}{top} (patterns such as 'encoder.*' too), or give a map with --map or the model "
+        "with --source-model"
+    )
