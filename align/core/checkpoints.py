@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import numpy_dtype
+from align.errors import UnsupportedTensorsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,7 +83,9 @@ class Checkpoint:
     `other` names the entries that are none of them (an epoch, optimizer state) and what they are; `other_tensors` says
     how many tensors lie in such an entry, where there are any. `entries` lists the mappings of a nested file that can
     be asked for, `key` is the one that was taken. `files` are all files that it consists of, `path` if there is but
-    one. `check` reads what the headers cannot vouch for (a crc over the whole file) and raises NotACheckpointError.
+    one. `odd` are tensors without a plain form, for which `require_plain` refuses the checkpoint; `notes` say what
+    whoever uses it must be told. `check` reads what the headers cannot vouch for (a crc over the whole file) and raises
+    NotACheckpointError.
     """
 
     path: Path
@@ -94,9 +97,18 @@ class Checkpoint:
     key: str = ""
     entries: tuple[Entry, ...] = ()
     files: tuple[Path, ...] = ()
+    odd: dict[str, OddTensor] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     check: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     @property
     def all_files(self) -> tuple[Path, ...]:
         """Every file that it was read from."""
         return self.files or (self.path,)
+
+
+def require_plain(checkpoint: Checkpoint) -> Checkpoint:
+    """Raise UnsupportedTensorsError naming all odd tensors, if there are any."""
+    if odd := list(checkpoint.odd.values()):
+        raise UnsupportedTensorsError(checkpoint.path, [tensor.reason for tensor in odd], odd[0].remedy)
+    return checkpoint

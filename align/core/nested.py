@@ -18,21 +18,22 @@ from align.errors import (
     MissingEntryError,
     SeveralEntriesError,
     UnsupportedCheckpointError,
-    UnsupportedTensorsError,
     WholeModuleError,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
     from pathlib import Path
 
 DEEPEST = 32
 MOST_VISITS = 5_000_000
+MOST_ENTRIES = 500_000  # containers that may hold weights, and entries beside them: each gets a name
+LONGEST_KEY = 200
 MOST_LISTED = 12
 LONGEST_WORD = 60
 OPTIMIZER = {"state", "param_groups"}  # what `torch.optim.Optimizer.state_dict` returns
 
-PLAIN = (str, int, float)  # nothing is inside
+PLAIN = (str, bytes, int, float, type(None))  # nothing is inside
 
 Keys = tuple[str, ...]
 T = TypeVar("T")
@@ -82,6 +83,7 @@ def choose_entry(path: Path, tree: Any, look: Look, key: str | None) -> Chosen:
     Raises MissingEntryError, SeveralEntriesError, WholeModuleError, or UnsupportedCheckpointError if there is none.
     """
     found, modules = _survey(tree, look, _Walk(path, look))
+    found = found if key is None else _under_the_key(key, found, tree, look)
     whole = {_joined(keys): name for keys, name in modules.items()}
     if key in whole:
         raise WholeModuleError(path, {key: whole[key]})
@@ -98,13 +100,14 @@ def choose_entry(path: Path, tree: Any, look: Look, key: str | None) -> Chosen:
     return Chosen(keys, names[keys], found[keys], tuple(entries.values()))
 
 
-def plain_tensors(path: Path, chosen: Chosen, look: Look, read: Callable[[str, Any], T | OddTensor]) -> dict[str, T]:
-    """What `read` makes of each tensor under a name; raises UnsupportedTensorsError naming all odd ones."""
+def read_tensors(
+    chosen: Chosen, look: Look, read: Callable[[str, Any], T | OddTensor]
+) -> tuple[dict[str, T], dict[str, OddTensor]]:
+    """What `read` makes of each tensor under a name: the plain ones, and the odd ones."""
     values = chosen.values.items()
     found = {name: read(name, value) for name, value in values if isinstance(name, str) and look.is_tensor(value)}
-    if odd := [value for value in found.values() if isinstance(value, OddTensor)]:
-        raise UnsupportedTensorsError(path, [tensor.reason for tensor in odd], odd[0].remedy)
-    return {name: value for name, value in found.items() if not isinstance(value, OddTensor)}
+    odd = {name: value for name, value in found.items() if isinstance(value, OddTensor)}
+    return {name: value for name, value in found.items() if not isinstance(value, OddTensor)}, odd
 
 
 def read_others(
@@ -112,23 +115,27 @@ def read_others(
 ) -> tuple[dict[str, str], dict[str, int]]:
     """What the tree holds beside the tensors of these names: each entry in a few words, and how many tensors are in it.
 
-    Entries without tensors are missing in the second table. Raises HostileFileError for a tree that nobody can count.
+    Entries without tensors of their own are missing in the second table. Raises HostileFileError for a tree that nobody
+    can count.
     """
     words: dict[str, str] = {}
     tensors: dict[str, int] = {}
-    taken, walk = _Names(), _Walk(path, look)
+    taken, walk = _Names(), _Walk(path, look, {id(chosen.values[name]) for name in names})
     value = tree
     for depth in range(len(chosen.keys) + 1):
+        above = _joined(chosen.keys[:depth])
         inside = depth < len(chosen.keys)
         converted = {chosen.keys[depth]} if inside else names
         items = dict(_items(value, look))
+        value = items[chosen.keys[depth]] if inside else None
         for key, item in items.items():
             if key not in converted:
-                name = taken.fresh(".".join((*map(_shown, chosen.keys[:depth]), _word(key, look))))
-                words[name] = look.describe(item)
+                walk.name_entry()
+                name = taken.fresh(_word(key, look) if depth == 0 else f"{above}.{_word(key, look)}")
+                same = inside and item is value
+                words[name] = f"the same as {_joined(chosen.keys[: depth + 1])}" if same else look.describe(item)
                 if count := walk.count_tensors(item):
                     tensors[name] = count
-        value = items[chosen.keys[depth]] if inside else None
     return words, tensors
 
 
@@ -163,7 +170,9 @@ def _survey(tree: Any, look: Look, walk: _Walk) -> tuple[dict[Keys, dict[Any, An
                 continue
             if any(isinstance(name, str) and look.is_tensor(v) for name, v in values.items()):
                 found[keys] = values
-            inner |= {(*keys, name): item for name, item in _containers(value, look, seen)}
+            for name, item in _containers(value, look, seen):
+                walk.name_entry()
+                inner[(*keys, name)] = item
         level = inner
     return found, modules
 
@@ -171,17 +180,43 @@ def _survey(tree: Any, look: Look, walk: _Walk) -> tuple[dict[Keys, dict[Any, An
 def _containers(value: Any, look: Look, seen: set[int]) -> Iterable[tuple[str, Any]]:
     """What may hold mappings, under names; each once."""
     for name, item in _items(value, look):
-        leaf = isinstance(item, PLAIN) or look.is_tensor(item)
-        if isinstance(name, str) and not leaf and id(item) not in seen:
+        if not isinstance(item, PLAIN) and isinstance(name, str) and id(item) not in seen:
             seen.add(id(item))
-            yield name, item
+            if not look.is_tensor(item) and _holds_something(item, look):
+                yield name, item
+
+
+def _holds_something(value: Any, look: Look) -> bool:
+    """Tell what need not be looked into: the many pairs of a list of pairs of numbers are not worth a name each."""
+    if isinstance(value, (list, tuple)):
+        return not all(isinstance(item, PLAIN) for item in value)
+    return bool(look.mapping(value) or look.module(value))
 
 
 def _items(value: Any, look: Look) -> Iterable[tuple[Any, Any]]:
     """Items of a mapping; those of a list go by their index."""
     if isinstance(value, (list, tuple)):
-        return [(str(index), item) for index, item in enumerate(value)]
+        return ((str(index), item) for index, item in enumerate(value))
     return (look.mapping(value) or {}).items()
+
+
+def _under_the_key(key: str, found: dict[Keys, dict[Any, Any]], tree: Any, look: Look) -> dict[Keys, dict[Any, Any]]:
+    """What was found, where a mapping that lies under several keys goes by the one that was asked for."""
+    for asked, item in _led_to(key, tree, look):
+        if asked not in found:
+            values = look.mapping(item)
+            return {asked if own is values else keys: own for keys, own in found.items()}
+    return found
+
+
+def _led_to(key: str, value: Any, look: Look) -> Iterator[tuple[Keys, Any]]:
+    """All values to which a key leads, with its parts; these may hold dots themselves."""
+    for name, item in _items(value, look):
+        if isinstance(name, str):
+            if (shown := _shown(name)) == key:
+                yield (name,), item
+            if key.startswith(f"{shown}."):
+                yield from (((name, *keys), inner) for keys, inner in _led_to(key[len(shown) + 1 :], item, look))
 
 
 def _dotted(found: Iterable[Keys]) -> dict[Keys, str]:
@@ -218,7 +253,7 @@ def _asked_for(path: Path, key: str, names: Mapping[Keys, str]) -> Keys:
 
 
 def _nothing_found(path: Path, tree: Any, look: Look) -> UnsupportedCheckpointError:
-    hint = "save a state_dict with torch.save(model.state_dict(), ...)"
+    hint = "save a state_dict with torch.save(model.state_dict(), ...), or NumPy arrays with numpy.savez"
     return UnsupportedCheckpointError(path, f"it holds {_contents(tree, look)}", hint)
 
 
@@ -237,11 +272,17 @@ def _contents(tree: Any, look: Look) -> str:
 
 
 def _joined(keys: Keys) -> str:
-    return ".".join(map(_shown, keys))
+    return _cut(".".join(map(_shown, keys)))
 
 
 def _shown(key: str) -> str:
+    key = _cut(key)
     return key if key.isprintable() else repr(key)
+
+
+def _cut(name: str) -> str:
+    """A few bytes can refer to one endless key again and again; names that were cut alike are numbered."""
+    return name if len(name) <= LONGEST_KEY else f"{name[:LONGEST_KEY]}..."
 
 
 def _word(key: Any, look: Look) -> str:
@@ -267,13 +308,15 @@ class _Names:
 class _Walk:
     """Counts tensors anywhere in values, within a limit: values can share their parts so that no count would end."""
 
-    def __init__(self, path: Path, look: Look) -> None:
+    def __init__(self, path: Path, look: Look, known: Set[int] = frozenset()) -> None:
         self.path = path
         self.look = look
+        self.known = known
         self.visits = 0
+        self.entries = 0
 
     def count_tensors(self, value: Any) -> int:
-        """Tensors in a value, each once, so that references which double at every level cost nothing."""
+        """Tensors in a value that are not known, each once: references which double at every level cost nothing."""
         seen: set[int] = set()
         waiting, count = [value], 0
         while waiting:
@@ -281,10 +324,16 @@ class _Walk:
             if id(item) not in seen:
                 seen.add(id(item))
                 if self.look.is_tensor(item):
-                    count += 1
+                    count += id(item) not in self.known
                 else:
                     waiting += [part for part in self.look.parts(item) if not isinstance(part, PLAIN)]
+                if self.visits + len(seen) > MOST_VISITS:
+                    raise HostileFileError(self.path, "its entries share their values too often to be counted")
         self.visits += len(seen)
-        if self.visits > MOST_VISITS:
-            raise HostileFileError(self.path, "its entries share their values too often to be counted")
         return count
+
+    def name_entry(self) -> None:
+        """Count an entry that gets a name."""
+        self.entries += 1
+        if self.entries > MOST_ENTRIES:
+            raise HostileFileError(self.path, f"it holds more than {MOST_ENTRIES:,} entries beside its tensors")

@@ -14,8 +14,13 @@ MOST_COMPARED = 50_000  # names that are held against each other: a few seconds
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """`1 tensor`, `2 tensors`, `3 entries`."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+    """`1 tensor`, `2 tensors`, `3,000 entries`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def printable(text: str) -> str:
+    """Text of a file with its control characters, which could steer a terminal, escaped."""
+    return text if text.isprintable() else "".join(map(_visible, text))
 
 
 def close_names(names: Iterable[str], known: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -27,3 +32,7 @@ def close_names(names: Iterable[str], known: Collection[str]) -> dict[str, tuple
 def some(names: Sequence[str], most: int = MOST_LISTED) -> str:
     """The first `most` names, and dots if there are more."""
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def _visible(char: str) -> str:
+    return char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -15,9 +15,9 @@ import numpy as np
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import mapped
-from align.core.nested import choose_entry, plain_tensors, read_others
-from align.errors import NotACheckpointError
-from align.formats._pickle import PickleLook
+from align.core.nested import choose_entry, read_others, read_tensors
+from align.errors import HostileFileError, NotACheckpointError
+from align.formats._pickle import MOST_REPEATED, PickleLook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.formats._pickle import TensorView
 
+MOST_VIEWED = 8  # how often each byte is in another tensor: the flat weights of an LSTM and their parts make two
 RESAVE = "load it with torch.load and save model.state_dict() with torch.save of torch 1.6 or newer"
 
 
@@ -34,15 +35,23 @@ def torch_checkpoint(
 ) -> Checkpoint:
     """Choose the mapping of names to tensors and place each tensor in its storage.
 
-    Raises what `choose_entry` raises, UnsupportedTensorsError for tensors that are no plain ones, NotACheckpointError
-    and HostileFileError for those that lie outside their storage.
+    Raises what `choose_entry` raises, NotACheckpointError and HostileFileError for tensors outside their storage.
     """
     look = PickleLook(path)
     chosen = choose_entry(path, tree, look, key)
-    views = plain_tensors(path, chosen, look, look.view)
+    views, odd = read_tensors(chosen, look, look.view)
     tensors = {name: _tensor(path, name, view, storages.get(view.key)) for name, view in views.items()}
-    others, counts = read_others(path, tree, chosen, views, look)
-    return Checkpoint(path, form, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries)
+    _refuse_repetition(path, tensors, {view.key: storages[view.key].nbytes for view in views.values()})
+    others, counts = read_others(path, tree, chosen, {*views, *odd}, look)
+    return Checkpoint(path, form, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries, odd=odd)
+
+
+def _refuse_repetition(path: Path, tensors: Mapping[str, StoredTensor], storages: Mapping[str, int]) -> None:
+    """Views of one storage may overlap; a few bytes could claim terabytes so, in many views if not in one."""
+    claimed = sum({tensor.identity: tensor.nbytes for tensor in tensors.values()}.values())
+    stored = sum(storages.values())
+    if claimed > MOST_VIEWED * stored + MOST_REPEATED:
+        raise HostileFileError(path, f"its tensors claim {claimed:,} bytes by repeating {stored:,}")
 
 
 @contextmanager
@@ -65,7 +74,8 @@ def _tensor(path: Path, name: str, view: TensorView, place: Extent | None) -> St
         raise NotACheckpointError(path, reason)
     itemsize = numpy_dtype(view.dtype).itemsize
     # The same view of the same storage is one tensor; other views of it (flattened LSTM weights) are not tied.
-    storage = f"{view.key}+{view.offset}:{view.shape}:{view.stride}"
+    # A storage goes by its place, which is short, where its key may not be.
+    storage = f"{place.offset}+{view.offset}:{view.shape}:{view.stride}"
     if view.contiguous:
         extent = Extent(path, place.offset + view.offset * itemsize, view.nbytes)
         return StoredTensor(name, view.shape, view.dtype, mapped(extent, view.shape, view.dtype), extent, storage)

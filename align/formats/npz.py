@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from align.core.checkpoints import MOST_AXES, Checkpoint, Extent, StoredTensor
+from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.extents import byte_blocks, mapped
+from align.core.files import BLOCK
+from align.core.shapes import sound_shape
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._archives import Record, first_record_name, read_record, record_pieces, zip_records
 from align.formats._zip_writer import ZipWriter
@@ -43,6 +45,7 @@ HEADER = re.compile(
     rb"\{'descr': '(?P<descr>[<>|=]?[a-zA-Z?][0-9]{0,7})', 'fortran_order': (?P<fortran>True|False), "
     rb"'shape': \((?P<shape>[\d ,]{0,1000})\),? ?\}\s*"
 )
+STRUCTURED = re.compile(rb"\{'descr': \[")
 USUAL_HEADER = 128
 LONGEST_HEADER = 1 << 16
 LONGEST_NAME = 1 << 15  # a zip file has 16 bits for its length
@@ -111,6 +114,11 @@ def _read_header(path: Path, record: Record) -> _Header:
     if len(head) < start + length <= LONGEST_HEADER:
         head = read_record(record, start + length)
     found = HEADER.fullmatch(head[start : start + length])
+    if head.startswith(MAGIC) and STRUCTURED.match(head, start):
+        hint = "save each field as an array of its own: numpy.savez(path, **{name: array[name] ...})"
+        raise UnsupportedCheckpointError(
+            path, f"array {record.name!r} has a structured dtype, several values each", hint
+        )
     if not head.startswith(MAGIC) or width is None or len(head) < start + length or found is None:
         raise NotACheckpointError(path, f"array {record.name!r} has no sound header")
     try:
@@ -125,10 +133,9 @@ def _read_header(path: Path, record: Record) -> _Header:
 
 def _check_header(path: Path, record: Record, header: _Header) -> None:
     if header.dtype.hasobject:
-        raise HostileFileError(path, f"array {record.name!r} holds Python objects, which only a pickle can carry")
-    if len(header.shape) > MOST_AXES:
-        raise HostileFileError(path, f"array {record.name!r} claims the shape {header.shape}")
-    expected = header.length + prod(header.shape) * header.dtype.itemsize
+        hint = "objects are pickled, and no pickle is run here: save plain arrays of numbers"
+        raise UnsupportedCheckpointError(path, f"array {record.name!r} holds Python objects", hint)
+    expected = header.length + prod(sound_shape(path, record.name, header.shape)) * header.dtype.itemsize
     if record.size != expected:
         raise NotACheckpointError(path, f"array {record.name!r} has {record.size} bytes, its header says {expected}")
     if header.dtype.kind not in "SU" and dtype_name(header.dtype) not in DTYPES:
@@ -152,10 +159,14 @@ def _tensor(path: Path, name: str, record: Record, header: _Header) -> StoredTen
 
 
 def _load(record: Record, header: _Header) -> Array:
-    """Read an array whose bytes are compressed or big-endian."""
-    raw = read_record(record)
-    value: Array = np.ndarray(header.shape, header.dtype, raw, header.length, order="F" if header.fortran else "C")
-    return np.ascontiguousarray(value, numpy_dtype(dtype_name(header.dtype))).reshape(header.shape)
+    """Read an array whose bytes are compressed or big-endian to where they stay."""
+    raw, done = np.empty(record.size - header.length, np.uint8), 0
+    for block in _blocks(record, header, BLOCK):
+        raw[done : done + len(block)] = block
+        done += len(block)
+    value: Array = np.ndarray(header.shape, header.dtype, raw.data, order="F" if header.fortran else "C")
+    little = numpy_dtype(dtype_name(header.dtype))
+    return value if header.dtype == little else value.byteswap(inplace=True).view(little)
 
 
 def _blocks(record: Record, header: _Header, block: int) -> Iterator[memoryview]:

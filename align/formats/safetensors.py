@@ -15,6 +15,7 @@ from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks, mapped
 from align.core.shapes import sound_shape
+from align.core.strict_json import parse_json
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:
@@ -97,20 +98,12 @@ def _read_header(path: Path, size: int) -> tuple[dict[str, Any], int]:
             raise (HostileFileError if length > LONGEST_HEADER else NotACheckpointError)(path, reason)
         raw = stream.read(length)
     try:
-        header = json.loads(raw.decode("utf-8"), object_pairs_hook=_without_duplicates)
-    except (ValueError, RecursionError) as error:
+        header = parse_json(raw)
+    except ValueError as error:
         raise NotACheckpointError(path, f"its header is not sound JSON ({error})") from error
     if not isinstance(header, dict):
         raise NotACheckpointError(path, "its header is no JSON object")
     return header, LENGTH + length
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        msg = "a name stands there twice"
-        raise ValueError(msg)
-    return table
 
 
 def _metadata(path: Path, table: object) -> dict[str, str]:

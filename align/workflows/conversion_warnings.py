@@ -11,6 +11,7 @@ from align.core.extents import byte_blocks
 from align.core.transforms import Cast, steps_of
 from align.core.words import counted, some
 from align.steps.cast_loss import CastLoss, cast_loss
+from align.steps.made_tensors import made_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,13 +19,12 @@ if TYPE_CHECKING:
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.steps.convert import ConversionPlan
 
-Losses = dict[str, tuple[str, CastLoss]]
+Losses = dict[tuple[str, str], CastLoss]  # by the target's name and the dtypes
 
 
 def trust_warnings(checkpoint: Checkpoint) -> Iterable[str]:
-    """One line if code in the source was run to open it."""
-    if by := checkpoint.metadata.get("loaded by"):
-        yield f"{checkpoint.path} was opened by {by}"
+    """What was found when the source was opened: that its code was run, that it is one of several shards."""
+    return checkpoint.notes
 
 
 def left_out_warnings(checkpoint: Checkpoint) -> Iterable[str]:
@@ -33,16 +33,17 @@ def left_out_warnings(checkpoint: Checkpoint) -> Iterable[str]:
         yield f"{name} ({checkpoint.other[name]}) holds {counted(count, 'tensor')}: NOT CONVERTED"
 
 
-def cast_losses(checkpoint: Checkpoint, plan: ConversionPlan) -> Losses:
-    """What each cast of the plan costs, by the target's name, with the dtypes; casts that cost nothing are left out."""
+def cast_losses(plan: ConversionPlan) -> Losses:
+    """What each cast of the plan costs, of the values that come to it; casts that cost nothing are left out."""
     losses: Losses = {}
     for planned in plan.tensors:
+        before = planned.before
         for step in steps_of(planned.transform):
-            if isinstance(step, Cast):
-                source = checkpoint.tensors[planned.source]
-                loss = _loss(source, step.dtype)
+            if isinstance(step, Cast):  # in any shape the values are the same
+                loss = _loss(before, step.dtype)
                 if loss.lost or loss.rounded:
-                    losses[planned.target.name] = f"{source.dtype} -> {step.dtype}", loss
+                    losses[planned.target.name, f"{before.dtype} -> {step.dtype}"] = loss
+                before = made_tensor(before, before.name, step)
     return losses
 
 
@@ -54,12 +55,12 @@ def _loss(source: StoredTensor, dtype: str) -> CastLoss:
 def cast_warnings(losses: Losses) -> Iterable[str]:
     """One line for each tensor with values that its new dtype cannot hold, one for all that are only rounded."""
     rounded: dict[str, list[str]] = {}
-    for name, (dtypes, loss) in losses.items():
+    for (name, dtypes), loss in losses.items():
         if loss.lost:
             also = f" and rounds {loss.rounded}" if loss.rounded else ""
             yield f"{name}: the cast {dtypes} cannot hold {loss.lost} of {loss.total} values{also}"
         else:
             rounded.setdefault(dtypes, []).append(name)
     for dtypes, names in rounded.items():
-        values = sum(losses[name][1].rounded for name in names)
+        values = sum(losses[name, dtypes].rounded for name in names)
         yield f"the cast {dtypes} rounds {counted(values, 'value')} of {counted(len(names), 'tensor')}: {some(names)}"

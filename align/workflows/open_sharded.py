@@ -7,12 +7,13 @@ trusted: shards lie beside it and are plain files, however they are linked, and 
 
 from __future__ import annotations
 
-import json
+import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from align.core.checkpoints import Checkpoint, StoredTensor
 from align.core.registry import checkpoint_formats
+from align.core.strict_json import parse_json
 from align.core.words import counted, some
 from align.errors import (
     HostileFileError,
@@ -31,6 +32,7 @@ WEIGHT_MAP = "weight_map"
 INDEX_NAMES = ("*.index.json", "param_name_map.json")
 LONGEST_INDEX = 32 << 20  # one of 140,000 tensors has 14 MB
 MOST_SHARDS = 99_999  # names have five digits
+SHARD_NAME = re.compile(r"-[0-9]{5}-of-([0-9]{5})(?![0-9])")
 
 
 def is_index(head: bytes) -> bool:
@@ -50,25 +52,50 @@ def open_sharded(index: Path, open_file: Callable[[Path], Checkpoint]) -> Checkp
         merged.add(name, open_file)
     if problems := [*merged.problems, *_differences(weight_map, merged)]:
         raise ShardsError(index, problems)
-    tensors = {name: merged.tensors[name, shard] for name, shard in weight_map.items()}
+    tensors = {place[0]: merged.tensors[place] for place in weight_map.items() if place in merged.tensors}
     return merged.checkpoint(tensors)
 
 
 def checkpoint_in(folder: Path) -> Path:
-    """The one index of a folder, or its one checkpoint file, by name.
+    """The one index of a folder, or its one checkpoint file, by name; the shards of an index go with it.
 
     Raises UsageError for several, NotACheckpointError for none.
     """
     suffixes = {suffix for plugin in checkpoint_formats().values() for suffix in plugin.suffixes}
-    indexes = [path for pattern in INDEX_NAMES for path in folder.glob(pattern)]
-    found = indexes or [path for path in folder.iterdir() if path.suffix.lower() in suffixes]
-    found = sorted(path for path in found if path.is_file() and not path.name.startswith("."))
+    indexes = {index: _shards_of(index) for index in _indexes_in(folder)}
+    beside = folder.iterdir() if all(indexes.values()) else ()  # what belongs to an unsound index is not known
+    shards = set().union(*indexes.values())
+    files = (path for path in beside if path.suffix.lower() in suffixes and path.name not in shards)
+    found = sorted(path for path in (*indexes, *files) if path.is_file() and not path.name.startswith("."))
     if len(found) > 1:
         listed = "".join(f"\n  {path.name}" for path in found)
         raise UsageError(f"{folder} holds {len(found)} checkpoints:{listed}", "name the one that is meant")
     if not found:
         raise NotACheckpointError(folder, "the folder holds no checkpoint and no index of one", sorted(suffixes))
     return found[0]
+
+
+def shard_note(path: Path) -> Iterator[str]:
+    """Say that a file is one of several shards, by an index beside it or by its name."""
+    for index in _indexes_in(path.parent):
+        shards = _shards_of(index)
+        if path.name in shards and len(shards) > 1:
+            yield f"{path.name} is one of {counted(len(shards), 'shard')}: open {index.name} for all of them"
+            return
+    if (found := SHARD_NAME.search(path.name)) and int(found[1]) > 1:
+        yield f"{path.name} is one of {counted(int(found[1]), 'shard')}, by its name: open their index for all of them"
+
+
+def _indexes_in(folder: Path) -> list[Path]:
+    return sorted(path for pattern in INDEX_NAMES for path in folder.glob(pattern) if path.is_file())
+
+
+def _shards_of(index: Path) -> set[str]:
+    """Names of the shards that an index lists; none if it cannot be read."""
+    try:
+        return set(_read_weight_map(index).values())
+    except (NotACheckpointError, OSError):
+        return set()
 
 
 @dataclass(slots=True)
@@ -97,11 +124,12 @@ class _Merged:
             self.problems.append(f"shard {name}: {problem}")
             return
         self.shards.append(shard)
+        for tensor_name in (*shard.tensors, *shard.odd):
+            self.places.setdefault(tensor_name, []).append(name)
         for tensor in shard.tensors.values():
             # Storages are numbered in each file anew: equal numbers of two files are no tie.
             storage = None if tensor.storage is None else f"{name}:{tensor.storage}"
             self.tensors[tensor.name, name] = replace(tensor, storage=storage)
-            self.places.setdefault(tensor.name, []).append(name)
 
     def checkpoint(self, tensors: dict[str, StoredTensor]) -> Checkpoint:
         """All shards as one checkpoint."""
@@ -118,6 +146,7 @@ class _Merged:
             {f"{name} ({s.path.name})": count for s in self.shards for name, count in s.other_tensors.items()},
             key=self.shards[0].key,
             files=(self.index, *(shard.path for shard in self.shards)),
+            odd={name: tensor for shard in self.shards for name, tensor in shard.odd.items()},
             check=self.check if any(shard.check is not None for shard in self.shards) else None,
         )
 
@@ -148,12 +177,15 @@ def _read_weight_map(index: Path) -> dict[str, str]:
     if len(raw) > LONGEST_INDEX:
         raise HostileFileError(index, f"an index of more than {LONGEST_INDEX} bytes")
     try:
-        document = json.loads(raw.decode("utf-8"), object_pairs_hook=_without_duplicates)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(raw)
+    except ValueError as error:
         raise NotACheckpointError(index, f"it is not sound JSON ({error})") from error
     weight_map = document.get(WEIGHT_MAP, document)
     if not weight_map or not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
-        raise NotACheckpointError(index, f"it is JSON, but no index that maps tensors to files ({WEIGHT_MAP})")
+        hint = "name the file that holds the weights, or the index that lists its shards"
+        raise NotACheckpointError(
+            index, f"it is JSON, but no index that maps tensors to files ({WEIGHT_MAP})", hint=hint
+        )
     _check_names(index, weight_map.keys(), set(weight_map.values()))
     return weight_map
 
@@ -169,11 +201,3 @@ def _check_names(index: Path, tensors: Iterable[str], shards: set[str]) -> None:
         raise HostileFileError(index, f"{counted(len(outside), 'shard')} of it cannot lie beside it: {some(outside)}")
     if len(shards) > MOST_SHARDS:
         raise HostileFileError(index, f"it names {len(shards)} shards; at most {MOST_SHARDS} are read")
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        msg = "a name stands there twice"
-        raise ValueError(msg)
-    return table

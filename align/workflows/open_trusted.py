@@ -9,12 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.checkpoints import Checkpoint, OddTensor, StoredTensor
-from align.core.nested import choose_entry, describe_plain, plain_tensors, read_others
+from align.core.checkpoints import Checkpoint, OddTensor, StoredTensor, require_plain
+from align.core.nested import choose_entry, describe_plain, read_others, read_tensors
 from align.core.registry import check_packages, trusted_loaders
 from align.errors import NeedsItsCodeError
 from align.workflows.import_place import put_first
-from align.workflows.open_checkpoint import open_checkpoint, with_sound_names
+from align.workflows.open_checkpoint import open_checkpoint, presentable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 LOADED_BY = "torch.load, which ran the code that the file names"
 
 
-def open_trusted(path: Path | str, key: str | None = None) -> Checkpoint:
-    """Open a checkpoint, running the code that it names only if there is no other way; `metadata` then says so.
+def open_trusted(path: Path | str, key: str | None = None, *, odd_too: bool = False) -> Checkpoint:
+    """Open a checkpoint, running the code that it names only if there is no other way; `notes` then say so.
 
     Whole modules are taken as their state_dict, so that `key` may name one. Modules are also looked for in the current
     folder. Raises FrameworkMissingError where torch is missing, MissingClassError for a class that cannot be imported,
@@ -32,12 +32,12 @@ def open_trusted(path: Path | str, key: str | None = None) -> Checkpoint:
     >>> import numpy, tempfile
     >>> path = Path(tempfile.mkdtemp(), "model.npz")
     >>> numpy.savez(path, w=numpy.ones(2))
-    >>> open_trusted(path).metadata
-    {}
+    >>> open_trusted(path).notes
+    ()
     """
     path = Path(path)
     try:
-        return open_checkpoint(path, key)
+        return open_checkpoint(path, key, odd_too=odd_too)
     except NeedsItsCodeError as error:
         if error.path != path:  # a shard; its index vouches for names that only the safe readers can check
             raise
@@ -46,11 +46,13 @@ def open_trusted(path: Path | str, key: str | None = None) -> Checkpoint:
     put_first(Path.cwd())
     tree, look = loader.load_trusted(path), _Loaded()
     chosen = choose_entry(path, tree, look, key)
-    tensors = plain_tensors(path, chosen, look, lambda _, tensor: tensor)
-    others, counts = read_others(path, tree, chosen, tensors, look)
-    metadata = {"format": "pt", "loaded by": LOADED_BY}
-    found = Checkpoint(path, loader.name, tensors, metadata, others, counts, chosen.key, chosen.entries)
-    return with_sound_names(found)
+    tensors, odd = read_tensors(chosen, look, lambda _, tensor: tensor)
+    others, counts = read_others(path, tree, chosen, {*tensors, *odd}, look)
+    notes = (f"{path} was opened by {LOADED_BY}",)
+    found = Checkpoint(
+        path, loader.name, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries, odd=odd, notes=notes
+    )
+    return presentable(found if odd_too else require_plain(found))
 
 
 class _Loaded:

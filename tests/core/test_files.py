@@ -69,9 +69,20 @@ def test_a_block_that_writes_nothing_is_an_error_not_an_empty_file(tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(MissingFileError, match="checkpoint not found"):
-        existing_file(tmp_path, "checkpoint")
+def test_what_stands_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "plain.pth").touch()
+    os.mkfifo(tmp_path / "fifo")
+    for name, said in {
+        ".": "it is a folder",
+        "fifo": "it is not a regular file",
+        "/dev/zero": "it is not a regular file",
+        "loop": "it is a link that leads to no file",
+        "plain.pth/x.ckpt": "plain.pth is not a folder",
+        "gone/x.ckpt": "checkpoint not found",
+    }.items():
+        with pytest.raises(MissingFileError, match=said):
+            existing_file(tmp_path / name, "checkpoint")
     present = tmp_path / "weights.pth"
     present.touch()
     assert existing_file(present, "checkpoint") == present

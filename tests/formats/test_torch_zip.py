@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from align.errors import UnsupportedCheckpointError
+from align.errors import MissingEntryError, UnsupportedCheckpointError
 from align.workflows.open_checkpoint import open_checkpoint
 
 pytestmark = pytest.mark.frameworks
@@ -140,7 +140,7 @@ def test_nothing_beside_the_tensors_vanishes_at_any_depth(save) -> None:
         "run.model.parts": "list of 2 entries",
         "run.model.lr": "mapping of 1 entry",
     }
-    assert checkpoint.other_tensors == {"run.model.[1]": 1, "run.model.parts": 2}
+    assert checkpoint.other_tensors == {"run.model.parts": 1}  # the other one is converted, under the name w
 
 
 @pytest.mark.parametrize("beside", [{"acc": 0.9}, {"acc": 0.9, "best": [0.8]}, {"metrics": {"acc": 0.9}}])
@@ -182,8 +182,17 @@ def test_one_mapping_under_two_names_is_no_choice(save) -> None:
     import torch
 
     weights = {"w": torch.ones(2)}
-    checkpoint = open_checkpoint(save({"model": weights, "same": weights}))
-    assert checkpoint.other_tensors == {"same": 1}
+    path = save({"run": {"model": weights, "ema": weights}, "copy": {"by": {"of": dict(weights)}}, "epoch": 3})
+    for asked, key, same in ((None, "run.model", "run.ema"), ("run.ema", "run.ema", "run.model")):
+        checkpoint = open_checkpoint(path, asked)
+        assert (checkpoint.key, list(checkpoint.tensors)) == (key, ["w"])
+        assert key in [entry.key for entry in checkpoint.entries]
+        assert checkpoint.other == {
+            "copy": "mapping of 1 entry", "epoch": "3", same: f"the same as {key}"
+        }  # fmt: skip
+        assert checkpoint.other_tensors == {}
+    with pytest.raises(MissingEntryError):
+        open_checkpoint(path, "epoch")
 
 
 def test_two_possible_state_dicts_are_both_named(save) -> None:

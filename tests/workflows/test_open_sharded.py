@@ -74,8 +74,45 @@ def test_the_flat_map_of_mindspore_is_an_index(folder) -> None:
 
 def test_a_folder_with_one_index_is_a_checkpoint(folder) -> None:
     (folder / "config.json").write_text("{}", encoding="utf-8")
-    write(folder / "optimizer.safetensors", VALUES)
     assert_holds_the_values(open_checkpoint(folder))
+
+
+def test_a_checkpoint_beside_an_index_that_does_not_list_it_is_named(folder) -> None:
+    write(folder / "model.safetensors", VALUES)
+    with pytest.raises(UsageError, match=r"holds 2 checkpoints:\n  model.safetensors\n  model.safetensors.index.json"):
+        open_checkpoint(folder)
+    assert_holds_the_values(open_checkpoint(folder / INDEX))
+    assert open_checkpoint(folder / "model.safetensors").notes == ()
+
+
+def test_the_only_shard_of_an_index_is_no_second_checkpoint(tmp_path) -> None:
+    write(tmp_path / "model.safetensors", VALUES)
+    write_index(tmp_path / INDEX, dict.fromkeys(VALUES, "model.safetensors"))
+    assert_holds_the_values(open_checkpoint(tmp_path))
+    assert open_checkpoint(tmp_path / "model.safetensors").notes == ()
+
+
+def test_an_unsound_index_is_what_is_wrong_with_its_folder(folder) -> None:
+    (folder / INDEX).write_text("{", encoding="utf-8")
+    with pytest.raises(NotACheckpointError, match="not sound JSON"):
+        open_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("a.safetensors", f"a.safetensors is one of 2 shards: open {INDEX} for all of them"),
+        ("model-00001-of-00003.safetensors", "is one of 3 shards, by its name: open their index for all of them"),
+        ("model-00001-of-00001.safetensors", None),
+        ("other.safetensors", None),
+    ],
+)
+def test_one_shard_alone_says_that_there_are_others(folder, name, note) -> None:
+    if name != "a.safetensors":
+        write(folder / name, VALUES)
+    notes = open_checkpoint(folder / name).notes
+    assert [note in said for said in notes] == ([True] if note else [])
+    assert open_checkpoint(folder / INDEX).notes == ()
 
 
 def test_a_folder_with_one_checkpoint_file_is_that_checkpoint(tmp_path) -> None:

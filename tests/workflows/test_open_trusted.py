@@ -57,7 +57,7 @@ def test_a_whole_module_is_opened_as_its_state_dict(save, net, options) -> None:
         open_checkpoint(path)
     checkpoint = open_trusted(path)
     assert (checkpoint.key, checkpoint.format) == ("", "torch")
-    assert "ran the code" in checkpoint.metadata["loaded by"]
+    assert "ran the code" in checkpoint.notes[0]
     assert list(checkpoint.tensors) == list(net.state_dict())
     assert checkpoint.tensors["0.bias"].dtype == "bfloat16"
     for name, tensor in net.state_dict().items():
@@ -78,7 +78,7 @@ def test_what_the_safe_reader_can_open_is_not_run(save, net, tmp_path) -> None:
     with pytest.raises(WholeModuleError):
         open_checkpoint(path)
     checkpoint = open_trusted(path, "model")
-    assert "loaded by" not in checkpoint.metadata
+    assert checkpoint.notes == ()
     assert checkpoint.tensors["0.weight"].extent is not None
     assert not marker.exists()
     assert open_trusted(path, "stats").key == "stats"

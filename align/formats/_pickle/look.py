@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from align.core.checkpoints import OddTensor
 from align.core.nested import describe_plain
-from align.formats._pickle.machine import Global, Made, Persistent, mapping_of
+from align.formats._pickle.machine import LONGEST_NAME, Global, Made, Persistent, mapping_of
 from align.formats._pickle.torch_tensors import UnsupportedTensorError, is_tensor, read_view, shape_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 MODULE_STATE = {"_modules", "_parameters"}
 MAKERS = ("_reconstructor", "__newobj__", "_reconstruct")  # of objects, and of NumPy arrays
+NUMPY_ARRAYS = tuple(Global(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core"))
+MOST_ARGUMENTS = 8  # of a function that makes a module
+MOST_LOOKED = 12  # one mapping may be referred to very often
 WRAPPERS = ("DataParallel", "DistributedDataParallel")
 
 
@@ -46,7 +50,7 @@ class PickleLook:
         known = self.views.get(id(tensor))
         if known is None:
             try:
-                known = read_view(self.path, name, tensor)
+                known = read_view(self.path, name[:LONGEST_NAME], tensor)
             except UnsupportedTensorError as fault:
                 return OddTensor(fault.reason, fault.remedy)
             self.views[id(tensor)] = known
@@ -68,9 +72,17 @@ class PickleLook:
             shape = shape_of(value)
             return "tensor" if shape is None else f"tensor of shape {shape}"
         if not isinstance(value, Made):
+            if isinstance(value, dict):
+                return self._mapping(value)
             return str(value) if isinstance(value, Global) else describe_plain(value)
+        if _is_numpy_array(value):
+            return "NumPy array, pickled by NumPy"
         mapping = mapping_of(value)
-        return class_name(value) if mapping is None else describe_plain(mapping)
+        return class_name(value) if mapping is None else self._mapping(mapping)
+
+    def _mapping(self, values: dict[Any, Any]) -> str:
+        arrays = any(map(_is_numpy_array, islice(values.values(), MOST_LOOKED)))
+        return describe_plain(values) + (", NumPy arrays pickled by NumPy" if arrays else "")
 
     def parts(self, value: Any) -> Iterable[Any]:
         """Whatever lies directly inside a record."""
@@ -94,10 +106,14 @@ def class_name(value: Any) -> str:
     return str(callee) if isinstance(callee, Global) else "an unnamed class"
 
 
+def _is_numpy_array(value: Any) -> bool:
+    return isinstance(value, Made) and value.callee in NUMPY_ARRAYS
+
+
 def _module_state(value: Any) -> dict[Any, Any] | None:
     """Attributes of a module: set as its state, or given to the function that makes it."""
     if not isinstance(value, Made):
         return None
-    arguments = value.arguments if isinstance(value.arguments, tuple) else ()
+    arguments = value.arguments[:MOST_ARGUMENTS] if isinstance(value.arguments, tuple) else ()
     found = (mapping_of(part) for part in (value.state, *arguments))
     return next((state for state in found if state is not None and MODULE_STATE.issubset(state)), None)
