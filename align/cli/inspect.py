@@ -15,6 +15,9 @@ def inspect_command(
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Entry of a nested file, as the table of entries names it.")
     ] = None,
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="Let torch run the code in the file: only for files you trust.")
+    ] = False,
     show_all: Annotated[bool, typer.Option("--all", help="List every tensor, unfolded.")] = False,
     run: RunOption = None,
     json: JsonOption = False,
@@ -26,5 +29,6 @@ def inspect_command(
     from align.workflows.inspect_checkpoint import inspect_checkpoint
 
     # The file is named by its path alone: its hash would need all of it.
-    hand_over(inspect_checkpoint(file, key), {"file": str(file)}, run, json, show_all=show_all)
+    found = inspect_checkpoint(file, key, trust_pickle=trust_pickle)
+    hand_over(found, {"file": str(file)}, run, json, show_all=show_all)
     return 0

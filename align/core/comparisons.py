@@ -64,7 +64,8 @@ class ConversionRecord:
     `files` are the files written, none in a dry run; `key` is the entry that was taken of a nested file. `names` says
     where the map comes from, `framework` whose names the target has. `content_sha256` covers names, dtypes, shapes and
     values of all tensors, not how a file holds them; it is None without verification. `left_out` names what
-    the source holds beside its tensors, and what it is.
+    the source holds beside its tensors, and what it is. `source_framework` is whose names the source has, None where
+    nothing says so. `dropped_target` are those of `dropped` that only the target has.
     """
 
     result_kind = "convert"
@@ -86,6 +87,8 @@ class ConversionRecord:
     versions: dict[str, str]
     verdict: Verdict
     left_out: dict[str, str] = field(default_factory=dict)
+    source_framework: Literal["torch", "mindspore"] | None = None
+    dropped_target: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class Inspection:
     `naming` is whose parameter names the file has: None where it does not say. `files` maps each
     file to its size. `entries` are those that a key can choose and `key` is the one that was taken; with several and
     none chosen, `tensors` is empty and `key` None. `overlaps` pairs names whose bytes overlap without being tied.
+    `other` names what is no tensor or has no plain form, and what it is; `notes` are what must be told beside that.
     """
 
     result_kind = "inspect"
@@ -124,6 +128,7 @@ class Inspection:
     overlaps: tuple[tuple[str, str], ...]
     other: dict[str, str]
     crc_unchecked: bool
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +157,7 @@ class CheckpointDiff:
 
     `missing` and `extra` map names without a counterpart in the candidate and in the reference to dtype and shape.
     `dropped` were left out by the map, with its reasons. `unchanged` lists what is equal bit for bit, None where that
-    was not asked for.
+    was not asked for. `strip` are prefixes that were taken off the names.
     """
 
     result_kind = "diff"
@@ -167,6 +172,7 @@ class CheckpointDiff:
     warnings: tuple[str, ...]
     verdict: Verdict
     unchanged: tuple[str, ...] | None = None
+    strip: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

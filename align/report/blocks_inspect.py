@@ -13,6 +13,8 @@ from align.report.texts import say, word
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from align.report.blocks import Tone
+
 MOST_ROWS = 100
 MOST_LINES = 20
 LONGEST = 200
@@ -30,6 +32,7 @@ def inspect_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
         *_listed("inspect.strided", strided, show_all=show_all),
         *_listed("inspect.overlaps", (" / ".join(names) for names in document["overlaps"]), show_all=show_all),
         *_listed("inspect.other", _others(document["other"]), show_all=show_all),
+        *_listed("inspect.notes", document["notes"], show_all=True, tone="open"),
         *([Lines("", (say("inspect.choose"),), "open")] if document["key"] is None else []),
     ]
 
@@ -60,7 +63,11 @@ def _size_on_disk(files: dict[str, int]) -> str:
 def _totals(tensors: list[dict[str, Any]]) -> str:
     elements = sum(prod(tensor["shape"]) for tensor in tensors)
     nbytes = sum(tensor["nbytes"] for tensor in tensors)
-    return say("inspect.totals", tensors=number(len(tensors)), elements=number(elements), size=size(nbytes))
+    return say("inspect.totals", tensors=number(len(tensors)), elements=_elements(elements), size=size(nbytes))
+
+
+def _elements(count: int) -> str:
+    return say("inspect.one_element") if count == 1 else say("inspect.many_elements", count=number(count))
 
 
 def _entries(document: dict[str, Any]) -> Table:
@@ -134,10 +141,10 @@ def _others(other: dict[str, str]) -> Iterable[str]:
     return (f"{visible(name, LONGEST)}: {visible(what, LONGEST)}" for name, what in other.items())
 
 
-def _listed(title: str, lines: Iterable[str], *, show_all: bool) -> list[Block]:
+def _listed(title: str, lines: Iterable[str], *, show_all: bool, tone: Tone = "plain") -> list[Block]:
     listed = tuple(lines)
     if not listed:
         return []
     shown = listed if show_all else listed[:MOST_LINES]
     more = (say("inspect.more_lines", count=number(len(listed) - len(shown))),) if len(listed) > len(shown) else ()
-    return [Lines(say(title), (*shown, *more))]
+    return [Lines(say(title), (*shown, *more), tone)]

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from align.core.comparisons import Inspection, TensorFacts
+from align.core.training_rules import training_rules
+from align.core.words import counted, some
 from align.errors import SeveralEntriesError
 from align.steps.layout import overlapping_names, tied_names
-from align.steps.naming import told_framework
+from align.steps.naming import source_framework, told_framework
+from align.steps.training_state import training_state
 from align.workflows.open_checkpoint import open_checkpoint
+from align.workflows.open_trusted import open_trusted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, StoredTensor
 
 
-def inspect_checkpoint(path: Path | str, key: str | None = None) -> Inspection:
+def inspect_checkpoint(path: Path | str, key: str | None = None, *, trust_pickle: bool = False) -> Inspection:
     """Read the headers of a checkpoint and say what is in it.
 
     `key` chooses an entry of a nested file. Without it, a file of several entries that could be the weights is
-    described by those entries, without tensors. Raises what opening the file raises.
+    described by those entries, without tensors. `trust_pickle` lets torch run what the file pickles. Raises
+    what opening the file raises.
 
     >>> import numpy, tempfile
     >>> from pathlib import Path
@@ -31,10 +38,11 @@ def inspect_checkpoint(path: Path | str, key: str | None = None) -> Inspection:
     >>> found.format, [(tensor.name, tensor.shape, tensor.dtype) for tensor in found.tensors]
     ('npz', [('fc.weight', (2, 3), 'float32'), ('fc.bias', (2,), 'float32')])
     """
+    opened = partial(open_trusted if trust_pickle else open_checkpoint, path, odd_too=True)
     try:
-        return _described(open_checkpoint(path, key))
+        return _described(opened(key))
     except SeveralEntriesError as error:
-        return _undecided(open_checkpoint(path, error.entries[0].key), error)
+        return _undecided(opened(error.entries[0].key), error)
 
 
 def _described(checkpoint: Checkpoint) -> Inspection:
@@ -50,14 +58,28 @@ def _described(checkpoint: Checkpoint) -> Inspection:
         tensors=tuple(_facts(tensor) for tensor in tensors),
         ties=tied_names(tensors),
         overlaps=overlapping_names(tensors),
-        other=checkpoint.other,
+        other={name: tensor.reason for name, tensor in checkpoint.odd.items()} | checkpoint.other,
         crc_unchecked=checkpoint.check is not None,
+        notes=(*checkpoint.notes, *_training_notes(checkpoint)),
     )
+
+
+def _training_notes(checkpoint: Checkpoint) -> Iterator[str]:
+    """One line for each kind of what training left among the weights."""
+    names = checkpoint.tensors
+    framework, _ = source_framework(checkpoint.metadata, names)
+    reasons: dict[str, list[str]] = {}
+    for name, reason in training_state(names, training_rules(), framework).items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, found in reasons.items():
+        yield f"no weights but {reason}: {counted(len(found), 'tensor')} ({some(found)})"
 
 
 def _undecided(checkpoint: Checkpoint, error: SeveralEntriesError) -> Inspection:
     """What can be said before an entry is chosen; the first of them, which was opened, stands for none."""
-    nothing = replace(checkpoint, tensors={}, other={}, entries=error.entries)
+    keys = {entry.key for entry in error.entries}
+    other = {name: what for name, what in checkpoint.other.items() if name not in keys}
+    nothing = replace(checkpoint, tensors={}, odd={}, other=other, entries=error.entries)
     return replace(_described(nothing), key=None)
 
 

@@ -112,6 +112,7 @@ def test_of_a_file_with_several_state_dicts_the_entries_are_told_until_one_is_ch
     found = align.inspect_checkpoint(tmp_path / "m.pth")
     assert [(entry.key, entry.tensors, entry.nbytes) for entry in found.entries] == [("model", 1, 48), ("ema", 1, 48)]
     assert (found.key, found.tensors, found.format, found.naming) == (None, (), "torch", "torch")
+    assert found.other == {"epoch": "3"}
     chosen = align.inspect_checkpoint(tmp_path / "m.pth", "ema")
     assert (chosen.key, [tensor.name for tensor in chosen.tensors]) == ("ema", ["fc.weight"])
 
@@ -134,3 +135,78 @@ def test_shards_are_told_as_one_with_all_their_files(tmp_path):
     assert {tensor.name for tensor in found.tensors} == VALUES.keys()
     assert found.files == {str(path): path.stat().st_size for path in folder.iterdir()}
     assert (len(found.files), found.naming, found.crc_unchecked) == (3, "mindspore", False)
+
+
+@pytest.mark.frameworks
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_one_odd_tensor_does_not_hide_the_others(tmp_path):
+    import torch
+
+    from align.errors import UnsupportedTensorsError
+    from align.workflows.open_checkpoint import open_checkpoint
+
+    odd = {
+        "conjugated": torch.ones(2, dtype=torch.complex64).conj(),
+        "sparse": torch.eye(3).to_sparse(),
+        "meta": torch.empty(2, device="meta"),
+    }
+    torch.save({"fc.weight": torch.ones(2), **odd, "epoch": 3}, tmp_path / "m.pth")
+    found = inspect_checkpoint(tmp_path / "m.pth")
+    assert [tensor.name for tensor in found.tensors] == ["fc.weight"]
+    assert list(found.other) == [*odd, "epoch"]
+    assert "conjugated" in found.other["conjugated"]
+    with pytest.raises(UnsupportedTensorsError) as error:
+        open_checkpoint(tmp_path / "m.pth")
+    assert all(name in error.value.message for name in odd)
+
+
+@pytest.mark.frameworks
+def test_odd_tensors_in_shards_do_not_hide_the_others(tmp_path):
+    import json
+
+    import torch
+
+    torch.save({"a": torch.ones(2), "s": torch.eye(3).to_sparse()}, tmp_path / "p-00001-of-00002.bin")
+    torch.save({"b": torch.ones(2)}, tmp_path / "p-00002-of-00002.bin")
+    places = {"a": "p-00001-of-00002.bin", "s": "p-00001-of-00002.bin", "b": "p-00002-of-00002.bin"}
+    (tmp_path / "p.bin.index.json").write_text(json.dumps({"weight_map": places}), encoding="utf-8")
+    found = inspect_checkpoint(tmp_path)
+    assert ([tensor.name for tensor in found.tensors], list(found.other)) == (["a", "b"], ["s"])
+
+
+@pytest.mark.frameworks
+def test_a_module_is_inspected_if_its_code_is_trusted(tmp_path):
+    import torch
+
+    torch.save(torch.nn.Linear(2, 3), tmp_path / "m.pth")
+    found = inspect_checkpoint(tmp_path / "m.pth", trust_pickle=True)
+    assert [tensor.name for tensor in found.tensors] == ["weight", "bias"]
+    assert "ran the code" in found.notes[0]
+
+
+def test_the_state_of_an_optimizer_is_set_apart(tmp_path):
+    weights = {f"fc{n}.weight": np.ones((2, 3), np.float32) for n in range(2)}
+    state = {f"{kind}.{name}": value for kind in ("moment1", "moment2") for name, value in weights.items()}
+    path = tmp_path / "m.ckpt"
+    tensors = [StoredTensor(n, v.shape, v.dtype.name, lambda v=v: v) for n, v in (weights | state).items()]
+    with path.open("wb") as stream:
+        FORMATS["ckpt"].write(stream, tensors, {})
+    assert inspect_checkpoint(path).notes == (
+        "no weights but optimizer state: 4 tensors (moment1.fc0.weight, moment1.fc1.weight, moment2.fc0.weight, ...)",
+    )
+
+
+def test_no_words_of_a_file_can_steer_a_terminal(tmp_path, capsys):
+    from align.cli.main import main
+
+    steer = "\x9b2J\x1b[2J\u202e"
+    stream = io.BytesIO()
+    FORMATS["safetensors"].write(stream, TENSORS, {"format": "pt", steer: steer})
+    (tmp_path / "m.safetensors").write_bytes(stream.getvalue())
+    np.savez(tmp_path / "m.npz", **VALUES, **{steer: np.array("text")})
+    for name in ("m.safetensors", "m.npz"):
+        for options in ([], ["--json"]):
+            assert main(["inspect", str(tmp_path / name), *options]) == 0
+            printed = capsys.readouterr().out
+            assert "x9b2J" in printed
+            assert not set(steer[:1] + "\x1b\u202e") & set(printed)
