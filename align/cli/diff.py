@@ -14,13 +14,21 @@ def diff_command(  # noqa: PLR0913 - one parameter an option
     reference: Annotated[Path, typer.Argument(metavar="A", help="Checkpoint, index or folder: the reference.")],
     candidate: Annotated[Path, typer.Argument(metavar="B", help="Checkpoint, index or folder: the candidate.")],
     map_file: Annotated[
-        Path | None, typer.Option("--map", metavar="FILE", help="Name map from the names of A to those of B.")
+        Path | None,
+        typer.Option("--map", metavar="FILE", help="Name map between A and B, or the convert.json of a conversion."),
+    ] = None,
+    strip: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PREFIX", help="Take a prefix such as module. off the names; may be repeated."),
     ] = None,
     unchanged: Annotated[
         bool, typer.Option("--unchanged", help="List what is equal bit for bit: what a training step did not move.")
     ] = False,
     key_a: Annotated[str | None, typer.Option(metavar="KEY", help="Entry of A, where it is nested.")] = None,
     key_b: Annotated[str | None, typer.Option(metavar="KEY", help="Entry of B, where it is nested.")] = None,
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="Let torch run the code in A or B: only for files you trust.")
+    ] = False,
     show_all: Annotated[bool, typer.Option("--all", help="List every tensor, unfolded.")] = False,
     run: RunOption = None,
     json: JsonOption = False,
@@ -38,6 +46,8 @@ def diff_command(  # noqa: PLR0913 - one parameter an option
             name_map=map_file,
             reference_key=key_a,
             candidate_key=key_b,
+            strip=strip or (),
+            trust_pickle=trust_pickle,
             unchanged=unchanged,
             progress=progress,
         )

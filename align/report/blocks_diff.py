@@ -55,6 +55,8 @@ def _sides(document: dict[str, Any]) -> Facts:
         (word("word", side), f"{document[side]} ({document[f'{side}_format']})") for side in ("reference", "candidate")
     ]
     identical = sum(one["identical"] for one in document["tensors"])
+    if document["strip"]:
+        facts.append((say("diff.strip"), " ".join(document["strip"])))
     facts.append((say("diff.paired"), number(len(outcomes))))
     facts.append((say("diff.identical"), number(identical)))
     counts = {outcome: outcomes.count(outcome) for outcome in ("values differ", "dtypes differ", "shapes differ")}
@@ -183,9 +185,9 @@ def _unlike(tensor: Tensor) -> str:
 
 
 def _unchanged(names: list[str], paired: int, *, show_all: bool) -> Lines:
-    block = _names("diff.unchanged", names, show_all=show_all)
+    listed = names if show_all else fold_names(names)  # folded, but never cut: this list is what was asked for
     moved = say("diff.unchanged_count", unchanged=number(len(names)), moved=number(paired - len(names)))
-    return Lines(say("diff.unchanged"), (moved, *(block.lines if block else ())))
+    return Lines(say("diff.unchanged"), (moved, *listed))
 
 
 def _names(title: str, names: Iterable[str], *, show_all: bool, tone: Any = "plain") -> Lines | None:

@@ -13,6 +13,7 @@ from align.core.names import Pairing
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.core.words import counted
 from align.steps.made_tensors import made_tensor
+from align.steps.prefixes import shared_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,27 +102,33 @@ def judge_diff(tensors: Sequence[TensorDifference], pairs: TensorPairs) -> Verdi
         return Verdict(Outcome.NOT_COMPARED, "no tensor is on both sides", coverage)
     differing = sum(tensor.outcome != "equal" for tensor in tensors)
     identical = sum(tensor.identical for tensor in tensors)
-    parts = [f"{differing} of {counted(len(tensors), 'tensor')} differ" if differing else ""]
+    parts = [f"{differing:,} of {counted(len(tensors), 'tensor')} {_differ(differing)}" if differing else ""]
     parts += [
-        f"{len(pairs.missing)} missing" if pairs.missing else "",
-        f"{len(pairs.extra)} extra" if pairs.extra else "",
+        f"{len(pairs.missing):,} missing" if pairs.missing else "",
+        f"{len(pairs.extra):,} extra" if pairs.extra else "",
     ]
     said = ", ".join(filter(None, parts))
     if said:
-        return Verdict(Outcome.NOT_ALIGNED, f"{said}; {identical} equal bit for bit", coverage)
-    equal = f"all {len(tensors)} tensors are equal bit for bit"
+        return Verdict(Outcome.NOT_ALIGNED, f"{said}; {identical:,} equal bit for bit", coverage)
+    whole = "the one tensor is" if len(tensors) == 1 else f"all {len(tensors):,} tensors are"
+    equal = f"{whole} equal bit for bit"
     if identical < len(tensors):
-        equal = f"all {len(tensors)} tensors are equal in value, {identical} of them bit for bit"
+        equal = f"{whole} equal in value, {identical:,} of them bit for bit"
     return Verdict(Outcome.ALIGNED, equal, coverage)
 
 
 def naming_warning(pairs: TensorPairs) -> str:
-    """A hint where hardly any names are equal, though both sides have many; "" otherwise."""
+    """A hint where hardly any names are equal, though both sides have many: a prefix to take off, or a map."""
     common = len(pairs.pairs)
     fewer = common + min(len(pairs.missing), len(pairs.extra))
     if not fewer or common >= HARDLY_ANY * fewer:
         return ""
-    return f"only {common} of {fewer} names are on both sides: if they are named differently, give their map with --map"
+    said = f"only {common:,} of {counted(fewer, 'name')} {'is' if fewer == 1 else 'are'} on both sides"
+    for names, others in ((pairs.missing, pairs.extra), (pairs.extra, pairs.missing)):
+        for prefix in shared_prefixes(names):
+            if len({name.removeprefix(prefix) for name in names} & set(others)) >= HARDLY_ANY * fewer:
+                return f"{said}: with --strip {prefix} the names are equal"
+    return f"{said}: if they are named differently, give their map with --map"
 
 
 def _pair(reference: StoredTensor, candidate: StoredTensor, transform: Transform) -> TensorPair:
@@ -129,6 +136,10 @@ def _pair(reference: StoredTensor, candidate: StoredTensor, transform: Transform
         return TensorPair(reference, candidate, made_tensor(reference, candidate.name, transform))
     except ValueError as error:
         return TensorPair(reference, candidate, None, str(error))
+
+
+def _differ(count: int) -> str:
+    return "differs" if count == 1 else "differ"
 
 
 def _drops(name_map: NameMap | None) -> dict[str, dict[str, str]]:

@@ -19,17 +19,24 @@ def without_prefixes(names: Iterable[str], prefixes: Sequence[str]) -> dict[str,
     A prefix is one or more whole parts of a path; the dot at its end may be left out. Raises UsageError for prefixes
     that no name has, and for names that would become equal.
     """
+    return without_prefixes_of_all((names,), prefixes)[0]
+
+
+def without_prefixes_of_all(sides: Sequence[Iterable[str]], prefixes: Sequence[str]) -> list[dict[str, str]]:
+    """The same for several files: a prefix may be that of any of them."""
     wanted = [prefix if prefix.endswith(".") else f"{prefix}." for prefix in prefixes]
     used: set[str] = set()
-    found: dict[str, list[str]] = {}
-    for name in names:
-        found.setdefault(_stripped(name, wanted, used), []).append(name)
+    found: list[dict[str, list[str]]] = [{} for _ in sides]
+    for names, new_names in zip(sides, found, strict=True):
+        for name in names:
+            new_names.setdefault(_stripped(name, wanted, used), []).append(name)
     faults = [f"no name starts with {prefix!r}" for prefix in wanted if prefix not in used]
-    faults += [f"{' and '.join(same)} would both be {new}" for new, same in found.items() if len(same) > 1]
+    groups = [item for new_names in found for item in new_names.items()]
+    faults += [f"{' and '.join(same)} would both be {new}" for new, same in groups if len(same) > 1]
     if faults:
         listed = "\n".join(f"  {fault}" for fault in faults)
         raise UsageError(f"--strip cannot be applied:\n{listed}", "`align inspect` lists the names of a file")
-    return {new: same[0] for new, same in found.items()}
+    return [{new: same[0] for new, same in new_names.items()} for new_names in found]
 
 
 def shared_prefixes(names: Iterable[str]) -> list[str]:

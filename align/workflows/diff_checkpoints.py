@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.comparisons import CheckpointDiff
 from align.core.progress import Progress, silent
 from align.core.words import counted
+from align.errors import CannotRunError
 from align.steps.diff import judge_diff, judge_pair, naming_warning, pair_tensors
+from align.steps.prefixes import without_prefixes_of_all
 from align.workflows.measure_pairs import measure_pairs
 from align.workflows.open_checkpoint import open_checkpoint
+from align.workflows.open_trusted import open_trusted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.comparisons import TensorDifference
@@ -28,14 +32,18 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
     name_map: NameMap | Path | str | None = None,
     reference_key: str | None = None,
     candidate_key: str | None = None,
+    strip: Iterable[str] = (),
+    trust_pickle: bool = False,
     unchanged: bool = False,
     progress: Progress = silent,
 ) -> CheckpointDiff:
     """Compare two checkpoints; each tensor is read once, in blocks, whatever its size.
 
-    `name_map` is a map from the reference's names to the candidate's, or its file, and is applied with its
-    transforms; without it, equal names pair. The keys name the entries of nested files. With `unchanged` the result
-    lists what is equal bit for bit. Raises what opening the files raises, and MapError.
+    `name_map` is a map between the names of both, its file or the record of a conversion, and is applied with its
+    transforms in the direction that fits; without it, equal names pair. The keys name the entries of nested files,
+    `strip` prefixes to take off the names of whichever side has them. With `unchanged` the result lists what is equal
+    bit for bit. `trust_pickle` lets torch run what a file pickles. Raises what opening the files raises, UsageError
+    for prefixes and MapError.
 
     >>> import numpy, tempfile
     >>> from pathlib import Path
@@ -48,17 +56,16 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
     >>> [(one.reference, one.measurement.max_abs) for one in diff.tensors if one.outcome != "equal"]
     [('w', 0.5)]
     """
-    ours, theirs = open_checkpoint(reference, reference_key), open_checkpoint(candidate, candidate_key)
-    if isinstance(name_map, (str, Path)):
-        from align.runs.mapfile import read_map  # a twentieth of the time that a small diff takes
-
-        name_map = read_map(Path(name_map), list(ours.tensors), None)
-    pairs = pair_tensors(ours.tensors, theirs.tensors, name_map)
+    strip = tuple(strip)
+    ours = _opened(reference, reference_key, "--key-a", trust_pickle)
+    theirs = _opened(candidate, candidate_key, "--key-b", trust_pickle)
+    ours, theirs = _stripped((ours, theirs), strip)
+    pairs, map_warnings = _paired(ours, theirs, name_map)
     for checkpoint in (ours, theirs):
         if checkpoint.check is not None:
             checkpoint.check()
     tensors = _measured(pairs, progress)
-    warnings = [naming_warning(pairs) if name_map is None else "", *_beside(ours), *_beside(theirs)]
+    warnings = (*ours.notes, *theirs.notes, *map_warnings, *_beside(ours), *_beside(theirs))
     return CheckpointDiff(
         reference=str(reference),
         candidate=str(candidate),
@@ -68,10 +75,45 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
         missing=_described(ours.tensors, pairs.missing),
         extra=_described(theirs.tensors, pairs.extra),
         dropped=pairs.dropped,
-        warnings=tuple(filter(None, warnings)),
+        warnings=warnings,
         verdict=judge_diff(tensors, pairs),
         unchanged=tuple(tensor.reference for tensor in tensors if tensor.identical) if unchanged else None,
+        strip=strip,
     )
+
+
+def _opened(path: Path | str, key: str | None, option: str, trust_pickle: bool) -> Checkpoint:
+    """Open one side; a hint names the option that chooses the entry of this side."""
+    try:
+        return (open_trusted if trust_pickle else open_checkpoint)(path, key)
+    except CannotRunError as error:
+        error.hint = error.hint.replace("--key", option)
+        raise
+
+
+def _stripped(sides: Sequence[Checkpoint], strip: Sequence[str]) -> list[Checkpoint]:
+    """Both sides with their tensors under the names without the prefixes."""
+    if not strip:
+        return list(sides)
+    names = without_prefixes_of_all([side.tensors for side in sides], strip)
+    return [
+        replace(side, tensors={new: replace(side.tensors[was], name=new) for new, was in own.items()})
+        for side, own in zip(sides, names, strict=True)
+    ]
+
+
+def _paired(
+    ours: Checkpoint, theirs: Checkpoint, name_map: NameMap | Path | str | None
+) -> tuple[TensorPairs, Sequence[str]]:
+    """Pair by equal names or by the map, and what there is to say of it."""
+    if name_map is None:
+        pairs = pair_tensors(ours.tensors, theirs.tensors)
+        return pairs, tuple(filter(None, [naming_warning(pairs)]))
+    from align.runs.given_map import read_given_map  # a twentieth of the time that a small diff takes
+    from align.steps.diff_names import map_between
+
+    way = map_between(read_given_map(name_map), ours.tensors, theirs.tensors)
+    return pair_tensors(ours.tensors, theirs.tensors, way.name_map), way.warnings
 
 
 def _measured(pairs: TensorPairs, progress: Progress) -> tuple[TensorDifference, ...]:

@@ -87,7 +87,7 @@ def test_a_map_pairs_other_names(tmp_path, capsys) -> None:
 
 
 @pytest.mark.frameworks
-def test_keys_choose_entries_on_each_side(tmp_path) -> None:
+def test_keys_choose_entries_on_each_side(tmp_path, capsys) -> None:
     import torch
 
     torch.save({"model": {"w": torch.ones(3)}, "ema": {"w": torch.zeros(3)}}, tmp_path / "m.pth")
@@ -95,6 +95,29 @@ def test_keys_choose_entries_on_each_side(tmp_path) -> None:
     assert main([*arguments, "--key-a", "model", "--key-b", "model"]) == 0
     assert main([*arguments, "--key-a", "model", "--key-b", "ema"]) == 1
     assert main(arguments) == 2
+    assert "choose one with --key-a;" in capsys.readouterr().err
+    assert main([*arguments, "--key-a", "model"]) == 2
+    assert "choose one with --key-b;" in capsys.readouterr().err
+
+
+@pytest.mark.frameworks
+def test_what_only_its_code_opens_is_opened_on_request_and_that_is_said(tmp_path, capsys) -> None:
+    import torch
+
+    net = torch.nn.Linear(2, 3)
+    torch.save(net, tmp_path / "module.pth")
+    torch.save(net.state_dict(), tmp_path / "plain.pth")
+    arguments = ["diff", str(tmp_path / "module.pth"), str(tmp_path / "plain.pth")]
+    assert main(arguments) == 2
+    assert "--trust-pickle" in capsys.readouterr().err
+    assert main([*arguments, "--trust-pickle"]) == 0
+    assert "module.pth was opened by torch.load, which ran the code" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_unchanged_are_all_listed(tmp_path, capsys) -> None:
+    np.savez(tmp_path / "a.npz", **{f"{chr(97 + i)}.weight": np.ones(1) for i in range(26)})
+    assert main(["diff", str(tmp_path / "a.npz"), str(tmp_path / "a.npz"), "--unchanged"]) == 0
+    assert "z.weight" in capsys.readouterr().out
 
 
 def test_a_file_that_is_not_there_ends_with_2_and_a_hint(sides, capsys) -> None:

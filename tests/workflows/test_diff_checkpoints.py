@@ -18,7 +18,7 @@ from align.core.names import Dropped, NameMap, Pairing
 from align.core.registry import checkpoint_formats
 from align.core.transforms import Permute, Reshape
 from align.core.verdicts import Outcome
-from align.errors import MapError, NotACheckpointError
+from align.errors import MapError, NotACheckpointError, UsageError
 from align.steps.measure import measure
 from align.steps.measure_numpy import SHARED_BLOCK
 from align.workflows import measure_pairs as reading
@@ -150,7 +150,7 @@ def test_integers_beyond_the_53_bits_of_float64_are_told_apart(tmp_path: Path) -
 
 
 def test_nothing_in_common_could_not_be_compared_and_hints_at_a_map(tmp_path: Path) -> None:
-    diff = diffed(tmp_path, {"fc.weight": normal(2)}, {"aux.fc.weight": normal(2)})
+    diff = diffed(tmp_path, {"fc.weight": normal(2)}, {"aux.fc.gamma": normal(2)})
     assert diff.verdict.outcome is Outcome.NOT_COMPARED
     assert "--map" in diff.warnings[0]
     assert diff.tensors == ()
@@ -205,8 +205,88 @@ def test_a_map_that_leaves_a_tensor_out_leaves_it_missing(tmp_path: Path) -> Non
 
 def test_a_map_of_other_names_is_refused(tmp_path: Path) -> None:
     (tmp_path / "map.toml").write_text('[names]\n"other" = "x"\n')
-    with pytest.raises(MapError, match="other"):
+    with pytest.raises(MapError, match="followed either way, it leads from no name"):
         diffed(tmp_path, {"a": normal(2)}, {"x": normal(2)}, name_map=tmp_path / "map.toml")
+
+
+MAP = """
+[names]
+w = { to = "weight", op = "permute", axes = [1, 0] }
+gone = "left"
+[dropped.source]
+"*.num_batches_tracked" = "MindSpore has no counter"
+[dropped.target]
+"bn.extra" = "only MindSpore has it"
+"""
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_map_is_followed_in_the_direction_that_fits_and_its_drops_are_excluded(tmp_path: Path, back: bool) -> None:
+    (tmp_path / "map.toml").write_text(MAP)
+    ours = {"w": normal(2, 3), "bn.num_batches_tracked": np.array(3), "new": normal(2)}
+    theirs = {"weight": normal(2, 3).T.copy(), "bn.extra": normal(1)}
+    sides = (theirs, ours) if back else (ours, theirs)
+    diff = diffed(tmp_path, *sides, name_map=tmp_path / "map.toml")
+    assert [tensor.identical for tensor in diff.tensors] == [True]
+    assert list(diff.extra if back else diff.missing) == ["new"]
+    assert list(diff.missing if back else diff.extra) == []
+    assert diff.dropped == {
+        "bn.num_batches_tracked": "MindSpore has no counter",
+        "bn.extra": "only MindSpore has it",
+    }
+    assert diff.verdict.coverage.compared == 1
+    assert any("followed back" in said for said in diff.warnings) is back
+
+
+def test_a_conversion_is_checked_by_its_record_in_both_directions(tmp_path: Path) -> None:
+    from align.cli.main import main
+
+    values = {"conv.weight": normal(4, 3, 3, 3), "bn.weight": normal(4), "bn.bias": normal(4)}
+    values |= {"bn.running_mean": normal(4), "bn.running_var": normal(4) ** 2, "bn.num_batches_tracked": np.array(7)}
+    source, run = saved(tmp_path / "plain.pth", values), tmp_path / "run"
+    assert main(["convert", str(source), str(tmp_path / "ms.ckpt"), "--run", str(run)]) == 0
+    for sides in (source, tmp_path / "ms.ckpt"), (tmp_path / "ms.ckpt", source):
+        diff = diff_checkpoints(*sides, name_map=run / "convert.json")
+        assert diff.verdict.outcome is Outcome.ALIGNED
+        assert (len(diff.tensors), list(diff.dropped)) == (5, ["bn.num_batches_tracked"])
+    damaged = dict(values, **{"bn.bias": values["bn.bias"] + 1})
+    diff = diff_checkpoints(tmp_path / "ms.ckpt", saved(tmp_path / "d.pth", damaged), name_map=run / "convert.json")
+    assert [tensor.candidate for tensor in diff.tensors if tensor.outcome != "equal"] == ["bn.bias"]
+
+
+def test_a_transform_without_a_way_back_is_named(tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text('[names]\na = "x"\nb = { to = "y", op = "cast", dtype = "float16" }\n')
+    ours, theirs = {"x": normal(2), "y": normal(2).astype(np.float16)}, {"a": normal(2), "b": normal(2)}
+    diff = diffed(tmp_path, ours, theirs, name_map=tmp_path / "map.toml")
+    assert (list(diff.missing), list(diff.extra)) == (["y"], ["b"])
+    assert "cannot go back to b" in diff.warnings[1]
+
+
+def test_prefixes_are_taken_off_whichever_side_has_them(tmp_path: Path) -> None:
+    ours = {"fc.weight": normal(2), "fc.bias": normal(1)}
+    theirs = {f"module._orig_mod.{name}": value for name, value in ours.items()}
+    for sides in ((ours, theirs), (theirs, ours)):
+        diff = diffed(tmp_path, *sides, strip=["_orig_mod", "module."])
+        assert diff.verdict.outcome is Outcome.ALIGNED
+        assert [tensor.candidate for tensor in diff.tensors] == sorted(ours)
+        assert diff.strip == ("_orig_mod", "module.")
+        hint = diffed(tmp_path, *sides).warnings
+        assert hint == ("only 0 of 2 names are on both sides: with --strip module._orig_mod. the names are equal",)
+    with pytest.raises(UsageError, match=r"no name starts with 'net\.'"):
+        diffed(tmp_path, ours, theirs, strip=["net"])
+
+
+def test_stripping_comes_before_the_map(tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text('[names]\nw = "weight"\n')
+    ours, theirs = {"module.w": normal(2)}, {"weight": normal(2)}
+    diff = diffed(tmp_path, ours, theirs, strip=["module"], name_map=tmp_path / "map.toml")
+    assert diff.verdict.outcome is Outcome.ALIGNED
+
+
+def test_one_shard_alone_is_told_of_the_others(tmp_path: Path) -> None:
+    shard = saved(tmp_path / "m-00001-of-00003.safetensors", {"w": normal(2)})
+    diff = diff_checkpoints(shard, shard)
+    assert "one of 3 shards" in diff.warnings[0]
 
 
 @pytest.mark.parametrize("suffixes", [(".npz", ".safetensors"), (".ckpt", ".npz"), (".safetensors", ".ckpt")])

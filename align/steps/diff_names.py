@@ -1,0 +1,69 @@
+"""Which way a map leads between two checkpoints at hand, and what it leaves out on either side.
+
+A conversion knows only its source and must not lose anything; a diff has both sides and lists what has no counterpart.
+So the way is taken on which more tensors meet, and a name that one side lacks is no fault of the map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from align.core.names import Dropped
+from align.core.words import some
+from align.errors import MapError
+from align.steps.diff import pair_tensors
+from align.steps.two_way import Directed, backward, forward
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.checkpoints import StoredTensor
+    from align.core.names import SideName
+    from align.core.rename import NameRules
+    from align.steps.two_way import TwoWayMap
+
+    Tensors = Mapping[str, StoredTensor]
+
+MOST_REASONS = 12
+NOTHING_MEETS = "followed either way, it leads from no name of the reference to one of the candidate"
+
+
+def map_between(two_way: TwoWayMap, reference: Tensors, candidate: Tensors) -> Directed:
+    """Follow the map from the reference's names to the candidate's, in the direction in which more tensors meet.
+
+    `dropped` holds what is left out on both sides, tensors that a conversion fills among them; `warnings` name the
+    reference's tensors for which the map has no counterpart, by reason. Raises MapError for a map that contradicts
+    itself, or on which nothing meets.
+    """
+
+    def meeting(way: Directed) -> tuple[int, int]:
+        pairs = pair_tensors(reference, candidate, way.name_map).pairs
+        return sum(pair.comparable is not None for pair in pairs), len(pairs)
+
+    way = max((forward(two_way, reference), backward(two_way, reference)), key=meeting)
+    if way.problems or not any(meeting(way)):
+        raise MapError(two_way.rules.label, way.problems or [NOTHING_MEETS])
+    sides: tuple[SideName, SideName] = ("target", "source") if way.backwards else ("source", "target")
+    dropped = (
+        *_dropped(two_way.rules, sides[0], reference, "source"),
+        *_dropped(two_way.rules, sides[1], candidate, "target"),
+    )
+    return replace(way, name_map=replace(way.name_map, dropped=dropped), warnings=tuple(_warnings(two_way, way)))
+
+
+def _dropped(rules: NameRules, side: SideName, names: Tensors, end: SideName) -> Iterator[Dropped]:
+    for name in names:
+        if drop := rules.drop_of(side, name):
+            yield Dropped(name, end, drop[0])
+
+
+def _warnings(two_way: TwoWayMap, way: Directed) -> Iterator[str]:
+    if way.backwards:
+        yield f"{two_way.rules.label} is followed back: the reference has the names of its targets"
+    reasons: dict[str, list[str]] = {}
+    for one in way.name_map.unmatched:
+        if one.side == "source":
+            reasons.setdefault(one.reason, []).append(one.name)
+    for reason, names in list(reasons.items())[:MOST_REASONS]:
+        yield f"the map says nothing of {some(names)}: {reason}"
