@@ -108,15 +108,17 @@ class CkptFormat:
     def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:  # noqa: ARG002
         """Write one entry a tensor, or one for every 512 MiB of it, as `save_checkpoint` does."""
         for tensor in tensors:
-            left = tensor.nbytes
-            size = until = 0
+            left, room = tensor.nbytes, 0
             for block in byte_blocks(tensor):
-                if size == until:
-                    size, until = 0, min(left, SLICE)
-                    left -= until
-                    stream.write(_entry_head(tensor, until))
-                stream.write(block)
-                size += len(block)
+                start = 0
+                while start < len(block):
+                    if not room:
+                        room = min(left, SLICE)
+                        left -= room
+                        stream.write(_entry_head(tensor, room))
+                    part = block[start : start + room]
+                    stream.write(part)
+                    start, room = start + len(part), room - len(part)
 
 
 PLUGIN = CkptFormat()

@@ -7,6 +7,7 @@ from align.formats._pickle.machine import Persistent, mapping_of, read_pickle
 from align.formats._pickle.opcodes import LONGEST_PICKLE
 from align.formats._pickle.torch_tensors import (
     DTYPES,
+    MOST_REPEATED,
     STORAGES,
     Storage,
     TensorView,
@@ -17,6 +18,7 @@ from align.formats._pickle.torch_tensors import (
 __all__ = [
     "DTYPES",
     "LONGEST_PICKLE",
+    "MOST_REPEATED",
     "STORAGES",
     "Persistent",
     "PickleLook",

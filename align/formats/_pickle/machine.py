@@ -1,14 +1,14 @@
 """An interpreter of pickle opcodes that builds inert records instead of objects.
 
 A global becomes a pair of strings, a call a record of what would have been called. That is safe by construction, where
-`Unpickler.find_class` has to guess which names are harmless. Work and memory are bounded by the number of opcodes, each
-of which makes at most one value.
+`Unpickler.find_class` has to guess which names are harmless. Memory is bounded at about a gigabyte by the number of
+opcodes, each of which makes at most one value of eighty bytes, and by `MOST_COSTLY` of whatever takes more.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from align.formats._pickle.opcodes import Buffer
 
-MOST_OPCODES = 20_000_000
+# Torch writes 32 opcodes a tensor, 8 of which put something into the memo: this is enough for 370,000 of them.
+MOST_OPCODES = 12_000_000
+MOST_COSTLY = 3_500_000  # entries of the memo, globals, items copied out of lists
 LONGEST_NAME = 300
 STOP = CODES["STOP"]
 
@@ -34,19 +36,19 @@ class Global:
     name: str
 
     def __str__(self) -> str:
-        text = f"{self.module}.{self.name}"[:LONGEST_NAME]
+        text = f"{self.module[:LONGEST_NAME]}.{self.name[:LONGEST_NAME]}"[:LONGEST_NAME]
         return text if text.isprintable() else repr(text)
 
 
 @dataclass(slots=True, eq=False)
 class Made:
-    """What a call would have made: the callee, its arguments, the state set on it, the items put into it."""
+    """What a call would have made: the callee, its arguments, the state set on it, what was put into it if anything."""
 
     callee: Any
     arguments: Any
     state: Any = None
-    items: dict[Any, Any] = field(default_factory=dict)
-    elements: list[Any] = field(default_factory=list)
+    items: dict[Any, Any] | None = None
+    elements: list[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +67,7 @@ class OddKey:
 
 ORDERED_DICT = Global("collections", "OrderedDict")
 DEFAULT_DICT = Global("collections", "defaultdict")
+SET, FROZEN_SET = Global("builtins", "set"), Global("builtins", "frozenset")
 
 
 def mapping_of(value: Any) -> dict[Any, Any] | None:
@@ -72,7 +75,7 @@ def mapping_of(value: Any) -> dict[Any, Any] | None:
     if isinstance(value, dict):
         return value
     if isinstance(value, Made) and (value.items or value.callee in (ORDERED_DICT, DEFAULT_DICT)):
-        return value.items
+        return value.items or {}
     return None
 
 
@@ -110,6 +113,7 @@ class _Machine:
         self.outer: list[list[Any]] = []
         self.memo: dict[int, Any] = {}
         self.references: list[Persistent] = []
+        self.left = MOST_COSTLY
 
     def run(self, data: Buffer, start: int) -> int:
         """Take opcodes up to STOP and return where it ends."""
@@ -136,6 +140,7 @@ class _Machine:
     def set_items(self, flat: list[Any]) -> None:
         target = self.stack[-1]
         if isinstance(target, Made):
+            target.items = {} if target.items is None else target.items
             target = target.items
         if not isinstance(target, dict) or len(flat) % 2:
             raise HostileFileError(self.path, "its pickle puts items into what is no dict")
@@ -144,6 +149,7 @@ class _Machine:
     def add_elements(self, elements: list[Any]) -> None:
         target = self.stack[-1]
         if isinstance(target, Made):
+            target.elements = [] if target.elements is None else target.elements
             target = target.elements
         if not isinstance(target, list):
             raise HostileFileError(self.path, "its pickle appends to what is no list")
@@ -151,7 +157,8 @@ class _Machine:
 
     def make(self, callee: Any, arguments: Any) -> None:
         self.stack.append(Made(callee, arguments))
-        if arguments and callee == ORDERED_DICT and isinstance(arguments, tuple):
+        if arguments and callee == ORDERED_DICT and isinstance(arguments, tuple) and isinstance(arguments[0], list):
+            self.pay(len(arguments[0]))
             self.set_items(_flat(arguments[0]))
 
     def refer(self, reference: Any) -> None:
@@ -161,7 +168,14 @@ class _Machine:
     def name_global(self, module: Any, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
             raise HostileFileError(self.path, "its pickle names a global by something other than text")
+        self.pay(1)
         self.stack.append(Global(module, name))
+
+    def pay(self, count: int) -> None:
+        """Count what takes more than other values do."""
+        self.left -= count
+        if self.left < 0:
+            raise HostileFileError(self.path, "its pickle names, keeps or copies more than any checkpoint needs")
 
 
 def _key(key: Any) -> Any:
@@ -171,10 +185,9 @@ def _key(key: Any) -> Any:
     return key if isinstance(key, (str, float, bytes, type(None))) else OddKey(key)
 
 
-def _flat(pairs: Any) -> list[Any]:
+def _flat(pairs: list[Any]) -> list[Any]:
     """Items of an OrderedDict as Python 2 pickled it: a list of lists of two."""
-    items = pairs if isinstance(pairs, list) else []
-    return [part for pair in items if isinstance(pair, (list, tuple)) and len(pair) == 2 for part in pair]
+    return [part for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2 for part in pair]
 
 
 def _push(machine: _Machine, value: Any) -> None:
@@ -207,13 +220,10 @@ def _dict(machine: _Machine) -> None:
     machine.set_items(items)
 
 
-def _set_of(name: str) -> Callable[[_Machine], None]:
-    def pack(machine: _Machine) -> None:
-        elements = machine.popped_mark()
-        machine.make(Global("builtins", name), ())
-        machine.add_elements(elements)
-
-    return pack
+def _frozen_set(machine: _Machine) -> None:
+    elements = machine.popped_mark()
+    machine.make(FROZEN_SET, ())
+    machine.add_elements(elements)
 
 
 def _set_item(machine: _Machine) -> None:
@@ -244,7 +254,9 @@ def _build(machine: _Machine) -> None:
 
 def _instance(machine: _Machine, argument: str) -> None:
     module, _, name = argument.partition(" ")
-    machine.make(Global(module, name), tuple(machine.popped_mark()))
+    arguments = tuple(machine.popped_mark())
+    machine.name_global(module, name)
+    machine.make(machine.stack.pop(), arguments)
 
 
 def _object(machine: _Machine) -> None:
@@ -267,6 +279,7 @@ def _get(machine: _Machine, index: int) -> None:
 
 
 def _put(machine: _Machine, index: int) -> None:
+    machine.pay(1)
     machine.memo[index] = machine.stack[-1]
 
 
@@ -287,7 +300,7 @@ _ACTIONS: dict[str, Callable[[_Machine], object]] = {
     "EMPTY_LIST": lambda m: m.stack.append([]),
     "EMPTY_TUPLE": lambda m: m.stack.append(()),
     "EMPTY_DICT": lambda m: m.stack.append({}),
-    "EMPTY_SET": lambda m: m.make(Global("builtins", "set"), ()),
+    "EMPTY_SET": lambda m: m.make(SET, ()),
     "MARK": _mark,
     "POP": lambda m: m.stack.pop(),
     "POP_MARK": lambda m: m.popped_mark(),
@@ -298,7 +311,7 @@ _ACTIONS: dict[str, Callable[[_Machine], object]] = {
     "TUPLE1": _tuple_of(1),
     "TUPLE2": _tuple_of(2),
     "TUPLE3": _tuple_of(3),
-    "FROZENSET": _set_of("frozenset"),
+    "FROZENSET": _frozen_set,
     "DICT": _dict,
     "SETITEM": _set_item,
     "SETITEMS": lambda m: m.set_items(m.popped_mark()),

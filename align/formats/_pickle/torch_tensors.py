@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from align.core.checkpoints import MOST_AXES
 from align.core.dtypes import numpy_dtype
 from align.core.shapes import sound_shape
 from align.errors import HostileFileError
-from align.formats._pickle.machine import Global, Made, Persistent, mapping_of
+from align.formats._pickle.machine import LONGEST_NAME, Global, Made, Persistent, mapping_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,7 +140,7 @@ def shape_of(value: Any) -> Shape | None:
             return None
         if value.callee.name in STRIDED:
             shape = value.arguments[2] if len(value.arguments) > 2 else None
-            return tuple(shape) if isinstance(shape, (tuple, list)) and _are_counts(shape) else None
+            return tuple(shape) if _are_dims(shape) else None
         try:
             value = _unwrapped("", value.callee.name, value.arguments)
         except UnsupportedTensorError:
@@ -171,7 +172,7 @@ def read_storage(path: Path, what: str, reference: Any) -> Storage:
 def _unwrapped(name: str, kind: str, arguments: tuple[Any, ...]) -> Any:
     if kind in ("_rebuild_parameter", "_rebuild_parameter_with_state") and arguments:
         return arguments[0]
-    if not kind.isidentifier():
+    if not (kind := kind[:LONGEST_NAME]).isidentifier():
         kind = repr(kind)
     subclass = ""
     if kind == "_rebuild_from_type_v2" and len(arguments) >= 3 and isinstance(arguments[1], Global):
@@ -194,12 +195,14 @@ def _strided(path: Path, name: str, kind: str, arguments: tuple[Any, ...]) -> Te
     storage = read_storage(path, what, reference.reference if isinstance(reference, Persistent) else None)
     typed = arguments[6] if kind == "_rebuild_tensor_v3" else None
     dtype = _dtype(what, storage, typed)
-    if not _are_counts((offset,)) or not _are_counts(shape) or not _are_counts(stride):
+    if not _are_counts((offset,)) or not _are_dims(shape) or not _are_dims(stride):
         raise HostileFileError(path, f"{what} has a malformed shape, stride or offset")
     if len(shape) != len(stride):
         raise HostileFileError(path, f"{what} has {len(shape)} axes and {len(stride)} strides")
     shape, count = sound_shape(path, name, shape), storage.elements * storage.itemsize
-    window = TensorView(storage.key, dtype, count, offset, shape, tuple(stride))
+    # Torch takes any stride for an axis of one element, where it means nothing; NumPy takes none beyond 63 bits.
+    stride = tuple([0 if n == 1 else step for n, step in zip(shape, stride, strict=True)])
+    window = TensorView(storage.key, dtype, count, offset, shape, stride)
     _check_bounds(path, what, window)
     if storage.first == 0 and storage.elements == storage.count:
         return window
@@ -233,6 +236,10 @@ def _check_bounds(path: Path, what: str, view: TensorView) -> None:
         raise HostileFileError(path, f"{what} reaches to byte {view.needs} of a storage of {view.storage_bytes}")
     if view.nbytes > max(view.storage_bytes, MOST_REPEATED):
         raise HostileFileError(path, f"{what} claims {view.nbytes} bytes by repeating {view.storage_bytes}")
+
+
+def _are_dims(values: Any) -> bool:
+    return isinstance(values, (tuple, list)) and len(values) <= MOST_AXES and _are_counts(values)
 
 
 def _are_counts(values: Any) -> bool:
