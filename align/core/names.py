@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 Evidence = Literal["user", "rule", "name", "structure", "file"]
 SideName = Literal["source", "target"]
+FrameworkName = Literal["torch", "mindspore"]
+Frameworks = tuple[FrameworkName | None, FrameworkName | None]  # of both sides; None where it is not known
+FRAMEWORKS: dict[str, FrameworkName] = {"torch": "torch", "mindspore": "mindspore"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Fill:
     name: str
     value: Array
     reason: str
+    transform: Transform = IDENTITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,10 @@ class Unmatched:
 
 @dataclass(frozen=True, slots=True)
 class NameMap:
-    """Pairings in the source's order, and everything that was not paired, each with its reason."""
+    """Pairings in the source's order, and everything that was not paired, each with its reason.
+
+    `frameworks` says whose names the two sides have.
+    """
 
     source: str
     target: str
@@ -90,6 +97,7 @@ class NameMap:
     ambiguous: tuple[Ambiguity, ...] = ()
     unmatched: tuple[Unmatched, ...] = ()
     unused_rules: tuple[str, ...] = ()
+    frameworks: Frameworks = (None, None)
     by_source: dict[str, Pairing] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

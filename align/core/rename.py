@@ -16,7 +16,7 @@ from align.core.transforms import IDENTITY, Transform
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.core.names import SideName
+    from align.core.names import Frameworks, SideName
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Rename:
 class NameRules:
     """All rules of one file. `dropped_source` and `dropped_target` map a name or glob to the reason.
 
-    A rule is called by its table and its text: `[names] fc.weight`.
+    A rule is called by its table and its text: `[names] fc.weight`. `frameworks` says whose names both sides have.
     """
 
     label: str = "no rules"
@@ -44,6 +44,7 @@ class NameRules:
     renames: tuple[Rename, ...] = ()
     dropped_source: dict[str, str] = field(default_factory=dict)
     dropped_target: dict[str, str] = field(default_factory=dict)
+    frameworks: Frameworks = (None, None)
     _drops: dict[SideName, _Drops] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

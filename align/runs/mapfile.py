@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from align.core.files import existing_file, write_text
+from align.core.names import FRAMEWORKS
 from align.core.rename import NameRules, Rename, as_literal
 from align.core.transforms import IDENTITY, Identity, parse_transform
 from align.errors import MapError
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from align.core.names import NameMap, Pairing
+    from align.core.names import FrameworkName, NameMap, Pairing
     from align.core.transforms import Transform
 
 SCHEMA = "mindalign.names/1"
-_TABLES = {"schema", "names", "rename", "dropped"}
+_TABLES = {"schema", "source", "target", "names", "rename", "dropped"}
 _SIDES = ("source", "target")
 _HEADER = f"""\
 # Name map of mindalign: source name = target name. Edit freely; lines that you write are never overruled.
@@ -67,9 +68,19 @@ def read_rules(path: Path) -> NameRules:
     names = _names(document.get("names", {}), faults)
     renames = tuple(_renames(document.get("rename", []), faults))
     drops = _drops(document.get("dropped", {}), faults)
+    frameworks = told_side(document, "source", faults), told_side(document, "target", faults)
     if faults:
         raise MapError(path, faults)
-    return NameRules(str(path), names, renames, drops["source"], drops["target"])
+    return NameRules(str(path), names, renames, drops["source"], drops["target"], frameworks)
+
+
+def told_side(document: Any, key: str, faults: list[str]) -> FrameworkName | None:
+    """Whose names a side of a map or record has; None where it does not say, or says what is no framework."""
+    said = document.get(key)
+    known = FRAMEWORKS.get(said) if isinstance(said, str) else None
+    if known is None and said is not None:
+        faults.append(f"{key} is {said!r}, expected one of: {', '.join(FRAMEWORKS)}")
+    return known
 
 
 def write_map(path: Path, name_map: NameMap) -> None:
@@ -78,8 +89,8 @@ def write_map(path: Path, name_map: NameMap) -> None:
 
 
 def _lines(name_map: NameMap) -> Iterator[str]:
-    yield _HEADER
-    yield "[names]"
+    told = [f'{side} = "{name}"' for side, name in zip(_SIDES, name_map.frameworks, strict=True) if name]
+    yield "\n".join([_HEADER.strip(), *told, "", "[names]"])
     yield from (f"{_pair(pairing)}  # {pairing.evidence}, {pairing.confidence:.2f}" for pairing in name_map.pairings)
     for side in _SIDES:
         if drops := [drop for drop in name_map.dropped if drop.side == side]:

@@ -7,7 +7,8 @@ tensors that were left out, and which tensors were one.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,10 +16,11 @@ from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.rename import NameRules, as_literal
 from align.core.transforms import parse_transform
 from align.errors import MapError
+from align.runs.mapfile import told_side
 from align.steps.two_way import FILLED, TwoWayMap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from align.core.dtypes import Array
@@ -48,23 +50,51 @@ def read_record_map(path: Path) -> TwoWayMap:
     dropped = _by_name(document.get("dropped", {}), "dropped", _text, faults)
     values = _by_name(document.get("dropped_values", {}), "dropped_values", _value, faults)
     ties = _each(document.get("ties", []), "ties", _texts, faults)
-    if faults:
+    there = set(_each(document.get("dropped_target", []), "dropped_target", _text, faults))
+    frameworks = told_side(document, "source_framework", faults), told_side(document, "framework", faults)
+    if faults or (faults := list(_twice(tensors))):
         raise MapError(path, faults)
-    made = [tensor for tensor in tensors if tensor[0]]
-    filled = {as_literal(target): FILLED for source, target, *_ in tensors if not source}
+    made = [tensor for tensor in tensors if tensor.source]
+    filled = {as_literal(tensor.target): FILLED for tensor in tensors if not tensor.source}
     drops = {as_literal(name): reason for name, reason in dropped.items()}
     rules = NameRules(
         f"the record {path}",
-        names={source: (target, transform) for source, target, transform, _ in made},
-        dropped_source=drops,
-        dropped_target=drops | filled,  # a record does not say on which side a name was dropped
+        names={tensor.source: (tensor.target, tensor.transform) for tensor in made},
+        dropped_source={as_literal(name): reason for name, reason in dropped.items() if name not in there},
+        dropped_target=drops | filled,  # what the source dropped, the target may have too
+        frameworks=frameworks,
     )
-    return TwoWayMap(rules, forms={source: form for source, _, _, form in made}, values=values, ties=tuple(ties))
+    return TwoWayMap(
+        rules,
+        forms={tensor.source: tensor.source_form for tensor in made},
+        target_forms={tensor.target: tensor.form for tensor in made if tensor.form},
+        values=values,
+        ties=tuple(ties),
+    )
 
 
-def _tensor(entry: Any) -> tuple[str, str, Transform, tuple[Shape, str]]:
-    form = _shape(entry["source_shape"]), _dtype(entry["source_dtype"])
-    return _text(entry["source"]), _text(entry["target"]), parse_transform(entry["transform"]), form
+class _Tensor(NamedTuple):
+    source: str
+    target: str
+    transform: Transform
+    source_form: tuple[Shape, str]
+    form: tuple[Shape, str] | None
+
+
+def _tensor(entry: Any) -> _Tensor:
+    return _Tensor(
+        _text(entry["source"]),
+        _text(entry["target"]),
+        parse_transform(entry["transform"]),
+        (_shape(entry["source_shape"]), _dtype(entry["source_dtype"])),
+        (_shape(entry["shape"]), _dtype(entry["dtype"])) if "shape" in entry else None,
+    )
+
+
+def _twice(tensors: Sequence[_Tensor]) -> Iterable[str]:
+    """Yield what stands against following the record in either direction: names that stand twice on their side."""
+    for side, names in (("source", [t.source for t in tensors if t.source]), ("target", [t.target for t in tensors])):
+        yield from (f"tensors: {name} is the {side} of {n} tensors" for name, n in Counter(names).items() if n > 1)
 
 
 def _value(entry: Any) -> Array:

@@ -123,6 +123,7 @@ def _as_map(rules: NameRules, applied: _Applied, unmatched: Sequence[Unmatched])
         dropped=tuple(applied.dropped),
         unmatched=tuple(unmatched),
         unused_rules=tuple(rule for rule in rules.all_rules if rule not in applied.used),
+        frameworks=rules.frameworks,
     )
 
 

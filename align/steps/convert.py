@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from align.core.dtypes import is_float
+from align.core.dtypes import dtype_name, is_float
 from align.core.transforms import IDENTITY, Cast, chained
 from align.core.words import close_names, counted, some
 from align.steps.layout import tied_names
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTensor:
-    """One target tensor and where it comes from; `source` is "" for one that is filled."""
+    """One target tensor, made of `before` by the transform; `source` is "" for one that is filled."""
 
     source: str
     transform: Transform
     target: StoredTensor
+    before: StoredTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,16 @@ def plan_conversion(
     for pairing in name_map.pairings:
         if pairing.source in tensors:
             try:
-                made = made_tensor(tensors[pairing.source], pairing.target, pairing.transform)
-                planned.append(PlannedTensor(pairing.source, pairing.transform, made))
+                before = tensors[pairing.source]
+                made = made_tensor(before, pairing.target, pairing.transform)
+                planned.append(PlannedTensor(pairing.source, pairing.transform, made, before))
             except ValueError as error:
                 problems.append(f"{pairing.source} -> {pairing.target}: {error}")
     order = {name: place for place, name in enumerate(tensors)}
     planned.sort(key=lambda tensor: order[tensor.source])
-    planned += [PlannedTensor("", IDENTITY, filled_tensor(fill)) for fill in fills]
+    for fill in fills:
+        before = filled_tensor(fill)
+        planned.append(PlannedTensor("", fill.transform, made_tensor(before, fill.name, fill.transform), before))
     warnings = list(_warnings(tensors, name_map))
     if ties and not problems:
         tied, untied = tie_equal([one.target for one in planned], ties)
@@ -88,14 +92,21 @@ def plan_conversion(
     )
 
 
-def with_dtype(name_map: NameMap, tensors: Mapping[str, StoredTensor], dtype: str) -> NameMap:
-    """Return the map with a cast to `dtype` after all else; what is no floating tensor then stays what it is."""
-    pairings = []
-    for pairing in name_map.pairings:
-        made = pairing.transform.output_dtype(tensors[pairing.source].dtype) if pairing.source in tensors else dtype
-        cast = Cast(dtype, made) if is_float(made) and made != dtype else IDENTITY
-        pairings.append(replace(pairing, transform=chained(pairing.transform, cast)))
-    return replace(name_map, pairings=tuple(pairings))
+def with_dtype(
+    name_map: NameMap, fills: Sequence[Fill], tensors: Mapping[str, StoredTensor], dtype: str
+) -> tuple[NameMap, tuple[Fill, ...]]:
+    """Return the map and the fills with a cast to `dtype` after all else; what is no floating tensor then stays so."""
+
+    def cast(transform: Transform, before: str) -> Transform:
+        made = transform.output_dtype(before)
+        return chained(transform, Cast(dtype, made) if is_float(made) and made != dtype else IDENTITY)
+
+    pairings = (
+        replace(pair, transform=cast(pair.transform, tensors[pair.source].dtype)) if pair.source in tensors else pair
+        for pair in name_map.pairings
+    )
+    filled = (replace(fill, transform=cast(fill.transform, dtype_name(fill.value.dtype))) for fill in fills)
+    return replace(name_map, pairings=tuple(pairings)), tuple(filled)
 
 
 def _map_problems(name_map: NameMap, fills: Sequence[Fill]) -> Iterable[str]:

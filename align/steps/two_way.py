@@ -1,8 +1,7 @@
-"""A map that is followed in the direction that fits: from its source names to its targets, or back.
+"""A map that is followed from its source names to its targets, or back; `steps.which_way` says which of them fits.
 
 Back, each transform is inverted, what the map dropped is filled again (from the value that a record kept, else from the
-default that a layer rule states), and what only the target had is dropped. Both ways are planned; the one against which
-nothing stands is taken, and if both are such, the framework of the file decides.
+default that a layer rule states), and what only the target had is dropped.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ from align.core.rename import NameRules, as_literal
 from align.core.words import close_names, some
 from align.errors import MapError
 from align.steps.apply_rules import apply_rules
-from align.steps.convert import plan_conversion
 from align.steps.refill import refilled
 from align.steps.training_state import REASONS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
     from align.core.dtypes import Array
@@ -37,13 +35,14 @@ FILLED = "the source had none: it was filled"
 class TwoWayMap:
     """Rules, and what is known beside them.
 
-    `given` is the map that the rules were made of, if it was one. `forms` holds shapes and dtypes of sources, `values`
-    those of dropped sources, `ties` targets that were one tensor.
+    `given` is the map that the rules were made of, if it was one. `forms` holds shapes and dtypes of sources,
+    `target_forms` of targets, `values` dropped sources, `ties` targets that were one tensor.
     """
 
     rules: NameRules
     given: NameMap | None = None
     forms: Mapping[str, tuple[Shape, str]] = field(default_factory=dict)
+    target_forms: Mapping[str, tuple[Shape, str]] = field(default_factory=dict)
     values: Mapping[str, Array] = field(default_factory=dict)
     ties: Ties = ()
 
@@ -60,29 +59,11 @@ class Directed:
     problems: tuple[str, ...] = ()
 
 
-def direct(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor], *, likely_backwards: bool) -> Directed:
-    """Follow the map in the direction that fits these tensors; `problems` tells what stands against it if none does."""
-    sources, targets = names_known(two_way, tensors)
-    whole = two_way.given is None or two_way.given.complete
-    if sources == targets and whole:
-        ways = [_checked(follow(two_way, tensors), tensors) for follow in (forward, backward)]
-        return min(ways, key=lambda way: (bool(way.problems), way.backwards != likely_backwards))
-    return _checked((backward if targets > sources and whole else forward)(two_way, tensors), tensors)
-
-
-def names_known(two_way: TwoWayMap, names: Iterable[str]) -> tuple[int, int]:
-    """How many of the file's names the map has as sources, and how many as targets."""
-    rules, back = two_way.rules, _SourceNames(two_way.rules)
-    listed = list(names)
-    sources = sum(bool(rules.target_of(name) or rules.drop_of("source", name)) for name in listed)
-    return sources, sum(bool(back.source_of(name) or rules.drop_of("target", name)) for name in listed)
-
-
 def as_two_way(name_map: NameMap, label: str) -> TwoWayMap:
     """A map at hand."""
     drops = {side: {as_literal(d.name): d.reason for d in name_map.dropped if d.side == side} for side in SIDES}
     names = {p.source: (p.target, p.transform) for p in name_map.pairings}
-    return TwoWayMap(NameRules(label, names, (), drops["source"], drops["target"]), name_map)
+    return TwoWayMap(NameRules(label, names, (), drops["source"], drops["target"], name_map.frameworks), name_map)
 
 
 def forward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed:
@@ -112,7 +93,7 @@ def forward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed
 
 def backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed:
     """Follow the map from its targets to its sources."""
-    rules, names = two_way.rules, _SourceNames(two_way.rules)
+    rules, names = two_way.rules, SourceNames(two_way.rules)
     pairings: list[Pairing] = []
     dropped: list[Dropped] = []
     unmatched: list[Unmatched] = []
@@ -140,23 +121,29 @@ def backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directe
         (*pairings, *absent),
         tuple(dropped),
         unmatched=tuple(_suggested(unmatched, names.exact)),
+        frameworks=(rules.frameworks[1], rules.frameworks[0]),
     )
     sources = {p.source: p.target for p in pairings}
     ties = tuple(tuple(sources[name] for name in group if name in sources) for group in two_way.ties)
     return Directed(name_map, True, tuple(fills), ties, warnings if lost else ())
 
 
-class _SourceNames:
+class SourceNames:
     """The names of a map's sources, by those of its targets."""
 
     def __init__(self, rules: NameRules) -> None:
         self.rules = rules
-        self.exact = {target: (source, transform) for source, (target, transform) in rules.names.items()}
+        self.exact: dict[str, tuple[str, Transform]] = {}
+        self.shared: dict[str, list[str]] = {}
+        for source, (target, transform) in rules.names.items():
+            first, _ = self.exact.setdefault(target, (source, transform))
+            if first != source:
+                self.shared.setdefault(target, [first]).append(source)
 
     def source_of(self, target: str) -> tuple[str, Transform] | None:
         """Source and transform of a target name; None if no rule leads to it from a source that leads back to it."""
         if target in self.exact:
-            return self.exact[target]
+            return None if target in self.shared else self.exact[target]
         for rename in self.rules.renames:
             if rename.back and (match := rename.back[0].fullmatch(target)):
                 source = match.expand(rename.back[1])
@@ -167,6 +154,8 @@ class _SourceNames:
 
     def why_not(self, target: str) -> str:
         """Why no source is known for a target name."""
+        if target in self.shared:
+            return f"{some(self.shared[target])} all lead to it: pair it with one of them"
         for rename in self.rules.renames:
             if rename.back and (match := rename.back[0].fullmatch(target)):
                 source = match.expand(rename.back[1])
@@ -176,12 +165,6 @@ class _SourceNames:
         return "no rule leads to it"
 
 
-def _checked(way: Directed, tensors: Mapping[str, StoredTensor]) -> Directed:
-    if way.problems:
-        return way
-    return replace(way, problems=plan_conversion(tensors, way.name_map, way.fills).problems)
-
-
 def _suggested(unmatched: Sequence[Unmatched], known: Collection[str]) -> Iterator[Unmatched]:
-    close = close_names((one.name for one in unmatched), known)
+    close = close_names((one.name for one in unmatched if one.name not in known), known)
     return (replace(one, suggestions=close.get(one.name, ())) for one in unmatched)

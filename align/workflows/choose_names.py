@@ -28,11 +28,13 @@ from align.steps.naming import (
     direction,
     exporter_warnings,
     source_framework,
+    told_framework,
 )
 from align.steps.prefixes import shared_prefixes, with_file_names, without_prefixes
 from align.steps.refill import default_fill
 from align.steps.training_state import REASONS, training_state
-from align.steps.two_way import TwoWayMap, as_two_way, direct, names_known
+from align.steps.two_way import TwoWayMap, as_two_way
+from align.steps.which_way import Ends, direct, names_known
 from align.workflows.map_from_family import map_from_family
 from align.workflows.map_from_file import map_from_file
 from align.workflows.map_from_model import model_faults, model_warnings, told_by
@@ -167,7 +169,8 @@ def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
     spoken = {name for source, (target, _) in rules.names.items() for name in (source, target)}
     spoken |= {name for name in task.beside if rules.drop_of("source", name)}
     tensors = {**tensors, **task.known_beside(spoken)}
-    found = direct(two_way, tensors, likely_backwards=task.source == "mindspore")
+    wanted: FrameworkName | None = "torch" if task.request.target == "torch" else task.destination
+    found = direct(two_way, tensors, Ends(told_framework(task.checkpoint.metadata), wanted))
     label = rules.label
     if found.problems:
         sources, targets = names_known(two_way, tensors)
@@ -176,7 +179,7 @@ def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
         )
         raise MapError(f"{label} ({known})", found.problems)
     back = found.backwards and task.source == "mindspore"
-    framework = task.destination or ("torch" if back or task.request.target == "torch" else "mindspore")
+    framework = wanted or found.name_map.frameworks[1] or ("torch" if back else "mindspore")
     origin = f"{label}, followed back" if found.backwards else label
     return ChosenNames(found.name_map, framework, found.warnings, found.fills, found.ties, origin)
 

@@ -14,6 +14,7 @@ import align
 from align.core.comparisons import ConversionRecord, ConvertedTensor, DroppedValue
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.core.words import counted
+from align.steps.naming import told_framework
 from align.workflows.conversion_warnings import cast_warnings
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Conversion:
 def conversion_record(job: Conversion, hashes: Mapping[str, str] | None, *, written: bool = True) -> ConversionRecord:
     """Make the record; `hashes` is None where nothing was read back."""
     tensors = tuple(_tensors(job, hashes or {}))
+    own = {drop.name for drop in job.names.name_map.dropped if drop.side == "source"}
     return ConversionRecord(
         source=str(job.checkpoint.path),
         destination=str(job.output.paths[0]),
@@ -61,6 +63,8 @@ def conversion_record(job: Conversion, hashes: Mapping[str, str] | None, *, writ
         versions={"mindalign": align.__version__, "numpy": np.__version__, "python": platform.python_version()},
         verdict=_verdict(job, hashes is not None, written),
         left_out=job.checkpoint.other,
+        source_framework=told_framework(job.checkpoint.metadata) or job.names.name_map.frameworks[0],
+        dropped_target=tuple(name for name in job.plan.dropped if name not in own),
     )
 
 
@@ -98,7 +102,7 @@ def _verdict(job: Conversion, verified: bool, written: bool) -> Verdict:
     whole = counted(number, "tensor")
     parts = [f"{whole} {done}" if written else f"nothing was written; {whole} could be"]
     if job.losses:
-        changed = sum(loss.lost + loss.rounded for _, loss in job.losses.values())
+        changed = sum(loss.lost + loss.rounded for loss in job.losses.values())
         parts.append(f"{counted(changed, 'value')} lost or rounded by casts")
     if excluded:
         parts.append(f"{excluded} dropped")

@@ -94,7 +94,7 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     output = _output(plan, names, plugin, destination, limit)
     _check_output(output, checkpoint, overwrite=overwrite)
     warnings = (*trust_warnings(checkpoint), *left_out_warnings(checkpoint), *names.warnings, *plan.warnings)
-    job = Conversion(checkpoint, names, replace(plan, warnings=warnings), output, cast_losses(checkpoint, plan))
+    job = Conversion(checkpoint, names, replace(plan, warnings=warnings), output, cast_losses(plan))
     if dry_run:
         return conversion_record(job, None, written=False)
     if checkpoint.check is not None:
@@ -154,10 +154,10 @@ def _opened(source: Path, key: str | None, trust_pickle: bool) -> Checkpoint:
 
 
 def _sound_plan(checkpoint: Checkpoint, names: ChosenNames, dtype: Precision | None) -> ConversionPlan:
-    name_map = names.name_map
+    name_map, fills = names.name_map, names.fills
     if dtype is not None:
-        name_map = with_dtype(name_map, checkpoint.tensors, PRECISIONS[dtype])
-    plan = plan_conversion(checkpoint.tensors, name_map, names.fills, names.ties)
+        name_map, fills = with_dtype(name_map, fills, checkpoint.tensors, PRECISIONS[dtype])
+    plan = plan_conversion(checkpoint.tensors, name_map, fills, names.ties)
     if plan.problems:
         raise MapError(f"the map for {checkpoint.path}", plan.problems)
     if not plan.tensors:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.comparisons import MapResult
+from align.core.names import FRAMEWORKS
 from align.core.parameters import summarize_parameters
 from align.core.rename import NameRules
 from align.core.verdicts import Coverage, Outcome, Verdict
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
-    from align.core.names import NameMap
+    from align.core.names import FrameworkName, NameMap
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
 
@@ -75,10 +77,14 @@ def _executed(side: Side, parameters: ParameterSet, inputs: Mapping[str, Array])
 
 def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
     """Match two sides; raises NothingInCommonError if not a single parameter pairs or might pair."""
-    name_map = match_names(source, target, rules)
+    name_map = replace(match_names(source, target, rules), frameworks=(_known(source), _known(target)))
     if not name_map.pairings and not name_map.ambiguous:
         raise NothingInCommonError(source.label, target.label, "parameter")
     return name_map
+
+
+def _known(side: ParameterSet) -> FrameworkName | None:
+    return FRAMEWORKS.get(side.framework or "")
 
 
 def _verdict(name_map: NameMap) -> Verdict:

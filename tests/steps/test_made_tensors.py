@@ -12,7 +12,7 @@ import pytest
 
 from align.core.checkpoints import Extent, StoredTensor
 from align.core.extents import byte_blocks, mapped
-from align.core.names import NameMap, Pairing
+from align.core.names import Fill, NameMap, Pairing
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained
 from align.steps.convert import plan_conversion, with_dtype
 from align.steps.made_tensors import made_tensor
@@ -85,16 +85,28 @@ def test_only_floating_tensors_are_cast_and_only_where_the_dtype_differs() -> No
     kinds = ["float32", "float16", "bfloat16", "int64", "bool", "complex64"]
     tensors = {k: StoredTensor(k, (2,), k, lambda: np.ones(2)) for k in kinds}
     pairings = tuple(Pairing(k, k, "user", 1.0) for k in kinds)
-    cast = with_dtype(NameMap("a", "b", pairings), tensors, "float16")
+    cast, _ = with_dtype(NameMap("a", "b", pairings), (), tensors, "float16")
     assert {p.source: p.transform for p in cast.pairings if p.transform != IDENTITY} == {
         "float32": Cast("float16"), "bfloat16": Cast("float16"),
     }  # fmt: skip
 
 
+def test_filled_floats_are_cast_like_all_others_and_filled_counts_are_not() -> None:
+    fills = Fill("scale", np.array([0.1], np.float32), "kept"), Fill("count", np.array(3), "kept")
+    _, cast = with_dtype(NameMap("a", "b"), fills, {}, "bfloat16")
+    scale, count = plan_conversion({}, NameMap("a", "b"), cast).tensors
+    assert (scale.target.dtype, scale.transform.as_table()["from"], scale.before.dtype) == (
+        "bfloat16",
+        "float32",
+        "float32",
+    )
+    assert (count.target.dtype, count.transform) == ("int64", IDENTITY)
+
+
 def test_a_cast_follows_what_the_map_says_and_leaves_a_cast_to_integers_alone() -> None:
     tensors = {n: StoredTensor(n, (2, 3), "float32", lambda: np.ones((2, 3))) for n in "ab"}
     pairings = (Pairing("a", "a", "user", 1.0, Reshape((6,))), Pairing("b", "b", "user", 1.0, Cast("int8")))
-    first, second = with_dtype(NameMap("a", "b", pairings), tensors, "bfloat16").pairings
+    first, second = with_dtype(NameMap("a", "b", pairings), (), tensors, "bfloat16")[0].pairings
     assert first.transform == chained(Reshape((6,)), Cast("bfloat16"))
     assert second.transform == Cast("int8")
     assert first.transform.as_table() == {

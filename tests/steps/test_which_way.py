@@ -1,0 +1,106 @@
+"""The direction of a map whose names fit both sides: told by what is stated, else refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from align.core.checkpoints import StoredTensor
+from align.core.dtypes import numpy_dtype
+from align.core.names import NameMap, Pairing
+from align.core.rename import NameRules
+from align.core.transforms import IDENTITY, Cast, Permute, Reshape
+from align.errors import UsageError
+from align.steps.two_way import TwoWayMap, as_two_way
+from align.steps.which_way import Ends, direct
+
+TURNED = Permute((1, 2, 0))  # its inverse is another
+THERE, NOWHERE = ("torch", "mindspore"), (None, None)
+
+
+def stored(name="w", shape=(3, 3, 3), dtype="float32"):
+    value = np.zeros(shape, numpy_dtype(dtype))
+    return {name: StoredTensor(name, shape, dtype, lambda: value)}
+
+
+def cube(frameworks=NOWHERE, transform=TURNED, **more):
+    return TwoWayMap(NameRules("map.toml", {"w": ("w", transform)}, frameworks=frameworks), **more)
+
+
+@pytest.mark.parametrize("ends", [Ends(), Ends("torch"), Ends("mindspore", "torch"), Ends(None, "mindspore")])
+def test_what_nothing_states_is_refused_with_what_to_add(ends) -> None:
+    with pytest.raises(UsageError) as error:
+        direct(cube(), stored(), ends)
+    assert error.value.message == "map.toml fits the file in both directions, and w becomes something else in each"
+    assert 'source = "torch", target = "mindspore"' in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "ends", "backwards"),
+    [
+        (THERE, Ends("torch"), False),
+        (THERE, Ends("mindspore"), True),
+        (THERE, Ends(None, "torch"), True),
+        (THERE, Ends(None, "mindspore"), False),
+        (THERE, Ends("mindspore", "torch"), True),
+        (THERE[::-1], Ends("mindspore", "torch"), False),
+        (THERE[::-1], Ends("torch"), True),
+        ((None, "mindspore"), Ends(None, "torch"), True),
+        ((None, "torch"), Ends("mindspore"), False),
+    ],
+)
+def test_the_frameworks_of_a_map_and_of_the_file_or_destination_tell_the_direction(frameworks, ends, backwards) -> None:
+    assert direct(cube(frameworks), stored(), ends).backwards is backwards
+
+
+@pytest.mark.parametrize("ends", [Ends(), Ends("torch", "torch"), Ends("mindspore", "mindspore")])
+def test_statements_that_say_nothing_or_contradict_each_other_are_refused(ends) -> None:
+    with pytest.raises(UsageError) as error:
+        direct(cube(THERE), stored(), ends)
+    assert error.value.hint == "name a destination that ends in .pth or .ckpt, or add --target torch"
+
+
+def test_a_map_at_hand_states_frameworks_too() -> None:
+    given = NameMap("a", "b", (Pairing("w", "w", "user", 1.0, TURNED),), frameworks=THERE)
+    way = direct(as_two_way(given, "the map"), stored(), Ends("mindspore"))
+    assert way.backwards
+    assert way.name_map.frameworks == ("mindspore", "torch")
+    with pytest.raises(UsageError):
+        direct(as_two_way(NameMap("a", "b", given.pairings), "the map"), stored(), Ends("mindspore"))
+
+
+@pytest.mark.parametrize("transform", [IDENTITY, Permute((0, 2, 1)), Reshape((3, 3, 3))])
+def test_where_both_directions_do_the_same_nothing_has_to_be_told(transform) -> None:
+    form = {"w": ((3, 3, 3), "float32")}
+    assert direct(cube(transform=transform, forms=form), stored(), Ends()).problems == ()
+
+
+def test_a_cast_that_remembers_its_origin_tells_the_direction() -> None:
+    two_way = cube(transform=Cast("bfloat16", "float32"))
+    assert not direct(two_way, stored(dtype="float32"), Ends("mindspore", "torch")).backwards
+    assert direct(two_way, stored(dtype="bfloat16"), Ends("torch")).backwards
+
+
+def test_shapes_and_dtypes_that_a_record_remembers_tell_the_direction() -> None:
+    two_way = cube(transform=Permute((1, 0)), forms={"w": ((4, 5), "float32")}, target_forms={"w": ((5, 4), "float32")})
+    swapped = cube(
+        transform=Permute((1, 2, 0)), forms={"w": ((2, 3, 4), "int8")}, target_forms={"w": ((3, 4, 2), "int8")}
+    )
+    for record, shapes, dtype in ((two_way, ((4, 5), (5, 4)), "float32"), (swapped, ((2, 3, 4), (3, 4, 2)), "int8")):
+        assert [
+            direct(record, stored(shape=s, dtype=dtype), Ends()).name_map.pairings[0].transform for s in shapes
+        ] == [
+            record.rules.names["w"][1],
+            record.rules.names["w"][1].inverse(None, None),
+        ]
+
+
+def test_forms_that_contradict_the_frameworks_are_refused() -> None:
+    two_way = cube(THERE, forms={"w": ((2, 3, 4), "int8")}, target_forms={"w": ((3, 4, 2), "int8")})
+    with pytest.raises(UsageError):
+        direct(two_way, stored(shape=(2, 3, 4), dtype="int8"), Ends("mindspore"))
+
+
+def test_where_only_one_direction_plans_it_is_taken_whatever_is_stated() -> None:
+    two_way = cube(THERE, Reshape((27,), (3, 3, 3)))
+    assert not direct(two_way, stored(), Ends("mindspore", "torch")).backwards
