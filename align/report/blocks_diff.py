@@ -40,7 +40,7 @@ def diff_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
         _listed("diff.unlike", map(_unlike, unlike), show_all=show_all, tone="bad"),
         _names("diff.missing", document["missing"], show_all=show_all, tone="bad"),
         _names("diff.extra", document["extra"], show_all=show_all, tone="bad"),
-        _listed("diff.dropped", (f"{name}: {why}" for name, why in document["dropped"].items()), show_all=show_all),
+        _listed("diff.dropped", _dropped(document["dropped"], show_all=show_all), show_all=show_all),
         _names("diff.equal_in_value", same_value, show_all=show_all),
         None if unchanged is None else _unchanged(unchanged, len(tensors), show_all=show_all),
         _listed("diff.warnings", document["warnings"], show_all=True, tone="open"),
@@ -188,6 +188,14 @@ def _unchanged(names: list[str], paired: int, *, show_all: bool) -> Lines:
     listed = names if show_all else fold_names(names)  # folded, but never cut: this list is what was asked for
     moved = say("diff.unchanged_count", unchanged=number(len(names)), moved=number(paired - len(names)))
     return Lines(say("diff.unchanged"), (moved, *listed))
+
+
+def _dropped(dropped: dict[str, str], *, show_all: bool) -> Iterable[str]:
+    """Names of one reason share a line."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in dropped.items():
+        reasons.setdefault(reason, []).append(name)
+    return (f"{', '.join(own if show_all else fold_names(own))}: {why}" for why, own in reasons.items())
 
 
 def _names(title: str, names: Iterable[str], *, show_all: bool, tone: Any = "plain") -> Lines | None:

@@ -37,19 +37,22 @@ def map_between(two_way: TwoWayMap, reference: Tensors, candidate: Tensors) -> D
     itself, or on which nothing meets.
     """
 
-    def meeting(way: Directed) -> tuple[int, int]:
-        pairs = pair_tensors(reference, candidate, way.name_map).pairs
-        return sum(pair.comparable is not None for pair in pairs), len(pairs)
+    def meeting(way: Directed) -> tuple[int, int, int]:
+        found = pair_tensors(reference, candidate, way.name_map)
+        comparable = sum(pair.comparable is not None for pair in found.pairs)
+        return comparable, len(found.pairs), -len(found.missing) - len(found.extra)
 
-    way = max((forward(two_way, reference), backward(two_way, reference)), key=meeting)
-    if way.problems or not any(meeting(way)):
+    ways = (follow(two_way, reference) for follow in (forward, backward))
+    way = max((_with_drops(way, two_way.rules, reference, candidate) for way in ways), key=meeting)
+    if way.problems or not meeting(way)[1]:
         raise MapError(two_way.rules.label, way.problems or [NOTHING_MEETS])
+    return replace(way, warnings=tuple(_warnings(two_way, way)))
+
+
+def _with_drops(way: Directed, rules: NameRules, reference: Tensors, candidate: Tensors) -> Directed:
     sides: tuple[SideName, SideName] = ("target", "source") if way.backwards else ("source", "target")
-    dropped = (
-        *_dropped(two_way.rules, sides[0], reference, "source"),
-        *_dropped(two_way.rules, sides[1], candidate, "target"),
-    )
-    return replace(way, name_map=replace(way.name_map, dropped=dropped), warnings=tuple(_warnings(two_way, way)))
+    dropped = (*_dropped(rules, sides[0], reference, "source"), *_dropped(rules, sides[1], candidate, "target"))
+    return replace(way, name_map=replace(way.name_map, dropped=dropped))
 
 
 def _dropped(rules: NameRules, side: SideName, names: Tensors, end: SideName) -> Iterator[Dropped]:

@@ -114,6 +114,17 @@ def test_what_only_its_code_opens_is_opened_on_request_and_that_is_said(tmp_path
     assert "module.pth was opened by torch.load, which ran the code" in " ".join(capsys.readouterr().out.split())
 
 
+def test_what_the_map_leaves_out_is_listed_by_reason(tmp_path, capsys) -> None:
+    counters = {f"bn{i}.count": np.array(i) for i in range(30)}
+    np.savez(tmp_path / "a.npz", w=np.ones(2), **counters)
+    np.savez(tmp_path / "b.npz", w=np.ones(2))
+    (tmp_path / "map.toml").write_text('[names]\nw = "w"\n[dropped.source]\n"*.count" = "only torch counts"\n')
+    arguments = ["diff", str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), "--map", str(tmp_path / "map.toml")]
+    assert main(arguments) == 0
+    assert "Left out by the map\n  bn{0…29}.count (30): only torch counts\n" in capsys.readouterr().out
+    assert main([*arguments[:1], *arguments[2:0:-1], *arguments[3:]]) == 0
+
+
 def test_the_unchanged_are_all_listed(tmp_path, capsys) -> None:
     np.savez(tmp_path / "a.npz", **{f"{chr(97 + i)}.weight": np.ones(1) for i in range(26)})
     assert main(["diff", str(tmp_path / "a.npz"), str(tmp_path / "a.npz"), "--unchanged"]) == 0
