@@ -35,8 +35,8 @@ class LayerFamily:
     counterpart to the reason; `children` maps torch's name of a child module to this family's. `always` lists roles
     that the layer has whatever its settings, where torch's may lack them; `alone` maps a role to its name in a layer
     that is the whole net; `fill` maps a role that another family lacks to the whole number (int64, 0-d) that it is
-    filled with. In a file, `*` in a role and its attribute stands for the number of a stacked layer; read, the numbers
-    are written out.
+    filled with; `may_lack` maps a role that the layer has only on request to what a user should know of it. In a file,
+    `*` in a role and its attribute stands for the number of a stacked layer; read, the numbers are written out.
     """
 
     classes: tuple[str, ...]
@@ -47,6 +47,7 @@ class LayerFamily:
     always: tuple[str, ...] = ()
     alone: dict[str, str] = field(default_factory=dict)
     fill: dict[str, int] = field(default_factory=dict)
+    may_lack: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,8 @@ def _fault(rule: LayerRule) -> str:
         return f"has examples for {strange} but no such table"
     roles = {role for family in rule.families.values() for role in family.parameters}
     mentioned = {role for family in rule.families.values() for role in [*family.insert_axis, *family.dropped]}
-    foreign = {r for f in rule.families.values() for r in (*f.always, *f.alone, *f.fill) if r not in f.parameters}
+    families = rule.families.values()
+    foreign = {r for f in families for r in (*f.always, *f.alone, *f.fill, *f.may_lack) if r not in f.parameters}
     if strange := sorted(mentioned - roles | foreign):
         return f"mentions the roles {strange}, which no parameter of it has"
     return _form_fault(rule)
@@ -235,6 +237,7 @@ def _family(table: dict[str, Any]) -> LayerFamily:
             "children": _texts_by_name(table.get("children", {})),
             "always": _texts(table.get("always", [])),
             "alone": _texts_by_name(table.get("alone", {})),
+            "may_lack": _texts_by_name(table.get("may_lack", {})),
             "fill": {role: _whole_number(value) for role, value in table.get("fill", {}).items()},
         }
     )

@@ -33,6 +33,7 @@ def warnings_of(
     """Say, a line each, what a strict load will miss, what the family lacks, and what the names look like."""
     yield from _missing(readings, renames)
     yield from _missing_perhaps(readings, family)
+    yield from _refused_perhaps(readings)
     yield from _without_a_layer(readings, family)
     yield from _perhaps_deeper(shapes, readings, rules)
     yield from _perhaps_flat(shapes, readings, rules)
@@ -57,10 +58,33 @@ def _missing(readings: Iterable[Reading], renames: dict[str, str]) -> Iterable[s
         yield f"the target also has {have} that the file lacks; a strict load will miss: {some(missing, MOST_NAMED)}"
 
 
-def _missing_perhaps(readings: Iterable[Reading], family: str) -> Iterable[str]:
-    """Parameters that the target has if the layer is one of some kinds; layers of one such doubt share a line."""
-    doubts: dict[tuple[str, ...], list[str]] = {}
+def _refused_perhaps(readings: Iterable[Reading]) -> Iterable[str]:
+    """Parameters that the target's layer has only on request, whichever of its kinds the layer is."""
+    found: dict[str, list[str]] = {}
     for reading in readings:
+        names = reading.group.shapes
+        written = dict.fromkeys(
+            r for rule in reading.rules for r, name in rule.source.parameters.items() if name in names
+        )
+        known = [rule.target.may_lack if rule.target else {} for rule in reading.rules]
+        for role in written:
+            if known and all(role in may_lack for may_lack in known):
+                found.setdefault(known[0][role], []).append(reading.group.prefix)
+    for reason, prefixes in found.items():
+        layers = list(dict.fromkeys(prefixes))
+        yield (
+            f"{counted(len(layers), 'layer')} ({_listed(layers)}): {reason}; without it a strict load refuses them; "
+            "--source-model with --target-model decides it"
+        )
+
+
+def _missing_perhaps(readings: Sequence[Reading], family: str) -> Iterable[str]:
+    """Parameters that the target has if the layer is one of some kinds; layers of one such doubt share a line.
+
+    Layers with statistics stand behind a convolution: a LayerNorm of a net of other layers is not doubted.
+    """
+    doubts: dict[tuple[str, ...], list[str]] = {}
+    for reading in _behind_convolutions(readings):
         absent = {rule.id: _absent(reading, rule) for rule in reading.rules if rule.target}
         fewest = min(absent.values(), key=len, default=[])
         without = [rule_id for rule_id, names in absent.items() if len(names) == len(fewest)]
@@ -74,6 +98,17 @@ def _missing_perhaps(readings: Iterable[Reading], family: str) -> Iterable[str]:
             f"{counted(len(prefixes), 'layer')} taken as {kinds} ({_listed(prefixes)}): as {others}, {PLACES[family]} "
             f"would also have {names}, which the file lacks and a strict load would miss; --layer says what it is"
         )
+
+
+def _behind_convolutions(readings: Iterable[Reading]) -> Iterable[Reading]:
+    """Layers behind a convolution of as many channels, and those with no weights before them."""
+    channels: set[int] | None = None
+    for reading in readings:
+        shapes = reading.group.shapes.values()
+        if reading.rules and any(len(shape) > 1 for shape in shapes):
+            channels = {number for shape in shapes if len(shape) > 2 for number in shape[:2]}
+        elif channels is None or any(shape[0] in channels for shape in shapes if shape):
+            yield reading
 
 
 def _without_a_layer(readings: Iterable[Reading], family: str) -> Iterable[str]:

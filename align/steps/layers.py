@@ -109,7 +109,7 @@ def _layer(path: str, position: int, kind: str, roles: dict[str, Parameter], fam
         roles=roles,
         shapes=shapes,
         signature=tuple(sorted((role, shape) for role, shape in shapes.items() if role not in UNTOLD_ROLES)),
-        dropped=family.dropped if family else {},
+        dropped=family.may_lack | family.dropped if family else {},
         aside=not ASIDE.isdisjoint(tokens(path)),
     )
 

@@ -212,7 +212,9 @@ def _by_models(task: _Task, models: MapResult, tensors: Tensors) -> ChosenNames:
     _check_model(task, models.source.label, models.source_parameters, tensors)
     origin = f"the models {models.source.label} and {models.target.label}"
     if problems := plan_conversion(tensors, models.name_map).problems:
-        raise MapError(origin, problems)
+        sides = f"{models.source.label} {models.target.label}"
+        hint = f"`align map {sides} --out map.toml` writes what pairs: complete it, and give it with --map"
+        raise MapError(origin, problems, hint)
     framework = FRAMEWORKS.get(models.target.framework or "", task.destination or "mindspore")
     check_target(framework if framework == "torch" else "nn", task.destination)
     return ChosenNames(models.name_map, framework, origin=origin)
@@ -285,10 +287,10 @@ def _two_way(given: NameMap | Path | str) -> TwoWayMap:
 
 def _check_model(task: _Task, label: str, parameters: Sequence[Parameter], tensors: Tensors) -> None:
     if faults := model_faults(parameters, tensors):
-        listed = "\n".join(f"  {fault}" for fault in faults)
         raise InputsError(
-            f"{task.checkpoint.path} is no checkpoint of {label}:\n{listed}",
+            f"{task.checkpoint.path} is no checkpoint of {label}:",
             "give the model whose parameters the file holds; --strip takes a prefix off all names",
+            faults,
         )
 
 

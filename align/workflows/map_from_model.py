@@ -9,6 +9,7 @@ from align.core.mappings import rule_for
 from align.core.words import counted, some
 from align.steps.infer_children import CUSTOM
 from align.steps.infer_layers import AS_IS
+from align.steps.layers import USUAL_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,10 +51,13 @@ def told_by(model: ParameterSet) -> dict[str, list[str]]:
 
 
 def model_warnings(model: ParameterSet, tensors: Mapping[str, StoredTensor]) -> Iterable[str]:
-    """Say which layers are of classes that no rule knows, and which tied names the file lacks."""
+    """Say which layers are of classes that no rule knows, and which tied names the file lacks.
+
+    A module that holds a token or another parameter of its own beside its children is no layer.
+    """
     unknown: dict[str, list[str]] = {}
     for module in model.modules:
-        if module.parameters and rule_for(module.classes) is None:
+        if rule_for(module.classes) is None and any(p.rpartition(".")[2] in USUAL_ROLES for p in module.parameters):
             unknown.setdefault(module.class_name, []).append(module.path or "the top level")
     for name, paths in unknown.items():
         yield f"no rule knows {name}, the names of {counted(len(paths), 'such layer')} stay as they are: {some(paths)}"

@@ -190,14 +190,24 @@ def test_what_the_target_always_has_and_the_file_lacks_is_named() -> None:
 
 
 def test_a_norm_that_may_be_of_kinds_with_statistics_is_said_until_it_is_settled() -> None:
-    shapes = under("a", {"weight": (4,), "bias": (4,)}) | under("b", {"weight": (4,), "bias": (4,)})
+    shapes = {"c.weight": (4, 3, 3, 3)} | under("a", {"weight": (4,), "bias": (4,)})
+    shapes |= {"d.weight": (4, 4, 3, 3)} | under("b", {"weight": (4,), "bias": (4,)})
     (warning,) = warnings(shapes)
     for word in ("2 layers", "a, b", "layer-norm", "batch-norm or instance-norm", "moving_mean, moving_variance"):
         assert word in warning
     assert warnings(shapes, "mint") == ()
-    assert warnings(shapes, "nn", "*=layer-norm") == ()
-    (certain,) = warnings(shapes, "nn", "*=instance-norm")
+    assert warnings(shapes, "nn", "?=layer-norm") == ()
+    (certain,) = warnings(shapes, "nn", "?=instance-norm")
     assert "a.moving_mean, a.moving_variance, b.moving_mean" in certain
+
+
+@pytest.mark.parametrize("before", [{"fc.weight": (4, 4), "fc.bias": (4,)}, {"c.weight": (8, 3, 3, 3)}])
+def test_a_norm_is_not_doubted_that_is_not_behind_a_convolution_of_its_channels(before) -> None:
+    assert warnings(before | under("norm", {"weight": (4,), "bias": (4,)})) == ()
+
+
+def test_a_norm_alone_is_doubted() -> None:
+    assert "1 layer taken as" in warnings(under("a", {"weight": (4,), "bias": (4,)}))[0]
 
 
 def test_batch_norm_is_doubted_where_no_convolution_tells_its_dimensions() -> None:

@@ -28,6 +28,13 @@ def model():
     layers = [("emb", "torch.nn.Embedding"), ("head", "torch.nn.Linear"), ("own", "my.Layer")]
     return ArrayModel(tuple(ArrayLayer(path, kind, linear, {"weight": np.ones((3, 3))}) for path, kind in layers))
 
+def with_token():
+    token = ArrayLayer("vit", "my.Transformer", linear, {"cls_token": np.ones((1, 1, 3))})
+    return ArrayModel((token, *model().layers))
+
+def wider():
+    return ArrayModel((*model().layers, ArrayLayer("more", "my.Layer", linear, {"weight": np.ones((3, 3))})))
+
 def port():
     names = {"embedding_table": np.ones((3, 3))}, {"weight": np.ones((3, 3))}
     layers = [("emb", "mindspore.nn.Embedding"), ("head", "mindspore.nn.Dense"), ("own", "my.Layer")]
@@ -252,6 +259,18 @@ class TestModels:
         assert chosen.origin == f"the model {models[0]}"
         assert chosen.warnings == ("no rule knows Layer, the names of 1 such layer stay as they are: own",)
 
+    def test_a_model_that_holds_a_token_beside_its_layers_is_no_layer(self, models) -> None:
+        found = checkpoint(self.NAMES, (3, 3), "pt")
+        found.tensors["vit.cls_token"] = StoredTensor("vit.cls_token", (1, 1, 3), "float64", lambda: np.ones((1, 1, 3)))
+        chosen = choose(found, "mindspore", source_model=models[0].replace(":model", ":with_token"))
+        assert chosen.warnings == ("no rule knows Layer, the names of 1 such layer stay as they are: own",)
+
+    def test_what_two_models_leave_open_has_a_hint_that_fits(self, models) -> None:
+        wider = models[1].replace(":port", ":wider")
+        with pytest.raises(MapError, match="unmatched") as error:
+            choose(checkpoint(self.NAMES, (3, 3), "pt"), source_model=models[0], target_model=wider)
+        assert error.value.hint.startswith(f"`align map {models[0]} {wider} --out map.toml` writes what pairs")
+
     def test_the_user_overrules_the_model(self, models) -> None:
         chosen = choose(checkpoint(self.NAMES, (3, 3), "pt"), source_model=models[0], layers=("own=embedding",))
         assert pairs(chosen)["own.weight"] == "own.embedding_table"
@@ -305,6 +324,7 @@ class TestFamilies:
         assert error.value.faults == (
             "head.weight: the family has no such name", "neck.weight: the family has no such name",
         )  # fmt: skip
+        assert "docs/map.md" not in error.value.hint
 
     def test_a_shared_prefix_is_taken_off_and_said(self) -> None:
         found = checkpoint(RESNET, (4, 4, 1, 1), "pt", "module.")
