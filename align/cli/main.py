@@ -21,6 +21,7 @@ import typer
 
 import align
 import align.cli
+from align.core.words import printable
 from align.errors import AlignError
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AlignError as error:
         if debug:
             raise
-        typer.echo(f"align: {error}", err=True)
+        # Names and paths in a message may come from a file; only its own line breaks may reach the terminal.
+        typer.echo("\n".join(map(printable, f"align: {error}".split("\n"))), err=True)
         return error.exit_code
     except OSError as error:
         if debug or error.filename is None:

@@ -201,7 +201,8 @@ def _check_output(output: Output, checkpoint: Checkpoint, *, overwrite: bool) ->
         wrong = "is not a folder" if folder.exists() else "does not exist"
         raise DestinationError(f"the folder {folder} {wrong}", "name a folder that is there, or make it first")
     present = list(dict.fromkeys([*output.old, *(path for path in output.paths if path.exists())]))
-    if own := [path for path in present if any(path.samefile(file) for file in checkpoint.all_files)]:
+    there = [path for path in present if path.exists()]
+    if own := [path for path in there if any(path.samefile(file) for file in checkpoint.all_files)]:
         raise DestinationError(f"{own[0]} is the source itself", "name another destination")
     if present and not overwrite:
         raise DestinationError(f"{present[0]} exists", "add --overwrite to replace it")
