@@ -49,7 +49,7 @@ def direct(two_way: TwoWayMap, tensors: Tensors, ends: Ends) -> Directed:
         return sound[0]
     said = _said(two_way, tensors, ends, sound)
     if len(said) != 1:
-        raise _undecided(two_way, sound)
+        raise _undecided(two_way, ends, sound)
     return sound[said.pop()]
 
 
@@ -106,13 +106,14 @@ def _has_origin(pair: Pairing, dtype: str) -> bool:
     return True
 
 
-def _undecided(two_way: TwoWayMap, ways: Sequence[Directed]) -> UsageError:
+def _undecided(two_way: TwoWayMap, ends: Ends, ways: Sequence[Directed]) -> UsageError:
     there, back = ({pair.source: pair for pair in way.name_map.pairings} for way in ways)
     first = next((name for name in there if there[name] != back.get(name)), "what is filled")
     stated = set(two_way.rules.frameworks) == {"torch", "mindspore"}
-    ends = "name a destination that ends in .pth or .ckpt, or add --target torch"
+    wanted = "name a destination that ends in .pth or .ckpt, or add --target torch"
     sides = 'say at the top of the map whose names it leads from and to: source = "torch", target = "mindspore"'
+    sides = f"{sides} (in a record: source_framework and framework)"
     return UsageError(
         f"{two_way.rules.label} fits the file in both directions, and {first} becomes something else in each",
-        ends if stated else f"{sides} (in a record: source_framework and framework); then {ends}",
+        wanted if stated else sides if ends.file or ends.destination else f"{sides}; then {wanted}",
     )

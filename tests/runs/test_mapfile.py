@@ -246,3 +246,20 @@ def test_a_faulty_way_back_is_a_fault(tmp_path: Path, back: str, word: str) -> N
         read_rules(tmp_path / "m.toml")
     (fault,) = caught.value.faults
     assert word in fault
+
+
+@pytest.mark.parametrize("frameworks", [("torch", "mindspore"), (None, "torch"), (None, None)])
+def test_whose_names_both_sides_have_is_written_and_read(tmp_path: Path, frameworks) -> None:
+    write_map(tmp_path / "m.toml", NameMap("a", "b", (Pairing("p", "q", "name", 1.0),), frameworks=frameworks))
+    assert read_rules(tmp_path / "m.toml").frameworks == frameworks
+    assert read_map(tmp_path / "m.toml", ["p"], None).frameworks == frameworks
+
+
+def test_a_framework_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text('source = "jax"\ntarget = 3\n', encoding="utf-8")
+    with pytest.raises(MapError) as error:
+        read_rules(tmp_path / "m.toml")
+    assert error.value.faults == (
+        "source is 'jax', expected one of: torch, mindspore",
+        "target is 3, expected one of: torch, mindspore",
+    )

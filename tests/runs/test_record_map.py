@@ -56,6 +56,24 @@ def test_a_record_holds_names_forms_values_and_ties(write) -> None:
     assert record.rules.drop_of("target", "n[0]")[0] == "the source had none: it was filled"
 
 
+def test_a_record_holds_whose_names_and_which_forms_both_sides_have(write) -> None:
+    record = read_record_map(write(RECORD | {"source_framework": "torch", "framework": "mindspore"}))
+    assert record.rules.frameworks == ("torch", "mindspore")
+    assert record.target_forms == {"c.weight": ((4, 3, 1, 5), "bfloat16")}
+    assert read_record_map(write(RECORD)).rules.frameworks == (None, None)
+
+
+def test_what_only_the_target_had_is_no_drop_of_the_source(write) -> None:
+    dropped = {"dropped": {"n[1]": "counts", "step": "of the port"}, "dropped_target": ["step"]}
+    new, old = (
+        read_record_map(write(RECORD | dropped)),
+        read_record_map(write(RECORD | {"dropped": dropped["dropped"]})),
+    )
+    assert [one.rules.drop_of("source", "step") is None for one in (new, old)] == [True, False]
+    assert [one.rules.drop_of("target", "step")[0] for one in (new, old)] == ["of the port", "of the port"]
+    assert new.rules.drop_of("source", "n[1]")[0] == "counts"
+
+
 def test_a_record_is_told_from_a_map_file_by_its_first_sign(write) -> None:
     assert is_record(write("\n  {}"))
     assert not is_record(write("[names]"))
@@ -80,6 +98,12 @@ def test_a_record_is_told_from_a_map_file_by_its_first_sign(write) -> None:
         (RECORD | {"dropped_values": {"n": {"dtype": "int64", "shape": [2], "data": "00"}}}, "dropped_values[0]"),
         (RECORD | {"dropped_values": {"n": {"dtype": "int64", "shape": [], "data": "zz"}}}, "dropped_values[0]"),
         (RECORD | {"ties": [3]}, "ties[0]"),
+        (RECORD | {"framework": "jax"}, "framework is 'jax', expected one of: torch, mindspore"),
+        (RECORD | {"source_framework": ["torch"]}, "source_framework is ['torch']"),
+        (RECORD | {"dropped_target": [3]}, "dropped_target[0]"),
+        (RECORD | {"tensors": [TENSOR, TENSOR | {"target": "d"}]}, "conv.weight is the source of 2 tensors"),
+        (RECORD | {"tensors": [TENSOR, TENSOR | {"source": "d"}]}, "c.weight is the target of 2 tensors"),
+        (RECORD | {"tensors": [TENSOR, TENSOR | {"source": ""}]}, "c.weight is the target of 2 tensors"),
     ],
 )
 def test_a_faulty_record_is_refused_with_its_faults(write, document, fault) -> None:

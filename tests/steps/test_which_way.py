@@ -33,6 +33,7 @@ def test_what_nothing_states_is_refused_with_what_to_add(ends) -> None:
         direct(cube(), stored(), ends)
     assert error.value.message == "map.toml fits the file in both directions, and w becomes something else in each"
     assert 'source = "torch", target = "mindspore"' in error.value.hint
+    assert ("then name a destination that ends in .pth" in error.value.hint) is (ends == Ends())
 
 
 @pytest.mark.parametrize(
