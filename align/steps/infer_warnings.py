@@ -39,7 +39,7 @@ def warnings_of(
     yield from _perhaps_flat(shapes, readings, rules)
     if shapes and all(name.startswith("module.") for name in shapes):
         yield (
-            "every name starts with 'module.' (saved from DataParallel), and so will every target's name; "
+            "every name starts with 'module.' (saved from DataParallel or a like wrapper), and so will every target's; "
             "--strip module. takes it off"
         )
 
