@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEEPEST = 32
-MOST_VISITS = 5_000_000
+MOST_VISITS = 3_000_000
 MOST_ENTRIES = 500_000  # containers that may hold weights, and entries beside them: each gets a name
 LONGEST_KEY = 200
 MOST_LISTED = 12
@@ -180,16 +180,21 @@ def _survey(tree: Any, look: Look, walk: _Walk) -> tuple[dict[Keys, dict[Any, An
 def _containers(value: Any, look: Look, seen: set[int]) -> Iterable[tuple[str, Any]]:
     """What may hold mappings, under names; each once."""
     for name, item in _items(value, look):
-        if not isinstance(item, PLAIN) and isinstance(name, str) and id(item) not in seen:
+        if not _is_bare(item) and isinstance(name, str) and id(item) not in seen:
             seen.add(id(item))
             if not look.is_tensor(item) and _holds_something(item, look):
                 yield name, item
 
 
+def _is_bare(value: Any) -> bool:
+    """Tell plain values, and the containers of which a small file can hold millions."""
+    return isinstance(value, PLAIN) or (isinstance(value, (list, tuple, dict)) and not value)
+
+
 def _holds_something(value: Any, look: Look) -> bool:
     """Tell what need not be looked into: the many pairs of a list of pairs of numbers are not worth a name each."""
     if isinstance(value, (list, tuple)):
-        return not all(isinstance(item, PLAIN) for item in value)
+        return not all(_is_bare(item) for item in value)
     return bool(look.mapping(value) or look.module(value))
 
 
@@ -326,7 +331,7 @@ class _Walk:
                 if self.look.is_tensor(item):
                     count += id(item) not in self.known
                 else:
-                    waiting += [part for part in self.look.parts(item) if not isinstance(part, PLAIN)]
+                    waiting += [part for part in self.look.parts(item) if not _is_bare(part)]
                 if self.visits + len(seen) > MOST_VISITS:
                     raise HostileFileError(self.path, "its entries share their values too often to be counted")
         self.visits += len(seen)

@@ -21,7 +21,7 @@ from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.extents import byte_blocks, mapped
 from align.core.files import BLOCK
 from align.core.shapes import sound_shape
-from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
+from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._archives import Record, first_record_name, read_record, record_pieces, zip_records
 from align.formats._zip_writer import ZipWriter
 

@@ -140,7 +140,7 @@ def shape_of(value: Any) -> Shape | None:
             return None
         if value.callee.name in STRIDED:
             shape = value.arguments[2] if len(value.arguments) > 2 else None
-            return tuple(shape) if _are_dims(shape) else None
+            return tuple(shape) if shape is not None and _are_dims(shape) else None
         try:
             value = _unwrapped("", value.callee.name, value.arguments)
         except UnsupportedTensorError:
