@@ -1,7 +1,8 @@
-"""Files that a checkpoint names by itself, held to its own folder.
+"""Files that a checkpoint names by itself, shards and external data alike, held to its own folder.
 
-A snapshot of a model hub is a folder of links into a store where all files lie side by side: a link that ends beside
-the file that the checkpoint itself is a link to is as good as one that stays in the folder.
+A download must not be able to have any file of the machine read. A file in the folder may still be a link, if it ends
+in the folder, or below the one where the file lies that the checkpoint itself is a link to, or in the store of the
+model hub's cache (`blobs`) that the folder is a snapshot of (below `snapshots`), where all files are such links.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from align.core.words import counted, some
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 
@@ -33,7 +34,7 @@ def extents_beside(path: Path, places: Mapping[str, Place]) -> dict[str, Extent]
     places outside the folder or outside their file.
     """
     locations = dict.fromkeys(place.location for place in places.values())
-    files = {location: file for location in locations if (file := _file_beside(path, location)) is not None}
+    files = {location: file for location in locations if (file := file_beside(path, location)) is not None}
     if missing := [location for location in locations if location not in files]:
         reason = f"{counted(len(missing), 'file')} with data of its tensors not found: {some(missing)}"
         raise UnsupportedCheckpointError(path, reason, "copy all files of the checkpoint into one folder")
@@ -46,8 +47,11 @@ def extents_beside(path: Path, places: Mapping[str, Place]) -> dict[str, Extent]
     return {name: Extent(files[location], offset, nbytes) for name, (location, offset, nbytes) in places.items()}
 
 
-def _file_beside(path: Path, location: str) -> Path | None:
-    """The file at a location, None if there is none."""
+def file_beside(path: Path, location: str) -> Path | None:
+    """Return the file at a location relative to the folder of the checkpoint at `path`, None if there is none.
+
+    Raises HostileFileError for a location that leaves the folder, by its words or as a link, or is no plain file.
+    """
     odd = not location or location.startswith("/") or "\\" in location or not location.isprintable()
     if odd or ".." in location.split("/"):
         raise HostileFileError(path, f"it names {location!r}, which is not a file in its folder")
@@ -58,11 +62,19 @@ def _file_beside(path: Path, location: str) -> Path | None:
         return None
     except RuntimeError as error:  # a loop of links, before Python 3.13
         raise HostileFileError(path, f"it names {location!r}, a link to itself") from error
-    if not any(real.is_relative_to(folder) for folder in (path.parent.resolve(), path.resolve().parent)):
+    if not any(real.is_relative_to(folder) for folder in _homes(path)):
         raise HostileFileError(path, f"it names {location!r}, a link to {real}, outside its folder")
     if not real.is_file():
         raise HostileFileError(path, f"it names {location!r}, which is no plain file")
     return file
+
+
+def _homes(path: Path) -> Iterator[Path]:
+    """The folders in which links may end."""
+    folder = path.parent.resolve()
+    yield folder
+    yield path.resolve().parent
+    yield from (above.parent / "blobs" for above in folder.parents if above.name == "snapshots")
 
 
 def _check_overlap(path: Path, places: Iterable[Place]) -> None:

@@ -11,7 +11,7 @@ from align.core.checkpoints import require_plain
 from align.core.files import existing_file
 from align.core.registry import checkpoint_formats
 from align.core.words import printable
-from align.errors import HostileFileError, NotACheckpointError
+from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
 from align.workflows.open_sharded import checkpoint_in, is_index, open_sharded, shard_note
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool =
         return replace(open_file(found), notes=tuple(shard_note(found)))
     except OSError as error:
         raise NotACheckpointError(path, error.strerror or str(error)) from error
+    except MemoryError as error:
+        hint = "free some memory, or raise its limit; a small file that needs so much should not be trusted"
+        raise UnsupportedCheckpointError(path, "what it says of its tensors takes all memory", hint) from error
 
 
 def presentable(checkpoint: Checkpoint) -> Checkpoint:

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from align.core.beside import file_beside
 from align.core.checkpoints import Checkpoint, StoredTensor
 from align.core.registry import checkpoint_formats
 from align.core.strict_json import parse_json
@@ -111,10 +112,10 @@ class _Merged:
 
     def add(self, name: str, open_file: Callable[[Path], Checkpoint]) -> None:
         """Open one shard; what is wrong with it is a problem."""
-        path = self.index.with_name(name)
+        problem = "it is missing"
         try:
-            problem = "" if path.is_file() else "it is no plain file" if path.exists() else "it is missing"
-            shard = None if problem else open_file(path)
+            path = file_beside(self.index, name)
+            shard = None if path is None else open_file(path)
         except (NotACheckpointError, UnsupportedCheckpointError, MissingEntryError) as error:
             problem, shard = error.message, None
         except OSError as error:

@@ -102,10 +102,33 @@ def test_an_index_that_is_no_plain_file_is_not_opened(tmp_path, make):
         open_checkpoint(tmp_path)
 
 
-def test_a_link_out_of_the_folder_is_followed_to_a_plain_file(good):
-    """The cache of Hugging Face consists of such links."""
+def test_a_link_out_of_the_folder_is_not_followed(good):
     (good / "b.safetensors").symlink_to("../secret.safetensors")
-    assert open_checkpoint(index_of(good, "b.safetensors")).tensors["w"].load().tolist() == [1, 1]
+    with pytest.raises(ShardsError, match=r"shard b\.safetensors: .*outside its folder"):
+        open_checkpoint(index_of(good, "b.safetensors"))
+
+
+@pytest.mark.parametrize("below", ["", "unet"])
+def test_a_link_into_the_store_of_a_hubs_cache_is_followed(good, tmp_path, below):
+    """Whether the index is such a link too or not."""
+    folder, store = tmp_path / "snapshots" / "main" / below, tmp_path / "blobs"
+    folder.mkdir(parents=True)
+    store.mkdir()
+    (good / "a.safetensors").rename(store / "0123")
+    (folder / "a.safetensors").symlink_to(os.path.relpath(store / "0123", folder))
+    index = index_of(folder, "a.safetensors")
+    assert open_checkpoint(index).tensors["w"].load().tolist() == [1, 1]
+    index.rename(store / "4567")
+    index.symlink_to(os.path.relpath(store / "4567", folder))
+    assert open_checkpoint(index).tensors["w"].load().tolist() == [1, 1]
+
+
+def test_a_folder_called_blobs_is_no_store_of_any_folder_beside_it(good, tmp_path):
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "secret.safetensors").rename(tmp_path / "blobs" / "secret")
+    (good / "b.safetensors").symlink_to("../blobs/secret")
+    with pytest.raises(ShardsError, match="outside its folder"):
+        open_checkpoint(index_of(good, "b.safetensors"))
 
 
 def test_an_index_as_a_shard_is_not_followed(good):
@@ -169,7 +192,7 @@ def test_more_shards_than_names_have_digits_for_are_refused_at_once(good):
 
 
 def test_thousands_of_missing_shards_do_not_flood_the_message(good):
-    with pytest.raises(ShardsError, match="and 4801 more") as error:
+    with pytest.raises(ShardsError, match="and 4,?801 more") as error:
         open_checkpoint(index_of(good, *(f"{number}" for number in range(5000)), "a.safetensors"))
     assert len(error.value.problems) == 5001
     assert error.value.message.count("\n") == 201

@@ -229,7 +229,7 @@ def test_what_is_no_tensor_is_named_by_its_class(save) -> None:
         )
     )
     assert list(found.tensors) == ["w"]
-    assert found.other["matrix"] == "numpy.ndarray"
+    assert found.other["matrix"] == "NumPy array, pickled by NumPy"
     assert found.other["best"].endswith("multiarray.scalar")
     del found.other["matrix"], found.other["best"]
     assert found.other == {
