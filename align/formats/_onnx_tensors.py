@@ -174,7 +174,7 @@ def _load_typed(path: Path, item: Initializer, shape: Shape) -> Array:
 def _narrowed(values: Array, kind: np.dtype[Any]) -> Array:
     """Cut 64 bits down to an element, whose own bits they must be, or a smaller number with its sign.
 
-    What stands for a bool is True unless it is 0, as in the onnx package; a byte of 2 would be neither.
+    A bool is True unless it is 0: the onnx package keeps a byte of 2 as it is, which NumPy and torch call neither.
     """
     if kind == np.bool_:
         return values.astype(kind)

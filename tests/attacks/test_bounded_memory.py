@@ -31,6 +31,11 @@ checkpoint_formats()
 def peak():
     with open("/proc/self/status") as status:  # getrusage starts from the peak of the parent
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+if len(sys.argv) > 2:
+    import resource
+    with open("/proc/self/statm") as pages:
+        most = int(pages.read().split()[0]) * resource.getpagesize() + int(sys.argv[2])
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 before, started = peak(), time.process_time()
 try:
     tensors = open_checkpoint(sys.argv[1]).tensors.values()
@@ -41,9 +46,9 @@ print(json.dumps([said, peak() - before, time.process_time() - started]))
 """
 
 
-def opened(path, most: int = MOST_MEGABYTES) -> str:
+def opened(path, most: int = MOST_MEGABYTES, *limit: str) -> str:
     """Open the file and read all of its tensors in blocks; return the message or what was read."""
-    command = [sys.executable, "-c", OPEN, str(path)]
+    command = [sys.executable, "-c", OPEN, str(path), *limit]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     said, megabytes, seconds = json.loads(printed)
     assert megabytes < most, (said, megabytes)
@@ -140,6 +145,11 @@ def test_a_pickle_of_nothing_but_one_opcode_is_bounded(tmp_path, opcode, build):
 def test_a_pickle_of_too_many_opcodes_needs_a_gigabyte_at_most(tmp_path, opcode, build):
     build.torch(tmp_path / "m.pth", b"\x80\x04N" + opcode * 15_000_000 + b".")
     assert "opcodes" in opened(tmp_path / "m.pth", 1100)
+
+
+def test_memory_that_runs_out_is_told_as_any_other_fault(tmp_path, build):
+    build.torch(tmp_path / "m.pth", b"\x80\x04N" + b"}" * 5_000_000 + b".")
+    assert "takes all memory" in opened(tmp_path / "m.pth", 200, str(100 << 20))
 
 
 @pytest.fixture

@@ -192,7 +192,7 @@ def test_more_shards_than_names_have_digits_for_are_refused_at_once(good):
 
 
 def test_thousands_of_missing_shards_do_not_flood_the_message(good):
-    with pytest.raises(ShardsError, match="and 4,?801 more") as error:
+    with pytest.raises(ShardsError, match=r"and 4,?801 more") as error:
         open_checkpoint(index_of(good, *(f"{number}" for number in range(5000)), "a.safetensors"))
     assert len(error.value.problems) == 5001
     assert error.value.message.count("\n") == 201

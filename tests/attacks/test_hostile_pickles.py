@@ -226,3 +226,28 @@ def test_a_view_outside_its_storage_is_refused(build, tmp_path, shape, stride, m
 def test_a_pickle_with_two_roots_uses_the_last_and_runs_nothing(build, tmp_path):
     with pytest.raises(UnsupportedCheckpointError):
         open_checkpoint(build.torch(tmp_path / "m.pth", b"\x80\x02}N."))
+
+
+@pytest.mark.parametrize("stride", [1 << 60, 1 << 61, (1 << 63) - 1])
+def test_the_stride_of_an_axis_of_one_element_means_nothing(build, tmp_path, stride):
+    """Torch takes it; NumPy counts strides in 63 bits of bytes."""
+    pickled = build.table(w=build.tensor((1, 2), (stride, 2)), v=build.tensor((2, 1, 2), (1, stride, 2)))
+    tensors = open_checkpoint(build.torch(tmp_path / "m.pth", pickled)).tensors
+    assert [tensor.load().tolist() for tensor in tensors.values()] == [[[0, 0]], [[[0, 0]], [[0, 0]]]]
+
+
+@pytest.mark.parametrize(("stored", "stride", "length", "count"), [(4, 0, 1 << 28, 40), (1 << 16, 1, 1 << 16, 5000)])
+def test_the_bytes_that_a_file_repeats_are_limited_as_a_whole(build, tmp_path, stored, stride, length, count):
+    """Forty gigabytes in six kilobytes, each tensor below the limit; or most of one storage a thousand times."""
+    tensors = {f"w{n}": build.tensor((length - n,), (stride,), stored) for n in range(count)}
+    few = dict(list(tensors.items())[: 1 if stride == 0 else 1000])
+    records = {"data/0": bytes(4 * stored)}
+    assert len(open_checkpoint(build.torch(tmp_path / "m.pth", build.table(**few), records)).tensors) == len(few)
+    with pytest.raises(HostileFileError, match="by repeating"):
+        open_checkpoint(build.torch(tmp_path / "m.pth", build.table(**tensors), records))
+
+
+def test_one_view_under_thousands_of_names_repeats_nothing(build, tmp_path):
+    tied = build.table(**{f"w{n}": build.tensor((1 << 16,), (1,), 1 << 16) for n in range(5000)})
+    path = build.torch(tmp_path / "m.pth", tied, {"data/0": bytes(1 << 18)})
+    assert len({tensor.identity for tensor in open_checkpoint(path).tensors.values()}) == 1

@@ -287,3 +287,15 @@ def deflated(name: str, content: bytes) -> bytes:
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, content)
     return stream.getvalue()
+
+
+@pytest.mark.parametrize("descr", ["<f4", ">f4", "<U4"])
+@pytest.mark.parametrize("fortran", [False, True])
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_an_empty_array_of_a_shape_that_no_array_can_have_is_refused(tmp_path, descr, fortran, method):
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": descr, "fortran_order": fortran, "shape": (0, 10**30)})
+    with zipfile.ZipFile(tmp_path / "m.npz", "w", method) as archive:
+        archive.writestr("w.npy", head.getvalue())
+    with pytest.raises(HostileFileError, match="claims the shape"):
+        open_checkpoint(tmp_path / "m.npz")

@@ -227,3 +227,23 @@ def test_nothing_is_written_for_nothing() -> None:
     stream = io.BytesIO()
     CKPT.write(stream, [], {})
     assert stream.getvalue() == b""
+
+
+@pytest.mark.parametrize("sizes", [[1] * 24, [5, 19], [24], [0, 3, 0, 21], [8, 8, 8], [16, 8]])
+def test_slices_end_where_they_must_whatever_the_blocks(tmp_path, monkeypatch, sizes) -> None:
+    monkeypatch.setattr(mindspore_ckpt, "SLICE", 8)
+    value = NUMBERS.astype(np.float32)
+    whole = write(tmp_path / "whole.ckpt", stored("w", value), stored("v", value)).read_bytes()
+
+    def blocks(_block):
+        data, at = memoryview(value.tobytes()), 0
+        for size in sizes:
+            yield data[at : at + size]
+            at += size
+
+    odd = [StoredTensor(name, value.shape, "float32", lambda: value, blocks=blocks) for name in "wv"]
+    path = write(tmp_path / "odd.ckpt", *odd)
+    assert path.read_bytes() == whole
+    found = open_checkpoint(path).tensors
+    assert [len(tensor.pieces) for tensor in found.values()] == [3, 3]
+    assert found["v"].load().tolist() == value.tolist()

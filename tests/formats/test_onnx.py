@@ -162,6 +162,15 @@ def test_values_and_dims_may_be_packed_or_not(tmp_path, kind, data, dims) -> Non
     assert open_checkpoint(path).tensors["w"].load().tolist() == [[0, 1], [2, 3]]
 
 
+@pytest.mark.parametrize("data", [piece(5, b"\x00\x01\x02\xac\x02"), b"\x28\x00\x28\x01\x28\x02\x28\xac\x02"])
+def test_a_typed_bool_is_true_unless_it_is_zero(tmp_path, data) -> None:
+    """The onnx package keeps the byte of 2 in its array of bools, where it is neither."""
+    path = with_initializer(tmp_path / "m.onnx", b"\x08\x04\x10\x09" + piece(8, b"w") + data)
+    found = open_checkpoint(path).tensors["w"].load()
+    assert found.view(np.uint8).tolist() == [0, 1, 1, 1]
+    assert found.tolist() == (judge(path)["w"].view(np.uint8) != 0).tolist()
+
+
 def test_fields_that_are_not_known_are_passed_over(tmp_path) -> None:
     strange = b"\xa0\x3e\x05" + b"\xa5\x3e" + bytes(4) + b"\xa1\x3e" + bytes(8) + piece(500, b"new")
     message = strange + b"\x08\x02\x10\x01" + piece(8, b"w") + piece(9, np.float32([1, 2]).tobytes()) + strange

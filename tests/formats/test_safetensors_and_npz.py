@@ -144,3 +144,16 @@ def test_a_column_major_array_is_mapped_not_read(tmp_path):
     assert tensor.load().tolist() == value.tolist()
     assert not tensor.load().flags.writeable
     assert b"".join(map(bytes, byte_blocks(tensor))) == value.tobytes()
+
+
+@pytest.mark.parametrize("descr", ["<f4", ">f4", "|u1", ">c16"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (3,), (2, 3, 5)])
+def test_compressed_arrays_of_every_layout_are_read_as_numpy_reads_them(tmp_path, descr, order, shape):
+    value = np.arange(np.prod(shape)).reshape(shape).astype(descr, order=order)
+    np.savez_compressed(tmp_path / "m.npz", w=value)
+    tensor = open_checkpoint(tmp_path / "m.npz").tensors["w"]
+    np.testing.assert_array_equal(tensor.load(), value)
+    assert tensor.load().shape == shape
+    assert tensor.load().dtype == value.dtype.newbyteorder("<")
+    assert b"".join(map(bytes, byte_blocks(tensor))) == np.ascontiguousarray(tensor.load()).tobytes()
