@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.families import read_family
-from align.core.files import existing_file
 from align.core.names import Dropped, Fill, NameMap, Pairing
 from align.core.training_rules import training_rules
 from align.core.words import counted, some
 from align.errors import InputsError, MapError, UsageError
-from align.runs.mapfile import read_rules
-from align.runs.record_map import is_record, read_record_map
+from align.runs.given_map import read_given_map
 from align.steps.convert import plan_conversion
 from align.steps.naming import (
     Direction,
@@ -33,7 +30,6 @@ from align.steps.naming import (
 from align.steps.prefixes import shared_prefixes, with_file_names, without_prefixes
 from align.steps.refill import default_fill
 from align.steps.training_state import REASONS, training_state
-from align.steps.two_way import TwoWayMap, as_two_way
 from align.steps.which_way import Ends, direct, names_known
 from align.workflows.map_from_family import map_from_family
 from align.workflows.map_from_file import map_from_file
@@ -42,6 +38,7 @@ from align.workflows.sides import open_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.comparisons import MapResult
@@ -49,6 +46,7 @@ if TYPE_CHECKING:
     from align.core.parameters import Parameter, ParameterSet
     from align.steps.infer_names import InferredNames
     from align.steps.translations import TargetFamily
+    from align.steps.two_way import TwoWayMap
 
     Tensors = Mapping[str, StoredTensor]
     Way = Callable[[Tensors], "ChosenNames"]
@@ -143,7 +141,7 @@ def _told_way(task: _Task) -> Way | None:
     """How the names of the file's tensors are found by what the user gave; None if that is nothing."""
     request = task.request
     if request.name_map is not None:
-        return partial(_by_map, task, _two_way(request.name_map))
+        return partial(_by_map, task, read_given_map(request.name_map))
     if request.family is not None:
         return partial(_by_family, task, read_family(request.family))
     if request.source_model is None:
@@ -276,13 +274,6 @@ def _if_it_fits(way: Way, tensors: Tensors) -> ChosenNames | None:
         return way(tensors)
     except (MapError, InputsError):
         return None
-
-
-def _two_way(given: NameMap | Path | str) -> TwoWayMap:
-    if isinstance(given, NameMap):
-        return as_two_way(given, "the map")
-    path = existing_file(Path(given), "map file")
-    return read_record_map(path) if is_record(path) else TwoWayMap(read_rules(path))
 
 
 def _check_model(task: _Task, label: str, parameters: Sequence[Parameter], tensors: Tensors) -> None:

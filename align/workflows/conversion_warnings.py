@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 Losses = dict[tuple[str, str], CastLoss]  # by the target's name and the dtypes
 
 
-def trust_warnings(checkpoint: Checkpoint) -> Iterable[str]:
-    """What was found when the source was opened: that its code was run, that it is one of several shards."""
-    return checkpoint.notes
-
-
 def left_out_warnings(checkpoint: Checkpoint) -> Iterable[str]:
     """One line for each entry that holds tensors and is not converted."""
     for name, count in checkpoint.other_tensors.items():

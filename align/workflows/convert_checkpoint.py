@@ -20,7 +20,7 @@ from align.steps.convert import ConversionPlan, plan_conversion, with_dtype
 from align.steps.shards import index_bytes, index_name, parse_size, plan_shards, shard_names
 from align.workflows.choose_names import ChosenNames, NameRequest, choose_names
 from align.workflows.conversion_record import Conversion, conversion_record
-from align.workflows.conversion_warnings import cast_losses, left_out_warnings, trust_warnings
+from align.workflows.conversion_warnings import cast_losses, left_out_warnings
 from align.workflows.open_checkpoint import open_checkpoint
 from align.workflows.write_checkpoint import Output, OutputFile, write_output
 
@@ -93,7 +93,7 @@ def convert_checkpoint(  # noqa: PLR0913 - the options of one command
     plan = _sound_plan(checkpoint, names, dtype)
     output = _output(plan, names, plugin, destination, limit)
     _check_output(output, checkpoint, overwrite=overwrite)
-    warnings = (*trust_warnings(checkpoint), *left_out_warnings(checkpoint), *names.warnings, *plan.warnings)
+    warnings = (*checkpoint.notes, *left_out_warnings(checkpoint), *names.warnings, *plan.warnings)
     job = Conversion(checkpoint, names, replace(plan, warnings=warnings), output, cast_losses(plan))
     if dry_run:
         return conversion_record(job, None, written=False)
