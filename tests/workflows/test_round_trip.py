@@ -42,8 +42,7 @@ def tensors(draw: st.DrawFn) -> list[dict[str, Any]]:
             made["tied"] = first["tied"] or first["name"]
         found.append(made)
     if all(one["op"] == "drop" for one in found):
-        found[0]["op"] = ""
-        found = [one if one["tied"] is None else {**one, "op": ""} for one in found]
+        found = [{**one, "op": ""} for one in found]
     return found
 
 
