@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from align.core.pieces import Crop, Pad, Part, Reorder, Slice
 from align.core.transforms import Cast, Chain, Identity, Permute, Reshape
+
+_TRANSFORMS = (Identity, Reshape, Permute, Cast, Slice, Part, Crop, Pad, Reorder, Chain)
 
 
 def to_plain(value: Any) -> Any:
@@ -37,7 +40,7 @@ def _compound(value: Any) -> Any:
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
-    if isinstance(value, (Identity, Reshape, Permute, Cast, Chain)):
+    if isinstance(value, _TRANSFORMS):
         return value.as_table()
     if dataclasses.is_dataclass(value):
         return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.repr}

@@ -1,6 +1,7 @@
 """Value changes between a source tensor and its target, each with an inverse, written as data.
 
-A transform is one table in a map file, `{op = "reshape", shape = [...]}`; `parse_transform` reads it back.
+A transform is one table in a map file, `{op = "reshape", shape = [...]}`; `core.transform_parse` reads it back. Those that
+cut a tensor, join it, or put its blocks in another order are in `core.pieces`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from align.core.dtypes import dtype_name, is_complex, is_numeric, numpy_dtype
+from align.core.dtypes import is_complex, numpy_dtype
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from align.core.dtypes import Array
     from align.core.parameters import Shape
 
@@ -244,79 +243,3 @@ def steps_of(transform: Transform) -> tuple[Transform, ...]:
     if isinstance(transform, Chain):
         return tuple(step for inner in transform.steps for step in steps_of(inner))
     return () if isinstance(transform, Identity) else (transform,)
-
-
-def parse_transform(table: Mapping[str, Any]) -> Transform:
-    """Read the table form back; raises ValueError naming what is wrong."""
-    fields = dict(table)
-    op = fields.pop("op", None)
-    argument = _ARGUMENTS.get(op) if isinstance(op, str) else None
-    if argument is None:
-        msg = f"unknown transform op {op!r}; known: {', '.join(_ARGUMENTS)}"
-        raise ValueError(msg)
-    try:
-        return _with_argument(str(op), argument, fields)
-    except ValueError as error:
-        msg = f"transform {dict(table)} is malformed: {error}"
-        raise ValueError(msg) from error
-
-
-# What each op says beside its name, and those that may say what it was `from`.
-_ARGUMENTS = {"identity": "", "reshape": "shape", "permute": "axes", "cast": "dtype", "chain": "steps"}
-_ORIGIN = "from"
-_WITH_ORIGIN = ("reshape", "cast")
-
-
-def _with_argument(op: str, argument: str, fields: dict[str, Any]) -> Transform:
-    origin = fields.pop(_ORIGIN, None) if op in _WITH_ORIGIN else None
-    if unknown := sorted(fields.keys() - {argument}):
-        msg = f"{op} takes {argument or 'nothing else'}, not {', '.join(unknown)}"
-        raise ValueError(msg)
-    if not argument:
-        return IDENTITY
-    if argument not in fields:
-        msg = f"{op} needs {argument}"
-        raise ValueError(msg)
-    if op == "chain":
-        return Chain(_steps(fields[argument]))
-    if op == "cast":
-        return Cast(_dtype(fields[argument]), None if origin is None else _dtype(origin))
-    numbers = _counts(argument, fields[argument])
-    if op == "permute":
-        return Permute(_permutation(numbers))
-    return Reshape(numbers, None if origin is None else _counts(_ORIGIN, origin))
-
-
-def _steps(tables: object) -> tuple[Transform, ...]:
-    if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-        msg = f"steps must be a list of transforms; got {tables!r}"
-        raise ValueError(msg)
-    if any(table.get("op") == "chain" for table in tables):
-        msg = "a chain holds single steps, no chains"
-        raise ValueError(msg)
-    return tuple(parse_transform(table) for table in tables)
-
-
-def _counts(what: str, values: object) -> tuple[int, ...]:
-    if not isinstance(values, (list, tuple)) or not all(type(n) is int and n >= 0 for n in values):
-        msg = f"{what} must be a list of whole numbers, none of them negative; got {values!r}"
-        raise ValueError(msg)
-    return tuple(values)
-
-
-def _permutation(axes: tuple[int, ...]) -> tuple[int, ...]:
-    if sorted(axes) != list(range(len(axes))):
-        msg = f"axes must name each of {len(axes)} axes once, from 0 to {len(axes) - 1}; got {list(axes)}"
-        raise ValueError(msg)
-    return axes
-
-
-def _dtype(name: object) -> str:
-    try:
-        canonical = dtype_name(numpy_dtype(name)) if isinstance(name, str) else ""
-    except (TypeError, ValueError):
-        canonical = ""
-    if not is_numeric(canonical):
-        msg = f"dtype must name numbers, such as float16; got {name!r}"
-        raise ValueError(msg)
-    return canonical

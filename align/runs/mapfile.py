@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from align.core.files import existing_file, write_text
 from align.core.names import FRAMEWORKS
 from align.core.rename import NameRules, Rename, as_literal
-from align.core.transforms import IDENTITY, Identity, parse_transform
+from align.core.transform_parse import parse_transform
+from align.core.transforms import IDENTITY, Identity
 from align.errors import MapError
 from align.steps.apply_rules import apply_rules
 

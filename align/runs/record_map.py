@@ -14,7 +14,7 @@ import numpy as np
 
 from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.rename import NameRules, as_literal
-from align.core.transforms import parse_transform
+from align.core.transform_parse import parse_transform
 from align.errors import MapError
 from align.runs.mapfile import told_side
 from align.steps.two_way import FILLED, TwoWayMap

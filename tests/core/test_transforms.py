@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align.core.transform_parse import parse_transform
 from align.core.transforms import (
     IDENTITY,
     Cast,
@@ -14,7 +15,6 @@ from align.core.transforms import (
     Reshape,
     Transform,
     chained,
-    parse_transform,
     steps_of,
 )
 
