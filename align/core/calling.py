@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from align.core.traces import Capture
+from align.core.traces import Capture, Intervention
 from align.core.user_code import run_user_code
 from align.errors import InputsError, ModelFailedError
 
@@ -63,12 +63,24 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from leaves(item, f"{name}.{key}" if name else str(key))
 
 
-class CallRecorder:
-    """Counts the calls of modules and hands their outputs to a sink; adapters call it from their hooks."""
+class FromArray(Protocol):
+    """Turns an array into a framework's tensor of the dtype and place of another one."""
 
-    def __init__(self, sink: CaptureSink, to_array: ToArray) -> None:
+    def __call__(self, value: Array, like: Any) -> Any:
+        """Convert."""
+        ...
+
+
+class CallRecorder:
+    """Counts the calls of modules and hands their outputs to a sink; adapters call it from their hooks.
+
+    A sink that is an Intervention sees the inputs too, and may put another tensor into the place of a lone output.
+    """
+
+    def __init__(self, sink: CaptureSink, to_array: ToArray, from_array: FromArray) -> None:
         self._sink = sink
         self._to_array = to_array
+        self._from_array = from_array
         self._running: list[str] = []
         self._calls: dict[str, int] = {}
         self._order = 0
@@ -78,12 +90,18 @@ class CallRecorder:
         """Path of the innermost module that has begun and not ended."""
         return self._running[-1] if self._running else None
 
-    def begin(self, path: str) -> None:
+    def begin(self, path: str, inputs: Any = ()) -> None:
         """Note that a module starts."""
         self._running.append(path)
+        if isinstance(self._sink, Intervention):
+            arrays = [array for _, leaf in leaves(inputs) if (array := self._to_array(leaf)) is not None]
+            self._sink.enter(path, self._calls.get(path, 0), arrays)
 
-    def end(self, path: str, class_name: str, output: Any) -> None:
-        """Note that a module returned, and pass on every tensor of its output."""
+    def end(self, path: str, class_name: str, output: Any) -> Any:
+        """Note that a module returned, and pass on every tensor of its output; return what it is to return instead.
+
+        None: the output stays.
+        """
         while self._running.pop() != path:  # modules that raised, and were caught by the model itself
             pass
         call = self._calls.get(path, 0)
@@ -96,6 +114,10 @@ class CallRecorder:
                 capture = Capture(self._order, path, call, name, class_name, shape, array.dtype.name, depth)
                 self._sink.add(capture, array)
                 self._order += 1
+                if not name and isinstance(self._sink, Intervention):
+                    other = self._sink.instead(capture, array)
+                    return None if other is None else self._from_array(other, leaf)
+        return None
 
 
 @contextlib.contextmanager
@@ -113,7 +135,7 @@ def recorded_calls(modules: Iterable[tuple[str, Any]], recorder: CallRecorder) -
 
 
 def _before(module: Any, path: str, recorder: CallRecorder) -> Any:
-    return module.register_forward_pre_hook(lambda *_: recorder.begin(path))
+    return module.register_forward_pre_hook(lambda _module, inputs: recorder.begin(path, inputs))
 
 
 def _after(module: Any, path: str, recorder: CallRecorder) -> Any:

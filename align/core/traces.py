@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.parameters import Shape
@@ -42,6 +42,19 @@ class CaptureSink(Protocol):
 
     def add(self, capture: Capture, value: Array) -> None:
         """Take one capture."""
+        ...
+
+
+@runtime_checkable
+class Intervention(CaptureSink, Protocol):
+    """A CaptureSink that also sees what modules are given, and may let a module return something else."""
+
+    def enter(self, module: str, call: int, inputs: Sequence[Array]) -> None:
+        """Take the tensors that a call is given by position; copy what is kept."""
+        ...
+
+    def instead(self, capture: Capture, value: Array) -> Array | None:
+        """Return what a module with a lone output is to return, of the output's shape; None: what it returned."""
         ...
 
 

@@ -40,10 +40,11 @@ class ArrayModel:
         """Run all layers on `x`."""
         for layer in self.layers:
             if recorder:
-                recorder.begin(layer.path)
+                recorder.begin(layer.path, x)
             x = layer.function(x, **layer.parameters)
             if recorder:
-                recorder.end(layer.path, layer.class_name.rpartition(".")[2], x)
+                other = recorder.end(layer.path, layer.class_name.rpartition(".")[2], x)
+                x = x if other is None else other
         return x
 
     def values(self) -> dict[str, Array]:
@@ -97,7 +98,11 @@ class ArraysFramework:
 
     def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run the chain; see ModelRunner."""
-        recorder = CallRecorder(sink, lambda value: value if isinstance(value, np.ndarray) else None)
+        recorder = CallRecorder(
+            sink,
+            lambda value: value if isinstance(value, np.ndarray) else None,
+            lambda value, like: value.astype(like.dtype),
+        )
         args, kwargs = bind_inputs(lambda x: x, inputs)
 
         def call() -> None:

@@ -80,7 +80,11 @@ class MindSporeFramework:
     def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set meanwhile."""
         mindspore = _mindspore()
-        recorder = CallRecorder(sink, lambda value: to_array(value) if isinstance(value, mindspore.Tensor) else None)
+        recorder = CallRecorder(
+            sink,
+            lambda value: to_array(value) if isinstance(value, mindspore.Tensor) else None,
+            lambda value, like: _to_tensor(value).astype(like.dtype),
+        )
         dtype = _floating_dtype(model)
         tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.construct, tensors)

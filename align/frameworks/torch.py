@@ -91,7 +91,11 @@ class TorchFramework:
         """Run one forward in evaluation mode without gradients; see ModelRunner."""
         import torch
 
-        recorder = CallRecorder(sink, lambda value: to_array(value) if torch.is_tensor(value) else None)
+        recorder = CallRecorder(
+            sink,
+            lambda value: to_array(value) if torch.is_tensor(value) else None,
+            lambda value, like: _to_tensor(value).to(like),
+        )
         tensors = {name: _fitted(_to_tensor(value), _sample(model)) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
         with _evaluation_mode(model), recorded_calls(model.named_modules(), recorder), torch.no_grad():

@@ -31,7 +31,7 @@ def as_array(value: Any) -> Any:
 
 def recorder() -> tuple[CallRecorder, Sink]:
     sink = Sink()
-    return CallRecorder(sink, as_array), sink
+    return CallRecorder(sink, as_array, lambda value, like: value), sink
 
 
 def test_inputs_go_by_keyword_where_the_signature_has_all_names() -> None:
