@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from align.core.transforms import IDENTITY, Transform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from align.core.names import Frameworks, SideName
 
@@ -37,6 +37,7 @@ class NameRules:
     """All rules of one file. `dropped_source` and `dropped_target` map a name or glob to the reason.
 
     A rule is called by its table and its text: `[names] fc.weight`. `frameworks` says whose names both sides have.
+    `lines` tells on which line of its file a rule stands, where that is known.
     """
 
     label: str = "no rules"
@@ -45,6 +46,7 @@ class NameRules:
     dropped_source: dict[str, str] = field(default_factory=dict)
     dropped_target: dict[str, str] = field(default_factory=dict)
     frameworks: Frameworks = (None, None)
+    lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     _drops: dict[SideName, _Drops] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +72,12 @@ class NameRules:
     def drops_exactly(self, side: SideName, name: str) -> bool:
         """Tell whether a drop names this very name."""
         return name in self._drops[side].reasons or name in self._drops[side].literals
+
+    def named(self, source: str) -> str:
+        """A source name with the line of the rule that pairs it, for messages."""
+        found = self.target_of(source)
+        line = self.lines.get(found[2]) if found else None
+        return f"{source} (line {line})" if line else source
 
     @property
     def all_rules(self) -> tuple[str, ...]:

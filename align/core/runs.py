@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 RANGE = re.compile(r"(\{+)([0-9]{1,9})\.\.([0-9]{1,9})\}")
 # Numbers with leading zeros are words: `07` and `7` are two names.
 NUMBER = re.compile(r"(?<![0-9])(?:0|[1-9][0-9]{0,8})(?![0-9])")
+Words = tuple[str, ...]
 MOST_NAMES = 1_000_000  # what one text may stand for: no model has more parameters, and memory has an end
 
 
@@ -65,7 +66,7 @@ def fold_runs(rows: Sequence[tuple[tuple[str, ...], Hashable]]) -> list[tuple[tu
     >>> fold_runs([(("a.0", "b.1"), None), (("a.1", "b.2"), None), (("c", "d"), None)])
     [(('a.{0..1}', 'b.{1..2}'), [0, 1]), (('c', 'd'), [2])]
     """
-    groups: dict[tuple[object, Hashable], list[_Box]] = {}
+    groups: dict[tuple[tuple[Words, ...], Hashable], list[_Box]] = {}
     for place, (names, alike) in enumerate(rows):
         parts, box = _parts(names, place)
         groups.setdefault((parts, alike), []).append(box)
@@ -75,9 +76,6 @@ def fold_runs(rows: Sequence[tuple[tuple[str, ...], Hashable]]) -> list[tuple[tu
         for box in _merged(boxes, [len(words) - 1 for words in parts])
     ]
     return sorted(folded, key=lambda run: run[1][0])
-
-
-Words = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from align.core.files import existing_file, write_text
 from align.core.names import FRAMEWORKS
-from align.core.rename import NameRules, Rename, as_literal
+from align.core.rename import NameRules, Rename
 from align.core.transform_parse import parse_transform
-from align.core.transforms import IDENTITY, Identity
-from align.errors import MapError
+from align.core.transforms import IDENTITY
+from align.errors import DestinationError, MapError
+from align.runs.map_faults import Faults
+from align.runs.map_lines import users_text
+from align.runs.map_ranges import expand_table
+from align.runs.map_text import SCHEMA, SIDES, map_text
 from align.steps.apply_rules import apply_rules
 
 if sys.version_info >= (3, 11):
@@ -27,17 +32,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from align.core.names import FrameworkName, NameMap, Pairing
+    from align.core.names import FrameworkName, NameMap
     from align.core.transforms import Transform
 
-SCHEMA = "mindalign.names/1"
 _TABLES = {"schema", "source", "target", "names", "rename", "dropped"}
-_SIDES = ("source", "target")
-_HEADER = f"""\
-# Name map of mindalign: source name = target name. Edit freely; lines that you write are never overruled.
-# Patterns: [[rename]] with from = 'regular expression' and to = 'target with \\1'. docs/map.md tells more.
-schema = "{SCHEMA}"
-"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLines:
+    """A map file as it was, and the rules in those of its lines that the user wrote."""
+
+    text: str
+    rules: NameRules
 
 
 def read_map(path: Path, source: Sequence[str], target: Sequence[str] | None) -> NameMap:
@@ -58,21 +64,35 @@ def read_map(path: Path, source: Sequence[str], target: Sequence[str] | None) ->
 
 
 def read_rules(path: Path) -> NameRules:
-    """Read a map or rule file; raises MissingFileError or MapError with all faults."""
+    """Read a map or rule file; raises MissingFileError or MapError with all faults and their lines."""
+    return _parse(_text(path), path)
+
+
+def _text(path: Path) -> str:
     try:
-        document = tomllib.loads(existing_file(path, "map file").read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return existing_file(path, "map file").read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
         raise MapError(path, [f"not TOML: {error}"]) from error
-    faults = [f"unknown table or key {key!r}" for key in document if key not in _TABLES]
+
+
+def _parse(text: str, path: Path) -> NameRules:
+    faults = Faults(text)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MapError(path, [f"not TOML: {error}", *faults.repeated()]) from error
+    for key in document:
+        if key not in _TABLES:
+            faults.at(f"[{key}]" if isinstance(document[key], dict) else key, "unknown table or key")
     if document.get("schema", SCHEMA) != SCHEMA:
-        faults.append(f"schema {document['schema']!r}, expected {SCHEMA!r}")
+        faults.at("schema", f"{document['schema']!r}, expected {SCHEMA!r}")
     names = _names(document.get("names", {}), faults)
     renames = tuple(_renames(document.get("rename", []), faults))
     drops = _drops(document.get("dropped", {}), faults)
     frameworks = told_side(document, "source", faults), told_side(document, "target", faults)
     if faults:
         raise MapError(path, faults)
-    return NameRules(str(path), names, renames, drops["source"], drops["target"], frameworks)
+    return NameRules(str(path), names, renames, drops["source"], drops["target"], frameworks, faults.lines)
 
 
 def told_side(document: Any, key: str, faults: list[str]) -> FrameworkName | None:
@@ -84,102 +104,84 @@ def told_side(document: Any, key: str, faults: list[str]) -> FrameworkName | Non
     return known
 
 
-def write_map(path: Path, name_map: NameMap) -> None:
-    """Write a name map as an editable file, whole or not at all."""
-    write_text(path, "\n".join(_lines(name_map)) + "\n")
+def write_map(path: Path, name_map: NameMap, kept: KeptLines | None = None, *, expand: bool = False) -> None:
+    """Write a name map as an editable file, whole or not at all; `expand` gives each pair a line of its own.
+
+    `kept` are the lines of the user's that it takes over. Raises DestinationError if they cannot stand in one file
+    with align's.
+    """
+    kept = kept or KeptLines("", NameRules())
+    text = map_text(name_map, kept.text, kept.rules, expand=expand)
+    if kept.text and _said(_users_rules(text, path)) != _said(kept.rules):
+        hint = "write the map to another file with --out, and give this one with --rules"
+        raise DestinationError(f"{path} holds lines of yours that cannot be kept beside those of align", hint)
+    write_text(path, text)
 
 
-def _lines(name_map: NameMap) -> Iterator[str]:
-    told = [f'{side} = "{name}"' for side, name in zip(_SIDES, name_map.frameworks, strict=True) if name]
-    yield "\n".join([_HEADER.strip(), *told, "", "[names]"])
-    yield from (f"{_pair(pairing)}  # {pairing.evidence}, {pairing.confidence:.2f}" for pairing in name_map.pairings)
-    for side in _SIDES:
-        if drops := [drop for drop in name_map.dropped if drop.side == side]:
-            yield f"\n[dropped.{side}]"
-            yield from (f"{_quote(as_literal(drop.name))} = {_quote(drop.reason)}" for drop in drops)
-    yield from map(_printable, _open_lines(name_map))
+def kept_lines(path: Path) -> KeptLines:
+    """What the user wrote into a map file that is about to be made again; nothing if there is no file.
+
+    Raises MapError with all faults.
+    """
+    if not path.exists():
+        return KeptLines("", NameRules())
+    text = _text(path)
+    return KeptLines(text, _users_rules(text, path))
 
 
-def _open_lines(name_map: NameMap) -> Iterator[str]:
-    """Yield what the user has to settle, as comments."""
-    for group in name_map.ambiguous:
-        yield ""
-        yield f"# AMBIGUOUS: {group.reason}. Pair each of these under [names]:"
-        yield from (f"#   source {name}" for name in group.sources)
-        yield from (f"#   target {name}" for name in group.targets)
-    if name_map.unmatched:
-        yield ""
-        yield "# UNMATCHED: pair under [names], or give a reason under [dropped.source] or [dropped.target]."
-    for one in name_map.unmatched:
-        close = f"; close: {', '.join(one.suggestions)}" if one.suggestions else ""
-        yield f"#   {one.side} {one.name} ({one.reason}{close})"
+def _said(rules: NameRules) -> tuple[object, ...]:
+    """What rules speak of; a target's own name and its transform may have been added to them."""
+    return set(rules.names), rules.renames, rules.dropped_source, rules.dropped_target
 
 
-def _pair(pairing: Pairing) -> str:
-    if isinstance(pairing.transform, Identity):
-        return f"{_quote(pairing.source)} = {_quote(pairing.target)}"
-    return f"{_quote(pairing.source)} = {_inline({'to': pairing.target, **pairing.transform.as_table()})}"
+def _users_rules(text: str, path: Path) -> NameRules:
+    rules = _parse(users_text(text), path)
+    return replace(rules, frameworks=(None, None))
 
 
-def _inline(value: object) -> str:
-    """A transform's table as TOML on one line."""
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + " }"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    return _quote(value) if isinstance(value, str) else str(value)
-
-
-def _quote(text: str) -> str:
-    return '"' + _printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else f"\\U{ord(c):08X}" for c in text)
-
-
-def _names(table: Any, faults: list[str]) -> dict[str, tuple[str, Transform]]:
+def _names(table: Any, faults: Faults) -> dict[str, tuple[str, Transform]]:
     names: dict[str, tuple[str, Transform]] = {}
     if not isinstance(table, dict):
-        faults.append("[names] must be a table of source = target")
+        faults.at("names", "[names] must be a table of source = target")
         return names
-    for source, value in table.items():
-        if parsed := _target(f"names: {source}", value, faults):
+    for source, value in expand_table("names", table, faults).items():
+        if parsed := _target(f"[names] {source}", value, faults):
             names[source] = parsed
     return names
 
 
-def _target(where: str, value: Any, faults: list[str]) -> tuple[str, Transform] | None:
+def _target(where: str, value: Any, faults: Faults) -> tuple[str, Transform] | None:
     if isinstance(value, str):
         return value, IDENTITY
     if not isinstance(value, dict) or not isinstance(value.get("to"), str):
-        faults.append(f"{where}: expected a target name or a table with `to` and a transform")
+        faults.at(where, "expected a target name or a table with `to` and a transform")
         return None
     fields = {key: item for key, item in value.items() if key != "to"}
     try:
         return value["to"], parse_transform(fields) if fields else IDENTITY
     except ValueError as error:
-        faults.append(f"{where}: {error}")
+        faults.at(where, str(error))
         return None
 
 
-def _renames(tables: Any, faults: list[str]) -> Iterator[Rename]:
+def _renames(tables: Any, faults: Faults) -> Iterator[Rename]:
     for number, table in enumerate(tables if isinstance(tables, list) else [tables], 1):
         where = f"[[rename]] {number}"
         if not isinstance(table, dict) or not isinstance(table.get("from"), str):
-            faults.append(f"{where}: expected from = 'pattern' and to = 'target'")
+            faults.at(where, "expected from = 'pattern' and to = 'target'")
             continue
         parsed = _target(where, {key: value for key, value in table.items() if key not in ("from", "back")}, faults)
         back = table.get("back")
         if back is not None and not _is_renaming(back):
-            faults.append(f"{where}: expected back = {{ from = 'pattern', to = 'source' }}")
+            faults.at(where, "expected back = { from = 'pattern', to = 'source' }")
             continue
         wrong = [
-            f"{where}: {way['from']!r} -> {way.get('to')!r}: {fault}"
+            f"{way['from']!r} -> {way.get('to')!r}: {fault}"
             for way in (table, back or {})
             if way and (fault := _rename_fault(way["from"], way.get("to")))
         ]
-        faults += wrong
+        for fault in wrong:
+            faults.at(where, fault)
         if parsed and not wrong:
             yield Rename(re.compile(table["from"]), *parsed, (re.compile(back["from"]), back["to"]) if back else None)
 
@@ -205,18 +207,22 @@ def _rename_fault(pattern: str, to: Any) -> str:
     return ""
 
 
-def _drops(tables: Any, faults: list[str]) -> dict[str, dict[str, str]]:
-    drops: dict[str, dict[str, str]] = {side: {} for side in _SIDES}
+def _drops(tables: Any, faults: Faults) -> dict[str, dict[str, str]]:
+    drops: dict[str, dict[str, str]] = {side: {} for side in SIDES}
     if not isinstance(tables, dict):
-        faults.append("[dropped] must hold the tables [dropped.source] and [dropped.target]")
+        faults.at("dropped", "[dropped] must hold the tables [dropped.source] and [dropped.target]")
         return drops
-    faults += [f"[dropped] unknown key {key!r}; known: source, target" for key in tables if key not in _SIDES]
-    for side in _SIDES:
+    for key in tables:
+        if key not in SIDES:
+            faults.at(f"[dropped] {key}", "unknown key; known: source, target")
+    for side in SIDES:
         table = tables.get(side, {})
         if not isinstance(table, dict):
-            faults.append(f'[dropped.{side}] must be a table of name = "reason"')
+            faults.at(f"[dropped] {side}", f'[dropped.{side}] must be a table of name = "reason"')
             continue
-        wrong = [name for name, reason in table.items() if not isinstance(reason, str) or not reason.strip()]
-        faults += [f'[dropped.{side}] {name}: expected name = "reason"' for name in wrong]
-        drops[side] = {name: reason for name, reason in table.items() if name not in wrong}
+        for name, reason in expand_table(f"dropped.{side}", table, faults).items():
+            if isinstance(reason, str) and reason.strip():
+                drops[side][name] = reason
+            else:
+                faults.at(f"[dropped.{side}] {name}", 'expected name = "reason"')
     return drops

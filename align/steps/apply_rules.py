@@ -26,7 +26,7 @@ def apply_rules(rules: NameRules, source: Sequence[str], target: Sequence[str] |
     """
     applied = _apply_to_source(rules, source)
     _apply_to_target(rules, applied, target or ())
-    faults = [*applied.faults, *_contradictions(applied.pairings, target)]
+    faults = [*applied.faults, *_contradictions(rules, applied.pairings, target)]
     if faults:
         raise MapError(rules.label, faults)
     spoken = {p.target for p in applied.pairings} | {d.name for d in applied.dropped if d.side == "target"}
@@ -45,11 +45,11 @@ def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: Paramet
     applied = _apply_to_source(rules, source.names)
     applied.pairings = [replace(p, target=_by_role(p.target, target)) for p in applied.pairings]
     _apply_to_target(rules, applied, target.names)
-    faults = [*applied.faults, *_contradictions(applied.pairings, target.names)]
+    faults = [*applied.faults, *_contradictions(rules, applied.pairings, target.names)]
     shapes = _torch_shapes(source), _torch_shapes(target)
     known = [p for p in applied.pairings if p.target in target.by_name]
     fitted = {p.source: _with_axis(p, (source, target), shapes) for p in known}
-    faults += [fault for p in fitted.values() if (fault := _shape_fault(p, source, target))]
+    faults += [fault for p in fitted.values() if (fault := _shape_fault(p, source, target, rules.named(p.source)))]
     if faults:
         raise MapError(rules.label, faults)
     applied.pairings = list(fitted.values())
@@ -79,7 +79,9 @@ def _apply_to_source(rules: NameRules, names: Iterable[str]) -> _Applied:
     for name in names:
         pair, drop = rules.target_of(name), rules.drop_of("source", name)
         if name in rules.names and rules.drops_exactly("source", name):
-            applied.faults.append(f"{name} is both paired under [names] and dropped under [dropped.source]")
+            applied.faults.append(
+                f"{rules.named(name)} is both paired under [names] and dropped under [dropped.source]"
+            )
         if pair and (name in rules.names or not drop):
             applied.pairings.append(Pairing(name, pair[0], "user", 1.0, pair[1]))
             applied.used.add(pair[2])
@@ -99,19 +101,22 @@ def _apply_to_target(rules: NameRules, applied: _Applied, names: Iterable[str]) 
             applied.dropped.append(Dropped(name, "target", drop[0]))
             applied.used.add(drop[1])
         elif name in taken and rules.drops_exactly("target", name):
-            applied.faults.append(f"{name} is dropped under [dropped.target], and {taken[name]} leads to it")
+            applied.faults.append(
+                f"{name} is dropped under [dropped.target], and {rules.named(taken[name])} leads to it"
+            )
 
 
-def _contradictions(pairings: Sequence[Pairing], target: Sequence[str] | None) -> list[str]:
+def _contradictions(rules: NameRules, pairings: Sequence[Pairing], target: Sequence[str] | None) -> list[str]:
     faults = []
     sources: dict[str, str] = {}
     known = None if target is None else set(target)
     for pairing in pairings:
         if pairing.target in sources:
-            faults.append(f"{sources[pairing.target]} and {pairing.source} both lead to {pairing.target}")
+            both = f"{rules.named(sources[pairing.target])} and {rules.named(pairing.source)}"
+            faults.append(f"{both} both lead to {pairing.target}")
         sources.setdefault(pairing.target, pairing.source)
         if known is not None and pairing.target not in known:
-            faults.append(f"{pairing.source} -> {pairing.target}: the target has no such parameter")
+            faults.append(f"{rules.named(pairing.source)} -> {pairing.target}: the target has no such parameter")
     return faults
 
 
@@ -160,10 +165,11 @@ def _with_axis(
     return replace(pairing, transform=Reshape(wanted, own))
 
 
-def _shape_fault(pairing: Pairing, source: ParameterSet, target: ParameterSet) -> str:
+def _shape_fault(pairing: Pairing, source: ParameterSet, target: ParameterSet, called: str = "") -> str:
+    called = called or pairing.source
     shape, wanted = source.by_name[pairing.source].shape, target.by_name[pairing.target].shape
     try:
         got = pairing.transform.output_shape(shape)
     except ValueError as error:
-        return f"{pairing.source} -> {pairing.target}: {error}"
-    return "" if got == wanted else f"{pairing.source} {list(got)} -> {pairing.target}: the target has {list(wanted)}"
+        return f"{called} -> {pairing.target}: {error}"
+    return "" if got == wanted else f"{called} {list(got)} -> {pairing.target}: the target has {list(wanted)}"

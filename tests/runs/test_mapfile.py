@@ -75,10 +75,10 @@ def test_what_is_open_stands_in_comments_with_its_reason_and_what_comes_close(tm
     )
     write_map(tmp_path / "map.toml", name_map)
     text = (tmp_path / "map.toml").read_text(encoding="utf-8")
-    assert '"fc.weight" = "head.weight"  # structure, 0.90' in text
-    assert "# AMBIGUOUS: of one shape. Pair each of these under [names]:" in text
-    assert "#   source q\n#   source k\n#   target x\n#   target y\n" in text
-    assert "#   source z (nothing is left; close: zz)" in text
+    assert '"fc.weight" = "head.weight"  #= structure 0.90 (' in text
+    assert "#= AMBIGUOUS: of one shape. Pair each of these under [names]:" in text
+    assert "#=   source q\n#=   source k\n#=   target x\n#=   target y\n" in text
+    assert "#=   source z (nothing is left; close: zz)" in text
     assert read_rules(tmp_path / "map.toml").names == {"fc.weight": ("head.weight", IDENTITY)}
 
 
@@ -168,17 +168,17 @@ def test_all_faults_of_a_file_are_listed_together_under_its_name(tmp_path: Path)
     assert str(caught.value).startswith(f"{path} cannot be used as a name map:\n")
     said = "\n".join(caught.value.faults)
     for word in (
-        "colour",
-        "other/9",
-        "names: a",
-        "names: b",
-        "twist",
-        "names: d",
-        "unclosed",
-        r"\\2",
-        "3",
-        "left",
-        "e:",
+        "line 3: colour",
+        "line 2: schema: 'other/9'",
+        "line 5: [names] a",
+        "line 6: [names] b",
+        "line 7: [names] c: unknown transform op 'twist'",
+        "line 8: [names] d",
+        "line 9: [[rename]] 1: '(unclosed'",
+        r"line 12: [[rename]] 2: '(a)' -> 'b.\\2'",
+        "line 15: [[rename]] 3",
+        "line 18: [dropped] left",
+        "line 20: [dropped.source] e:",
     ):
         assert word in said, word
     assert len(caught.value.faults) == 11
@@ -217,7 +217,7 @@ def test_names_that_the_source_lacks_are_listed_with_the_contradictions(tmp_path
     (tmp_path / "m.toml").write_text('[names]\ngone = "x"\na = "y"\nb = "y"\n', encoding="utf-8")
     with pytest.raises(MapError) as caught:
         read_map(tmp_path / "m.toml", ["a", "b"], ["x", "y"])
-    assert caught.value.faults == ("gone: the source has no such parameter", "a and b both lead to y")
+    assert caught.value.faults == ("gone: the source has no such parameter", "a (line 3) and b (line 4) both lead to y")
 
 
 def test_a_rename_may_say_how_it_is_followed_back(tmp_path: Path) -> None:

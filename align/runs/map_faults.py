@@ -1,0 +1,49 @@
+"""The faults of a map file, each with the line of the rule that it is about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.runs.map_lines import is_ours, rule_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Faults(list[str]):
+    """All faults found so far; rules are called as `map_lines.rule_lines` calls them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text.split("\n")
+        self._written = rule_lines(text)
+        self._stands: dict[str, str] = {}
+
+    def at(self, rule: str, fault: str) -> None:
+        """Add a fault of a rule."""
+        place = self.place(rule)
+        self.append(f"{place}: {rule}: {fault}" if place else f"{rule}: {fault}")
+
+    def place(self, rule: str) -> str:
+        """Where a rule stands, `line 3`, or `lines 3 and 7`; "" where that was not found."""
+        lines = self._written.get(rule) or self._written.get(self._stands.get(rule, ""), [])
+        return f"line{'s' * (len(lines) > 1)} {' and '.join(map(str, lines))}" if lines else ""
+
+    def stands(self, rule: str, written: str) -> None:
+        """Say that a rule is written as (or in the range of) another."""
+        if rule != written:
+            self._stands[rule] = written
+
+    def is_ours(self, rule: str) -> bool:
+        """Tell whether align wrote the line of a rule, and nobody changed it since."""
+        return any(is_ours(self._text[line - 1]) for line in self._written.get(rule, ()))
+
+    @property
+    def lines(self) -> Mapping[str, int]:
+        """The first line of each rule."""
+        known = {rule: lines[0] for rule, lines in self._written.items()}
+        return known | {rule: known[written] for rule, written in self._stands.items() if written in known}
+
+    def repeated(self) -> list[str]:
+        """Rules that stand twice, which TOML refuses."""
+        return [f"{self.place(rule)}: {rule} has two rules" for rule, lines in self._written.items() if len(lines) > 1]

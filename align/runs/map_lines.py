@@ -1,0 +1,99 @@
+"""The lines of a map file: which of them align wrote and which the user, and on which line each rule stands.
+
+A line that align wrote ends in `#= evidence confidence (sum)`, where the sum is that of the text before it, or is a
+comment that begins with `#=`. So every edit, even of one letter, makes a line the user's, whose words are kept.
+tomllib tells no lines: they are found by reading the text for headers and keys, which stand at the start of a line.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import zlib
+from typing import TYPE_CHECKING
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OURS = "#="
+_MARKED = re.compile(rf"(?P<said>.*)  {OURS} .* \((?P<sum>[0-9a-f]{{4}})\)")
+_HEADER = re.compile(r"\s*(?P<open>\[\[?)\s*(?P<name>[\w\"'. -]+?)\s*\]\]?\s*(#.*)?")
+_KEY = re.compile(r"\s*(?P<key>\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\w-]+)\s*[=.]")
+
+
+def marked(said: str, why: str) -> str:
+    """A line of align's own: what it says, with the reason."""
+    return f"{said}  {OURS} {why} ({_sum(said)})"
+
+
+def is_ours(line: str) -> bool:
+    """Tell whether align wrote a line and nobody changed it since."""
+    found = _MARKED.fullmatch(line)
+    return line.lstrip().startswith(OURS) or (found is not None and found["sum"] == _sum(found["said"]))
+
+
+def users_text(text: str) -> str:
+    """The text with an empty line for each that align wrote."""
+    return "\n".join("" if is_ours(line) else line for line in text.split("\n"))
+
+
+def sections(text: str) -> list[tuple[str, list[str]]]:
+    """The lines under each header, as written; those before the first stand under ""."""
+    found: list[tuple[str, list[str]]] = [("", [])]
+    for line in text.split("\n"):
+        if _HEADER.fullmatch(line):
+            found.append((line, []))
+        else:
+            found[-1][1].append(line)
+    return found
+
+
+def table_of(header: str) -> str:
+    """Name of the table that a header opens, "" for no header.
+
+    >>> table_of("[dropped.source]  # why"), table_of("[[rename]]")
+    ('dropped.source', 'rename')
+    """
+    found = _HEADER.fullmatch(header)
+    return found["name"] if found else ""
+
+
+def rule_lines(text: str) -> dict[str, list[int]]:
+    r"""The lines, from 1, of each rule by its name: `[names] fc.weight`, `[[rename]] 2` for the second, `schema`.
+
+    >>> rule_lines('[names]\n"a.b" = "c"')
+    {'[names]': [1], '[names] a.b': [2]}
+    """
+    lines: dict[str, list[int]] = {}
+    for rule, line in _rules(text):
+        lines.setdefault(rule, []).append(line)
+    return lines
+
+
+def _rules(text: str) -> Iterator[tuple[str, int]]:
+    table, renames = "", 0
+    for number, line in enumerate(text.split("\n"), 1):
+        if header := _HEADER.fullmatch(line):
+            table = header["name"]
+            renames += header["open"] == "[["
+            yield (f"[[{table}]] {renames}" if header["open"] == "[[" else f"[{table}]"), number
+        elif (found := _KEY.match(line)) and (key := _plain(found["key"])) is not None:
+            yield (f"[{table}] {key}" if table else key), number
+
+
+def _plain(key: str) -> str | None:
+    if key[0] not in "\"'":
+        return key
+    try:
+        return str(tomllib.loads(f"key = {key}")["key"]) if key[0] == '"' and "\\" in key else key[1:-1]
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def _sum(said: str) -> str:
+    return f"{zlib.crc32(said.encode('utf-8', 'surrogatepass')) & 0xFFFF:04x}"
