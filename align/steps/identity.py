@@ -7,18 +7,15 @@ holds layers of different kinds, and no layer that is left over stands on the ot
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from itertools import product
 from typing import TYPE_CHECKING
 
 from align.steps.exchange import crosses, may_pair
-
-# An index is a whole part of a path (`blocks.0`) or the number at the end of a word (`fc1`, `ln_1`).
-_INDEXED = re.compile(r"((?:.*[^\W\d])?_?)(\d+)")
+from align.steps.paths import numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
@@ -67,18 +64,10 @@ def _crossed_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequen
 def _lists(layers: Sequence[Layer]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for layer in layers:
-        for container, index in _indices(layer.path):
+        for container, index, _ in numbered(layer.path):
             found[container].add(index)
     return found
 
 
 def _lists_above(path: str) -> list[str]:
-    return [container for container, _ in _indices(path)]
-
-
-def _indices(path: str) -> Iterator[tuple[str, str]]:
-    """Yield each numbered list that a path goes through (`blocks` of `blocks.0`, `fc` of `fc1`), with the index."""
-    parts = path.split(".")
-    for place, part in enumerate(parts):
-        if indexed := _INDEXED.fullmatch(part):
-            yield ".".join([*parts[:place], indexed[1]]), indexed[2]
+    return [container for container, _, _ in numbered(path)]

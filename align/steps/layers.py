@@ -38,7 +38,8 @@ class Layer:
     """One layer: `kind` is "" where no rule knows its class; `shapes` are those of the roles, as torch has them.
 
     `signature` lists the (role, shape) that a counterpart must have. `position` counts the parameters before it on its
-    side. `aside` is True below an auxiliary head or a second copy of the model.
+    side. `aside` is True below an auxiliary head or a second copy of the model. `inputs_first` is True where the weight
+    stands as (in, out), None where nobody knows.
     """
 
     path: str
@@ -49,6 +50,7 @@ class Layer:
     signature: Signature
     dropped: dict[str, str]
     aside: bool
+    inputs_first: bool | None = False
 
 
 def read_layers(side: ParameterSet, skip: Set[str]) -> list[Layer]:
@@ -92,11 +94,26 @@ def _layers_of(module: Module, own: list[Parameter], position: int) -> Iterator[
             return
     usual = {USUAL_ROLES.get(parameter.attribute, ""): parameter for parameter in own}
     if "" not in usual and len(usual) == len(own):
-        yield _layer(module.path, position, "", usual, None)
+        yield _with_layout(_layer(module.path, position, "", usual, None), module)
         return
     for offset, parameter in enumerate(own):
         path = f"{module.path}.{parameter.attribute}".removeprefix(".")
         yield _layer(path, position + offset, "", {"weight": parameter}, None)
+
+
+def _with_layout(layer: Layer, module: Module) -> Layer:
+    """A layer of no known kind, as a linear one if a layout rule knows its class; shapes are then those of torch."""
+    weight = layer.shapes.get("weight", ())
+    if module.inputs_first is None or len(weight) != 2:
+        return replace(layer, inputs_first=None)
+    shapes = layer.shapes | {"weight": weight[::-1] if module.inputs_first else weight}
+    return replace(with_shapes(layer, shapes), kind="linear", inputs_first=module.inputs_first)
+
+
+def with_shapes(layer: Layer, shapes: dict[str, Shape]) -> Layer:
+    """The layer with other shapes of its roles, and the signature that follows from them."""
+    signature = tuple(sorted((role, shape) for role, shape in shapes.items() if role not in UNTOLD_ROLES))
+    return replace(layer, shapes=shapes, signature=signature)
 
 
 def _layer(path: str, position: int, kind: str, roles: dict[str, Parameter], family: LayerFamily | None) -> Layer:
@@ -110,8 +127,13 @@ def _layer(path: str, position: int, kind: str, roles: dict[str, Parameter], fam
         shapes=shapes,
         signature=tuple(sorted((role, shape) for role, shape in shapes.items() if role not in UNTOLD_ROLES)),
         dropped=family.may_lack | family.dropped if family else {},
-        aside=not ASIDE.isdisjoint(tokens(path)),
+        aside=_is_aside(path),
     )
+
+
+def _is_aside(path: str) -> bool:
+    lower = path.lower()
+    return any(word in lower for word in ASIDE) and not ASIDE.isdisjoint(tokens(path))
 
 
 def _torch_shape(shape: Shape, inserted: int | None) -> Shape:

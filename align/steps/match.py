@@ -6,24 +6,27 @@ What the evidence does not settle is AMBIGUOUS and stays unpaired: a wrong pair 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from align.core.names import NameMap, Pairing
-from align.core.transforms import IDENTITY, Reshape
 from align.steps.apply_rules import apply_rules_to_sides
+from align.steps.forms import transform_between
 from align.steps.layers import loosened, read_layers
 from align.steps.match_layers import match_layers
+from align.steps.other_forms import match_other_forms
 from align.steps.remainder import explain_remainder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from align.core.names import Ambiguity, Evidence
     from align.core.parameters import Parameter, ParameterSet
     from align.core.rename import NameRules
-    from align.core.transforms import Transform
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
+
+    _Reader = Callable[[ParameterSet, set[str]], list[Layer]]
 
 Sides = tuple["ParameterSet", "ParameterSet"]
 
@@ -44,13 +47,15 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     ambiguous: list[Ambiguity] = []
     ordered = source.order == target.order == "execution"
     for layers in (_whole_layers, _loose_layers):
-        done = _layer_names(pairs, ambiguous)
-        left, right = (layers(side, gone | names) for side, gone, names in zip(sides, spoken, done, strict=True))
-        found = match_layers(left, right, [pair for pair, _ in pairs], ordered)
+        found = match_layers(*_left_over(layers, sides, spoken, _layer_names(pairs, ambiguous)), _pairs(pairs), ordered)
         pairs += found.pairs
         ambiguous += found.ambiguous
+    rest = _left_over(_whole_layers, sides, spoken, _layer_names(pairs, ambiguous))
+    other = match_other_forms(*rest, _pairs(pairs), ordered)
+    pairs += other.pairs
+    ambiguous += other.ambiguous
     matched = [pairing for pair, sure in pairs for pairing in _pair_roles(*pair, sure) if _free(pairing, spoken)]
-    pairings = [*ruled.pairings, *matched]
+    pairings = [*ruled.pairings, *matched, *other.pairings]
     dropped, unmatched = explain_remainder(sides, ruled.dropped, pairings, ambiguous, [pair for pair, _ in pairs])
     place = {name: index for index, name in enumerate(source.names)}
     return NameMap(
@@ -62,6 +67,18 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
         unmatched=tuple(unmatched),
         unused_rules=ruled.unused_rules,
     )
+
+
+def _left_over(
+    layers: _Reader, sides: Sides, spoken: tuple[set[str], set[str]], done: tuple[set[str], set[str]]
+) -> tuple[list[Layer], list[Layer]]:
+    """Layers of both sides, as `layers` reads them, without what the rules speak of or what is done."""
+    left, right = (layers(side, gone | names) for side, gone, names in zip(sides, spoken, done, strict=True))
+    return left, right
+
+
+def _pairs(pairs: Sequence[tuple[Pair, float]]) -> list[Pair]:
+    return [pair for pair, _ in pairs]
 
 
 def _whole_layers(side: ParameterSet, done: set[str]) -> list[Layer]:
@@ -78,8 +95,8 @@ def _taught_layers(sides: Sides, ruled: Sequence[Pairing]) -> list[Pair]:
         {p.name: layer for layer in read_layers(s, frozenset()) for p in layer.roles.values()} for s in sides
     )
     joined = {(left[p.source].path, right[p.target].path): (left[p.source], right[p.target]) for p in ruled}
-    sources, targets = [path for path, _ in joined], [path for _, path in joined]
-    return [pair for (x, y), pair in joined.items() if sources.count(x) == targets.count(y) == 1]
+    sources, targets = Counter(path for path, _ in joined), Counter(path for _, path in joined)
+    return [pair for (x, y), pair in joined.items() if sources[x] == targets[y] == 1]
 
 
 def _layer_names(pairs: Iterable[tuple[Pair, float]], ambiguous: Iterable[Ambiguity]) -> tuple[set[str], set[str]]:
@@ -98,7 +115,8 @@ def _pair_roles(a: Layer, b: Layer, confidence: float) -> Iterator[Pairing]:
     for role, mine in a.roles.items():
         if role in b.roles and a.shapes[role] == b.shapes[role]:
             theirs = b.roles[role]
-            yield Pairing(mine.name, theirs.name, _evidence(mine, theirs), confidence, _transform(mine, theirs))
+            transform = transform_between(a, b, role)
+            yield Pairing(mine.name, theirs.name, _evidence(mine, theirs), confidence, transform)
 
 
 def _free(pairing: Pairing, spoken: tuple[set[str], set[str]]) -> bool:
@@ -109,7 +127,3 @@ def _evidence(a: Parameter, b: Parameter) -> Evidence:
     if a.name == b.name:
         return "name"
     return "rule" if a.module == b.module else "structure"
-
-
-def _transform(a: Parameter, b: Parameter) -> Transform:
-    return IDENTITY if a.shape == b.shape else Reshape(b.shape, a.shape)

@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.names import Ambiguity
-from align.steps.ambiguity import group_links, roles_of
+from align.steps.ambiguity import OpenGroup, as_ambiguities, group_links
 from align.steps.evidence import SETTLED, learn
 from align.steps.exchange import crosses, may_pair, settle
 from align.steps.identity import same_paths
 from align.steps.paths import likeness, words
+from align.steps.repeats import find_repeats
 from align.steps.sequences import align_sequences, equality_scores
+from align.steps.unfold import unfold_groups, unfold_pairs, unlike_lists
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from align.core.names import Ambiguity
     from align.steps.evidence import Learnt, Pair
     from align.steps.layers import Layer
 
@@ -43,18 +45,37 @@ def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], o
 
     `ordered` says that both sides stand in the order of execution, which then is evidence.
     """
+    if not left or not right:
+        return LayerMatch([], [])
+    whole: tuple[set[str], set[str]] = (set(), set())
+    while True:
+        folded = find_repeats((left, right), known, whole)
+        taught = [(a, b) for a, b in known if folded[0].spots[a.path].kept and folded[1].spots[b.path].kept]
+        pairs, groups = _match(folded[0].kept, folded[1].kept, taught, ordered)
+        if not any(unlike := unlike_lists(folded, [pair for pair, _ in pairs])):
+            break
+        for lists, more in zip(whole, unlike, strict=True):
+            lists.update(more)
+    groups = unfold_groups(folded, groups)
+    return LayerMatch(unfold_pairs(folded, pairs), [one for group in groups for one in as_ambiguities(group)])
+
+
+def _match(
+    left: list[Layer], right: list[Layer], known: Sequence[Pair], ordered: bool
+) -> tuple[list[tuple[Pair, float]], list[OpenGroup]]:
     same = same_paths(left, right)
     known = [*known, *same]
     left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
     settlement = settle(place_layers(left, right), (left, right), known, ordered)
-    ambiguous = group_links(settlement.links)
+    groups = group_links(settlement.links)
     sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
     learnt = learn([*known, *(pair for pair, _ in sure)], ordered)
     placed = [*same, *(pair for pair, _ in sure)]
     strange = {pair[0].path for pair, _ in sure if _estranged(pair, learnt) or _out_of_place(pair, placed, learnt)}
-    ambiguous += [group for pair, _ in sure if pair[0].path in strange for group in _open_pair(pair)]
+    open_pairs = [pair for pair, _ in sure if pair[0].path in strange]
+    groups += [OpenGroup((("source", a), ("target", b)), _ESTRANGED) for a, b in open_pairs]
     pairs = [(pair, 0.5 + min(weak, 1.0) / 2) for pair, weak in sure if pair[0].path not in strange]
-    return LayerMatch([*((pair, 1.0) for pair in same), *pairs], ambiguous)
+    return [*((pair, 1.0) for pair in same), *pairs], groups
 
 
 def place_layers(left: list[Layer], right: list[Layer]) -> list[Pair]:
@@ -96,11 +117,6 @@ def _out_of_place(pair: Pair, placed: Sequence[Pair], learnt: Learnt) -> bool:
         return False
     others = [other for other in placed if may_pair(a, other[1]) or other[0].path == other[1].path]
     return any(crosses(pair, other) for other in others if other != pair)
-
-
-def _open_pair(pair: Pair) -> list[Ambiguity]:
-    a, b = pair
-    return [Ambiguity((a.roles[role].name,), (b.roles[role].name,), _ESTRANGED) for role in roles_of([a, b])]
 
 
 def _without(layers: list[Layer], paths: set[str]) -> list[Layer]:

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _SEPARATORS = re.compile(r"[._\-\s]+")
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _INDEXED = re.compile(r"([A-Za-z]*)(\d+)")
+# An index is a whole part of a path (`blocks.0`) or the number at the end of a word (`fc1`, `ln_1`).
+_NUMBERED = re.compile(r"((?:.*[^\W\d])?_?)(\d+)")
 
 Tokens = tuple[str, ...]
 ALIKE = 0.8
@@ -35,6 +41,17 @@ def tokens(path: str) -> Tokens:
         else:
             found.append(part.lower())
     return tuple(_MATRICES.get(word, word) for word in found)
+
+
+def numbered(path: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each numbered list that a path goes through (`blocks.` of `blocks.0`, `fc` of `fc1`), the index, its child.
+
+    The outermost comes first.
+    """
+    parts = path.split(".")
+    for place, part in enumerate(parts):
+        if part[-1:].isdigit() and (indexed := _NUMBERED.fullmatch(part)):
+            yield ".".join([*parts[:place], indexed[1]]), indexed[2], ".".join(parts[: place + 1])
 
 
 def words(path: str) -> Tokens:
