@@ -39,12 +39,14 @@ class Module:
     """One module of the tree.
 
     `classes` holds the public names of the class and its bases, most derived first (`torch.nn.Conv2d`);
-    it is empty where only a file is known.
+    it is empty where only a file is known. `inputs_first` tells whether a linear layer of a class that has a layout
+    rule keeps its weight as (in, out), None where no rule knows the class.
     """
 
     path: str
     classes: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
+    inputs_first: bool | None = None
 
     @property
     def class_name(self) -> str:

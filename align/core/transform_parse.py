@@ -103,7 +103,7 @@ def _dtype(_: str, name: object) -> str:
 def _number(what: str, value: object) -> float:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         msg = f"{what} must be a number; got {value!r}"
-        raise ValueError(msg)  # noqa: TRY004 - every fault of a table is a ValueError
+        raise ValueError(msg)
     return float(value)
 
 

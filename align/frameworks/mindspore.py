@@ -18,6 +18,7 @@ import numpy as np
 
 from align.core.calling import CallRecorder, bind_inputs, recorded_calls, run_user_model
 from align.core.filling import check_fill
+from align.core.layouts import inputs_first
 from align.core.mappings import is_statistic
 from align.core.parameters import Module, Parameter, ParameterSet
 
@@ -50,7 +51,7 @@ class MindSporeFramework:
             classes = _public_classes(type(cell))
             own = list(_own_parameters(path, cell, classes, seen))
             parameters += own
-            modules.append(Module(path, classes, tuple(p.name for p in own)))
+            modules.append(Module(path, classes, tuple(p.name for p in own), inputs_first(classes, cell)))
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
 
     def read_values(self, model: Model) -> dict[str, Array]:

@@ -16,6 +16,7 @@ from align.core.calling import CallRecorder, bind_inputs, recorded_calls, run_us
 from align.core.checkpoints import OddTensor, StoredTensor
 from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.filling import check_fill
+from align.core.layouts import inputs_first
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.user_code import run_user_code
 from align.errors import MissingClassError, UserCodeError
@@ -55,7 +56,8 @@ class TorchFramework:
         for path, module in model.named_modules(remove_duplicate=False):
             own = [p for p in _own_parameters(path, module, first_name) if p.name in persistent]
             parameters += own
-            modules.append(Module(path, _public_classes(type(module)), tuple(p.name for p in own)))
+            classes = _public_classes(type(module))
+            modules.append(Module(path, classes, tuple(p.name for p in own), inputs_first(classes, module)))
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
 
     def read_values(self, model: Model) -> dict[str, Array]:

@@ -7,6 +7,7 @@ What the evidence does not settle is AMBIGUOUS and stays unpaired: a wrong pair 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.names import NameMap, Pairing
@@ -47,15 +48,17 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     ambiguous: list[Ambiguity] = []
     ordered = source.order == target.order == "execution"
     for layers in (_whole_layers, _loose_layers):
-        found = match_layers(*_left_over(layers, sides, spoken, _layer_names(pairs, ambiguous)), _pairs(pairs), ordered)
-        pairs += found.pairs
-        ambiguous += found.ambiguous
+        rest = _left_over(layers, sides, spoken, _layer_names(pairs, ambiguous))
+        layered = match_layers(*rest, _pairs(pairs), ordered)
+        pairs += layered.pairs
+        ambiguous += layered.ambiguous
     rest = _left_over(_whole_layers, sides, spoken, _layer_names(pairs, ambiguous))
     other = match_other_forms(*rest, _pairs(pairs), ordered)
+    found = [one for pair, sure in pairs for one in _pair_roles(*pair, sure)]
+    found += [replace(one, evidence="structure") for pair, sure in other.pairs for one in _pair_roles(*pair, sure)]
     pairs += other.pairs
     ambiguous += other.ambiguous
-    matched = [pairing for pair, sure in pairs for pairing in _pair_roles(*pair, sure) if _free(pairing, spoken)]
-    pairings = [*ruled.pairings, *matched, *other.pairings]
+    pairings = [*ruled.pairings, *(one for one in found if _free(one, spoken)), *other.pairings]
     dropped, unmatched = explain_remainder(sides, ruled.dropped, pairings, ambiguous, [pair for pair, _ in pairs])
     place = {name: index for index, name in enumerate(source.names)}
     return NameMap(

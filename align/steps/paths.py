@@ -22,8 +22,8 @@ Tokens = tuple[str, ...]
 ALIKE = 0.8
 # What single letters stand for in the names of attention layers, by the beginning of the word.
 LETTERS = {"q": "que", "k": "key", "v": "val", "o": "out"}
-# The weights of attention layers are also called after the matrices of the formula.
-_MATRICES = {"wq": "q", "wk": "k", "wv": "v", "wo": "o"}
+# The weights of attention layers are also called after the matrices of the formula, norms after what they norm.
+_SHORT = {"wq": "q", "wk": "k", "wv": "v", "wo": "o", "ln": "norm", "bn": "norm"}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -40,7 +40,7 @@ def tokens(path: str) -> Tokens:
             found += [word.lower() for word in _CAMEL.findall(part)]
         else:
             found.append(part.lower())
-    return tuple(_MATRICES.get(word, word) for word in found)
+    return tuple(_SHORT.get(word, word) for word in found)
 
 
 def numbered(path: str) -> Iterator[tuple[str, str, str]]:

@@ -1,0 +1,52 @@
+"""The transform between one layer's parameter and another's, whichever way round and with whichever axes each is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.pieces import Part, Slice
+from align.core.transforms import IDENTITY, Permute, Reshape, chained
+
+if TYPE_CHECKING:
+    from align.core.parameters import Shape
+    from align.core.pieces import Span
+    from align.core.transforms import Transform
+    from align.steps.layers import Layer
+
+_TURN = Permute((1, 0))
+
+
+def transform_between(source: Layer, target: Layer, role: str) -> Transform:
+    """Turn a source's parameter into the target's of the same role, which as torch has them are of one shape."""
+    before, wanted = source.roles[role].shape, target.roles[role].shape
+    return _turned_and_reshaped(before, wanted, _is_turned(source, role) != _is_turned(target, role))
+
+
+def piece_of_source(source: Layer, target: Layer, role: str, span: Span) -> Transform:
+    """Cut a target's parameter out of a fused source; `span` counts outputs."""
+    axis = int(_is_turned(source, role))
+    cut = Slice(axis, *span, source.roles[role].shape)
+    turned = _is_turned(source, role) != _is_turned(target, role)
+    shape = cut.output_shape(source.roles[role].shape)
+    return chained(cut, _turned_and_reshaped(shape, target.roles[role].shape, turned))
+
+
+def part_of_target(source: Layer, target: Layer, role: str, span: Span) -> Transform:
+    """Put a source's parameter in its place in a fused target; `span` counts outputs."""
+    part = Part(int(_is_turned(target, role)), *span, target.roles[role].shape)
+    wanted = part.inverse(None, None).output_shape(part.shape)
+    turned = _is_turned(source, role) != _is_turned(target, role)
+    return chained(_turned_and_reshaped(source.roles[role].shape, wanted, turned), part)
+
+
+def _is_turned(layer: Layer, role: str) -> bool:
+    return bool(layer.inputs_first) and role == "weight" and len(layer.roles[role].shape) == 2
+
+
+def _turned_and_reshaped(before: Shape, wanted: Shape, turned: bool) -> Transform:
+    """Turn a matrix, or a convolution of one position, as the target wants it; then shape it."""
+    if not turned:
+        return IDENTITY if before == wanted else Reshape(wanted, before)
+    flat = before[:2]
+    matrix = IDENTITY if flat == before else Reshape(flat, before)
+    return chained(matrix, _TURN, IDENTITY if flat[::-1] == wanted else Reshape(wanted, flat[::-1]))

@@ -1,0 +1,131 @@
+"""One layer against several whose outputs it computes at once: q, k and v in one matrix, a gate beside its values.
+
+The layers must stand in one place of both models, fill each other exactly, and have no rival there. Shapes do not tell
+the order of the pieces: words do (q, k, v), and numbers only where q, k and v are meant. No shape tells either whether
+the pieces follow each other or are interleaved by heads, so that such pairs are never sure before a trial.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+from align.core.names import Ambiguity, Pairing
+from align.steps.forms import part_of_target, piece_of_source
+from align.steps.piece_order import piece_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from align.steps.layers import Layer
+    from align.steps.piece_order import PieceOrder
+    from align.steps.places import Places
+
+_UNORDERED = "one is the others side by side, and nothing but a trial with values could tell in which order"
+_RIVALS = "one layer is several others side by side, and more than one could be it"
+
+
+@dataclass(frozen=True, slots=True)
+class FusedMatch:
+    """Pairings of pieces, and what stays open."""
+
+    pairings: list[Pairing]
+    ambiguous: list[Ambiguity]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fusion:
+    """A fused layer, and layers of the other side that fill it; `cut` says that the source is the fused one."""
+
+    whole: Layer
+    pieces: tuple[Layer, ...]
+    cut: bool
+
+
+def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: Places) -> FusedMatch:
+    """Pair fused layers of either side with their pieces on the other."""
+    found = FusedMatch([], [])
+    fusions = [*_fusions(left, right, places, cut=True), *_fusions(right, left, places, cut=False)]
+    for fusion in fusions:
+        rivals = [other for other in fusions if _share(fusion, other)]
+        packed = fusion.whole.roles["weight"].attribute == "in_proj_weight"
+        order = piece_order(fusion.whole.path, [piece.path for piece in fusion.pieces], packed=packed)
+        if len(rivals) > 1:
+            found.ambiguous.extend(_open(fusion, _RIVALS))
+        elif order is None:
+            found.ambiguous.extend(_open(fusion, _UNORDERED))
+        else:
+            found.pairings.extend(_pairings(fusion, order))
+    return FusedMatch(found.pairings, _merged(found.ambiguous))
+
+
+def _fusions(wholes: Sequence[Layer], others: Sequence[Layer], places: Places, *, cut: bool) -> Iterator[_Fusion]:
+    """Yield each layer with each group of the other side's that fills it in its place."""
+    groups: dict[tuple[object, ...], list[Layer]] = defaultdict(list)
+    for layer in filter(_is_linear, others):
+        groups[_parent(layer.path), layer.shapes["weight"][1:], frozenset(layer.shapes), layer.aside].append(layer)
+    for whole in filter(_is_linear, wholes):
+        for (_, width, roles, aside), pieces in groups.items():
+            fits = (width, roles, aside) == (whole.shapes["weight"][1:], frozenset(whole.shapes), whole.aside)
+            if fits and (filling := _filling(whole, pieces)) and _same_place(whole, filling, places, cut=cut):
+                yield _Fusion(whole, filling, cut)
+
+
+def _is_linear(layer: Layer) -> bool:
+    weight = layer.shapes.get("weight", ())
+    biased = layer.shapes.get("bias") in (None, weight[:1])
+    return layer.kind in ("", "linear") and len(weight) == 2 and layer.shapes.keys() <= {"weight", "bias"} and biased
+
+
+def _filling(whole: Layer, pieces: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The pieces if all of them together fill the layer, else none: which of more are meant, nobody knows."""
+    filled = sum(piece.shapes["weight"][0] for piece in pieces)
+    return tuple(pieces) if len(pieces) > 1 and filled == whole.shapes["weight"][0] else ()
+
+
+def _same_place(whole: Layer, pieces: Sequence[Layer], places: Places, *, cut: bool) -> bool:
+    return all(places.together(*((whole, piece) if cut else (piece, whole))) for piece in pieces)
+
+
+def _share(one: _Fusion, two: _Fusion) -> bool:
+    mine = {id(layer) for layer in (one.whole, *one.pieces)}
+    return any(id(layer) in mine for layer in (two.whole, *two.pieces))
+
+
+def _pairings(fusion: _Fusion, order: PieceOrder) -> Iterator[Pairing]:
+    ordered = [fusion.pieces[index] for index in order.indices]
+    ends = accumulate((piece.shapes["weight"][0] for piece in ordered), initial=0)
+    spans = list(pairwise(ends))
+    for role, whole in fusion.whole.roles.items():
+        for piece, span in zip(ordered, spans, strict=True):
+            own = piece.roles[role].name
+            if fusion.cut:
+                transform = piece_of_source(fusion.whole, piece, role, span)
+                yield Pairing(whole.name, own, "structure", order.confidence, transform, order.note)
+            else:
+                transform = part_of_target(piece, fusion.whole, role, span)
+                yield Pairing(own, whole.name, "structure", order.confidence, transform, order.note)
+
+
+def _open(fusion: _Fusion, reason: str) -> Iterator[Ambiguity]:
+    for role, whole in fusion.whole.roles.items():
+        pieces = tuple(piece.roles[role].name for piece in fusion.pieces)
+        yield Ambiguity((whole.name,), pieces, reason) if fusion.cut else Ambiguity(pieces, (whole.name,), reason)
+
+
+def _merged(groups: Sequence[Ambiguity]) -> list[Ambiguity]:
+    """Groups that have a name in common as one."""
+    merged: list[Ambiguity] = []
+    for group in groups:
+        common = [one for one in merged if {*one.sources, *one.targets} & {*group.sources, *group.targets}]
+        sources = dict.fromkeys(name for one in (*common, group) for name in one.sources)
+        targets = dict.fromkeys(name for one in (*common, group) for name in one.targets)
+        merged = [one for one in merged if one not in common]
+        merged.append(Ambiguity(tuple(sources), tuple(targets), group.reason))
+    return merged
+
+
+def _parent(path: str) -> str:
+    return path.rpartition(".")[0]

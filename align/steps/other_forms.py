@@ -1,0 +1,103 @@
+"""Layers whose counterparts hold the same values in another form, paired among what the ordinary stages left over.
+
+One to one: a convolution of one position against a linear layer, axes of length 1 that one side has, the packed matrix
+of an attention layer, a hand-written layer that holds (in, out). The layers are written in one form and matched as
+always; but a form is a guess, so what stands around both must be paired to each other, or their names must be alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from align.steps.fused import match_fused
+from align.steps.layers import with_shapes
+from align.steps.match_layers import match_layers
+from align.steps.paths import likeness, words
+from align.steps.places import Places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from align.core.names import Ambiguity, Pairing
+    from align.core.parameters import Shape
+    from align.steps.evidence import Pair
+    from align.steps.layers import Layer
+
+    _Form = Callable[[Layer], Layer | None]
+
+_PACKED = {"in_proj_weight": "weight", "in_proj_bias": "bias"}
+# The fewest words that two paths must have in common where nothing around them is paired.
+_ALIKE = 0.5
+# That a layer holds the same values in another form is a guess, however well it is placed.
+_MOST = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class OtherForms:
+    """Pairs of layers of another form with their confidence, pairings of fused layers, and what stays open."""
+
+    pairs: list[tuple[Pair, float]] = field(default_factory=list)
+    pairings: list[Pairing] = field(default_factory=list)
+    ambiguous: list[Ambiguity] = field(default_factory=list)
+
+
+def match_other_forms(left: list[Layer], right: list[Layer], known: Sequence[Pair], ordered: bool) -> OtherForms:
+    """Pair what is left of both sides; `known` are the pairs of layers so far, which teach."""
+    found, places = OtherForms(), Places(known)
+    left, right = [plain(layer) for layer in left], [plain(layer) for layer in right]
+    forms: tuple[tuple[_Form, _Form], ...] = ((_same, _same), (_same, turned), (turned, _same))
+    for before, after in forms:
+        one, two = _in_form(left, before, found), _in_form(right, after, found)
+        matched = match_layers(one, two, [*known, *(pair for pair, _ in found.pairs)], ordered)
+        found.pairs.extend((pair, min(sure, _MOST)) for pair, sure in matched.pairs if _in_place(pair, places))
+        if before is after:
+            found.ambiguous.extend(matched.ambiguous)
+    fused = match_fused(_in_form(left, _same, found), _in_form(right, _same, found), places)
+    found.pairings.extend(fused.pairings)
+    found.ambiguous.extend(fused.ambiguous)
+    return found
+
+
+def plain(layer: Layer) -> Layer:
+    """The layer as one of the simplest kind that holds the same values: no axes of length 1, no packed roles."""
+    if "in_proj_weight" in layer.roles and layer.roles.keys() <= _PACKED.keys():
+        roles = {_PACKED[role]: parameter for role, parameter in layer.roles.items()}
+        shapes = {_PACKED[role]: shape for role, shape in layer.shapes.items()}
+        return with_shapes(replace(layer, kind="linear", roles=roles), shapes)
+    weight = layer.shapes.get("weight", ())
+    if layer.kind == "conv" and len(weight) > 2 and set(weight[2:]) == {1}:
+        return with_shapes(replace(layer, kind="linear"), layer.shapes | {"weight": weight[:2]})
+    if layer.kind:
+        return layer
+    return with_shapes(layer, {role: _squeezed(shape) for role, shape in layer.shapes.items()})
+
+
+def turned(layer: Layer) -> Layer | None:
+    """A layer of unknown class as if its matrix stood as (in, out); None if it has no matrix, or its class is known."""
+    weight = layer.shapes.get("weight", ())
+    if layer.inputs_first is not None or len(weight) != 2:
+        return None
+    return replace(with_shapes(layer, layer.shapes | {"weight": weight[::-1]}), inputs_first=True)
+
+
+def _same(layer: Layer) -> Layer | None:
+    return layer
+
+
+def _squeezed(shape: Shape) -> Shape:
+    return tuple(length for length in shape if length != 1) or shape[:1]
+
+
+def _in_form(layers: Sequence[Layer], form: Callable[[Layer], Layer | None], found: OtherForms) -> list[Layer]:
+    """The layers that are free yet, in a form, as far as they have it."""
+    taken = {id(p) for pair, _ in found.pairs for layer in pair for p in layer.roles.values()}
+    named = {name for group in found.ambiguous for name in (*group.sources, *group.targets)}
+    free = [layer for layer in layers if all(id(p) not in taken and p.name not in named for p in layer.roles.values())]
+    return [formed for layer in free if (formed := form(layer))]
+
+
+def _in_place(pair: Pair, places: Places) -> bool:
+    """Tell whether something beside its shape speaks for a pair of another form."""
+    a, b = pair
+    return places.together(a, b) or likeness(words(a.path), words(b.path)) >= _ALIKE
