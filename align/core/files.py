@@ -14,15 +14,15 @@ import functools
 import hashlib
 import os
 import re
+import secrets
 import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from align.errors import DestinationError, MissingFileError, NoSpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 BLOCK = 1 << 20
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -129,25 +129,29 @@ def _scratch_folder(destination: Path) -> Iterator[Path]:
     """Yield a new folder beside `destination`, for one file of its name, locked until it is removed."""
     with contextlib.suppress(PermissionError):  # a folder may be open for writing only
         _remove_leftovers(destination)
-    folder, lock = _locked_folder(destination)
-    try:
+    locks: list[int] = []
+    folder = destination.with_name(f"{_scratch_prefix(destination)}{secrets.token_hex(4)}.part")
+    try:  # from before the folder is there: a signal may end the work at any moment
+        _make_locked(folder, locks)
         yield folder
     finally:
-        _remove_scratch(folder, destination.name, lock)
-        os.close(lock)
+        for lock in locks:
+            _remove_scratch(folder, destination.name, lock)
+            os.close(lock)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
-def _locked_folder(destination: Path) -> tuple[Path, int]:
+def _make_locked(folder: Path, locks: list[int]) -> None:
     """Make a folder and lock it; again, if another process took it for a leftover in between."""
     while True:
-        folder = Path(tempfile.mkdtemp(".part", _scratch_prefix(destination), destination.parent))
+        folder.mkdir(mode=0o700)
         with contextlib.suppress(FileNotFoundError):
-            lock = os.open(folder, FOLDER)
+            locks.append(os.open(folder, FOLDER))
             with contextlib.suppress(OSError):  # some network file systems have no locks; there nothing is cleaned up
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                fcntl.flock(locks[-1], fcntl.LOCK_EX)
             if folder.exists():
-                return folder, lock
-            os.close(lock)
+                return
 
 
 def _scratch_prefix(destination: Path) -> str:
