@@ -1,7 +1,8 @@
 """Ready maps of known model families: `mappings/models/NAME.toml`, found by looking into the folder.
 
-A family says how the paths of one published implementation become those of another, part by part, in both directions.
-What the layers at these paths call their parameters, the layer rules know; `layers` settles what they leave open.
+A family says for every layer of one published implementation where it stands in the other and what kind of layer it is;
+what layers of that kind call their parameters, the layer rules know. Paths are whole, so a family knows exactly which
+names are its own: a model is recognised only if all of its names are.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import re
 import sys
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from align.core.mappings import mappings_folder
-from align.core.names import LayerChoice
+from align.core.mappings import layer_rules, mappings_folder
 from align.errors import MappingRuleError, UsageError
 
 if sys.version_info >= (3, 11):
@@ -22,61 +23,82 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-START = "^"
-NUMBER = "#"
+AS_IS = "as-is"  # a layer whose parameters have the same names on both sides
+_NUMBER = re.compile(r"#([+-]\d+)?")
+_SIDES = ("torch", "mindspore")
 
 
 @dataclass(frozen=True, slots=True)
-class PathRule:
-    """Some parts of a torch path, and what stands in their place in the MindSpore path.
+class Place:
+    """Where a layer or parameter stands on the other side: at several paths if it is cut into equal pieces on axis 0.
 
-    `^` ties the parts to the start of the path, `#` stands for a number, which is kept.
+    `piece` says which of how many pieces of the one path it is.
     """
 
-    torch: str
-    mindspore: str
+    rule: PlaceRule
+    paths: tuple[str, ...]
+    piece: tuple[int, int] | None = None
 
-    def applied(self, path: str, *, backwards: bool) -> str | None:
-        """The path with the parts replaced once; None if it does not have them."""
+
+@dataclass(frozen=True, slots=True)
+class PlaceRule:
+    """Paths of a layer in torch and in MindSpore, of which one side may have several: the pieces of a fused layer.
+
+    `#` stands for a number that both sides have, `#+1` for the next one; numbers stand in one order on both sides.
+    `kind` is the kind or id of a layer rule; "" makes it the whole name of a parameter. `shapes` are those of such a
+    parameter where they differ, 0 standing for an axis as it is.
+    """
+
+    torch: tuple[str, ...]
+    mindspore: tuple[str, ...]
+    kind: str = ""
+    shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    def place(self, path: str, *, backwards: bool) -> Place | None:
+        """The place of a path; None if the rule does not know it."""
         old, new = (self.mindspore, self.torch) if backwards else (self.torch, self.mindspore)
-        match = _pattern(old).search(path)
-        if match is None:
-            return None
-        numbers = iter(match.groups())
-        parts = (next(numbers) if part == NUMBER else part for part in new.removeprefix(START).split("."))
-        return f"{path[: match.start()]}{'.'.join(parts)}{path[match.end() :]}"
+        for number, pattern in enumerate(old):
+            if (values := _numbers(pattern, path)) is not None:
+                written = [_written(other, values) for other in new]
+                if None not in written:
+                    return Place(self, tuple(filter(None, written)), (number, len(old)) if len(old) > 1 else None)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
-    """A family: `about` says which implementations it joins, `layers` what its layers are, by their torch paths.
+    """A family: `about` says which implementations it joins.
 
-    `dropped` maps globs over torch names to the reason to leave them out.
+    `dropped` maps for each side globs over names that only it has to the reason.
     """
 
     name: str
     about: str
-    paths: tuple[PathRule, ...]
-    layers: tuple[LayerChoice, ...] = ()
-    dropped: dict[str, str] = field(default_factory=dict)
+    rules: tuple[PlaceRule, ...]
+    dropped: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def moved(self, name: str, *, backwards: bool) -> str | None:
-        """The name at its place in the other implementation; None if the family does not know it.
+    def place(self, name: str, *, backwards: bool) -> Place | None:
+        """The place of a parameter by a rule of its own, or of its layer; the first rule that knows it counts.
 
-        Rules are applied one after the other, on the way back from the last to the first.
+        None if no rule does, or if what it leads to does not lead back.
         """
-        known = False
-        for rule in reversed(self.paths) if backwards else self.paths:
-            new = rule.applied(name, backwards=backwards)
-            known, name = known or new is not None, new or name
-        return name if known else None
+        for path, layers in ((name, False), (name.rpartition(".")[0], True)):
+            if found := self._place(path, layers=layers, backwards=backwards):
+                back = (self._place(other, layers=layers, backwards=not backwards) for other in found.paths)
+                return found if all(one is not None and path in one.paths for one in back) else None
+        return None
+
+    def _place(self, path: str, *, layers: bool, backwards: bool) -> Place | None:
+        rules = (rule for rule in self.rules if bool(rule.kind) == layers)
+        return next((found for rule in rules if (found := rule.place(path, backwards=backwards))), None)
 
 
 def read_family(name: str) -> ModelFamily:
     """Read a family by its name; raises UsageError with the known ones, MappingRuleError for a faulty file."""
-    files = {path.stem: path for path in sorted((mappings_folder() / "models").glob("*.toml"))}
+    files = _files()
     if name not in files:
         close = get_close_matches(name, files, 1)
         hint = f"did you mean {close[0]!r}? " if close else ""
@@ -84,32 +106,91 @@ def read_family(name: str) -> ModelFamily:
     return _read(files[name])
 
 
+def model_families() -> list[ModelFamily]:
+    """All families, sorted by name; raises MappingRuleError for a faulty file."""
+    return [_read(path) for path in _files().values()]
+
+
+def _files() -> dict[str, Path]:
+    return {path.stem: path for path in sorted((mappings_folder() / "models").glob("*.toml"))}
+
+
+@cache
 def _read(path: Path) -> ModelFamily:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         family = ModelFamily(
             path.stem,
             str(table.pop("about")),
-            tuple(_path_rule(pair) for pair in table.pop("paths")),
-            tuple(LayerChoice(glob, str(kind)) for glob, kind in table.pop("layers", {}).items()),
-            {glob: str(reason) for glob, reason in table.pop("dropped", {}).items()},
+            tuple(rule for group in table.pop("group") for rule in _rules(group)),
+            {side: _reasons(table.get("dropped", {}).get(side, {})) for side in _SIDES},
         )
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise MappingRuleError(path, f"the family is malformed: {error!r}") from error
-    if table:
-        raise MappingRuleError(path, f"the family has unknown keys {sorted(table)}")
+    unknown = [*(table.keys() - {"dropped"}), *(table.get("dropped", {}).keys() - set(_SIDES))]
+    if unknown:
+        raise MappingRuleError(path, f"the family has unknown keys {sorted(unknown)}")
     return family
 
 
-def _path_rule(pair: Any) -> PathRule:
-    torch, mindspore = pair
-    if torch.split(".").count(NUMBER) != mindspore.split(".").count(NUMBER):
-        msg = f"{torch!r} and {mindspore!r} must hold the same number of {NUMBER}"
+def _rules(group: dict[str, Any]) -> Iterator[PlaceRule]:
+    if unknown := group.keys() - {"at", "layers", "same", "parameters"}:
+        msg = f"unknown keys {sorted(unknown)} of a group"
         raise ValueError(msg)
-    return PathRule(torch, mindspore)
+    for torch, mindspore in group.get("at", [["", ""]]):
+        for old, new, kind in [*group.get("layers", []), *((path, path, AS_IS) for path in group.get("same", []))]:
+            yield _rule(_below(torch, old), _below(mindspore, new), _kind(kind))
+        for old, new, *shapes in group.get("parameters", []):
+            yield _rule(_below(torch, old), _below(mindspore, new), "", _shapes(*shapes) if shapes else None)
 
 
-def _pattern(parts: str) -> re.Pattern[str]:
-    texts = (r"(\d+)" if part == NUMBER else re.escape(part) for part in parts.removeprefix(START).split("."))
-    start = "^" if parts.startswith(START) else r"(?:^|(?<=\.))"
-    return re.compile(start + r"\.".join(texts) + r"(?=\.)")
+def _below(at: str, paths: str | list[str]) -> tuple[str, ...]:
+    return tuple(f"{at}.{path}".strip(".") for path in ([paths] if isinstance(paths, str) else paths))
+
+
+def _rule(
+    torch: tuple[str, ...], mindspore: tuple[str, ...], kind: str, shapes: tuple[tuple[int, ...], ...] | None = None
+) -> PlaceRule:
+    rule = PlaceRule(torch, mindspore, kind, (shapes[0], shapes[1]) if shapes else None)
+    if min(len(torch), len(mindspore)) != 1:
+        msg = f"{torch} and {mindspore}: one side must be one path"
+        raise ValueError(msg)
+    if len({len(_NUMBER.findall(path)) for path in (*torch, *mindspore)}) != 1:
+        msg = f"{torch} and {mindspore} must hold the same number of #"
+        raise ValueError(msg)
+    return rule
+
+
+def _kind(kind: str) -> str:
+    if kind != AS_IS and not any(kind in (rule.kind, rule.id) for rule in layer_rules()):
+        msg = f"no layer rule is of the kind {kind!r}"
+        raise ValueError(msg)
+    return kind
+
+
+def _shapes(torch: list[int], mindspore: list[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(int, torch)), tuple(map(int, mindspore))
+
+
+def _reasons(table: dict[str, str]) -> dict[str, str]:
+    return {glob: str(reason) for glob, reason in table.items()}
+
+
+@cache
+def _pattern(path: str) -> tuple[re.Pattern[str], tuple[int, ...]]:
+    """An expression with a group for each number, and what is added to each."""
+    plain = [re.escape(text) for text in _NUMBER.split(path)[::2]]
+    return re.compile(r"(0|[1-9]\d*)".join(plain)), tuple(int(added or 0) for added in _NUMBER.findall(path))
+
+
+def _numbers(pattern: str, path: str) -> list[int] | None:
+    expression, added = _pattern(pattern)
+    match = expression.fullmatch(path)
+    return None if match is None else [int(n) - more for n, more in zip(match.groups(), added, strict=True)]
+
+
+def _written(pattern: str, values: list[int]) -> str | None:
+    """The path with its numbers; None if one of them would be below zero."""
+    numbers = [value + more for value, more in zip(values, _pattern(pattern)[1], strict=True)]
+    left = iter(numbers)
+    return None if min(numbers, default=0) < 0 else _NUMBER.sub(lambda _: str(next(left)), pattern)

@@ -1,4 +1,4 @@
-"""The name map of a known model family: its paths by the family's rules, the layers at them by the layer rules."""
+"""The name map of a known model family: where each layer stands, the family says; its parameters, the layer rules."""
 
 from __future__ import annotations
 
@@ -6,79 +6,99 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from align.core.names import Dropped, NameMap
+from align.core.names import Dropped, Pairing
+from align.core.pieces import Part, Slice
+from align.core.transforms import IDENTITY, Reshape, Transform, chained
 from align.core.words import some
 from align.errors import MapError
 from align.workflows.map_from_file import map_from_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
-    from align.core.families import ModelFamily
+    from align.core.families import ModelFamily, Place
+    from align.core.parameters import Shape
     from align.steps.infer_names import InferredNames
     from align.steps.translations import TargetFamily
 
 
 def map_from_family(
-    family: ModelFamily, tensors: Mapping[str, StoredTensor], to: TargetFamily, layers: Sequence[str]
+    family: ModelFamily, tensors: Mapping[str, StoredTensor], to: TargetFamily, layers: Sequence[str] = ()
 ) -> InferredNames:
-    """Return the map to MindSpore's names, or back to torch's; its moves are checked to lead back.
+    """Return the map to the names of the family's MindSpore model, or back to torch's.
 
     Raises MapError listing every name that the family does not know, OpenNamesError and UsageError as `map_from_file`.
     """
-    if to == "torch":
-        return _to_torch(family, tensors, layers)
-    drops = {name: reason for name in tensors if (reason := _reason(family, name))}
-    kept = {name: tensor for name, tensor in tensors.items() if name not in drops}
-    _moves(family, kept, backwards=False)
-    inferred = map_from_file(kept, to, layers, _told(family, kept))
-    moved = _moves(family, [pairing.target for pairing in inferred.name_map.pairings], backwards=False)
-    pairings = (replace(one, target=moved[one.target]) for one in inferred.name_map.pairings)
-    dropped = (Dropped(name, "source", reason) for name, reason in drops.items())
-    name_map = replace(inferred.name_map, pairings=tuple(pairings), dropped=(*inferred.name_map.dropped, *dropped))
-    return replace(inferred, name_map=name_map)
+    backwards = to == "torch"
+    here, there = ("mindspore", "torch") if backwards else ("torch", "mindspore")
+    drops = {name: reason for name in tensors if (reason := _reason(family.dropped[here], name))}
+    places = _places(family, [name for name in tensors if name not in drops], backwards=backwards)
+    of_layers = {name: tensors[name] for name, place in places.items() if place.rule.kind}
+    told = {name.rpartition(".")[0]: [places[name].rule.kind] for name in of_layers}
+    inferred = map_from_file(of_layers, to, layers, told)
+    by_name = inferred.name_map.by_source
+    gone = {drop.name: drop.reason for drop in inferred.name_map.dropped}
+    pairings = [
+        moved
+        for name, place in places.items()
+        if name not in gone
+        for moved in _moved(name, tensors[name].shape, place, by_name.get(name), backwards=backwards)
+    ]
+    dropped = tuple(Dropped(name, "source", reason) for name, reason in (gone | drops).items())
+    paths = {name.rpartition(".")[0]: place.paths[0] for name, place in places.items() if place.rule.kind}
+    fills = tuple(replace(fill, name=_under(paths[fill.name.rpartition(".")[0]], fill.name)) for fill in inferred.fills)
+    name_map = replace(inferred.name_map, pairings=tuple(pairings), dropped=dropped)
+    own = [f"{glob} ({reason})" for glob, reason in family.dropped[there].items()]
+    warnings = (f"what only {there} has is not written: {some(own)}",) if own else ()
+    return replace(inferred, name_map=name_map, fills=fills, warnings=(*inferred.warnings, *warnings))
 
 
-def _to_torch(family: ModelFamily, tensors: Mapping[str, StoredTensor], layers: Sequence[str]) -> InferredNames:
-    torch_paths = _moves(family, tensors, backwards=True)
-    there = {torch_paths[name]: tensor for name, tensor in tensors.items()}
-    inferred = map_from_file(there, "torch", layers, _told(family, there))
-    names = {moved: name for name, moved in torch_paths.items()}
-    pairings = tuple(replace(one, source=names[one.source]) for one in inferred.name_map.pairings)
-    lost = [f"{glob} ({reason})" for glob, reason in family.dropped.items()]
-    warnings = (f"the family drops on the way to MindSpore, and so leaves out: {some(lost)}",) if lost else ()
-    name_map: NameMap = replace(inferred.name_map, pairings=pairings)
-    return replace(inferred, name_map=name_map, warnings=(*inferred.warnings, *warnings))
+def _reason(drops: Mapping[str, str], name: str) -> str:
+    return next((reason for glob, reason in drops.items() if fnmatchcase(name, glob)), "")
 
 
-def _told(family: ModelFamily, names: Iterable[str]) -> dict[str, list[str]]:
-    prefixes = {name.rpartition(".")[0] for name in names}
-    return {
-        prefix: [choice.kind for choice in family.layers if fnmatchcase(prefix, choice.pattern)] for prefix in prefixes
-    }
-
-
-def _reason(family: ModelFamily, name: str) -> str:
-    return next((reason for glob, reason in family.dropped.items() if fnmatchcase(name, glob)), "")
-
-
-def _moves(family: ModelFamily, names: Iterable[str], *, backwards: bool) -> dict[str, str]:
-    """Each name at its new place; raises MapError unless all are known, lead back and stay apart."""
-    moved: dict[str, str] = {}
-    faults = []
-    for name in names:
-        new = family.moved(name, backwards=backwards)
-        if new is None:
-            faults.append(f"{name}: the family has no such name")
-        elif (back := family.moved(new, backwards=not backwards)) != name:
-            faults.append(f"{name} becomes {new}, which leads back to {back}")
-        else:
-            moved[name] = new
-    if faults:
+def _places(family: ModelFamily, names: Sequence[str], *, backwards: bool) -> dict[str, Place]:
+    places = {name: family.place(name, backwards=backwards) for name in names}
+    if faults := [f"{name}: the family has no such name" for name, place in places.items() if place is None]:
         raise MapError(
             f"the family {family.name} ({family.about})",
             faults,
             "check that the file is of this family and has no prefix (`align inspect`), or give a map with --map",
         )
-    return moved
+    return {name: place for name, place in places.items() if place is not None}
+
+
+def _moved(name: str, shape: Shape, place: Place, inferred: Pairing | None, *, backwards: bool) -> Iterator[Pairing]:
+    """The pairings of a parameter: one for each piece of a layer that is fused on this side alone."""
+    if inferred is None:
+        yield Pairing(name, place.paths[0], "rule", 1.0, _reshaped(shape, place, backwards=backwards))
+        return
+    for index, path in enumerate(place.paths):
+        cut = _cut(name, inferred.transform.output_shape(shape), place, index)
+        yield replace(inferred, target=_under(path, inferred.target), transform=chained(inferred.transform, cut))
+
+
+def _cut(name: str, shape: Shape, place: Place, index: int) -> Transform:
+    """What takes a piece out of the whole, or puts one into it, along the first axis."""
+    if place.piece is not None:
+        number, of = place.piece
+        return Part(0, number * shape[0], (number + 1) * shape[0], (of * shape[0], *shape[1:]))
+    if len(place.paths) == 1:
+        return IDENTITY
+    size, rest = divmod(shape[0], len(place.paths))
+    if rest:
+        raise MapError("the family", [f"{name}: {shape} cannot be cut into {len(place.paths)} equal pieces"])
+    return Slice(0, index * size, (index + 1) * size, shape)
+
+
+def _reshaped(shape: Shape, place: Place, *, backwards: bool) -> Transform:
+    """The change of shape of a parameter without a layer; the plan refuses what does not fit."""
+    if place.rule.shapes is None:
+        return IDENTITY
+    axes = place.rule.shapes[not backwards]
+    return Reshape(tuple(shape[axis] if n == 0 else n for axis, n in enumerate(axes)), shape)
+
+
+def _under(path: str, name: str) -> str:
+    return f"{path}.{name.rpartition('.')[2]}"
