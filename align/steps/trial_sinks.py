@@ -1,0 +1,97 @@
+"""What a trial keeps of a run: samples of the inputs and outputs of every call, enough to tell equal from unlike.
+
+Full outputs are kept only of the source's run: they are put into the place of the target's, so that a layer that is not
+settled yet, or that the port computes differently, spoils nothing but what hangs on it directly.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from align.core.dtypes import Array
+    from align.core.traces import Capture
+
+CallKey = tuple[str, int]  # module path, number of the call
+
+_SAMPLE = 4096
+# Values of two layers that are not the same differ by as much as they are large; rounding, also of another kernel after
+# one layer, stays below 1e-4, and so does an epsilon that differs. So anything between settles it.
+AGREES = 1e-3
+_DEAD = 1e-9
+
+
+class Watch:
+    """An Intervention that samples every call, and lets those modules return what they are `told`."""
+
+    def __init__(self, told: Mapping[CallKey, Array] | None = None, *, keep: bool = False) -> None:
+        self._told = told or {}
+        self._keep = keep
+        self.inputs: dict[CallKey, tuple[NDArray[np.float64], ...]] = {}
+        self.outputs: dict[CallKey, tuple[NDArray[np.float64], ...]] = {}
+        self.kept: dict[CallKey, Array] = {}
+
+    def enter(self, module: str, call: int, inputs: Sequence[Array]) -> None:
+        """Sample what a call is given."""
+        self.inputs[module, call] = tuple(_sampled(value) for value in inputs)
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Sample what a call returns."""
+        key = capture.module, capture.call
+        self.outputs[key] = (*self.outputs.get(key, ()), _sampled(value))
+
+    def instead(self, capture: Capture, value: Array) -> Array | None:
+        """Return what the source's counterpart returned."""
+        key = capture.module, capture.call
+        if self._keep:
+            self.kept[key] = np.array(value)
+        told = self._told.get(key)
+        return None if told is None or told.size != value.size else told.reshape(value.shape)
+
+    def calls(self, module: str) -> int:
+        """How often a module was called."""
+        number = 0
+        while (module, number) in self.outputs:
+            number += 1
+        return number
+
+
+def agree(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]) -> bool:
+    """Tell whether the same tensors were seen, up to rounding; tensors that vary nowhere tell nothing, and agree not.
+
+    Where one side is given more tensors than the other (a mask, a cache), the common beginning counts.
+    """
+    both = [(a, b) for a, b in zip(one, two, strict=False) if varies(a) or varies(b)]
+    return bool(both) and all(distance(a, b) < AGREES for a, b in both)
+
+
+def distance(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
+    """Root mean square of the difference as a share of that of the first; infinite for unlike sizes and NaN."""
+    if one.shape != two.shape:
+        return float("inf")
+    with np.errstate(all="ignore"):
+        share = float(np.sqrt(np.mean((one - two) ** 2) / np.mean(one**2)))
+    return share if share == share else float("inf")
+
+
+def varies(sample: NDArray[np.float64]) -> bool:
+    """Tell whether a tensor has unlike elements."""
+    return bool(sample.size) and float(np.ptp(sample)) > _DEAD * float(np.max(np.abs(sample)))
+
+
+def _sampled(value: Array) -> NDArray[np.float64]:
+    flat = np.asarray(value).reshape(-1)
+    chosen = flat if flat.size <= _SAMPLE else flat[_places(flat.size)]
+    return chosen.astype(np.float64) if chosen.dtype.kind in "fiubV" else np.zeros(0)
+
+
+@lru_cache(maxsize=1024)
+def _places(size: int) -> NDArray[np.int64]:
+    return np.random.default_rng(size).integers(0, size, _SAMPLE)
