@@ -32,6 +32,19 @@ class MapResult:
 
 
 @dataclass(frozen=True, slots=True)
+class MapCheck:
+    """A given map judged against two sides: its faults, and the rules of it that matched nothing."""
+
+    result_kind = "check"
+    map: str
+    reference: str
+    candidate: str
+    faults: tuple[Finding, ...]
+    unused_rules: tuple[str, ...]
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
 class ConvertedTensor:
     """One tensor as written: its source, what was done, and the SHA-256 of its bytes where it was read back.
 

@@ -7,38 +7,49 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.comparisons import MapResult
-from align.core.names import FRAMEWORKS
+from align.core.names import FRAMEWORKS, Dropped
 from align.core.parameters import summarize_parameters
+from align.core.progress import silent
 from align.core.rename import NameRules
+from align.core.transforms import IDENTITY, Reshape
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.errors import NothingInCommonError
-from align.runs.mapfile import read_rules, write_map
+from align.errors import NothingInCommonError, UsageError
+from align.runs.map_export import write_map_file
+from align.steps.equal_values import pair_equal_values
 from align.steps.execution import CallOrder, in_execution_order
 from align.steps.match import match_names
 from align.workflows.inputs import read_inputs
-from align.workflows.sides import Side, open_side
+from align.workflows.map_rules import MapRules, read_map_rules
+from align.workflows.map_sides import MapSide, open_map_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
     from align.core.names import FrameworkName, NameMap
-    from align.core.parameters import ParameterSet
+    from align.core.parameters import ParameterSet, Shape
+    from align.core.progress import Progress
     from align.core.protocols import Model
+    from align.core.transforms import Transform
+    from align.workflows.sides import Side
 
 
-def map_parameters(
-    reference: str | Model,
-    candidate: str | Model,
+def map_parameters(  # noqa: PLR0913 - one parameter an option
+    reference: str | Path | Model | Side,
+    candidate: str | Path | Model | Side,
     *,
-    rules: Path | str | None = None,
+    rules: NameRules | Path | str | None = None,
     inputs: Path | str | Mapping[str, Array] | None = None,
     out: Path | str | None = None,
+    trial: bool = False,
+    progress: Progress = silent,
 ) -> MapResult:
-    """Map the parameters of two models, each live or given as `module:function`.
+    """Map the parameters of two sides: live models, `module:function` that makes one, or paths of checkpoints.
 
     `rules` is a map file whose lines are never overruled. With `inputs` both models run once, and the order of
-    execution becomes evidence. `out` receives the editable map file. Raises NothingInCommonError if nothing pairs.
+    execution becomes evidence; with `trial` too, ambiguous groups are settled by what distinct values do. `out`
+    receives the map (.toml, .csv or .json); what the user wrote into one that is there counts as rules and is kept.
+    Raises NothingInCommonError if nothing pairs.
 
     >>> import numpy as np
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
@@ -49,15 +60,72 @@ def map_parameters(
     >>> [(pair.source, pair.target) for pair in result.name_map.pairings]
     [('fc.weight', 'head.dense.weight')]
     """
-    told = read_rules(Path(rules)) if rules else NameRules()
+    told = MapRules(rules) if isinstance(rules, NameRules) else read_map_rules(_path(rules), _path(out))
     given = read_inputs(inputs) if inputs is not None else None
-    sides = open_side(reference), open_side(candidate)
-    source, target = read_parameters(sides, given)
-    name_map = match_sides(source, target, told)
-    if out is not None:
-        write_map(Path(out), name_map)
+    sides = open_map_side(reference), open_map_side(candidate)
+    source, target = _in_order(sides, given)
+    name_map = _with_left_out(sides, _settled(sides, match_sides(source, target, told.rules), told.rules))
+    if trial:
+        name_map = _by_trial(sides, name_map, given, progress)
     counts = summarize_parameters(source), summarize_parameters(target)
-    return MapResult(name_map, *counts, _verdict(name_map), source.parameters, target.parameters)
+    result = MapResult(name_map, *counts, _verdict(name_map), source.parameters, target.parameters)
+    if out is not None:
+        write_map_file(Path(out), result, told.kept)
+    return result
+
+
+def _path(path: Path | str | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _in_order(sides: tuple[MapSide, MapSide], inputs: Mapping[str, Array] | None) -> tuple[ParameterSet, ParameterSet]:
+    if inputs is None:
+        return sides[0].parameters, sides[1].parameters
+    return read_parameters(_live(sides), inputs)
+
+
+def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
+    left, right = (side.live for side in sides)
+    if left is None or right is None:
+        label = next(side.parameters.label for side in sides if side.live is None)
+        raise UsageError(f"{label} is a checkpoint, which cannot be run", "leave the inputs out, or give two models")
+    return left, right
+
+
+def _settled(sides: tuple[MapSide, MapSide], name_map: NameMap, rules: NameRules) -> NameMap:
+    """Settle ambiguous groups by equal values, where both sides have values; the rest of their layers follows."""
+    values = (sides[0].values, sides[1].values) if name_map.ambiguous else ({}, {})
+    equal = pair_equal_values(name_map.ambiguous, *values) if all(values) else {}
+    if not equal:
+        return name_map
+    names = {
+        source: (target, _reshaped(values[0][source].shape, values[1][target].shape))
+        for source, target in equal.items()
+    }
+    again = match_sides(sides[0].parameters, sides[1].parameters, replace(rules, names=rules.names | names))
+    pairings = (replace(p, evidence="values") if p.source in equal else p for p in again.pairings)
+    return replace(again, pairings=tuple(pairings))
+
+
+def _reshaped(shape: Shape, wanted: Shape) -> Transform:
+    """The transform between two shapes of the same bytes."""
+    return IDENTITY if shape == wanted else Reshape(wanted, shape)
+
+
+def _with_left_out(sides: tuple[MapSide, MapSide], name_map: NameMap) -> NameMap:
+    left = [Dropped(name, "source", reason) for name, reason in sides[0].left_out.items()]
+    right = [Dropped(name, "target", reason) for name, reason in sides[1].left_out.items()]
+    return replace(name_map, dropped=(*name_map.dropped, *left, *right))
+
+
+def _by_trial(
+    sides: tuple[MapSide, MapSide], name_map: NameMap, inputs: Mapping[str, Array] | None, progress: Progress
+) -> NameMap:
+    from align.workflows.trial import settle_by_trial
+
+    if inputs is None:
+        raise UsageError("a trial needs inputs to run on", "give them with --inputs, or as `inputs`")
+    return settle_by_trial(*_live(sides), name_map, inputs, progress)
 
 
 def read_parameters(sides: tuple[Side, Side], inputs: Mapping[str, Array] | None) -> tuple[ParameterSet, ParameterSet]:

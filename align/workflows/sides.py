@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A live model with its label and the adapter that reads, fills and runs it."""
+    """A live model with its label and the adapter that reads, fills and runs it; `filled` from a checkpoint or not."""
 
     label: str
     model: Model
     reader: ModelReader
+    filled: bool = False
 
     @property
     def runner(self) -> ModelRunner:
@@ -63,7 +64,7 @@ def open_side(side: str | Model | Side, checkpoint: Path | str | None = None) ->
     if checkpoint is not None:
         tensors = open_checkpoint(Path(checkpoint)).tensors
         reader.load_values(model, {name: tensor.load() for name, tensor in tensors.items()})
-    return Side(label, model, reader)
+    return Side(label, model, reader, filled=checkpoint is not None)
 
 
 def load_function(side: str) -> Callable[[], Any]:

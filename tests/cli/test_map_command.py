@@ -94,8 +94,8 @@ def test_an_incomplete_map_ends_with_1_and_is_written_all_the_same(folder: Path)
     assert main(["map", "nets.py:original", "nets.py:vague_port", "--out", "map.toml"]) == 1
     text = (folder / "map.toml").read_text(encoding="utf-8")
     assert '"norm.weight" = "stem.norm.gamma"' in text
-    assert "# AMBIGUOUS" in text
-    assert "#   source q.weight" in text
+    assert "#= AMBIGUOUS" in text
+    assert "#=   source q.weight" in text
 
 
 def test_a_map_edited_by_hand_and_fed_back_is_honoured(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +111,7 @@ def test_a_map_edited_by_hand_and_fed_back_is_honoured(folder: Path, capsys: pyt
     assert found["q.weight"] == ("green.weight", "user")
     assert found["k.weight"] == ("red.weight", "structure")
     assert result["made_from"]["rules"]["path"] == "edited.toml"
-    assert '"q.weight" = "green.weight"  # user, 1.00' in (folder / "run" / "map.toml").read_text(encoding="utf-8")
+    assert '"q.weight" = "green.weight"  #= user 1.00' in (folder / "run" / "map.toml").read_text(encoding="utf-8")
 
 
 def test_unused_rules_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +161,7 @@ BAD = {
     "broken rules": (["nets.py:original", "nets.py:port", "--rules", "broken.toml"], ["broken.toml", "not TOML"]),
     "faulty rules": (
         ["nets.py:original", "nets.py:port", "--rules", "faulty.toml"],
-        ["faulty.toml", "both lead to stem.norm.gamma", "conv.weight -> nowhere", "the target has [4, 4]"],
+        ["faulty.toml", "both lead to stem.norm.gamma", "conv.weight (line 4) -> nowhere", "the target has [4, 4]"],
     ),
     "no side": ([], ["no reference model is given"]),
     "one side": (["nets.py:original"], ["no candidate model is given"]),

@@ -1,0 +1,59 @@
+"""The parameters of a checkpoint: its modules are the prefixes of its names, their classes what a layer rule tells.
+
+A group of attributes that the rules of one kind alone explain has that rule's class; what the file leaves open has
+none, and may then be any layer with the same roles and shapes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.parameters import Module, Parameter, ParameterSet
+from align.steps.infer_layers import read_groups
+from align.steps.layout import tied_names
+from align.steps.translations import translations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.checkpoints import StoredTensor
+    from align.core.mappings import LayerRule
+    from align.core.names import FrameworkName
+    from align.steps.infer_layers import Reading
+
+
+def parameters_of_file(
+    label: str, framework: FrameworkName, tensors: Mapping[str, StoredTensor], rules: Sequence[LayerRule]
+) -> ParameterSet:
+    """Return what a file tells of its parameters, in its order; `framework` is whose names it has."""
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    family = "nn" if framework == "torch" else "torch"
+    known = translations(rules, family, alone=not any("." in name for name in shapes))
+    readings = read_groups(shapes, known, (), {})
+    ties = {name: names[0] for names in tied_names(tensors.values()) for name in names[1:]}
+    return ParameterSet(
+        label,
+        framework,
+        tuple(_parameter(tensor, ties.get(name)) for name, tensor in tensors.items()),
+        tuple(_module(reading) for reading in readings),
+        order="file",
+    )
+
+
+def _parameter(tensor: StoredTensor, tied_to: str | None) -> Parameter:
+    module, _, attribute = tensor.name.rpartition(".")
+    return Parameter(tensor.name, tensor.shape, tensor.dtype, module, attribute, tied_to=tied_to)
+
+
+def _module(reading: Reading) -> Module:
+    group = reading.group
+    return Module(group.prefix, _classes(reading), tuple(group.path(attribute) for attribute in group.shapes))
+
+
+def _classes(reading: Reading) -> tuple[str, ...]:
+    """A class that all rules stand for that can be meant; none where they are of two kinds, or name things unlike."""
+    rules = reading.rules
+    alike = {(rule.kind, *sorted(rule.source.parameters.items()), *rule.source.insert_axis.items()) for rule in rules}
+    if reading.odd or len(alike) != 1 or rules[0].inner:
+        return ()
+    return rules[0].source.classes[:1]

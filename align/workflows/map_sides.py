@@ -1,0 +1,77 @@
+"""A side of a name map: a live model, or a checkpoint, of which only the headers are read until values are needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.checkpoints import StoredTensor
+from align.core.dtypes import dtype_name
+from align.core.mappings import layer_rules
+from align.core.training_rules import training_rules
+from align.errors import SideError
+from align.steps.naming import source_framework
+from align.steps.read_file import parameters_of_file
+from align.steps.training_state import training_state
+from align.workflows.open_checkpoint import open_checkpoint
+from align.workflows.sides import Side, open_side
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.parameters import ParameterSet
+    from align.core.protocols import Model
+
+
+@dataclass(frozen=True, slots=True)
+class MapSide:
+    """The parameters of one side; `live` is its model if it is one, `tensors` are those of its checkpoint.
+
+    `left_out` are tensors of a checkpoint that are no parameters (the state of an optimizer), with the reason.
+    """
+
+    parameters: ParameterSet
+    live: Side | None = None
+    tensors: Mapping[str, StoredTensor] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def values(self) -> Mapping[str, StoredTensor]:
+        """The values by name, none of a model that was filled from no checkpoint: fresh ones tell nothing."""
+        if self.live is None or not self.live.filled:
+            return self.tensors
+        arrays = self.live.reader.read_values(self.live.model)
+        return {
+            name: StoredTensor(name, array.shape, dtype_name(array.dtype), lambda array=array: array)  # type: ignore[misc]
+            for name, array in arrays.items()
+        }
+
+
+def open_map_side(side: str | Path | Model | Side) -> MapSide:
+    """Read a checkpoint's headers, or build (or take) a model.
+
+    A text that names a file or folder which is there, and is no Python file, is a checkpoint. Raises what opening
+    either raises.
+    """
+    if isinstance(side, Path) or (isinstance(side, str) and is_checkpoint(side)):
+        return _read_checkpoint(Path(side))
+    live = open_side(side)
+    return MapSide(live.reader.read_parameters(live.model, live.label), live)
+
+
+def is_checkpoint(side: str) -> bool:
+    """Tell whether a side is a path to a checkpoint; raises SideError for what can be neither that nor a model."""
+    if Path(side).exists() and Path(side).suffix != ".py":
+        return True
+    if ":" not in side:
+        raise SideError(side, "it is neither a checkpoint that is there nor of the form `module:function`")
+    return False
+
+
+def _read_checkpoint(path: Path) -> MapSide:
+    checkpoint = open_checkpoint(path)
+    framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
+    state = training_state(checkpoint.tensors, training_rules(), framework)
+    tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name not in state}
+    return MapSide(parameters_of_file(str(path), framework, tensors, layer_rules()), None, tensors, state)
