@@ -72,11 +72,13 @@ class PlaceRule:
 class ModelFamily:
     """A family: `about` says which implementations it joins.
 
-    `dropped` maps for each side globs over names that only it has to the reason.
+    `needs` are globs over torch's names without which nothing is recognised as a member. `dropped` maps for each side
+    globs over names that only it has to the reason.
     """
 
     name: str
     about: str
+    needs: tuple[str, ...]
     rules: tuple[PlaceRule, ...]
     dropped: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -122,6 +124,7 @@ def _read(path: Path) -> ModelFamily:
         family = ModelFamily(
             path.stem,
             str(table.pop("about")),
+            tuple(map(str, table.pop("needs"))),
             tuple(rule for group in table.pop("group") for rule in _rules(group)),
             {side: _reasons(table.get("dropped", {}).get(side, {})) for side in _SIDES},
         )

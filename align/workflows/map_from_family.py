@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import StoredTensor
     from align.core.families import ModelFamily, Place
-    from align.core.parameters import Shape
+    from align.core.parameters import Parameter, Shape
     from align.steps.infer_names import InferredNames
     from align.steps.translations import TargetFamily
 
 
 def map_from_family(
-    family: ModelFamily, tensors: Mapping[str, StoredTensor], to: TargetFamily, layers: Sequence[str] = ()
+    family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily, layers: Sequence[str] = ()
 ) -> InferredNames:
     """Return the map to the names of the family's MindSpore model, or back to torch's.
 

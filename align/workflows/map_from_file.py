@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
+    from align.core.parameters import Parameter
     from align.steps.translations import TargetFamily
 
 CHOICE = (
@@ -22,7 +23,7 @@ CHOICE = (
 
 
 def map_from_file(
-    tensors: Mapping[str, StoredTensor],
+    tensors: Mapping[str, StoredTensor | Parameter],
     family: TargetFamily = "nn",
     layers: Iterable[str] = (),
     told: Mapping[str, Sequence[str]] | None = None,

@@ -38,7 +38,7 @@ def test_a_fused_layer_has_a_place_for_each_piece() -> None:
 
 def test_the_first_rule_counts_and_must_lead_back() -> None:
     first, general = PlaceRule(("s.0",), ("a",), "conv"), PlaceRule(("s.#",), ("b.#",), "conv")
-    family = ModelFamily("f", "", (first, general))
+    family = ModelFamily("f", "", (), (first, general))
     assert family.place("s.0.weight", backwards=False) == Place(first, ("a",))
     assert family.place("s.1.weight", backwards=False) == Place(general, ("b.1",))
     assert family.place("b.1.weight", backwards=True) == Place(general, ("s.1",))
@@ -48,7 +48,7 @@ def test_the_first_rule_counts_and_must_lead_back() -> None:
 
 def test_a_rule_without_a_kind_is_of_one_parameter_and_before_that_of_its_layer() -> None:
     table, layer = PlaceRule(("a.table",), ("b.t",)), PlaceRule(("a",), ("c",), "linear")
-    family = ModelFamily("f", "", (layer, table))
+    family = ModelFamily("f", "", (), (layer, table))
     assert family.place("a.table", backwards=False) == Place(table, ("b.t",))
     assert family.place("a.weight", backwards=False) == Place(layer, ("c",))
     assert family.place("a.table.weight", backwards=False) is None
@@ -67,21 +67,22 @@ def test_a_family_is_a_name_and_no_path(name) -> None:
 
 
 def group(text: str) -> str:
-    return f"about = 'x'\n[[group]]\n{text}"
+    return f"about = 'x'\nneeds = ['a']\n[[group]]\n{text}"
 
 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
         ("[[group]]\nlayers = []", "about"),
-        ("about = 'x'", "group"),
+        ("about = 'x'\n[[group]]", "needs"),
+        ("about = 'x'\nneeds = ['a']", "group"),
         (group("layers = [['a', 'b']]"), "not enough values"),
         (group("layers = [['a.#', 'b', 'conv']]"), "same number of #"),
         (group("layers = [[['a', 'b'], ['c', 'd'], 'conv']]"), "one side must be one path"),
         (group("layers = [['a', 'b', 'convolve']]"), "no layer rule is of the kind 'convolve'"),
         (group("parameters = [['a', 'b', [-1, 1]]]"), "missing 1 required"),
         (group("colour = 'red'"), "unknown keys .'colour'. of a group"),
-        ("about = 'x'\ncolour = 'red'\n[[group]]", "unknown keys .'colour'"),
+        ("about = 'x'\nneeds = ['a']\ncolour = 'red'\n[[group]]", "unknown keys .'colour'"),
         (group("[dropped.source]\n'*.mask' = 'a mask'"), "unknown keys .'source'"),
         ("about = ", "malformed"),
     ],
