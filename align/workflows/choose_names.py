@@ -14,7 +14,7 @@ from align.core.families import read_family
 from align.core.names import Dropped, Fill, NameMap, Pairing
 from align.core.training_rules import training_rules
 from align.core.words import counted, some
-from align.errors import InputsError, MapError, UsageError
+from align.errors import InputsError, MapError, OpenNamesError, UsageError
 from align.runs.given_map import read_given_map
 from align.steps.convert import plan_conversion
 from align.steps.naming import (
@@ -158,8 +158,20 @@ def _by_file(task: _Task, tensors: Tensors) -> ChosenNames:
     way = direction(task.source, task.request.target, task.destination)
     if way.family is None:
         return _kept(task, way, tensors)
-    inferred = map_from_file(tensors, way.family, task.request.layers)
+    try:
+        inferred = map_from_file(tensors, way.family, task.request.layers)
+    except OpenNamesError as error:
+        error.hint = f"{error.hint}{_family_hint(tensors, task.source)}"
+        raise
     return _inferred(inferred, way, "the file alone")
+
+
+def _family_hint(tensors: Tensors, source: FrameworkName) -> str:
+    """Families that know all names: suggested and not taken, since the port may be another one."""
+    from align.workflows.recognise_family import recognise_families
+
+    known = recognise_families(tensors, source)
+    return "".join(f"; all names are those of {found.about}: --family {found.name}" for found in known)
 
 
 def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
@@ -190,7 +202,7 @@ def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenName
             f"--family says nothing of {task.checkpoint.path}: its names stay as they are",
             "leave --family out, or name a destination of the other framework",
         )
-    return _inferred(map_from_family(family, tensors, way.family, task.request.layers), way, origin)
+    return _inferred(map_from_family(family, tensors, way.family), way, origin)
 
 
 def _by_model(task: _Task, model: ParameterSet, tensors: Tensors) -> ChosenNames:
@@ -300,6 +312,7 @@ def _check_request(request: NameRequest) -> None:
     for what, decided, target in (
         ("a map", request.name_map is not None, request.target in ("nn", "mint")),
         ("--target-model", request.target_model is not None, request.target is not None),
+        ("--family", request.family is not None, request.target in ("nn", "mint")),
     ):
         idle = [option for option, value in (("--target", target), ("--layer", request.layers)) if value]
         if decided and idle:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def map_from_family(
-    family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily, layers: Sequence[str] = ()
+    family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
 ) -> InferredNames:
     """Return the map to the names of the family's MindSpore model, or back to torch's.
 
@@ -36,7 +36,7 @@ def map_from_family(
     places = _places(family, [name for name in tensors if name not in drops], backwards=backwards)
     of_layers = {name: tensors[name] for name, place in places.items() if place.rule.kind}
     told = {name.rpartition(".")[0]: [places[name].rule.kind] for name in of_layers}
-    inferred = map_from_file(of_layers, to, layers, told)
+    inferred = map_from_file(of_layers, to, told=told)
     by_name = inferred.name_map.by_source
     gone = {drop.name: drop.reason for drop in inferred.name_map.dropped}
     pairings = [

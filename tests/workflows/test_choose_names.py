@@ -332,6 +332,15 @@ class TestFamilies:
         assert set(pairs(chosen).values()) == set(RESNET.values())
         assert "prefix 'module.'" in chosen.warnings[0]
 
+    def test_a_family_whose_names_these_are_is_suggested_and_not_taken(self) -> None:
+        names = ["embed_tokens", *(f"layers.0.{layer}" for layer in ("self_attn.q_proj", "mlp.gate_proj"))]
+        with pytest.raises(OpenNamesError) as error:
+            choose(checkpoint([f"model.{name}.weight" for name in names], framework="pt"), "mindspore")
+        assert error.value.hint.endswith("--family hf-llama")
+        with pytest.raises(OpenNamesError) as error:
+            choose(checkpoint([f"model.{name}.weight" for name in [*names, "neck"]], framework="pt"), "mindspore")
+        assert "--family" not in error.value.hint
+
     def test_where_names_stay_a_family_says_nothing(self) -> None:
         with pytest.raises(UsageError, match="--family says nothing of"):
             choose(checkpoint(RESNET, framework="pt"), "torch", family="hf-resnet")
@@ -346,6 +355,8 @@ class TestFamilies:
         ({"name_map": "m", "target": "nn"}, "--target does not go with a map"),
         ({"name_map": "m", "layers": ("a=b",)}, "--layer does not go with a map"),
         ({"source_model": "s", "target_model": "t", "layers": ("a=b",)}, "--layer does not go with --target-model"),
+        ({"family": "f", "target": "mint"}, "--target does not go with --family"),
+        ({"family": "f", "layers": ("a=b",)}, "--layer does not go with --family"),
         ({"source_model": "s", "target_model": "t", "target": "torch"}, "--target does not go with --target-model"),
     ],
 )
