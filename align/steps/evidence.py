@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from align.steps.containers import NOTHING, Contents
 from align.steps.paths import ALIKE, apart, contained, likeness, number_order, words
 from align.steps.surroundings import Surroundings
 
@@ -36,6 +37,7 @@ class Learnt:
     source: Counter[str] = field(default_factory=Counter)
     target: Counter[str] = field(default_factory=Counter)
     around: Surroundings = field(default_factory=Surroundings)
+    contents: Contents = NOTHING
 
     def add(self, a: Layer, b: Layer) -> None:
         """Take a settled pair in."""
@@ -58,9 +60,9 @@ class Learnt:
         )
 
 
-def learn(pairs: Iterable[Pair], ordered: bool) -> Learnt:
-    """Return what settled pairs teach."""
-    learnt = Learnt(ordered)
+def learn(pairs: Iterable[Pair], ordered: bool, contents: Contents = NOTHING) -> Learnt:
+    """Return what settled pairs teach, and what the `contents` of both sides tell."""
+    learnt = Learnt(ordered, contents=contents)
     for a, b in pairs:
         learnt.add(a, b)
     return learnt
@@ -79,7 +81,7 @@ def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
             sum(knows(pair) for pair in (one, two)) - sum(knows(pair) for pair in ((a, b2), (a2, b)))
             for knows in _knowledge(learnt, (one, two))
         ]
-        evidence.append(_words(one, two, order))
+        evidence += [_words(one, two, order), _contents(one, two, order, learnt.contents)]
     if learnt.ordered:
         evidence.append(ORDER * order)
     return _sum_unless_contradictory(evidence)
@@ -90,6 +92,7 @@ def _knowledge(learnt: Learnt, judged: Sequence[Pair]) -> list[Callable[[Pair], 
         lambda pair: learnt.translation(*pair),
         lambda pair: learnt.around.neighbours(pair, judged),
         lambda pair: learnt.around.context(pair, judged),
+        lambda pair: learnt.around.company(pair, judged),
     ]
 
 
@@ -133,6 +136,13 @@ def _words(one: Pair, two: Pair, order: float) -> float:
     worse, better = sorted((kept, exchanged), key=sum)
     clear = not max(worse) and (min(better) if benefit > 0 else max(better)) >= ALIKE
     return benefit if clear or benefit * order > 0 else 0.0
+
+
+def _contents(one: Pair, two: Pair, order: float, contents: Contents) -> float:
+    """What the containers around both pairs hold says, where the order of registration agrees."""
+    (a, b), (a2, b2) = one, two
+    benefit = contents.alike(a, b) + contents.alike(a2, b2) - contents.alike(a, b2) - contents.alike(a2, b)
+    return max(-2.0, min(benefit, 2.0)) if benefit * order > 0 else 0.0
 
 
 def _ends(path: str) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from align.steps.containers import read_contents
 from align.steps.evidence import SETTLED, exchange_benefit, learn, replacement_benefit
 
 if TYPE_CHECKING:
@@ -52,10 +53,11 @@ def settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: b
     `free` are the layers of both sides that may be paired; those that are `known` to be pairs only teach. `ordered`
     says that both sides stand in execution order.
     """
-    settlement = _weigh(list(pairs), free, learn(known, ordered))
+    contents = read_contents([*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)])
+    settlement = _weigh(list(pairs), free, learn(known, ordered, contents))
     for _ in range(_ROUNDS):
         sure = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= SETTLED]
-        learnt = learn([*known, *sure], ordered)
+        learnt = learn([*known, *sure], ordered, contents)
         previous = settlement
         settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt)
         if settlement == previous:

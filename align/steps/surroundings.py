@@ -11,17 +11,22 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from align.steps.containers import containers
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from align.steps.layers import Layer
+
+_MOST = 0.5
 
 Pair = tuple["Layer", "Layer"]
 
 
 @dataclass
 class Surroundings:
-    """Settled pairs by position, the settled children of each module in order, and how many pairs join two modules."""
+    """Settled pairs by position, the settled children of each module in order, and how many pairs join two
+    containers (modules and numbered lists)."""
 
     partner: dict[int, int] = field(default_factory=dict)
     left: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -33,9 +38,9 @@ class Surroundings:
     def add(self, a: Layer, b: Layer) -> None:
         """Take a settled pair in."""
         self.partner[a.position] = b.position
-        above_a, above_b = _ancestors(a.path), _ancestors(b.path)
-        insort(self.left[above_a[0]], a.position)
-        insort(self.right[above_b[0]], b.position)
+        insort(self.left[_ancestors(a.path)[0]], a.position)
+        insort(self.right[_ancestors(b.path)[0]], b.position)
+        above_a, above_b = containers(a.path), containers(b.path)
         self.below_left.update(above_a)
         self.below_right.update(above_b)
         self.joined.update((x, y) for x in above_a for y in above_b)
@@ -48,6 +53,19 @@ class Surroundings:
         both = [(x, y) for x, y in zip(mine, theirs, strict=True) if x is not None and y is not None]
         return float(any(self.partner[x] == y for x, y in both))
 
+    def company(self, pair: Pair, judged: Sequence[Pair]) -> float:
+        """Share, in [0, 1], of the settled layers in the nearest containers around both that are in both; 0 if few."""
+        a, b = pair
+        own = [(x.path, y.path) for x, y in judged if self.partner.get(x.position) == y.position]
+        mine = _nearest(containers(a.path), self.below_left, [x for x, _ in own])
+        theirs = _nearest(containers(b.path), self.below_right, [y for _, y in own])
+        if mine is None or theirs is None:
+            return 0.0
+        left, right = ([mine in containers(x) for x, _ in own], [theirs in containers(y) for _, y in own])
+        both = self.joined[mine, theirs] - sum(x and y for x, y in zip(left, right, strict=True))
+        share = both / (self.below_left[mine] - sum(left) + self.below_right[theirs] - sum(right) - both)
+        return share if share > _MOST else 0.0
+
     def context(self, pair: Pair, judged: Sequence[Pair]) -> float:
         """1 if the nearest modules around both that hold settled layers hold some in common, -1 if none; 0: unknown."""
         a, b = pair
@@ -56,16 +74,15 @@ class Surroundings:
         theirs = _nearest(_ancestors(b.path), self.below_right, [y.path for _, y in own])
         if not mine or not theirs:
             return 0.0
-        others = self.joined[mine, theirs] - sum(_above(mine, x.path) and _above(theirs, y.path) for x, y in own)
+        others = self.joined[mine, theirs] - sum(
+            mine in containers(x.path) and theirs in containers(y.path) for x, y in own
+        )
         return 1.0 if others else -1.0
 
 
-def _nearest(ancestors: list[str], below: Counter[str], left_out: Sequence[str]) -> str:
-    return next((path for path in ancestors if below[path] > sum(_above(path, own) for own in left_out)), "")
-
-
-def _above(path: str, below: str) -> bool:
-    return not path or below.startswith(f"{path}.")
+def _nearest(around: Iterable[str], below: Counter[str], left_out: Sequence[str]) -> str | None:
+    """The first container that holds a settled layer beside those left out."""
+    return next((path for path in around if below[path] > sum(path in containers(own) for own in left_out)), None)
 
 
 def _ancestors(path: str) -> list[str]:

@@ -1,0 +1,75 @@
+"""What holds a layer beside others: modules, and lists whose members are only numbered siblings.
+
+`branch3x3_1`, `branch3x3_2a` and `branch3x3_2b` are one branch as much as the children of a module `branch1` are.
+Which of two such is which is told by what both hold: ports rename and nest branches otherwise, and rarely split them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from align.steps.layers import Layer
+
+_LETTERED = re.compile(r"(.*\d)[a-z]")
+_NUMBERED = re.compile(r"(.*?)_?\d+")
+
+
+@lru_cache(maxsize=1 << 16)
+def containers(path: str) -> tuple[str, ...]:
+    """Modules and numbered lists around a layer, the nearest first, the root ("") last.
+
+    >>> containers("mixed.branch3x3_2a.conv")
+    ('mixed.branch3x3_2a', 'mixed.branch3x3_2', 'mixed.branch3x3', 'mixed', '')
+    """
+    parts = path.split(".")
+    found: list[str] = []
+    for place in range(len(parts) - 1, -1, -1):
+        above = "".join(f"{part}." for part in parts[:place])
+        found += [above + stem for stem in _stems(parts[place])]
+        found.append(above[:-1])
+    return tuple(dict.fromkeys(found))
+
+
+def _stems(part: str) -> list[str]:
+    """The part without its letter (`2a`), and without its number, if words are left: those of one stem belong together."""
+    lettered = _LETTERED.fullmatch(part)
+    stems = [lettered[1]] if lettered else []
+    numbered = _NUMBERED.fullmatch(lettered[1] if lettered else part)
+    return stems + ([numbered[1]] if numbered and numbered[1] else [])
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """For each layer of both sides, by its path, what the containers around it hold."""
+
+    source: dict[str, frozenset[object]]
+    target: dict[str, frozenset[object]]
+
+    def alike(self, a: Layer, b: Layer) -> float:
+        """Number of containers around the one that hold the same shapes as containers around the other."""
+        return float(len(self.source.get(a.path, _NONE) & self.target.get(b.path, _NONE)))
+
+
+_NONE: frozenset[object] = frozenset()
+NOTHING = Contents({}, {})
+
+
+def read_contents(left: Iterable[Layer], right: Iterable[Layer]) -> Contents:
+    """Return what the containers of both sides hold: the signatures of their layers, each with its number."""
+    return Contents(_contents(list(left)), _contents(list(right)))
+
+
+def _contents(layers: list[Layer]) -> dict[str, frozenset[object]]:
+    held: dict[str, Counter[object]] = defaultdict(Counter)
+    for layer in layers:
+        for container in containers(layer.path):
+            held[container][layer.signature] += 1
+    contents = {container: frozenset(counter.items()) for container, counter in held.items()}
+    return {layer.path: frozenset(contents[one] for one in containers(layer.path)) for layer in layers}
