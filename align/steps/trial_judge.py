@@ -25,10 +25,13 @@ UNLIKE = "the trial gives the source's values for none of the choices: something
 TOO_MANY = "too many choices for a trial"
 
 
+_DEPTH = 8  # how many layers further two choices are followed
+
+
 class Bench(Protocol):
     """Runs the target with an assignment."""
 
-    def observe(self, forced: Iterable[Pairing], loaded: Iterable[Pairing] = ()) -> Calls:
+    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> Calls:
         """Load both kinds of pairings and run; layers of the first kind return what the source's returned."""
         ...
 
@@ -91,8 +94,10 @@ class _Jury:
 
     def _round(self, fits: Callable[[bool | None], bool], *, again: bool) -> bool:
         before = len(self.new)
-        calls = self._bench.observe(self._settled()) if any(group.sources for group in self._groups) else None
-        for group in self._groups if calls else ():
+        if not any(group.sources for group in self._groups):
+            return False
+        calls = self._bench.observe(self._settled())
+        for group in self._groups:
             edges = group.edges(partial(_fits, calls, fits))
             for sources, targets in components(edges):
                 if self._by_input(group, sources, targets):
@@ -105,28 +110,62 @@ class _Jury:
 
     def _by_input(self, group: OpenGroup, sources: list[str], targets: list[str]) -> bool:
         """Settle two layers of one kind that alone are given the same tensors."""
-        if not len(sources) == len(targets) == 1:
-            return False
-        a, b = group.sources[sources[0]], group.targets[targets[0]]
-        forms = group.forms(a.path, b.path)
-        if not (len(forms) == 1 and a.kind and a.kind == b.kind):
-            return False
-        self._take(group, forms[0])
-        return True
+        pairings = _certain(group, sources, targets)
+        self._take(group, pairings)
+        return bool(pairings)
 
     def _ask(self, group: OpenGroup, sources: list[str], targets: list[str], edges: Edges) -> None:
         alternatives = group.alternatives(sources, targets, edges)
         if not alternatives:
             self._leave(group, sources, TOO_MANY if alternatives is None else UNLIKE)
             return
-        runs = [self._bench.observe(self._settled(), alternative) for alternative in alternatives]
-        best = _best(alternatives, [run.agreeing() for run in runs], {_module(group.sources[s]) for s in sources})
+        modules = {module_of(group.sources[path]) for path in sources}
+        best, reason = self._try(alternatives, modules, {module_of(group.targets[path]) for path in targets})
         common = set(best[0]).intersection(*best) if best else set()
         whole = [path for path in sources if group.names(path) <= {p.source for p in common}]
         names = {name for path in whole for name in group.names(path)}
-        own = {_module(group.targets[path]) for path in targets}
-        self._leave(group, [path for path in sources if path not in whole], _reason(runs, own, bool(best)))
+        self._leave(group, [path for path in sources if path not in whole], reason)
         self._take(group, tuple(p for p in (best or alternatives)[0] if p.source in names))
+
+    def _try(self, alternatives: list[Alternative], modules: set[str], own: set[str]) -> tuple[list[Alternative], str]:
+        """Return the alternatives that fit best, and why if there are several or none.
+
+        Where several fit alike, each is followed by what it would settle next: two branches may only meet later.
+        """
+        tried = dict(enumerate(alternatives))
+        told, reason = False, ""
+        for _ in range(_DEPTH):
+            runs = {n: self._bench.observe(self._settled(), tried[n]) for n in tried}
+            seen = [runs[n].agreeing() | self._placed(runs[n]) for n in tried]
+            reason = reason or (UNLIKE if _shown(list(runs.values()), own) else BLIND)
+            best = _best(list(tried), seen, modules)
+            if not best:
+                return [], reason
+            told = told or len(best) < len(alternatives)
+            follow = {n: self._follow(runs[n], tried[n]) for n in best}
+            if len(best) == 1 or not any(follow.values()):
+                break
+            tried = {n: (*tried[n], *follow[n]) for n in best}
+        if not told and len(alternatives) > 1:
+            return [], ALIKE if reason == UNLIKE else reason
+        return [alternatives[n] for n in best], ALIKE
+
+    def _placed(self, calls: Calls) -> frozenset[Sight]:
+        """Open layers of the source that some open layer of the target is given the inputs of."""
+        fits = partial(_fits, calls, bool)
+        return frozenset(
+            (path, 0, "place") for group in self._groups for path, found in group.edges(fits).items() if found
+        )
+
+    def _follow(self, calls: Calls, alternative: Alternative) -> Alternative:
+        """What would be settled next by the places of layers, if an alternative were right."""
+        known = {p.source for p in alternative}
+        found: list[Pairing] = []
+        for group in self._groups:
+            for sources, targets in components(group.edges(partial(_fits, calls, bool))):
+                pairings = _certain(group, sources, targets)
+                found += () if known & {p.source for p in pairings} else pairings
+        return tuple(found)
 
     def _take(self, group: OpenGroup, pairings: Alternative) -> None:
         self.new += pairings
@@ -142,32 +181,34 @@ class _Jury:
 
 
 def _fits(calls: Calls, fits: Callable[[bool | None], bool], a: Layer, b: Layer) -> bool:
-    return fits(calls.same_place(_module(a), _module(b)))
+    return fits(calls.same_place(module_of(a), module_of(b)))
 
 
-def _module(layer: Layer) -> str:
+def module_of(layer: Layer) -> str:
+    """Path of the module that owns a layer's parameters."""
     return next(iter(layer.roles.values())).module
 
 
-def _best(
-    alternatives: Sequence[Alternative], agreeing: Sequence[frozenset[Sight]], modules: set[str]
-) -> list[Alternative]:
-    """Those alternatives that make agree whatever any of them does, where others do not.
-
-    A lone alternative has to show in the outputs of its own modules.
-    """
-    if len(alternatives) == 1:
-        shown = {path for path, _, what in agreeing[0] if what == "out"}
-        return list(alternatives) if modules <= shown else []
-    most = frozenset[Sight]().union(*agreeing)
-    best = [one for one, seen in zip(alternatives, agreeing, strict=True) if seen == most]
-    return best if len(best) < len(alternatives) else []
+def _certain(group: OpenGroup, sources: Sequence[str], targets: Sequence[str]) -> Alternative:
+    """The pairings of two layers of one known kind, if they are the only ones and can be joined in one form only."""
+    if not len(sources) == len(targets) == 1:
+        return ()
+    a, b = group.sources[sources[0]], group.targets[targets[0]]
+    forms = group.forms(a.path, b.path)
+    return forms[0] if len(forms) == 1 and a.kind and a.kind == b.kind else ()
 
 
-def _reason(runs: Sequence[Calls], own: set[str], told: bool) -> str:
-    if not any(_unlike(runs[0].target, run.target, own) for run in runs[1:]):
-        return BLIND
-    return ALIKE if told else UNLIKE
+def _best(tried: Sequence[int], seen: Sequence[frozenset[Sight]], modules: set[str]) -> list[int]:
+    """Those that make agree whatever any of them does; in one of them at least, the layers themselves have to."""
+    most = frozenset[Sight]().union(*seen)
+    if not modules <= {path for path, _, what in most if what == "out"} and len(tried) == 1:
+        return []
+    return [number for number, sights in zip(tried, seen, strict=True) if sights == most]
+
+
+def _shown(runs: Sequence[Calls], own: set[str]) -> bool:
+    """Tell whether anything but the layers themselves gives other values for another choice."""
+    return any(_unlike(runs[0].target, run.target, own) for run in runs[1:])
 
 
 def _unlike(one: Watch, two: Watch, own: set[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,22 +10,41 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.names import Ambiguity, NameMap, Pairing
+    from align.core.parameters import ParameterSet
 
 
-def with_trial(
-    name_map: NameMap, settled: Sequence[Pairing], reasons: Mapping[str, str], order: Sequence[str]
-) -> NameMap:
-    """Return the map with the settled pairings in the source's order, and out of their groups."""
-    place = {name: index for index, name in enumerate(order)}
-    pairings = sorted((*name_map.pairings, *settled), key=lambda pairing: place.get(pairing.source, len(place)))
+def inverted(name_map: NameMap, target: ParameterSet, source: ParameterSet) -> NameMap:
+    """The map from the target to the source, as far as its transforms can be undone."""
+    return replace(
+        name_map,
+        source=target.label,
+        target=source.label,
+        pairings=tuple(inverted_pairings(name_map.pairings, source)),
+        ambiguous=tuple(replace(one, sources=one.targets, targets=one.sources) for one in name_map.ambiguous),
+    )
+
+
+def inverted_pairings(pairings: Sequence[Pairing], source: ParameterSet) -> list[Pairing]:
+    """Pairings back to their sources; those whose transform cannot be undone are left out."""
+    found = []
+    for pairing in pairings:
+        own = source.by_name[pairing.source]
+        with suppress(ValueError):
+            back = pairing.transform.inverse(own.shape, own.dtype)
+            found.append(replace(pairing, source=pairing.target, target=pairing.source, transform=back))
+    return found
+
+
+def with_trial(name_map: NameMap, settled: Sequence[Pairing], reasons: Mapping[str, str]) -> NameMap:
+    """Return the map with the settled pairings behind its own, and out of their groups."""
     gone = {p.source for p in settled}, {p.target for p in settled}
     ambiguous = (left for group in name_map.ambiguous for left in _left(group, gone, reasons))
-    return replace(name_map, pairings=tuple(pairings), ambiguous=tuple(ambiguous))
+    return replace(name_map, pairings=(*name_map.pairings, *settled), ambiguous=tuple(ambiguous))
 
 
 def _left(group: Ambiguity, gone: tuple[set[str], set[str]], reasons: Mapping[str, str]) -> Iterator[Ambiguity]:
     sources = tuple(name for name in group.sources if name not in gone[0])
     targets = tuple(name for name in group.targets if name not in gone[1])
     if sources or targets:
-        said = dict.fromkeys(reasons[name] for name in sources if name in reasons)
+        said = dict.fromkeys(reasons[name] for name in (*sources, *targets) if name in reasons)
         yield replace(group, sources=sources, targets=targets, reason="; ".join(said) or group.reason)

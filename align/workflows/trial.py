@@ -1,13 +1,15 @@
 """What names and shapes leave open is settled by values: both models run on random ones, and the data flow tells.
 
-Every layer that is paired already returns what its counterpart returned, so each open layer is seen where it stands, as
-if all around it were right. Layers that are given the same tensors are the same layer; where several are (query, key and
-value), each choice is loaded, and what comes behind them tells.
+Every layer that is paired already returns what its counterpart returned, so each open layer is seen where it stands,
+as if all around it were right. Layers that are given the same tensors are the same layer; where several are (query, key
+and value), each choice is loaded, and what comes behind them tells.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+import time
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,18 +18,19 @@ from align.core.pieces import apart_from_whole
 from align.core.progress import silent
 from align.steps.layers import read_layers
 from align.steps.trial_groups import open_groups
-from align.steps.trial_judge import Calls, settle_groups
-from align.steps.trial_result import with_trial
+from align.steps.trial_judge import Calls, module_of, settle_groups
+from align.steps.trial_result import inverted, inverted_pairings, with_trial
 from align.steps.trial_sinks import Watch
 from align.steps.trial_values import Calibration, distinct_values, neutral_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
     from align.core.names import NameMap, Pairing
+    from align.core.parameters import ParameterSet
     from align.core.progress import Progress
-    from align.steps.layers import Layer
+    from align.core.traces import CaptureSink
     from align.workflows.sides import Side
 
 SEED = 0
@@ -41,14 +44,26 @@ def settle_by_trial(
     Both models get random values for the time of the trial and have their own back afterwards, also after a failure.
     Pairs that the user gave, and pairs of confidence 1, stay. What no captured output shows is said to be blind.
     """
-    with ExitStack() as stack:
-        bench = _Bench(source, target, name_map, inputs, progress)
-        stack.enter_context(bench.values[0].restored())
-        stack.enter_context(bench.values[1].restored())
-        bench.prepare()
-        groups = open_groups(name_map.ambiguous, *bench.layer_of)
-        settled, reasons = settle_groups(groups, name_map.pairings, bench)
-    return with_trial(name_map, settled, reasons, tuple(bench.layer_of[0]))
+    sides = source, target
+    parameters = [side.reader.read_parameters(side.model, side.label) for side in sides]  # before a run renames any
+    values = _Values(source), _Values(target)
+    with values[0].restored(), values[1].restored():
+        backwards = _seconds(target, inputs) > _seconds(source, inputs)
+        if backwards:  # the slower one runs once, the faster one for every choice
+            sides, parameters, values = sides[::-1], parameters[::-1], values[::-1]
+        asked = inverted(name_map, *parameters) if backwards else name_map
+        bench = _Bench([_Player(*player) for player in zip(sides, parameters, values, strict=True)], inputs, progress)
+        bench.prepare(asked)
+        groups = open_groups(asked.ambiguous, *(player.layer_of for player in bench.players))
+        settled, reasons = settle_groups(groups, asked.pairings, bench)
+    found = inverted_pairings(settled, parameters[0]) if backwards else settled
+    return with_trial(name_map, found, reasons)
+
+
+def _seconds(side: Side, inputs: Mapping[str, Array]) -> float:
+    start = time.perf_counter()
+    side.runner.run(side.model, inputs, Watch())
+    return time.perf_counter() - start
 
 
 class _Values:
@@ -73,98 +88,85 @@ class _Values:
             self.load({})
 
 
-class _Bench:
-    """Both models under trial: runs of the target with assignments, seen beside one run of the source."""
+class _Player:
+    """One side under trial."""
 
-    def __init__(
-        self, source: Side, target: Side, name_map: NameMap, inputs: Mapping[str, Array], progress: Progress
-    ) -> None:
-        self._sides = source, target
-        self._name_map, self._inputs, self._progress = name_map, inputs, progress
-        parameters = [side.reader.read_parameters(side.model, side.label) for side in self._sides]
-        self._layers: list[list[Layer]] = [read_layers(side, frozenset()) for side in parameters]
-        self.layer_of: tuple[dict[str, Layer], dict[str, Layer]] = (
-            _by_name(self._layers[0]),
-            _by_name(self._layers[1]),
-        )
-        self.values = _Values(source), _Values(target)
+    def __init__(self, side: Side, parameters: ParameterSet, values: _Values) -> None:
+        self.side, self.values = side, values
+        self.layers = read_layers(parameters, frozenset())
+        self.layer_of = {parameter.name: layer for layer in self.layers for parameter in layer.roles.values()}
+        self.modules = {module_of(layer) for layer in self.layers}
+
+    def run(self, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+        """Run the model on the same random numbers each time."""
+        self.side.runner.seed(SEED)
+        self.side.runner.run(self.side.model, inputs, sink)
+
+    def drawn(self, used: Set[str], generator: np.random.Generator) -> dict[str, Array]:
+        """Random values for parameters that may have a counterpart, values without effect for the others."""
+        apart = neutral_values(self.layers, self.layer_of.keys() - used)
+        return apart | distinct_values(self.layers, used, generator)
+
+    def is_leaf(self, path: str) -> bool:
+        """Tell whether no module with parameters lies inside."""
+        return not any(module.startswith(f"{path}.") for module in self.modules)
+
+
+class _Bench:
+    """Runs of the second player with assignments, seen beside one run of the first."""
+
+    def __init__(self, players: Sequence[_Player], inputs: Mapping[str, Array], progress: Progress) -> None:
+        self.players = players
+        self._inputs, self._progress = inputs, progress
         self._generator = np.random.default_rng(SEED)
         self._runs = 0
 
-    def prepare(self) -> None:
-        """Give the source its values and run it once."""
-        name_map = self._name_map
+    def prepare(self, name_map: NameMap) -> None:
+        """Give the first player its values, calibrate its statistics and run it once."""
+        first, second = self.players
         used = {p.source for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.sources}
-        self._given = self._without_counterpart(0, used) | distinct_values(self._layers[0], used, self._generator)
-        self.values[0].load(self._given)
-        calibration = Calibration(self._layers[0], self._given, self._generator)
-        self._run(0, calibration)
+        self._given = first.drawn(used, self._generator)
+        first.values.load(self._given)
+        calibration = Calibration(first.layers, self._given, self._generator)
+        first.run(self._inputs, calibration)
         self._given |= calibration.statistics
-        self.values[0].load(self._given)
+        first.values.load(self._given)
         self._seen = Watch(keep=True)
-        self._run(0, self._seen)
+        first.run(self._inputs, self._seen)
         paired = {p.target for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.targets}
-        noise = distinct_values(self._layers[1], paired, self._generator)
-        self._noise = self._without_counterpart(1, paired) | noise
+        self._noise = second.drawn(paired, self._generator)
 
-    def observe(self, forced: Iterable[Pairing], loaded: Iterable[Pairing] = ()) -> Calls:
-        """Run the target with both kinds of pairings loaded; layers of the first kind return the source's outputs."""
-        forced, loaded = tuple(forced), tuple(loaded)
+    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> Calls:
+        """Run the second player with both kinds loaded; layers of the first return what the first player's did."""
+        first, second = self.players
         values = dict(self._noise)
         for pairing in (*forced, *loaded):
-            own = self._given.get(pairing.source, self.values[0].own.get(pairing.source))
+            own = self._given.get(pairing.source, first.values.own.get(pairing.source))
             if own is not None:
                 _put(values, pairing, own)
-        self.values[1].load(values)
+        second.values.load(values)
         modules = self._modules(forced)
         told = {
             (modules[path], call): output
             for (path, call), output in self._seen.kept.items()
-            if path in modules and self._is_leaf(path, modules[path])
+            if path in modules and first.is_leaf(path) and second.is_leaf(modules[path])
         }
         seen = Watch(told)
-        self._run(1, seen)
-        return Calls(self._seen, seen, self._modules((*forced, *loaded)))
-
-    def _run(self, side: int, sink: Watch | Calibration) -> None:
         self._runs += 1
         self._progress("trial", self._runs, self._runs + 1)
-        self._sides[side].runner.seed(SEED)
-        self._sides[side].runner.run(self._sides[side].model, self._inputs, sink)
-
-    def _without_counterpart(self, side: int, used: set[str]) -> dict[str, Array]:
-        return neutral_values(self._layers[side], self.layer_of[side].keys() - used)
+        second.run(self._inputs, seen)
+        return Calls(self._seen, seen, self._modules((*forced, *loaded)))
 
     def _modules(self, pairings: Sequence[Pairing]) -> dict[str, str]:
-        """Modules of the source by path, with the only one of the target that shares parameters with it."""
+        """Modules of the first player by path, with the only one of the second that shares parameters with it."""
+        mine, theirs = (player.layer_of for player in self.players)
         joined = {
-            (module_of(self.layer_of[0], p.source), module_of(self.layer_of[1], p.target))
+            (module_of(mine[p.source]), module_of(theirs[p.target]))
             for p in pairings
-            if p.source in self.layer_of[0] and p.target in self.layer_of[1]
+            if p.source in mine and p.target in theirs
         }
-        sources, targets = [a for a, _ in joined], [b for _, b in joined]
-        return {a: b for a, b in joined if a and b and sources.count(a) == targets.count(b) == 1}
-
-    def _is_leaf(self, *paths: str) -> bool:
-        return not any(
-            module.startswith(f"{path}.")
-            for path, layers in zip(paths, self._layers, strict=True)
-            for layer in layers
-            for module in (_module(layer),)
-        )
-
-
-def module_of(layer_of: Mapping[str, Layer], name: str) -> str:
-    """Path of the module that owns a parameter."""
-    return _module(layer_of[name])
-
-
-def _module(layer: Layer) -> str:
-    return next(iter(layer.roles.values())).module
-
-
-def _by_name(layers: Iterable[Layer]) -> dict[str, Layer]:
-    return {parameter.name: layer for layer in layers for parameter in layer.roles.values()}
+        sources, targets = Counter(a for a, _ in joined), Counter(b for _, b in joined)
+        return {a: b for a, b in joined if a and b and sources[a] == targets[b] == 1}
 
 
 def _put(values: dict[str, Array], pairing: Pairing, own: Array) -> None:
