@@ -215,9 +215,25 @@ def apart_from_whole(transform: Transform) -> tuple[Transform, Part | None]:
     return (chained(*before), last) if isinstance(last, Part) else (transform, None)
 
 
-def cut_off(transform: Transform) -> bool:
-    """Tell whether something of the source does not reach the target, so that the way back has to fill it."""
-    return any(isinstance(step, Crop) for step in steps_of(transform))
+def is_cut(transform: Transform) -> bool:
+    """Tell whether the target is made of a piece of the source."""
+    return any(isinstance(step, Slice) for step in steps_of(transform)[:1])
+
+
+def filled_up(transform: Transform) -> bool:
+    """Tell whether something of the target is a stated value, and nothing of the source."""
+    return any(isinstance(step, Pad) for step in steps_of(transform))
+
+
+def join_fault(transforms: Sequence[Transform]) -> str:
+    """What keeps these from making one target together, "" if they are the parts of one whole and tile it."""
+    parts = [apart_from_whole(transform)[1] for transform in transforms]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return "not all of them are parts of it"
+    if len({(part.axis, part.shape) for part in known}) > 1:
+        return "they are parts of different wholes"
+    return tiling_fault([(part.start, part.stop) for part in known], known[0].shape[known[0].axis])
 
 
 def tiling_fault(spans: Sequence[Span], size: int) -> str:

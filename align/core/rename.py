@@ -37,6 +37,7 @@ class NameRules:
     """All rules of one file. `dropped_source` and `dropped_target` map a name or glob to the reason.
 
     A rule is called by its table and its text: `[names] fc.weight`. `frameworks` says whose names both sides have.
+    `further` holds the other targets of a name under [names] that is cut into several.
     `lines` tells on which line of its file a rule stands, where that is known.
     """
 
@@ -46,6 +47,7 @@ class NameRules:
     dropped_source: dict[str, str] = field(default_factory=dict)
     dropped_target: dict[str, str] = field(default_factory=dict)
     frameworks: Frameworks = (None, None)
+    further: Mapping[str, tuple[tuple[str, Transform], ...]] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     _drops: dict[SideName, _Drops] = field(init=False, repr=False, compare=False)
 
@@ -62,6 +64,17 @@ class NameRules:
             if match := rename.pattern.fullmatch(source):
                 return match.expand(rename.to), rename.transform, _renaming(rename)
         return None
+
+    def targets_of(self, source: str) -> tuple[tuple[str, Transform, str], ...]:
+        """All that `target_of` says of a source name: several entries for one that is cut, none if no rule pairs it."""
+        first = self.target_of(source)
+        further = self.further.get(source, ()) if source in self.names else ()
+        return () if first is None else (first, *((target, transform, first[2]) for target, transform in further))
+
+    @property
+    def all_names(self) -> tuple[tuple[str, str, Transform], ...]:
+        """Source, target and transform of all exact names."""
+        return tuple((name, to, change) for name in self.names for to, change, _ in self.targets_of(name))
 
     def drop_of(self, side: SideName, name: str) -> tuple[str, str] | None:
         """Reason and name of the first drop that covers a name, exact names before globs; None if none does."""

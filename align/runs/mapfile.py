@@ -87,12 +87,14 @@ def _parse(text: str, path: Path) -> NameRules:
     if document.get("schema", SCHEMA) != SCHEMA:
         faults.at("schema", f"{document['schema']!r}, expected {SCHEMA!r}")
     names = _names(document.get("names", {}), faults)
+    first = {source: targets[0] for source, targets in names.items()}
+    further = {source: tuple(targets[1:]) for source, targets in names.items() if len(targets) > 1}
     renames = tuple(_renames(document.get("rename", []), faults))
     drops = _drops(document.get("dropped", {}), faults)
     frameworks = told_side(document, "source", faults), told_side(document, "target", faults)
     if faults:
         raise MapError(path, faults)
-    return NameRules(str(path), names, renames, drops["source"], drops["target"], frameworks, faults.lines)
+    return NameRules(str(path), first, renames, drops["source"], drops["target"], frameworks, further, faults.lines)
 
 
 def told_side(document: Any, key: str, faults: list[str]) -> FrameworkName | None:
@@ -139,14 +141,17 @@ def _users_rules(text: str, path: Path) -> NameRules:
     return replace(rules, frameworks=(None, None))
 
 
-def _names(table: Any, faults: Faults) -> dict[str, tuple[str, Transform]]:
-    names: dict[str, tuple[str, Transform]] = {}
+def _names(table: Any, faults: Faults) -> dict[str, list[tuple[str, Transform]]]:
+    """The targets of each source: one, or a list of those into which it is cut."""
+    names: dict[str, list[tuple[str, Transform]]] = {}
     if not isinstance(table, dict):
         faults.at("names", "[names] must be a table of source = target")
         return names
     for source, value in expand_table("names", table, faults).items():
-        if parsed := _target(f"[names] {source}", value, faults):
-            names[source] = parsed
+        targets = value if isinstance(value, list) and value else [value]
+        parsed = [_target(f"[names] {source}", target, faults) for target in targets]
+        if found := [target for target in parsed if target]:
+            names[source] = found
     return names
 
 

@@ -7,17 +7,18 @@ tensors that were left out, and which tensors were one.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from align.core.dtypes import is_numeric, numpy_dtype
+from align.core.pieces import is_cut, join_fault
 from align.core.rename import NameRules, as_literal
 from align.core.transform_parse import parse_transform
 from align.errors import MapError
 from align.runs.mapfile import told_side
-from align.steps.two_way import FILLED, TwoWayMap
+from align.steps.two_way import FILLED, TwoWayMap, as_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -55,14 +56,16 @@ def read_record_map(path: Path) -> TwoWayMap:
     if faults or (faults := list(_twice(tensors))):
         raise MapError(path, faults)
     made = [tensor for tensor in tensors if tensor.source]
+    names, further = as_rules((tensor.source, tensor.target, tensor.transform) for tensor in made)
     filled = {as_literal(tensor.target): FILLED for tensor in tensors if not tensor.source}
     drops = {as_literal(name): reason for name, reason in dropped.items()}
     rules = NameRules(
         f"the record {path}",
-        names={tensor.source: (tensor.target, tensor.transform) for tensor in made},
+        names=names,
         dropped_source={as_literal(name): reason for name, reason in dropped.items() if name not in there},
         dropped_target=drops | filled,  # what the source dropped, the target may have too
         frameworks=frameworks,
+        further=further,
     )
     return TwoWayMap(
         rules,
@@ -92,9 +95,19 @@ def _tensor(entry: Any) -> _Tensor:
 
 
 def _twice(tensors: Sequence[_Tensor]) -> Iterable[str]:
-    """Yield what stands against following the record in either direction: names that stand twice on their side."""
-    for side, names in (("source", [t.source for t in tensors if t.source]), ("target", [t.target for t in tensors])):
-        yield from (f"tensors: {name} is the {side} of {n} tensors" for name, n in Counter(names).items() if n > 1)
+    """Yield what stands against following the record in either direction: names that stand twice, and are no pieces."""
+    sources: dict[str, list[_Tensor]] = defaultdict(list)
+    targets: dict[str, list[_Tensor]] = defaultdict(list)
+    for tensor in tensors:
+        targets[tensor.target].append(tensor)
+        if tensor.source:
+            sources[tensor.source].append(tensor)
+    for name, found in sources.items():
+        if len(found) > 1 and not all(is_cut(tensor.transform) for tensor in found):
+            yield f"tensors: {name} is the source of {len(found)} tensors"
+    for name, found in targets.items():
+        if len(found) > 1 and (fault := join_fault([tensor.transform for tensor in found])):
+            yield f"tensors: {name} is the target of {len(found)} tensors, and {fault}"
 
 
 def _value(entry: Any) -> Array:

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 
 from align.core.mappings import rule_for
 from align.core.names import Dropped, NameMap, Pairing, Unmatched
-from align.core.transforms import IDENTITY, Reshape
+from align.core.pieces import apart_from_whole, join_fault
+from align.core.transforms import IDENTITY
+from align.core.words import some
 from align.errors import MapError
+from align.steps.forms import transform_between
 from align.steps.layers import USUAL_ROLES, read_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.core.parameters import ParameterSet, Shape
+    from align.core.parameters import ParameterSet
     from align.core.rename import NameRules
+    from align.steps.layers import Layer
 
 
 def apply_rules(rules: NameRules, source: Sequence[str], target: Sequence[str] | None) -> NameMap:
@@ -46,13 +50,13 @@ def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: Paramet
     applied.pairings = [replace(p, target=_by_role(p.target, target)) for p in applied.pairings]
     _apply_to_target(rules, applied, target.names)
     faults = [*applied.faults, *_contradictions(rules, applied.pairings, target.names)]
-    shapes = _torch_shapes(source), _torch_shapes(target)
+    layers = _layers_by_name(source), _layers_by_name(target)
     known = [p for p in applied.pairings if p.target in target.by_name]
-    fitted = {p.source: _with_axis(p, (source, target), shapes) for p in known}
-    faults += [fault for p in fitted.values() if (fault := _shape_fault(p, source, target, rules.named(p.source)))]
+    fitted = [_in_form(p, *layers) for p in known]
+    faults += [fault for p in fitted if (fault := _shape_fault(p, source, target, rules.named(p.source)))]
     if faults:
         raise MapError(rules.label, faults)
-    applied.pairings = list(fitted.values())
+    applied.pairings = fitted
     return _as_map(rules, applied, [])
 
 
@@ -77,14 +81,14 @@ class _Applied:
 def _apply_to_source(rules: NameRules, names: Iterable[str]) -> _Applied:
     applied = _Applied()
     for name in names:
-        pair, drop = rules.target_of(name), rules.drop_of("source", name)
+        pairs, drop = rules.targets_of(name), rules.drop_of("source", name)
         if name in rules.names and rules.drops_exactly("source", name):
             applied.faults.append(
                 f"{rules.named(name)} is both paired under [names] and dropped under [dropped.source]"
             )
-        if pair and (name in rules.names or not drop):
-            applied.pairings.append(Pairing(name, pair[0], "user", 1.0, pair[1]))
-            applied.used.add(pair[2])
+        if pairs and (name in rules.names or not drop):
+            applied.pairings += [Pairing(name, to, "user", 1.0, change) for to, change, _ in pairs]
+            applied.used.add(pairs[0][2])
         elif drop:
             applied.dropped.append(Dropped(name, "source", drop[0]))
             applied.used.add(drop[1])
@@ -108,15 +112,20 @@ def _apply_to_target(rules: NameRules, applied: _Applied, names: Iterable[str]) 
 
 def _contradictions(rules: NameRules, pairings: Sequence[Pairing], target: Sequence[str] | None) -> list[str]:
     faults = []
-    sources: dict[str, str] = {}
+    takers: dict[str, list[Pairing]] = {}
     known = None if target is None else set(target)
     for pairing in pairings:
-        if pairing.target in sources:
-            both = f"{rules.named(sources[pairing.target])} and {rules.named(pairing.source)}"
+        first, *_ = takers.setdefault(pairing.target, [])[:1] or [pairing]
+        if first is not pairing and not all(apart_from_whole(one.transform)[1] for one in (first, pairing)):
+            both = f"{rules.named(first.source)} and {rules.named(pairing.source)}"
             faults.append(f"{both} both lead to {pairing.target}")
-        sources.setdefault(pairing.target, pairing.source)
+        takers[pairing.target].append(pairing)
         if known is not None and pairing.target not in known:
             faults.append(f"{rules.named(pairing.source)} -> {pairing.target}: the target has no such parameter")
+    for name, parts in takers.items():
+        changes = [one.transform for one in parts]
+        if all(apart_from_whole(change)[1] for change in changes) and (fault := join_fault(changes)):
+            faults.append(f"{name} is not whole: {fault} (by {some([rules.named(one.source) for one in parts])})")
     return faults
 
 
@@ -149,20 +158,20 @@ def _by_role(name: str, target: ParameterSet) -> str:
     return twins[0] if role and len(twins) == 1 else name
 
 
-def _torch_shapes(side: ParameterSet) -> dict[str, Shape]:
-    """Shape of each parameter as torch's layer of its class has it."""
+def _layers_by_name(side: ParameterSet) -> dict[str, tuple[Layer, str]]:
+    """The layer and the role of each parameter."""
     layers = read_layers(side, frozenset())
-    return {p.name: layer.shapes[role] for layer in layers for role, p in layer.roles.items()}
+    return {p.name: (layer, role) for layer in layers for role, p in layer.roles.items()}
 
 
-def _with_axis(
-    pairing: Pairing, sides: tuple[ParameterSet, ParameterSet], shapes: tuple[dict[str, Shape], dict[str, Shape]]
-) -> Pairing:
-    own, wanted = sides[0].by_name[pairing.source].shape, sides[1].by_name[pairing.target].shape
-    as_torch = shapes[0].get(pairing.source, own), shapes[1].get(pairing.target, wanted)
-    if pairing.transform != IDENTITY or own == wanted or as_torch[0] != as_torch[1]:
+def _in_form(pairing: Pairing, source: dict[str, tuple[Layer, str]], target: dict[str, tuple[Layer, str]]) -> Pairing:
+    """The pairing with what the classes of its layers say of their form, where the user says nothing of it."""
+    if pairing.transform != IDENTITY or pairing.source not in source or pairing.target not in target:
         return pairing
-    return replace(pairing, transform=Reshape(wanted, own))
+    (a, role), (b, other) = source[pairing.source], target[pairing.target]
+    if a.shapes[role] != b.shapes[other]:
+        return pairing
+    return replace(pairing, transform=transform_between(a, b, role, other))
 
 
 def _shape_fault(pairing: Pairing, source: ParameterSet, target: ParameterSet, called: str = "") -> str:

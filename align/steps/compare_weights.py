@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.findings import Finding
+from align.core.pieces import apart_from_whole
 from align.steps.measure import measure
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], na
     """
     findings = []
     for pairing in name_map.pairings:
-        meant, held = pairing.transform.apply(source[pairing.source]), target[pairing.target]
+        change, part = apart_from_whole(pairing.transform)
+        meant, held = change.apply(source[pairing.source]), target[pairing.target]
+        held = held[part.region] if part and part.shape == held.shape else held
         if difference := _difference(meant, held):
             subject = f"{pairing.source} -> {pairing.target}"
             findings.append(Finding("weights-differ", "error", subject, difference))

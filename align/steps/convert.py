@@ -9,23 +9,27 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import dtype_name, is_float
-from align.core.transforms import IDENTITY, Cast, chained
+from align.core.pieces import Slice, apart_from_whole, is_cut, join_fault, tiling_fault
+from align.core.transforms import IDENTITY, Cast, chained, steps_of
 from align.core.words import close_names, counted, some
 from align.steps.layout import tied_names
-from align.steps.made_tensors import filled_tensor, made_tensor
+from align.steps.made_tensors import filled_tensor, joined_tensor, made_tensor
 from align.steps.told_ties import tie_equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
-    from align.core.names import Fill, NameMap
+    from align.core.names import Fill, NameMap, Pairing
     from align.core.transforms import Transform
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTensor:
-    """One target tensor, made of `before` by the transform; `source` is "" for one that is filled."""
+    """One target tensor, made of `before` by the transform; `source` is "" for one that is filled.
+
+    A target that is joined of several sources is planned once for each of them.
+    """
 
     source: str
     transform: Transform
@@ -48,8 +52,8 @@ class ConversionPlan:
 
     @property
     def targets(self) -> list[StoredTensor]:
-        """All tensors to write."""
-        return [planned.target for planned in self.tensors]
+        """All tensors to write, each once."""
+        return list({planned.target.name: planned.target for planned in self.tensors}.values())
 
 
 def plan_conversion(
@@ -65,14 +69,9 @@ def plan_conversion(
     """
     planned: list[PlannedTensor] = []
     problems = [*_map_problems(name_map, fills), *_name_problems(tensors, name_map)]
-    for pairing in name_map.pairings:
-        if pairing.source in tensors:
-            try:
-                before = tensors[pairing.source]
-                made = made_tensor(before, pairing.target, pairing.transform)
-                planned.append(PlannedTensor(pairing.source, pairing.transform, made, before))
-            except ValueError as error:
-                problems.append(f"{pairing.source} -> {pairing.target}: {error}")
+    for group in _by_target(name_map.pairings).values():
+        if all(pairing.source in tensors for pairing in group):
+            planned += _planned(group, tensors, problems)
     order = {name: place for place, name in enumerate(tensors)}
     planned.sort(key=lambda tensor: order[tensor.source])
     for fill in fills:
@@ -80,16 +79,49 @@ def plan_conversion(
         planned.append(PlannedTensor("", fill.transform, made_tensor(before, fill.name, fill.transform), before))
     warnings = list(_warnings(tensors, name_map))
     if ties and not problems:
-        tied, untied = tie_equal([one.target for one in planned], ties)
+        tied, untied = tie_equal(list({one.target.name: one.target for one in planned}.values()), ties)
         planned = [replace(one, target=tied[one.target.name]) for one in planned]
         warnings += untied
     return ConversionPlan(
         tuple(planned),
         {drop.name: drop.reason for drop in name_map.dropped if drop.side == "target" or drop.name in tensors},
-        tied_names(tensor.target for tensor in planned),
+        tied_names({tensor.target.name: tensor.target for tensor in planned}.values()),
         tuple(warnings),
         tuple(problems),
     )
+
+
+def _planned(group: Sequence[Pairing], tensors: Mapping[str, StoredTensor], problems: list[str]) -> list[PlannedTensor]:
+    """One target, made of one source or joined of several; what stands against it is added to the problems."""
+    first, label = group[0], ", ".join(pairing.source for pairing in group)
+    try:
+        if apart_from_whole(first.transform)[1] is None:
+            made = made_tensor(tensors[first.source], first.target, first.transform)
+        else:
+            made = _joined(group, tensors)
+    except ValueError as error:
+        problems.append(f"{label} -> {first.target}: {error}")
+        return []
+    return [PlannedTensor(one.source, one.transform, made, tensors[one.source]) for one in group]
+
+
+def _joined(group: Sequence[Pairing], tensors: Mapping[str, StoredTensor]) -> StoredTensor:
+    if fault := join_fault([pairing.transform for pairing in group]):
+        raise ValueError(fault)
+    pieces = []
+    for pairing in group:
+        pairing.transform.output_shape(tensors[pairing.source].shape)
+        change, part = apart_from_whole(pairing.transform)
+        if part is not None:
+            pieces.append((made_tensor(tensors[pairing.source], pairing.source, change), part))
+    return joined_tensor(group[0].target, pieces)
+
+
+def _by_target(pairings: Iterable[Pairing]) -> dict[str, list[Pairing]]:
+    groups: dict[str, list[Pairing]] = {}
+    for pairing in pairings:
+        groups.setdefault(pairing.target, []).append(pairing)
+    return groups
 
 
 def with_dtype(
@@ -99,7 +131,8 @@ def with_dtype(
 
     def cast(transform: Transform, before: str) -> Transform:
         made = transform.output_dtype(before)
-        return chained(transform, Cast(dtype, made) if is_float(made) and made != dtype else IDENTITY)
+        change, part = apart_from_whole(transform)
+        return chained(change, Cast(dtype, made) if is_float(made) and made != dtype else IDENTITY, part or IDENTITY)
 
     pairings = (
         replace(pair, transform=cast(pair.transform, tensors[pair.source].dtype)) if pair.source in tensors else pair
@@ -115,15 +148,15 @@ def _map_problems(name_map: NameMap, fills: Sequence[Fill]) -> Iterable[str]:
     for unmatched in name_map.unmatched:
         closest = f"; closest: {', '.join(unmatched.suggestions)}" if unmatched.suggestions else ""
         yield f"unmatched {unmatched.side} tensor {unmatched.name}: {unmatched.reason}{closest}"
-    takers: dict[str, list[str]] = {}
-    for pairing in name_map.pairings:
-        takers.setdefault(pairing.target, []).append(pairing.source)
+    groups = _by_target(name_map.pairings)
+    parts = {target for target, group in groups.items() if all(apart_from_whole(one.transform)[1] for one in group)}
+    takers = {target: [pairing.source for pairing in group] for target, group in groups.items()}
     for fill in fills:
         takers.setdefault(fill.name, []).append(f"a fill ({fill.reason})")
     for target, sources in takers.items():
         if not target.isprintable() or not target:  # surrogates, which no file can hold, are not printable either
             yield f"{sources[0]} cannot become {target!r}: a name must be of printable signs, and not empty"
-        if len(sources) > 1:
+        if len(sources) > (len(groups[target]) if target in parts else 1):
             yield f"{target} is the target of {len(sources)} tensors: {', '.join(sources)}"
 
 
@@ -144,6 +177,22 @@ def _warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterabl
     absent = [drop.name for drop in name_map.dropped if drop.side == "source" and drop.name not in tensors]
     if absent:
         yield f"the map drops {counted(len(absent), 'name')} that the checkpoint does not have: {some(absent)}"
+    yield from _cut_warnings(tensors, name_map)
     if name_map.unused_rules:
         unused = name_map.unused_rules
         yield f"the map has {counted(len(unused), 'rule')} that nothing follows: {some(unused)}"
+
+
+def _cut_warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
+    """Yield each source that is cut so that a part of it reaches no target."""
+    cuts: dict[str, list[Slice]] = {}
+    whole = {pairing.source for pairing in name_map.pairings if not is_cut(pairing.transform)}
+    for pairing in name_map.pairings:
+        step = next(iter(steps_of(pairing.transform)), None)
+        if isinstance(step, Slice) and pairing.source in tensors and pairing.source not in whole:
+            cuts.setdefault(pairing.source, []).append(step)
+    for source, slices in cuts.items():
+        axis = slices[0].axis
+        spans = [(one.start, one.stop) for one in slices if one.axis == axis]
+        if axis < len(shape := tensors[source].shape) and (fault := tiling_fault(spans, shape[axis])):
+            yield f"{source} {shape} is cut along axis {axis}, and {fault}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from align.core.comparisons import TensorDifference
 from align.core.names import Pairing
+from align.core.pieces import apart_from_whole
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.core.words import counted
 from align.steps.made_tensors import made_tensor
@@ -58,11 +59,14 @@ def pair_tensors(
 ) -> TensorPairs:
     """Pair by the map, or by equal names without one."""
     pairings = (Pairing(name, name, "name", 1.0) for name in reference) if name_map is None else name_map.pairings
-    targets = {pairing.source: pairing for pairing in pairings if pairing.target in candidate}
+    targets: dict[str, list[Pairing]] = {}
+    for pairing in pairings:
+        if pairing.target in candidate:
+            targets.setdefault(pairing.source, []).append(pairing)
     pairs = tuple(
-        _pair(tensor, candidate[targets[name].target], targets[name].transform)
+        _pair(tensor, candidate[pairing.target], pairing.transform)
         for name, tensor in reference.items()
-        if name in targets
+        for pairing in targets.get(name, ())
     )
     drops = _drops(name_map)
     ours, theirs = {pair.reference.name for pair in pairs}, {pair.candidate.name for pair in pairs}
@@ -133,8 +137,11 @@ def naming_warning(pairs: TensorPairs) -> str:
 
 
 def _pair(reference: StoredTensor, candidate: StoredTensor, transform: Transform) -> TensorPair:
+    change, part = apart_from_whole(transform)
     try:
-        return TensorPair(reference, candidate, made_tensor(reference, candidate.name, transform))
+        if part is not None:
+            candidate = made_tensor(candidate, candidate.name, part.inverse(None, None))
+        return TensorPair(reference, candidate, made_tensor(reference, candidate.name, change))
     except ValueError as error:
         return TensorPair(reference, candidate, None, str(error))
 

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 _TURN = Permute((1, 0))
 
 
-def transform_between(source: Layer, target: Layer, role: str) -> Transform:
-    """Turn a source's parameter into the target's of the same role, which as torch has them are of one shape."""
-    before, wanted = source.roles[role].shape, target.roles[role].shape
-    return _turned_and_reshaped(before, wanted, _is_turned(source, role) != _is_turned(target, role))
+def transform_between(source: Layer, target: Layer, role: str, other: str = "") -> Transform:
+    """Turn a source's parameter into the target's, which as torch has them are of one shape.
+
+    `other` is its role there if that is called otherwise.
+    """
+    before, wanted = source.roles[role].shape, target.roles[other or role].shape
+    return _turned_and_reshaped(before, wanted, _is_turned(source, role) != _is_turned(target, other or role))
 
 
 def piece_of_source(source: Layer, target: Layer, role: str, span: Span) -> Transform:

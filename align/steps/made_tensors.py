@@ -2,7 +2,7 @@
 
 Steps that leave the bytes as they are keep the source's place in its file, so that a writer copies without loading. A
 cast is done block by block, whatever comes before it; only axes in another order need the source's array, and that is a
-view of a file mapped into memory.
+view of a file mapped into memory. A slice of the first axis has a place in the file as well.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import numpy as np
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks
+from align.core.pieces import Slice
 from align.core.transforms import Cast, Reshape, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from align.core.dtypes import Array
     from align.core.names import Fill
+    from align.core.pieces import Part
     from align.core.transforms import Transform
 
 
@@ -38,6 +40,30 @@ def made_tensor(source: StoredTensor, name: str, transform: Transform) -> Stored
     return made
 
 
+def joined_tensor(name: str, pieces: Sequence[tuple[StoredTensor, Part]]) -> StoredTensor:
+    """One tensor of pieces that tile it, each with its place; raises ValueError if their dtypes differ.
+
+    Along the first axis its bytes are those of the pieces one after the other, and are never held whole.
+    """
+    pieces = sorted(pieces, key=lambda piece: piece[1].start)
+    first, part = pieces[0]
+    if len(dtypes := sorted({tensor.dtype for tensor, _ in pieces})) > 1:
+        msg = f"its parts have the dtypes {', '.join(dtypes)}: cast them to one"
+        raise ValueError(msg)
+
+    def load() -> Array:
+        whole: Array = np.empty(part.shape, numpy_dtype(first.dtype))
+        for tensor, place in pieces:
+            whole[place.region] = tensor.load()
+        return whole
+
+    def blocks(block: int) -> Iterator[memoryview]:
+        for tensor, _ in pieces:
+            yield from byte_blocks(tensor, block)
+
+    return StoredTensor(name, part.shape, first.dtype, load, blocks=None if part.axis else blocks)
+
+
 def filled_tensor(fill: Fill) -> StoredTensor:
     """A tensor of a value at hand."""
     value = fill.value
@@ -52,6 +78,10 @@ def _after(source: StoredTensor, step: Transform) -> StoredTensor:
     made = replace(source, shape=shape, dtype=dtype, load=load)
     if isinstance(step, Reshape):
         return made
+    if isinstance(step, Slice) and not step.axis and source.extent is not None:
+        row = source.nbytes // source.shape[0]
+        extent = replace(source.extent, offset=source.extent.offset + step.start * row, nbytes=made.nbytes)
+        return replace(made, extent=extent)
     made = replace(made, extent=None, pieces=(), blocks=None)
     return replace(made, blocks=lambda block: _cast_blocks(source, step, block)) if isinstance(step, Cast) else made
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from align.core.names import Dropped, NameMap, Pairing, Unmatched
+from align.core.pieces import filled_up, join_fault
 from align.core.rename import NameRules, as_literal
 from align.core.words import close_names, some
 from align.errors import MapError
@@ -18,7 +19,7 @@ from align.steps.refill import refilled
 from align.steps.training_state import REASONS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
     from align.core.dtypes import Array
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from align.core.transforms import Transform
 
 Ties = tuple[tuple[str, ...], ...]
+Target = tuple[str, "Transform"]
 SIDES: tuple[SideName, SideName] = ("source", "target")
 FILLED = "the source had none: it was filled"
 
@@ -62,8 +64,22 @@ class Directed:
 def as_two_way(name_map: NameMap, label: str) -> TwoWayMap:
     """A map at hand."""
     drops = {side: {as_literal(d.name): d.reason for d in name_map.dropped if d.side == side} for side in SIDES}
-    names = {p.source: (p.target, p.transform) for p in name_map.pairings}
-    return TwoWayMap(NameRules(label, names, (), drops["source"], drops["target"], name_map.frameworks), name_map)
+    names, further = as_rules((p.source, p.target, p.transform) for p in name_map.pairings)
+    rules = NameRules(label, names, (), drops["source"], drops["target"], name_map.frameworks, further)
+    return TwoWayMap(rules, name_map)
+
+
+def as_rules(
+    pairs: Iterable[tuple[str, str, Transform]],
+) -> tuple[dict[str, Target], dict[str, tuple[Target, ...]]]:
+    """Source, target and transform of each pair as the `names` and `further` of NameRules."""
+    names: dict[str, Target] = {}
+    further: dict[str, tuple[Target, ...]] = {}
+    for source, target, transform in pairs:
+        if source in names:
+            further[source] = (*further.get(source, ()), (target, transform))
+        names.setdefault(source, (target, transform))
+    return names, further
 
 
 def forward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed:
@@ -75,9 +91,7 @@ def forward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed
         name_map = apply_rules(rules, list(tensors), None)
     except MapError as error:
         return Directed(NameMap("", ""), backwards=False, problems=error.faults)
-    absent = [
-        Pairing(name, to, "user", 1.0, change) for name, (to, change) in rules.names.items() if name not in tensors
-    ]
+    absent = [Pairing(name, to, "user", 1.0, change) for name, to, change in rules.all_names if name not in tensors]
     name_map = replace(
         name_map,
         pairings=(*name_map.pairings, *absent),
@@ -94,27 +108,22 @@ def forward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed
 def backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed:
     """Follow the map from its targets to its sources."""
     rules, names = two_way.rules, SourceNames(two_way.rules)
-    pairings: list[Pairing] = []
-    dropped: list[Dropped] = []
-    unmatched: list[Unmatched] = []
-    for name in tensors:
-        drop = rules.drop_of("target", name)
-        if found := names.source_of(name):
-            source, transform = found
-            try:
-                back = transform.inverse(*two_way.forms.get(source, (None, None)))
-                pairings.append(Pairing(name, source, "user", 1.0, back))
-            except ValueError as error:
-                unmatched.append(Unmatched(name, "source", f"it cannot go back to {source}: {error}"))
-        elif drop:
-            dropped.append(Dropped(name, "source", drop[0]))
-        else:
-            unmatched.append(Unmatched(name, "source", names.why_not(name)))
-    absent = [Pairing(to, source, "user", 1.0) for to, (source, _) in names.exact.items() if to not in tensors]
+    pairings, dropped, unmatched = _led_back(two_way, names, tensors)
+    absent = [
+        Pairing(to, source, "user", 1.0)
+        for to, found in names.exact.items()
+        for source, _ in found
+        if to not in tensors
+    ]
     spoken = {*(drop.name for drop in dropped), *(pairing.target for pairing in (*pairings, *absent))}
     drops = [glob for glob, reason in rules.dropped_source.items() if reason not in REASONS]
     fills, lost = refilled(drops, two_way.values, spoken)
-    warnings = (f"dropped on the way there, without a kept value or a known default, and left out: {some(lost)}",)
+    warnings = []
+    if lost:
+        left_out = f"dropped on the way there, without a kept value or a known default, and left out: {some(lost)}"
+        warnings.append(left_out)
+    if cut := [pair for pair in pairings if filled_up(pair.transform)]:
+        warnings.append(f"cropped on the way there, and filled up again: {some([pair.target for pair in cut])}")
     name_map = NameMap(
         "target",
         "source",
@@ -125,7 +134,37 @@ def backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directe
     )
     sources = {p.source: p.target for p in pairings}
     ties = tuple(tuple(sources[name] for name in group if name in sources) for group in two_way.ties)
-    return Directed(name_map, True, tuple(fills), ties, warnings if lost else ())
+    return Directed(name_map, True, tuple(fills), ties, tuple(warnings))
+
+
+def _led_back(
+    two_way: TwoWayMap, names: SourceNames, tensors: Iterable[str]
+) -> tuple[list[Pairing], list[Dropped], list[Unmatched]]:
+    """What becomes of each tensor on the way back: it is paired, once for each of its sources, dropped, or neither."""
+    pairings: list[Pairing] = []
+    dropped: list[Dropped] = []
+    unmatched: list[Unmatched] = []
+    for name in tensors:
+        drop = two_way.rules.drop_of("target", name)
+        for source, there in (found := names.sources_of(name)):
+            back, fault = _undone(there, *two_way.forms.get(source, (None, None)))
+            if back is None:
+                unmatched.append(Unmatched(name, "source", f"it cannot go back to {source}: {fault}"))
+            else:
+                pairings.append(Pairing(name, source, "user", 1.0, back))
+        if drop and not found:
+            dropped.append(Dropped(name, "source", drop[0]))
+        elif not found:
+            unmatched.append(Unmatched(name, "source", names.why_not(name)))
+    return pairings, dropped, unmatched
+
+
+def _undone(there: Transform, shape: Shape | None, dtype: str | None) -> tuple[Transform | None, str]:
+    """The inverse, or why there is none."""
+    try:
+        return there.inverse(shape, dtype), ""
+    except ValueError as error:
+        return None, str(error)
 
 
 class SourceNames:
@@ -133,24 +172,30 @@ class SourceNames:
 
     def __init__(self, rules: NameRules) -> None:
         self.rules = rules
-        self.exact: dict[str, tuple[str, Transform]] = {}
-        self.shared: dict[str, list[str]] = {}
-        for source, (target, transform) in rules.names.items():
-            first, _ = self.exact.setdefault(target, (source, transform))
-            if first != source:
-                self.shared.setdefault(target, [first]).append(source)
+        self.exact: dict[str, list[Target]] = {}
+        for source, target, transform in rules.all_names:
+            self.exact.setdefault(target, []).append((source, transform))
+        shared = {target: found for target, found in self.exact.items() if len(found) > 1}
+        self.shared = {
+            target: [source for source, _ in found]
+            for target, found in shared.items()
+            if join_fault([transform for _, transform in found])
+        }
 
-    def source_of(self, target: str) -> tuple[str, Transform] | None:
-        """Source and transform of a target name; None if no rule leads to it from a source that leads back to it."""
+    def sources_of(self, target: str) -> list[Target]:
+        """Sources and transforms of a target name, several if it is joined of them.
+
+        There are none if no rule leads to it from a source that leads back to it.
+        """
         if target in self.exact:
-            return None if target in self.shared else self.exact[target]
+            return [] if target in self.shared else self.exact[target]
         for rename in self.rules.renames:
             if rename.back and (match := rename.back[0].fullmatch(target)):
                 source = match.expand(rename.back[1])
                 there = self.rules.target_of(source)
                 if there and there[0] == target and not self.rules.drop_of("source", source):
-                    return source, there[1]
-        return None
+                    return [(source, there[1])]
+        return []
 
     def why_not(self, target: str) -> str:
         """Why no source is known for a target name."""

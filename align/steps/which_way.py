@@ -58,7 +58,7 @@ def names_known(two_way: TwoWayMap, names: Iterable[str]) -> tuple[int, int]:
     rules, back = two_way.rules, SourceNames(two_way.rules)
     listed = list(names)
     sources = sum(bool(rules.target_of(name) or rules.drop_of("source", name)) for name in listed)
-    return sources, sum(bool(back.source_of(name) or rules.drop_of("target", name)) for name in listed)
+    return sources, sum(bool(back.sources_of(name) or rules.drop_of("target", name)) for name in listed)
 
 
 def _checked(way: Directed, tensors: Tensors) -> Directed:

@@ -176,7 +176,7 @@ def _family_hint(tensors: Tensors, source: FrameworkName) -> str:
 
 def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
     rules = two_way.rules
-    spoken = {name for source, (target, _) in rules.names.items() for name in (source, target)}
+    spoken = {name for source, target, _ in rules.all_names for name in (source, target)}
     spoken |= {name for name in task.beside if rules.drop_of("source", name)}
     tensors = {**tensors, **task.known_beside(spoken)}
     wanted: FrameworkName | None = "torch" if task.request.target == "torch" else task.destination

@@ -86,7 +86,7 @@ def _tensors(job: Conversion, hashes: Mapping[str, str]) -> Iterable[ConvertedTe
 
 def _content_hash(tensors: Iterable[ConvertedTensor]) -> str:
     """SHA-256 over a line for each tensor, sorted by name: equal for equal tensors, whatever file holds them."""
-    lines = sorted(f"{t.target}\t{t.dtype}\t{list(t.shape)}\t{t.sha256}\n" for t in tensors)
+    lines = sorted({f"{t.target}\t{t.dtype}\t{list(t.shape)}\t{t.sha256}\n" for t in tensors})
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -97,7 +97,7 @@ def _dropped_values(job: Conversion) -> dict[str, DroppedValue]:
 
 
 def _verdict(job: Conversion, verified: bool, written: bool) -> Verdict:
-    number, excluded = len(job.plan.tensors), len(job.plan.dropped)
+    number, excluded = len(job.plan.targets), len(job.plan.dropped)
     done = "written and read back bit for bit" if verified else "written, NOT READ BACK"
     whole = counted(number, "tensor")
     parts = [f"{whole} {done}" if written else f"nothing was written; {whole} could be"]

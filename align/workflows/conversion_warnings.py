@@ -8,6 +8,7 @@ import numpy as np
 
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks
+from align.core.pieces import Part
 from align.core.transforms import Cast, steps_of
 from align.core.words import counted, some
 from align.steps.cast_loss import CastLoss, cast_loss
@@ -37,7 +38,9 @@ def cast_losses(plan: ConversionPlan) -> Losses:
             if isinstance(step, Cast):  # in any shape the values are the same
                 loss = _loss(before, step.dtype)
                 if loss.lost or loss.rounded:
-                    losses[planned.target.name, f"{before.dtype} -> {step.dtype}"] = loss
+                    key = planned.target.name, f"{before.dtype} -> {step.dtype}"
+                    losses[key] = losses.get(key, CastLoss()) + loss
+            if not isinstance(step, Part):
                 before = made_tensor(before, before.name, step)
     return losses
 
