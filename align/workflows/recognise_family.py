@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.core.families import AS_IS, model_families
 from align.core.mappings import layer_rules
+from align.core.rename import NameRules
 from align.errors import MapError, OpenNamesError, UsageError
 from align.steps.infer_layers import read_groups
 from align.steps.translations import translations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from align.core.families import ModelFamily
     from align.core.names import FrameworkName, Pairing
     from align.core.parameters import Parameter, ParameterSet
+    from align.core.transforms import Transform
     from align.steps.translations import TargetFamily
 
 
@@ -34,6 +36,16 @@ class RecognisedFamily:
     name: str
     about: str
     pairings: tuple[Pairing, ...]
+
+    @property
+    def rules(self) -> NameRules:
+        """The pairs as exact names."""
+        targets: dict[str, list[tuple[str, Transform]]] = {}
+        for pair in self.pairings:
+            targets.setdefault(pair.source, []).append((pair.target, pair.transform))
+        names = {source: several[0] for source, several in targets.items()}
+        further = {source: tuple(several[1:]) for source, several in targets.items() if len(several) > 1}
+        return NameRules(f"the family {self.name}", names, further=further)
 
 
 def recognise_families(
