@@ -38,11 +38,15 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class Calls:
-    """A run of the target beside that of the source; `modules` are the paths of paired ones."""
+    """A run of the target beside that of the source.
+
+    `modules` are the paths of paired ones; `free` gives the kinds of those without parameters, by path, on each side.
+    """
 
     source: Watch
     target: Watch
     modules: dict[str, str]
+    free: tuple[dict[str, str], dict[str, str]]
 
     def agreeing(self) -> frozenset[Sight]:
         """Inputs and outputs of paired modules, and the model's outputs, that are the source's."""
@@ -62,6 +66,18 @@ class Calls:
         if not all(any(varies(sample) for sample in samples) for pair in pairs for samples in pair):
             return None
         return calls == self.target.calls(b) and all(agree(*pair) for pair in pairs)
+
+    def deviating(self) -> dict[str, str]:
+        """Modules without parameters that alone are given the same tensors and return others: another setting."""
+        mine, theirs = self.free
+        edges = {
+            a: {b for b, other in theirs.items() if other == kind and self.same_place(a, b)} for a, kind in mine.items()
+        }
+        single = [(a[0], b[0]) for a, b in components(edges) if len(a) == len(b) == 1]
+        return {a: b for a, b in single if not self._same_outputs(a, b)}
+
+    def _same_outputs(self, a: str, b: str) -> bool:
+        return all(self._equal("outputs", (a, call), (b, call)) for call in range(self.source.calls(a)))
 
     def _equal(self, what: str, one: CallKey, two: CallKey) -> bool:
         return agree(getattr(self.source, what).get(one, ()), getattr(self.target, what).get(two, ()))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.mappings import rule_for
 from align.core.pieces import apart_from_whole
 from align.core.progress import silent
 from align.steps.layers import read_layers
@@ -44,6 +45,8 @@ def settle_by_trial(
     Both models get random values for the time of the trial and have their own back afterwards, also after a failure.
     Pairs that the user gave, and pairs of confidence 1, stay. What no captured output shows is said to be blind.
     """
+    if not name_map.ambiguous:
+        return name_map
     sides = source, target
     parameters = [side.reader.read_parameters(side.model, side.label) for side in sides]  # before a run renames any
     values = _Values(source), _Values(target)
@@ -96,6 +99,8 @@ class _Player:
         self.layers = read_layers(parameters, frozenset())
         self.layer_of = {parameter.name: layer for layer in self.layers for parameter in layer.roles.values()}
         self.modules = {module_of(layer) for layer in self.layers}
+        free = ((module.path, rule_for(module.classes)) for module in parameters.modules if not module.parameters)
+        self.free = {path: rule[0].kind for path, rule in free if rule}
 
     def run(self, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run the model on the same random numbers each time."""
@@ -120,6 +125,7 @@ class _Bench:
         self._inputs, self._progress = inputs, progress
         self._generator = np.random.default_rng(SEED)
         self._runs = 0
+        self._deviating: dict[str, str] = {}
 
     def prepare(self, name_map: NameMap) -> None:
         """Give the first player its values, calibrate its statistics and run it once."""
@@ -145,7 +151,7 @@ class _Bench:
             if own is not None:
                 _put(values, pairing, own)
         second.values.load(values)
-        modules = self._modules(forced)
+        modules = self._modules(forced) | self._deviating
         told = {
             (modules[path], call): output
             for (path, call), output in self._seen.kept.items()
@@ -155,7 +161,11 @@ class _Bench:
         self._runs += 1
         self._progress("trial", self._runs, self._runs + 1)
         second.run(self._inputs, seen)
-        return Calls(self._seen, seen, self._modules((*forced, *loaded)))
+        calls = Calls(self._seen, seen, self._modules((*forced, *loaded)), (first.free, second.free))
+        if not loaded and (new := calls.deviating().items() - self._deviating.items()):
+            self._deviating |= dict(new)
+            return self.observe(forced)
+        return calls
 
     def _modules(self, pairings: Sequence[Pairing]) -> dict[str, str]:
         """Modules of the first player by path, with the only one of the second that shares parameters with it."""
