@@ -9,7 +9,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from align.report.frames import map_frame
     from align.report.notebook import write_report
+    from align.workflows.check_map import check_name_map
     from align.workflows.compare_forward import compare_forward
     from align.workflows.compare_losses import compare_losses
     from align.workflows.convert_checkpoint import convert_checkpoint
@@ -19,22 +21,26 @@ if TYPE_CHECKING:
     from align.workflows.sides import open_side
 
 _HOMES = {
+    "check_name_map": "align.workflows.check_map",
     "compare_forward": "align.workflows.compare_forward",
     "compare_losses": "align.workflows.compare_losses",
     "convert_checkpoint": "align.workflows.convert_checkpoint",
     "diff_checkpoints": "align.workflows.diff_checkpoints",
     "inspect_checkpoint": "align.workflows.inspect_checkpoint",
+    "map_frame": "align.report.frames",
     "map_parameters": "align.workflows.map_parameters",
     "open_side": "align.workflows.sides",
     "write_report": "align.report.notebook",
 }
 
 __all__ = [
+    "check_name_map",
     "compare_forward",
     "compare_losses",
     "convert_checkpoint",
     "diff_checkpoints",
     "inspect_checkpoint",
+    "map_frame",
     "map_parameters",
     "open_side",
     "write_report",

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from align.core.map_rows import COLUMNS, map_rows
+
 if TYPE_CHECKING:
     import pandas as pd
+
+    from align.core.comparisons import MapResult
 
 
 def pair_frame(document: dict[str, Any]) -> pd.DataFrame:
@@ -15,6 +19,25 @@ def pair_frame(document: dict[str, Any]) -> pd.DataFrame:
     columns = ["source", "target", "evidence", "confidence", "transform"]
     rows = [{**pair, "transform": pair["transform"]["op"]} for pair in document["name_map"]["pairings"]]
     return pd.DataFrame(rows, columns=columns)
+
+
+def map_frame(result: MapResult) -> pd.DataFrame:
+    """One row a pair, and one each name that is not paired.
+
+    Columns: source, target, transform, evidence, confidence (NaN where nothing is paired), status (paired, ambiguous,
+    unmatched or dropped), shapes and dtypes of both sides, note.
+
+    >>> from align.core.names import NameMap, Pairing
+    >>> from align.core.comparisons import MapResult
+    >>> pairing = Pairing("fc.weight", "head.weight", "structure", 0.9)
+    >>> result = MapResult(NameMap("a", "b", (pairing,)), None, None, None)
+    >>> map_frame(result)[["source", "target", "confidence"]].values.tolist()
+    [['fc.weight', 'head.weight', 0.9]]
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(map_rows(result), columns=list(COLUMNS))
+    return frame.astype({"confidence": "float64"})
 
 
 def layer_frame(document: dict[str, Any]) -> pd.DataFrame:

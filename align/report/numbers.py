@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from align.core.folding import ELLIPSIS
@@ -75,7 +76,7 @@ def shorten(text: str, width: int) -> str:
     Words between dots become their first letter, middle ones before the outer ones; what is still longer than
     `width` loses its middle, and two thirds of what stays are its end.
     """
-    words = text.split(".")
+    words = re.split(r"(?<!\.)\.(?!\.)", text)  # not at those of a run, {0..11}
     for index in (*range(1, len(words) - 1), 0):
         if len(".".join(words)) <= width:
             break

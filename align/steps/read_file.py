@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from align.core.mappings import LayerRule
     from align.core.names import FrameworkName
     from align.steps.infer_layers import Reading
+    from align.steps.translations import TargetFamily, Translation
 
 
 def parameters_of_file(
@@ -27,7 +28,7 @@ def parameters_of_file(
 ) -> ParameterSet:
     """Return what a file tells of its parameters, in its order; `framework` is whose names it has."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    family = "nn" if framework == "torch" else "torch"
+    family: TargetFamily = "nn" if framework == "torch" else "torch"
     known = translations(rules, family, alone=not any("." in name for name in shapes))
     readings = read_groups(shapes, known, (), {})
     ties = {name: names[0] for names in tied_names(tensors.values()) for name in names[1:]}
@@ -52,8 +53,15 @@ def _module(reading: Reading) -> Module:
 
 def _classes(reading: Reading) -> tuple[str, ...]:
     """A class that all rules stand for that can be meant; none where they are of two kinds, or name things unlike."""
-    rules = reading.rules
+    rules = [rule for rule in reading.rules if not _is_asked_for(reading, rule)] or reading.rules
     alike = {(rule.kind, *sorted(rule.source.parameters.items()), *rule.source.insert_axis.items()) for rule in rules}
     if reading.odd or len(alike) != 1 or rules[0].inner:
         return ()
     return rules[0].source.classes[:1]
+
+
+def _is_asked_for(reading: Reading, rule: Translation) -> bool:
+    """Whether torch's layer has one of these parameters on request only, as an InstanceNorm its statistics."""
+    families = [family for family in (rule.source, rule.target) if family is not None]
+    roles = {role for role, attribute in rule.source.parameters.items() if attribute in reading.group.shapes}
+    return any(roles & family.may_lack.keys() for family in families)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
+import time
+
 import pytest
 
 from align.errors import RunFolderError
@@ -116,8 +119,36 @@ def test_a_map_shows_both_sides_and_folds_what_was_left_out(samples, document):
     text = text_of(document(samples.sample_map()))
     assert text.count("25,557,032") == 4
     assert "normalization.num_batches_tracked (53)" in text
-    assert "258 more pairs" in text
+    assert "more pairs" not in text
+    table = text[text.index("All pairs") : text.index("Left out")]
+    assert sum(table.count(f"  {count}  ") * count for count in (2, 15, 36)) + 1 == 266
     assert "266 compared, 53 excluded" in text
+
+
+def test_a_map_of_50000_pairs_is_a_few_rows_and_soon_drawn(samples, document):
+    name = "layers.{}.experts.{}.w{}".format
+    pairs = [(name(a, b, c), name(a + 1, b, c)) for a in range(60) for b in range(256) for c in range(1, 4)]
+    result = samples.sample_map()
+    pairings = tuple(samples.Pairing(a, b, "structure", 0.9) for a, b in pairs)
+    told = document(dataclasses.replace(result, name_map=samples.NameMap("a", "b", pairings)))
+    start = time.process_time()
+    text = text_of(told)
+    assert time.process_time() - start < 10
+    assert "46,080" in text
+    row = next(line for line in text.splitlines() if line.startswith("layers."))
+    assert row.startswith("layers.{0..59}.experts.{0..255")
+    assert "layers.{1..60}.experts.{0..255" in row
+    assert "  46,080  " in row
+
+
+def test_of_many_unlike_pairs_the_least_sure_are_shown(samples, document):
+    pairings = [samples.Pairing(f"a{'b' * n}", f"c{'d' * n}", "structure", 0.5 + n / 200) for n in range(80)]
+    told = document(dataclasses.replace(samples.sample_map(), name_map=samples.NameMap("a", "b", tuple(pairings))))
+    text = text_of(told)
+    assert "68 more pairs" in text
+    assert "0.505" in text
+    assert "0.7" not in text[text.index("Some of the pairs") :]
+    assert "more pairs" not in text_of(told, show_all=True)
 
 
 def test_everything_open_in_a_map_is_named_with_its_reason(samples, document):
