@@ -234,3 +234,94 @@ def test_a_framework_that_is_not_installed_is_one_message_with_its_install_line(
     assert done.stdout == ""
     assert done.stderr.startswith(f"align: {package} is not installed\nHint: install it with: pip install")
     assert not (folder / "run").exists()
+
+
+def test_check_judges_a_map_and_makes_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sides = ["map", "nets.py:original", "nets.py:port"]
+    main([*sides, "--out", "map.toml"])
+    before = files(folder)
+    assert main([*sides, "--check", "map.toml"]) == 0
+    text = (folder / "map.toml").read_text(encoding="utf-8")
+    (folder / "map.toml").write_text(text.replace('= "query.weight"', '= "key.weight"'), encoding="utf-8")
+    capsys.readouterr()
+    assert main([*sides, "--check", "map.toml"]) == 1
+    said = capsys.readouterr().out
+    assert "Targets that are made twice, or not wholly: 1" in said
+    assert "query.weight: the map neither pairs nor drops it" in said
+    assert main([*sides, "--check", "map.toml", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "mindalign.check/1"
+    assert document["made_from"]["map"]["path"] == "map.toml"
+    assert main([*sides, "--check", "gone.toml"]) == 2
+    assert files(folder) == before
+
+
+def test_strict_rules_refuse_a_rule_that_matches_nothing_with_its_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "rules.toml").write_text('[names]\n\n"gone.weight" = "x"\n', encoding="utf-8")
+    before = files(folder)
+    arguments = ["map", "nets.py:original", "nets.py:port", "--rules", "rules.toml", "--out", "map.toml"]
+    assert main([*arguments, "--strict-rules"]) == 2
+    assert "[names] gone.weight matches nothing (line 3)" in capsys.readouterr().err
+    assert files(folder) == before
+
+
+def test_a_map_made_again_in_place_keeps_what_the_user_wrote(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["map", "nets.py:original", "nets.py:vague_port", "--run", "run"]
+    assert main(arguments) == 1
+    path = folder / "run" / "map.toml"
+    text = path.read_text(encoding="utf-8").replace(
+        "[names]\n", '[names]\n# seen in the code\n"k.weight" = "red.weight"\n'
+    )
+    path.write_text(text, encoding="utf-8")
+    assert main(arguments) == 0
+    once = path.read_text(encoding="utf-8")
+    assert '# seen in the code\n"k.weight" = "red.weight"\n' in once
+    assert '"q.weight" = "green.weight"  #= structure' in once
+    assert main(arguments) == 0
+    assert path.read_text(encoding="utf-8") == once
+
+
+def test_all_shows_the_parameters_of_both_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["map", "nets.py:original", "nets.py:port", "--all"]) == 0
+    said = capsys.readouterr().out
+    assert "Parameters of nets.py:original" in said
+    assert "Parameters of nets.py:port" in said
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_the_suffix_chooses_the_form(folder: Path, suffix: str) -> None:
+    assert main(["map", "nets.py:original", "nets.py:port", "--out", f"map.{suffix}"]) == 0
+    assert "stem.norm.gamma" in (folder / f"map.{suffix}").read_text(encoding="utf-8")
+
+
+def test_expand_writes_a_line_for_each_pair(folder: Path) -> None:
+    (folder / "many.py").write_text(
+        "from nets import layer, ArrayModel\n"
+        "def build():\n"
+        "    return ArrayModel(tuple(layer(f'l.{i}', 'torch.nn.Linear', weight=(2, 2)) for i in range(3)))\n",
+        encoding="utf-8",
+    )
+    sides = ["map", "many.py:build", "many.py:build", "--out", "map.toml"]
+    assert main(sides) == 0
+    assert '"l.{0..2}.weight" = "l.{0..2}.weight"' in (folder / "map.toml").read_text(encoding="utf-8")
+    assert main([*sides, "--expand"]) == 0
+    assert '"l.1.weight" = "l.1.weight"' in (folder / "map.toml").read_text(encoding="utf-8")
+
+
+def test_two_checkpoints_need_no_framework(folder: Path) -> None:
+    import numpy as np
+
+    weights = {"fc.weight": np.arange(6.0).reshape(2, 3), "fc.bias": np.arange(2.0)}
+    np.savez(folder / "a.npz", **weights)
+    np.savez(folder / "b.npz", **{name.replace("fc", "head"): value for name, value in weights.items()})
+    code = (
+        "import sys\n"
+        "sys.modules['torch'] = sys.modules['mindspore'] = None\n"
+        "from align.cli.main import main\n"
+        "sys.exit(main(['map', 'a.npz', 'b.npz', '--out', 'map.toml']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"fc.weight" = "head.weight"' in (folder / "map.toml").read_text(encoding="utf-8")

@@ -1,0 +1,114 @@
+"""A given map against two sides: each planted fault is found and named, and a sound map has none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from align.errors import NothingInCommonError
+from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.workflows.check_map import check_name_map
+from align.workflows.map_parameters import map_parameters
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def layer(path: str, class_name: str, **shapes: tuple[int, ...]) -> ArrayLayer:
+    weights = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    return ArrayLayer(path, class_name, lambda x, **parameters: x, weights)
+
+
+ORIGINAL = ArrayModel(
+    (
+        layer("conv", "torch.nn.Conv2d", weight=(4, 4, 1, 1), bias=(4,)),
+        layer("norm", "torch.nn.LayerNorm", weight=(4,), bias=(4,)),
+        *(layer(f"blocks.{i}.{name}", "torch.nn.Linear", weight=(4, 4)) for i in range(3) for name in ("q", "k")),
+        layer("fc", "torch.nn.Linear", weight=(5, 4)),
+    )
+)
+PORT = ArrayModel(
+    (
+        layer("stem", "mindspore.nn.Conv2d", weight=(4, 4, 1, 1), bias=(4,)),
+        layer("ln", "mindspore.nn.LayerNorm", gamma=(4,), beta=(4,)),
+        *(layer(f"layers.{i}.{n}", "mindspore.nn.Dense", weight=(4, 4)) for i in range(3) for n in ("query", "key")),
+        layer("head", "mindspore.nn.Dense", weight=(5, 4)),
+    )
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    result = map_parameters(ORIGINAL, PORT, out=tmp_path / "map.toml")
+    assert result.verdict.exit_code == 0
+    return tmp_path / "map.toml"
+
+
+def faults(path: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for fault in check_name_map(ORIGINAL, PORT, path).faults:
+        found.setdefault(fault.code, []).append(fault.subject)
+    return found
+
+
+def edit(path: Path, old: str, new: str) -> dict[str, list[str]]:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    return faults(path)
+
+
+def test_the_map_that_align_makes_is_sound(path: Path) -> None:
+    checked = check_name_map(ORIGINAL, PORT, path)
+    assert checked.faults == ()
+    assert (checked.verdict.exit_code, checked.verdict.coverage.compared) == (0, 11)
+
+
+def test_a_name_that_neither_side_has(path: Path) -> None:
+    assert edit(path, '"fc.weight" = "head.weight"', '"fd.weight" = "heat.weight"') == {
+        "missing-source": ["fd.weight"],
+        "missing-target": ["heat.weight"],
+        "uncovered-source": ["fc.weight"],
+        "uncovered-target": ["head.weight"],
+    }
+
+
+def test_a_shape_that_does_not_fit_after_its_transform(path: Path) -> None:
+    new = '"fc.weight" = { to = "head.weight", op = "permute", axes = [1, 0] }'
+    assert edit(path, '"fc.weight" = "head.weight"', new) == {"shape": ["fc.weight -> head.weight"]}
+
+
+def test_a_scale_paired_with_a_shift_and_a_convolution_with_a_norm(path: Path) -> None:
+    found = edit(path, '"norm.weight" = "ln.gamma"', '"norm.weight" = "stem.bias"')
+    assert "role" in found
+    found = edit(path, '"norm.bias" = "ln.beta"', '"norm.bias" = "ln.gamma"')
+    assert "norm.bias -> ln.gamma" in found["role"]
+
+
+def test_layers_of_two_kinds_with_one_role_and_shape(path: Path) -> None:
+    found = edit(path, '"norm.bias" = "ln.beta"', '"norm.bias" = "stem.bias"')
+    assert "norm.bias -> stem.bias" in found["kind"]
+    assert found["doubled"] == ["stem.bias"]
+
+
+def test_swapped_siblings_contradict_what_is_sure(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    swapped = text.replace("query.weight", "?").replace("key.weight", "query.weight").replace("?", "key.weight")
+    path.write_text(swapped, encoding="utf-8")
+    found = faults(path)
+    assert sorted(found) == ["contradicted"]
+    assert len(found["contradicted"]) == 6
+
+
+def test_a_line_left_out_is_uncovered_on_both_sides(path: Path) -> None:
+    kept = [line for line in path.read_text(encoding="utf-8").split("\n") if not line.startswith('"fc.weight"')]
+    path.write_text("\n".join(kept), encoding="utf-8")
+    assert faults(path) == {"uncovered-source": ["fc.weight"], "uncovered-target": ["head.weight"]}
+
+
+def test_a_map_of_another_pair_cannot_be_judged(path: Path) -> None:
+    path.write_text('[names]\n"a" = "b"\n', encoding="utf-8")
+    with pytest.raises(NothingInCommonError):
+        check_name_map(ORIGINAL, PORT, path)
