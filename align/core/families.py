@@ -73,7 +73,7 @@ class ModelFamily:
     """A family: `about` says which implementations it joins.
 
     `needs` are globs over torch's names without which nothing is recognised as a member. `dropped` maps for each side
-    globs over names that only it has to the reason.
+    globs over names that only it has to the reason. `hits` are a path on each side, `misses` paths of other models.
     """
 
     name: str
@@ -81,6 +81,8 @@ class ModelFamily:
     needs: tuple[str, ...]
     rules: tuple[PlaceRule, ...]
     dropped: dict[str, dict[str, str]] = field(default_factory=dict)
+    hits: tuple[tuple[str, str], ...] = ()
+    misses: tuple[str, ...] = ()
 
     def place(self, name: str, *, backwards: bool) -> Place | None:
         """The place of a parameter by a rule of its own, or of its layer; the first rule that knows it counts.
@@ -120,26 +122,35 @@ def _files() -> dict[str, Path]:
 @cache
 def _read(path: Path) -> ModelFamily:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-        family = ModelFamily(
-            path.stem,
-            str(table.pop("about")),
-            tuple(map(str, table.pop("needs"))),
-            tuple(rule for group in table.pop("group") for rule in _rules(group)),
-            {side: _reasons(table.get("dropped", {}).get(side, {})) for side in _SIDES},
-        )
+        return _family(path.stem, tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise MappingRuleError(path, f"the family is malformed: {error!r}") from error
-    unknown = [*(table.keys() - {"dropped"}), *(table.get("dropped", {}).keys() - set(_SIDES))]
-    if unknown:
-        raise MappingRuleError(path, f"the family has unknown keys {sorted(unknown)}")
-    return family
+
+
+def _family(name: str, table: dict[str, Any]) -> ModelFamily:
+    dropped, examples = table.get("dropped", {}), table["examples"]
+    _check_keys("family", table, "about", "needs", "group", "dropped", "examples")
+    _check_keys("[dropped]", dropped, *_SIDES)
+    _check_keys("[examples]", examples, "hits", "misses")
+    return ModelFamily(
+        name,
+        str(table["about"]),
+        tuple(map(str, table["needs"])),
+        tuple(rule for group in table["group"] for rule in _rules(group)),
+        {side: {glob: str(reason) for glob, reason in dropped.get(side, {}).items()} for side in _SIDES},
+        tuple((str(torch), str(mindspore)) for torch, mindspore in examples["hits"]),
+        tuple(map(str, examples["misses"])),
+    )
+
+
+def _check_keys(what: str, table: dict[str, Any], *known: str) -> None:
+    if unknown := sorted(table.keys() - set(known)):
+        msg = f"unknown keys {unknown} of {what}; known: {', '.join(known)}"
+        raise ValueError(msg)
 
 
 def _rules(group: dict[str, Any]) -> Iterator[PlaceRule]:
-    if unknown := group.keys() - {"at", "layers", "same", "parameters"}:
-        msg = f"unknown keys {sorted(unknown)} of a group"
-        raise ValueError(msg)
+    _check_keys("[[group]]", group, "at", "layers", "same", "parameters")
     for torch, mindspore in group.get("at", [["", ""]]):
         for old, new, kind in [*group.get("layers", []), *((path, path, AS_IS) for path in group.get("same", []))]:
             yield _rule(_below(torch, old), _below(mindspore, new), _kind(kind))
@@ -173,10 +184,6 @@ def _kind(kind: str) -> str:
 
 def _shapes(torch: list[int], mindspore: list[int]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(int, torch)), tuple(map(int, mindspore))
-
-
-def _reasons(table: dict[str, str]) -> dict[str, str]:
-    return {glob: str(reason) for glob, reason in table.items()}
 
 
 @cache

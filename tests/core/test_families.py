@@ -67,23 +67,25 @@ def test_a_family_is_a_name_and_no_path(name) -> None:
 
 
 def group(text: str) -> str:
-    return f"about = 'x'\nneeds = ['a']\n[[group]]\n{text}"
+    return f"about = 'x'\nneeds = ['a']\nexamples = {{ hits = [], misses = [] }}\n[[group]]\n{text}"
 
 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("[[group]]\nlayers = []", "about"),
-        ("about = 'x'\n[[group]]", "needs"),
-        ("about = 'x'\nneeds = ['a']", "group"),
+        (group("").replace("about = 'x'", ""), "about"),
+        (group("").replace("needs = ['a']", ""), "needs"),
+        (group("").replace("[[group]]", ""), "group"),
+        ("about = 'x'\nneeds = ['a']\n[[group]]", "examples"),
         (group("layers = [['a', 'b']]"), "not enough values"),
         (group("layers = [['a.#', 'b', 'conv']]"), "same number of #"),
         (group("layers = [[['a', 'b'], ['c', 'd'], 'conv']]"), "one side must be one path"),
         (group("layers = [['a', 'b', 'convolve']]"), "no layer rule is of the kind 'convolve'"),
         (group("parameters = [['a', 'b', [-1, 1]]]"), "missing 1 required"),
-        (group("colour = 'red'"), "unknown keys .'colour'. of a group"),
-        ("about = 'x'\nneeds = ['a']\ncolour = 'red'\n[[group]]", "unknown keys .'colour'"),
+        (group("colour = 'red'"), "unknown keys .'colour'. of ..group..; known: at"),
+        ("colour = 'red'\n" + group(""), "unknown keys .'colour'"),
         (group("[dropped.source]\n'*.mask' = 'a mask'"), "unknown keys .'source'"),
+        (group("").replace("misses", "mises"), "unknown keys .'mises'. of .examples."),
         ("about = ", "malformed"),
     ],
 )
