@@ -47,9 +47,9 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     """Map the parameters of two sides: live models, `module:function` that makes one, or paths of checkpoints.
 
     `rules` is a map file whose lines are never overruled. With `inputs` both models run once, and the order of
-    execution becomes evidence; with `trial` too, ambiguous groups are settled by what distinct values do. `out`
-    receives the map (.toml, .csv or .json); what the user wrote into one that is there counts as rules and is kept.
-    Raises NothingInCommonError if nothing pairs.
+    execution becomes evidence; with `trial` it does not, and what distinct values do settles what is ambiguous.
+    `out` receives the map (.toml, .csv or .json); what the user wrote into one that is there counts as rules and is
+    kept. Raises NothingInCommonError if nothing pairs.
 
     >>> import numpy as np
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
@@ -63,8 +63,9 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     told = MapRules(rules) if isinstance(rules, NameRules) else read_map_rules(_path(rules), _path(out))
     given = read_inputs(inputs) if inputs is not None else None
     sides = open_map_side(reference), open_map_side(candidate)
-    source, target = _in_order(sides, given)
-    name_map = _with_left_out(sides, _settled(sides, match_sides(source, target, told.rules), told.rules))
+    source, target = _in_order(sides, None if trial else given)  # what values do says more than the order of calls
+    name_map = _settled(sides, (source, target), told.rules)
+    name_map = _with_left_out(sides, name_map)
     if trial:
         name_map = _by_trial(sides, name_map, given, progress)
     counts = summarize_parameters(source), summarize_parameters(target)
@@ -92,17 +93,17 @@ def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
     return left, right
 
 
-def _settled(sides: tuple[MapSide, MapSide], name_map: NameMap, rules: NameRules) -> NameMap:
-    """Settle ambiguous groups by equal values, where both sides have values; the rest of their layers follows."""
+def _settled(
+    sides: tuple[MapSide, MapSide], parameters: tuple[ParameterSet, ParameterSet], rules: NameRules
+) -> NameMap:
+    """Match, and settle ambiguous groups by equal values where both sides have values; the rest of a layer follows."""
+    name_map = match_sides(*parameters, rules)
     values = (sides[0].values, sides[1].values) if name_map.ambiguous else ({}, {})
     equal = pair_equal_values(name_map.ambiguous, *values) if all(values) else {}
     if not equal:
         return name_map
-    names = {
-        source: (target, _reshaped(values[0][source].shape, values[1][target].shape))
-        for source, target in equal.items()
-    }
-    again = match_sides(sides[0].parameters, sides[1].parameters, replace(rules, names=rules.names | names))
+    names = {a: (b, _reshaped(values[0][a].shape, values[1][b].shape)) for a, b in equal.items()}
+    again = match_sides(*parameters, replace(rules, names=rules.names | names))
     pairings = (replace(p, evidence="values") if p.source in equal else p for p in again.pairings)
     return replace(again, pairings=tuple(pairings))
 
@@ -125,7 +126,9 @@ def _by_trial(
 
     if inputs is None:
         raise UsageError("a trial needs inputs to run on", "give them with --inputs, or as `inputs`")
-    return settle_by_trial(*_live(sides), name_map, inputs, progress)
+    settled = settle_by_trial(*_live(sides), name_map, inputs, progress)
+    place = {name: number for number, name in enumerate(sides[0].parameters.names)}
+    return replace(settled, pairings=tuple(sorted(settled.pairings, key=lambda pairing: place[pairing.source])))
 
 
 def read_parameters(sides: tuple[Side, Side], inputs: Mapping[str, Array] | None) -> tuple[ParameterSet, ParameterSet]:
