@@ -38,7 +38,7 @@ def containers(path: str) -> tuple[str, ...]:
 
 
 def _stems(part: str) -> list[str]:
-    """The part without its letter (`2a`), and without its number, if words are left: those of one stem belong together."""
+    """The part without its letter (`2a`), and without its number, if words are left: the like belong together."""
     lettered = _LETTERED.fullmatch(part)
     stems = [lettered[1]] if lettered else []
     numbered = _NUMBERED.fullmatch(lettered[1] if lettered else part)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from align.steps.containers import NOTHING, Contents
-from align.steps.paths import ALIKE, apart, contained, likeness, number_order, words
+from align.steps.paths import ALIKE, apart, contained, likeness, number_order, place_order, words
 from align.steps.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
             sum(knows(pair) for pair in (one, two)) - sum(knows(pair) for pair in ((a, b2), (a2, b)))
             for knows in _knowledge(learnt, (one, two))
         ]
+        evidence.append(float(place_order(a.path, a2.path) * place_order(b.path, b2.path)))
         evidence += [_words(one, two, order), _contents(one, two, order, learnt.contents)]
     if learnt.ordered:
         evidence.append(ORDER * order)

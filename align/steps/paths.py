@@ -19,11 +19,24 @@ _INDEXED = re.compile(r"([A-Za-z]*)(\d+)")
 _NUMBERED = re.compile(r"((?:.*[^\W\d])?_?)(\d+)")
 
 Tokens = tuple[str, ...]
+# Words for the place of a layer beside others, the first before the last.
+PLACES = {"input": 0, "pre": 1, "before": 1, "post": 2, "after": 2}
+_OF = "·"
 ALIKE = 0.8
 # What single letters stand for in the names of attention layers, by the beginning of the word.
 LETTERS = {"q": "que", "k": "key", "v": "val", "o": "out"}
 # The weights of attention layers are also called after the matrices of the formula, norms after what they norm.
-_SHORT = {"wq": "q", "wk": "k", "wv": "v", "wo": "o", "ln": "norm", "bn": "norm"}
+_SHORT = {
+    "wq": "q",
+    "wk": "k",
+    "wv": "v",
+    "wo": "o",
+    "ln": "norm",
+    "bn": "norm",
+    "attn": "attention",
+    "ffw": "feedforward",
+    "ffn": "feedforward",
+}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -40,7 +53,18 @@ def tokens(path: str) -> Tokens:
             found += [word.lower() for word in _CAMEL.findall(part)]
         else:
             found.append(part.lower())
-    return tuple(_SHORT.get(word, word) for word in found)
+    return _placed([_SHORT.get(word, word) for word in found])
+
+
+def _placed(found: list[str]) -> Tokens:
+    """The words with what stands before or after something as one: the norm `post_attention` is not the attention's."""
+    joined: list[str] = []
+    for word in found:
+        if joined and joined[-1] in PLACES and word.isalpha() and "norm" not in word:
+            joined[-1] += _OF + word
+        else:
+            joined.append(word)
+    return tuple(joined)
 
 
 def numbered(path: str) -> Iterator[tuple[str, str, str]]:
@@ -66,6 +90,9 @@ def word_likeness(a: str, b: str) -> float:
     """
     if a == b:
         return 1.0
+    if _OF in a or _OF in b:
+        (place, _, word), (other_place, _, other) = a.partition(_OF), b.partition(_OF)
+        return word_likeness(word, other) if place == other_place and word and other else 0.0
     short, long = sorted((a, b), key=len)
     if len(short) == 1:
         return ALIKE if long.startswith(LETTERS.get(short, " ")) else 0.0
@@ -107,3 +134,17 @@ def number_order(a: str, b: str) -> int:
     if x and y and x[0].isdigit() and y[0].isdigit():
         return (int(x[0]) > int(y[0])) - (int(x[0]) < int(y[0]))
     return 0
+
+
+def place_order(a: str, b: str) -> int:
+    """-1, 0 or 1: how two paths compare whose only difference is a number, or a word for a place (`before`, `after`).
+
+    `pre_attention` and `post_attention` compare, `pre_mlp` and `post_attention` do not; an input is before all.
+    """
+    x, y = difference(a, b)
+    if len(x) != 1 or len(y) != 1:
+        return number_order(a, b)
+    (place, _, of), (other, _, other_of) = x[0].partition(_OF), y[0].partition(_OF)
+    if place not in PLACES or other not in PLACES or (of != other_of and "input" not in (place, other)):
+        return number_order(a, b)
+    return (PLACES[place] > PLACES[other]) - (PLACES[place] < PLACES[other])

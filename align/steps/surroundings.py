@@ -25,8 +25,10 @@ Pair = tuple["Layer", "Layer"]
 
 @dataclass
 class Surroundings:
-    """Settled pairs by position, the settled children of each module in order, and how many pairs join two
-    containers (modules and numbered lists)."""
+    """Settled pairs by position, the settled children of each module in order, and how many pairs join two containers.
+
+    Containers are modules and numbered lists.
+    """
 
     partner: dict[int, int] = field(default_factory=dict)
     left: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))

@@ -28,8 +28,8 @@ def block(source: str, target: str, experts: int) -> list[tuple[Written, str]]:
     """One decoder layer: layers of the original with the port's paths."""
     names = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "o_proj": "out"}
     found = [(linear(f"{source}.self_attn.{a}", WIDTH, WIDTH), f"{target}.attn.{b}") for a, b in names.items()]
-    found += [(layer_norm(f"{source}.input_layernorm", WIDTH), f"{target}.norm1")]
-    found += [(layer_norm(f"{source}.post_attention_layernorm", WIDTH), f"{target}.norm2")]
+    found += [(layer_norm(f"{source}.input_layernorm", WIDTH), f"{target}.norm_x")]
+    found += [(layer_norm(f"{source}.post_attention_layernorm", WIDTH), f"{target}.norm_y")]
     found += [(linear(f"{source}.mlp.gate", experts, WIDTH, bias=False), f"{target}.moe.router")]
     for e in range(experts):
         for (a, b), shape in {
@@ -47,6 +47,6 @@ def _registered(path: str) -> tuple[object, ...]:
     parts = path.split(".")
     if parts[1:2] != ["blocks"]:
         return (0 if parts[-1] == "token_embedding" else 2,)
-    inside = ("moe", "norm1", "norm2", "attn").index(parts[3])
+    inside = ("moe", "norm_x", "norm_y", "attn").index(parts[3])
     expert = int(parts[5]) if len(parts) > 5 else 0
     return (1, int(parts[2]), inside, expert, parts[-1])
