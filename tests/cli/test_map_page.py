@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import sys
 from pathlib import Path
@@ -32,6 +33,9 @@ def test_the_page_quotes_what_the_commands_print(
             (tmp_path / named[1]).write_text(block, encoding="utf-8")
     for part in "".join(blocks("console")).split("$ ")[1:]:
         command, *quoted = part.splitlines()
+        if command.startswith("python "):
+            runpy.run_path(command.removeprefix("python "))
+            continue
         main(shlex.split(command)[1:])
         printed = [" ".join(line.split()) for line in "".join(capsys.readouterr()).splitlines()]
         assert quoted
@@ -43,6 +47,7 @@ def test_the_map_file_that_the_page_shows_is_read(tmp_path: Path) -> None:
     (tmp_path / "map.toml").write_text(shown, encoding="utf-8")
     rules = read_rules(tmp_path / "map.toml")
     assert rules.target_of("encoder.layer.3.attn.weight")[0] == "blocks.3.attn.weight"
+    assert rules.target_of("layers.11.q.weight")[0] == "blocks.12.q.weight"
     assert rules.drop_of("target", "step_count") == ("not in the original", "[dropped.target] step_count")
 
 
