@@ -19,11 +19,13 @@ import sys
 import tempfile
 import time
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 SHOWN = ("right", "wrong", "ambiguous", "unmatched", "pairs")
+COUNTED = (*SHOWN, "seconds")
 NO_CASES = {"common", "verify"}
 LAYERS, EXPERTS = 65, 256
 
@@ -43,12 +45,19 @@ def main() -> int:
     if options.mode:
         return run_here(options)
     if options.moe:
-        return report([in_process(options, "moe", "")], options.json)
+        found = in_process(options, "moe", "")
+        show(found)
+        return code_of([found])
     if options.folder is None:
         parser.error("give a folder of cases, or --moe")
     known = sorted(path.stem for path in options.folder.glob("*.py") if path.stem not in NO_CASES)
     modes = ["rules", *(["families"] if options.families else [])]
-    return report([in_process(options, mode, case) for case in options.cases or known for mode in modes], options.json)
+    found = []
+    for case, mode in product(options.cases or known, modes):
+        found.append(in_process(options, mode, case))
+        if not options.json:
+            show(found[-1])
+    return report(found, options.json)
 
 
 def in_process(options: argparse.Namespace, mode: str, case: str) -> dict[str, object]:
@@ -93,19 +102,9 @@ def judged(options: argparse.Namespace) -> dict[str, object]:
     if running:
         called(case, models)
     begun = time.perf_counter()
-    result = map_parameters(*models, rules=family_rules(models) if options.mode == "families" else None, **running)
+    result = map_parameters(*models, family="auto" if options.mode == "families" else None, **running)
     seconds = time.perf_counter() - begun
     return {**judge(result, true, shapes), "seconds": round(seconds, 2)}
-
-
-def family_rules(models: tuple[object, object]) -> object:
-    """The pairs of the family that both models are of, as rules; None if there is none."""
-    from align.workflows.recognise_family import recognise_pair
-    from align.workflows.sides import open_side
-
-    sides = [open_side(model) for model in models]
-    found = recognise_pair(*(side.reader.read_parameters(side.model, side.label) for side in sides))
-    return found and found.rules
 
 
 def called(case, models) -> None:
@@ -136,7 +135,7 @@ def judge(result, true, shapes) -> dict[str, object]:
     """Count the true pairs that the map has, and all that it says and is not so."""
     name_map = result.name_map
     pairs = {(source, target) for source in true for target in targets(true, source)}
-    found = [(pair.source, pair.target) for pair in name_map.pairings]
+    found = {(pair.source, pair.target) for pair in name_map.pairings}
     right = {
         (pair.source, pair.target)
         for pair in name_map.pairings
@@ -146,7 +145,12 @@ def judge(result, true, shapes) -> dict[str, object]:
     dropped = {drop.name for drop in name_map.dropped if drop.side == "source" and targets(true, drop.name)}
     second = {name for name in dropped if {(ties.get(name), to) for to in targets(true, name)} <= right}
     right |= {(name, to) for name in second for to in targets(true, name)}
-    wrong = [f"{a} = {b}, true: {true.get(a)}" for a, b in found if (a, b) not in right]
+    wrong = [
+        f"{pair.source} = {pair.target}, {pair.transform}; true: {true.get(pair.source)}, "
+        f"{true.transforms.get(pair.source, 'the same values')}"
+        for pair in name_map.pairings
+        if (pair.source, pair.target) not in right
+    ]
     wrong += [f"{name} is dropped, true: {true.get(name)}" for name in sorted(dropped - second)]
     open_ = {name for group in name_map.ambiguous for name in group.sources}
     left = [source for source, target in sorted(pairs - right) if (source, target) not in found]
@@ -258,23 +262,28 @@ def expert_model(family, stack, experts):
 
 
 def report(found: list[dict[str, object]], as_json: bool) -> int:
-    """Print what was found, and the total of each mode."""
+    """Print the total of each mode, or all that was found as JSON."""
     ran = [one for one in found if "failed" not in one]
-    modes = dict.fromkeys(one["mode"] for one in ran)
-    totals = [
-        {
-            "case": "TOTAL",
-            "mode": mode,
-            **{key: sum(one[key] for one in ran if one["mode"] == mode) for key in (*SHOWN, "seconds")},
-        }
-        for mode in modes
-    ]
+    totals = []
+    for mode in dict.fromkeys(one["mode"] for one in ran):
+        own = [one for one in ran if one["mode"] == mode]
+        totals.append({"case": "TOTAL", "mode": mode, **{key: sum(one[key] for one in own) for key in COUNTED}})
     if as_json:
         print(json.dumps({"cases": found, "totals": totals}, indent=1))
     else:
-        for one in [*found, *totals]:
-            print(line(one), *(f"    WRONG {text}" for text in one.get("wrong pairs", ())), sep="\n", flush=True)
+        for total in totals:
+            show(total)
+    return code_of(found)
+
+
+def code_of(found: list[dict[str, object]]) -> int:
+    """1 if a pair is wrong or a case could not run."""
     return int(any("failed" in one or one["wrong"] for one in found))
+
+
+def show(one: dict[str, object]) -> None:
+    """Print a case, and its wrong pairs."""
+    print(line(one), *(f"    WRONG {text}" for text in one.get("wrong pairs", ())), sep="\n", flush=True)
 
 
 def line(one: dict[str, object]) -> str:

@@ -42,6 +42,10 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         Path | None, typer.Option(metavar="FILE", help="Fills the reference: equal values settle what is ambiguous.")
     ] = None,
     candidate_checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the candidate.")] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Ready map of a model family; auto: the one that knows all names."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Map to write (.toml, .csv, .json); your lines in a .toml file are kept."),
@@ -89,7 +93,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         hand_over(judged, made_from, run, json, show_all=show_all)
         return judged.verdict.exit_code
     with progress_bar() as progress:
-        result = map_parameters(*sides, rules=asked.rules, inputs=inputs, trial=trial, progress=progress)
+        result = map_parameters(*sides, rules=asked.rules, inputs=inputs, trial=trial, family=family, progress=progress)
     if strict_rules:
         require_used(result.name_map.unused_rules, asked.rules)
     for path in (files := _files(out, run)):

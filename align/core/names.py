@@ -10,7 +10,7 @@ from align.core.transforms import IDENTITY, Transform
 if TYPE_CHECKING:
     from align.core.dtypes import Array
 
-Evidence = Literal["user", "rule", "name", "structure", "file", "trial", "values"]
+Evidence = Literal["user", "rule", "name", "structure", "file", "trial", "values", "family"]
 SideName = Literal["source", "target"]
 FrameworkName = Literal["torch", "mindspore"]
 Frameworks = tuple[FrameworkName | None, FrameworkName | None]  # of both sides; None where it is not known

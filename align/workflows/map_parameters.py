@@ -21,6 +21,7 @@ from align.steps.match import match_names
 from align.workflows.inputs import read_inputs
 from align.workflows.map_rules import MapRules, read_map_rules
 from align.workflows.map_sides import MapSide, open_map_side
+from align.workflows.recognise_family import choose_family
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     inputs: Path | str | Mapping[str, Array] | None = None,
     out: Path | str | None = None,
     trial: bool = False,
+    family: str | None = None,
     progress: Progress = silent,
 ) -> MapResult:
     """Map the parameters of two sides: live models, `module:function` that makes one, or paths of checkpoints.
@@ -64,8 +66,9 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     given = read_inputs(inputs) if inputs is not None else None
     sides = open_map_side(reference), open_map_side(candidate)
     source, target = _in_order(sides, None if trial else given)  # what values do says more than the order of calls
-    name_map = _settled(sides, (source, target), told.rules)
-    name_map = _with_left_out(sides, name_map)
+    known = choose_family(family, source, target)
+    name_map = _settled(sides, (source, target), told.rules if known is None else known.beside(told.rules))
+    name_map = _with_left_out(sides, name_map if known is None else known.marked(name_map, told.rules))
     if trial:
         name_map = _by_trial(sides, name_map, given, progress)
     counts = summarize_parameters(source), summarize_parameters(target)

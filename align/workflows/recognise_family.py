@@ -6,13 +6,12 @@ recognised family is a suggestion, and only with both sides its pairs are used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from align.core.families import AS_IS, model_families
+from align.core.families import AS_IS, model_families, read_family
 from align.core.mappings import layer_rules
-from align.core.rename import NameRules
 from align.errors import MapError, OpenNamesError, UsageError
 from align.steps.infer_layers import read_groups
 from align.steps.translations import translations
@@ -23,10 +22,13 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import StoredTensor
     from align.core.families import ModelFamily
-    from align.core.names import FrameworkName, Pairing
+    from align.core.names import FrameworkName, NameMap, Pairing
     from align.core.parameters import Parameter, ParameterSet
+    from align.core.rename import NameRules
     from align.core.transforms import Transform
     from align.steps.translations import TargetFamily
+
+AUTO = "auto"  # asks for the family of which both sides are
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +39,46 @@ class RecognisedFamily:
     about: str
     pairings: tuple[Pairing, ...]
 
-    @property
-    def rules(self) -> NameRules:
-        """The pairs as exact names."""
+    def beside(self, rules: NameRules) -> NameRules:
+        """The rules with the family's pairs as exact names, but for names of which the rules speak."""
+        spoken = {target for _, target, _ in rules.all_names}
         targets: dict[str, list[tuple[str, Transform]]] = {}
         for pair in self.pairings:
-            targets.setdefault(pair.source, []).append((pair.target, pair.transform))
+            told = rules.target_of(pair.source) or rules.drop_of("source", pair.source)
+            if not told and pair.target not in spoken and not rules.drop_of("target", pair.target):
+                targets.setdefault(pair.source, []).append((pair.target, pair.transform))
         names = {source: several[0] for source, several in targets.items()}
         further = {source: tuple(several[1:]) for source, several in targets.items() if len(several) > 1}
-        return NameRules(f"the family {self.name}", names, further=further)
+        return replace(rules, names=names | rules.names, further=further | dict(rules.further))
+
+    def marked(self, name_map: NameMap, rules: NameRules) -> NameMap:
+        """The map with its pairs told as the family's, but for those of the rules."""
+        own = {(pair.source, pair.target) for pair in self.pairings}
+        pairings = (
+            replace(p, evidence="family", note=self.name)
+            if (p.source, p.target) in own and p.evidence == "user" and not rules.target_of(p.source)
+            else p
+            for p in name_map.pairings
+        )
+        unused = tuple(rule for rule in name_map.unused_rules if rule in rules.all_rules)
+        return replace(name_map, pairings=tuple(pairings), unused_rules=unused)
+
+
+def choose_family(name: str | None, source: ParameterSet, target: ParameterSet) -> RecognisedFamily | None:
+    """The family of that name, or with "auto" the one of which both sides are; None if there is no name or no family.
+
+    Raises UsageError for an unknown name, or two sides of one framework, MapError for names that the family lacks.
+    """
+    if name is None:
+        return None
+    if name == AUTO:
+        return recognise_pair(source, target)
+    family = read_family(name)
+    if not _differ(source, target):
+        hint = "leave --family out, or give a model of torch and one of MindSpore"
+        raise UsageError(f"--family {name} leads from torch to MindSpore or back", hint)
+    pairings = map_from_family(family, source.by_name, _to(source)).name_map.pairings
+    return RecognisedFamily(family.name, family.about, tuple(_agreeing(pairings, source, target)))
 
 
 def recognise_families(
@@ -61,7 +94,7 @@ def recognise_families(
 
 def recognise_pair(source: ParameterSet, target: ParameterSet) -> RecognisedFamily | None:
     """The one family of both sides, with the pairs whose shapes agree; None if there is not exactly one."""
-    if {source.framework, target.framework} != {"torch", "mindspore"}:
+    if not _differ(source, target):
         return None
     framework: FrameworkName = "torch" if source.framework == "torch" else "mindspore"
     known = [
@@ -70,6 +103,14 @@ def recognise_pair(source: ParameterSet, target: ParameterSet) -> RecognisedFami
         if _knows_target(found, target)
     ]
     return known[0] if len(known) == 1 and known[0].pairings else None
+
+
+def _differ(source: ParameterSet, target: ParameterSet) -> bool:
+    return {source.framework, target.framework} == {"torch", "mindspore"}
+
+
+def _to(source: ParameterSet) -> TargetFamily:
+    return "nn" if source.framework == "torch" else "torch"
 
 
 def _recognised(
