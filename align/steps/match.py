@@ -7,7 +7,6 @@ What the evidence does not settle is AMBIGUOUS and stays unpaired: a wrong pair 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.names import NameMap, Pairing
@@ -17,6 +16,7 @@ from align.steps.layers import loosened, read_layers
 from align.steps.match_layers import match_layers
 from align.steps.other_forms import match_other_forms
 from align.steps.remainder import explain_remainder
+from align.steps.squares import doubt_squares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
 
+    _Found = tuple[Layer, Layer, float, Evidence | None]
     _Reader = Callable[[ParameterSet, set[str]], list[Layer]]
 
 Sides = tuple["ParameterSet", "ParameterSet"]
@@ -43,23 +44,13 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     spoken = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
         spoken[drop.side == "target"].add(drop.name)
-    taught = _taught_layers(sides, ruled.pairings)
-    pairs: list[tuple[Pair, float]] = [(pair, 1.0) for pair in taught]
-    ambiguous: list[Ambiguity] = []
     ordered = source.order == target.order == "execution"
-    for layers in (_whole_layers, _loose_layers):
-        rest = _left_over(layers, sides, spoken, _layer_names(pairs, ambiguous))
-        layered = match_layers(*rest, _pairs(pairs), ordered)
-        pairs += layered.pairs
-        ambiguous += layered.ambiguous
-    rest = _left_over(_whole_layers, sides, spoken, _layer_names(pairs, ambiguous))
-    other = match_other_forms(*rest, _pairs(pairs), ordered)
-    found = [one for pair, sure in pairs for one in _pair_roles(*pair, sure)]
-    found += [replace(one, evidence="structure") for pair, sure in other.pairs for one in _pair_roles(*pair, sure)]
-    pairs += other.pairs
-    ambiguous += other.ambiguous
-    pairings = [*ruled.pairings, *(one for one in found if _free(one, spoken)), *other.pairings]
-    dropped, unmatched = explain_remainder(sides, ruled.dropped, pairings, ambiguous, [pair for pair, _ in pairs])
+    pairs, fused, ambiguous = _matched_layers(sides, spoken, _taught_layers(sides, ruled.pairings), ordered)
+    open_names = {name for group in ambiguous for name in group.sources}
+    found = [one for a, b, sure, evidence in pairs for one in _pair_roles(a, b, sure, evidence)]
+    found = [one for one in found if _free(one, spoken) and one.source not in open_names]
+    pairings = [*ruled.pairings, *found, *fused]
+    dropped, unmatched = explain_remainder(sides, ruled.dropped, pairings, ambiguous, [(a, b) for a, b, *_ in pairs])
     place = {name: index for index, name in enumerate(source.names)}
     return NameMap(
         source=source.label,
@@ -70,6 +61,25 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
         unmatched=tuple(unmatched),
         unused_rules=ruled.unused_rules,
     )
+
+
+def _matched_layers(
+    sides: Sides, spoken: tuple[set[str], set[str]], taught: Sequence[Pair], ordered: bool
+) -> tuple[list[_Found], list[Pairing], list[Ambiguity]]:
+    """Pairs of layers with their confidence, the pairings of fused layers, and what stays open."""
+    pairs: list[tuple[Pair, float]] = [(pair, 1.0) for pair in taught]
+    ambiguous: list[Ambiguity] = []
+    for layers in (_whole_layers, _loose_layers):
+        rest = _left_over(layers, sides, spoken, _layer_names(pairs, ambiguous))
+        layered = match_layers(*rest, _pairs(pairs), ordered)
+        pairs += layered.pairs
+        ambiguous += layered.ambiguous
+    rest = _left_over(_whole_layers, sides, spoken, _layer_names(pairs, ambiguous))
+    other = match_other_forms(*rest, _pairs(pairs), ordered)
+    settled, doubtful = doubt_squares([*pairs, *other.pairs], sides)
+    found: list[_Found] = [(a, b, sure, None) for (a, b), sure in settled[: len(pairs)]]
+    found += [(a, b, sure, "structure") for (a, b), sure in settled[len(pairs) :]]
+    return found, other.pairings, [*ambiguous, *other.ambiguous, *doubtful]
 
 
 def _left_over(
@@ -114,12 +124,12 @@ def _layer_names(pairs: Iterable[tuple[Pair, float]], ambiguous: Iterable[Ambigu
     return names
 
 
-def _pair_roles(a: Layer, b: Layer, confidence: float) -> Iterator[Pairing]:
+def _pair_roles(a: Layer, b: Layer, confidence: float, evidence: Evidence | None) -> Iterator[Pairing]:
     for role, mine in a.roles.items():
         if role in b.roles and a.shapes[role] == b.shapes[role]:
             theirs = b.roles[role]
             transform = transform_between(a, b, role)
-            yield Pairing(mine.name, theirs.name, _evidence(mine, theirs), confidence, transform)
+            yield Pairing(mine.name, theirs.name, evidence or _evidence(mine, theirs), confidence, transform)
 
 
 def _free(pairing: Pairing, spoken: tuple[set[str], set[str]]) -> bool:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from align.core.constants import constant_reason
+from align.core.mappings import rule_for
 from align.core.names import Dropped, Unmatched
 from align.steps.layers import read_layers
 
@@ -43,7 +45,8 @@ def explain_remainder(
     unmatched: list[Unmatched] = []
     for index, name in enumerate(_SIDES):
         counterparts = {p.name: pair[1 - index] for pair in layers for p in pair[index].roles.values()}
-        reasons = _drop_reasons(sides, index, counterparts) | _tie_reasons(sides[index], paired[index])
+        reasons = _constants(sides[index], rest[index]) | _drop_reasons(sides, index, counterparts)
+        reasons |= _tie_reasons(sides[index], paired[index])
         seen = _Remainder(name, counterparts, rest[1 - index], sides[1 - index])
         for parameter in rest[index]:
             if reason := reasons.get(parameter.name):
@@ -61,6 +64,13 @@ def _tie_reasons(side: ParameterSet, paired: set[str]) -> dict[str, str]:
         for p in side.parameters
         if (p.tied_to or p.name) in tensors
     }
+
+
+def _constants(side: ParameterSet, rest: Iterable[Parameter]) -> dict[str, str]:
+    """Reasons, by name, for tensors that a model computes from its settings alone."""
+    known = {module.path for module in side.modules if rule_for(module.classes)}
+    reasons = {p.name: constant_reason(p, known_layer=p.module in known) for p in rest}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _drop_reasons(
