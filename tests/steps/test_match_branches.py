@@ -47,11 +47,13 @@ def test_what_branches_hold_counts_for_nothing_against_the_order_of_registration
 
 
 def test_a_settled_layer_of_a_branch_tells_which_its_other_layers_are(written):
-    source = [written.conv("mixed.red.conv", 8, 8, 1), written.conv("mixed.blue_1.conv", 8, 8, 1),
+    source = [written.conv("mixed.pool.conv", 40, 8), written.conv("mixed.drop.conv", 48, 8),
+              written.conv("mixed.red.conv", 8, 8, 1), written.conv("mixed.blue_1.conv", 8, 8, 1),
               written.conv("mixed.blue_2a.conv", 16, 8, 3), written.conv("mixed.blue_2b.conv", 24, 8, 3)]  # fmt: skip
-    target = [written.conv("block.north.0.c", 8, 8, 1), written.conv("block.north.1a.c", 16, 8, 3),
+    target = [written.conv("block.east.c", 40, 8), written.conv("block.west.c", 48, 8),
+              written.conv("block.north.0.c", 8, 8, 1), written.conv("block.north.1a.c", 16, 8, 3),
               written.conv("block.north.1b.c", 24, 8, 3), written.conv("block.south.c", 8, 8, 1)]  # fmt: skip
-    assert match_both(written, source, target)["mixed.blue_1.conv.weight"] == "block.north.1.c.weight"
+    assert match_both(written, source, target)["mixed.blue_1.conv.weight"] == "block.north.0.c.weight"
 
 
 NUMBERED = ["norm1", "norm2"]
