@@ -15,9 +15,16 @@ class Faults(list[str]):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self._text = text.split("\n")
+        self._lines = text.split("\n")
         self._written = rule_lines(text)
+        for lines in self._written.values():
+            self._overrule(lines)
         self._stands: dict[str, str] = {}
+
+    @property
+    def text(self) -> str:
+        """The text without the lines of align's that one of the user's overrules, which TOML would refuse."""
+        return "\n".join(self._lines)
 
     def at(self, rule: str, fault: str) -> None:
         """Add a fault of a rule."""
@@ -36,13 +43,20 @@ class Faults(list[str]):
 
     def is_ours(self, rule: str) -> bool:
         """Tell whether align wrote the line of a rule, and nobody changed it since."""
-        return any(is_ours(self._text[line - 1]) for line in self._written.get(rule, ()))
+        return any(is_ours(self._lines[line - 1]) for line in self._written.get(rule, ()))
 
     @property
     def lines(self) -> Mapping[str, int]:
         """The first line of each rule."""
         known = {rule: lines[0] for rule, lines in self._written.items()}
         return known | {rule: known[written] for rule, written in self._stands.items() if written in known}
+
+    def _overrule(self, lines: list[int]) -> None:
+        ours = [line for line in lines if is_ours(self._lines[line - 1])] if len(lines) > 1 else []
+        if len(ours) < len(lines):
+            for line in ours:
+                self._lines[line - 1] = ""
+                lines.remove(line)
 
     def repeated(self) -> list[str]:
         """Rules that stand twice, which TOML refuses."""

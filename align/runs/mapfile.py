@@ -78,7 +78,7 @@ def _text(path: Path) -> str:
 def _parse(text: str, path: Path) -> NameRules:
     faults = Faults(text)
     try:
-        document = tomllib.loads(text)
+        document = tomllib.loads(faults.text)
     except tomllib.TOMLDecodeError as error:
         raise MapError(path, [f"not TOML: {error}", *faults.repeated()]) from error
     for key in document:

@@ -24,8 +24,12 @@ class MapRules:
 def read_map_rules(rules: Path | None, out: Path | None = None) -> MapRules:
     """Read both files, `out` only if it is an editable map that is there; those of `rules` come first.
 
+    Where both are one file, only the user's lines of it are rules.
+
     Raises MissingFileError, or MapError with all faults, among them names for which the two say different things.
     """
+    if rules is not None and out is not None and out.exists() and rules.exists() and rules.samefile(out):
+        rules = None
     given = read_rules(rules) if rules is not None else NameRules()
     if out is None or out.suffix.lower() != ".toml":
         return MapRules(given)

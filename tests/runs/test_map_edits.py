@@ -107,6 +107,15 @@ def test_one_line_of_the_users_changes_one_layer_of_a_run(path: Path) -> None:
     assert '"layers.0.q.weight" = "blocks.1.q.weight"  #= ' in remade(path)
 
 
+def test_a_line_of_the_users_beside_aligns_for_the_same_name_counts(path: Path) -> None:
+    write_map(path, MAP, expand=True)
+    text = path.read_text(encoding="utf-8").replace("[names]\n", '[names]\n"layers.1.q.weight" = "other"\n')
+    path.write_text(text, encoding="utf-8")
+    assert read_rules(path).target_of("layers.1.q.weight")[0] == "other"
+    assert '"layers.1.q.weight" = "other"\n' in remade(path)
+    assert remade(path).count('"layers.1.q.weight"') == 1
+
+
 def test_two_rules_of_one_author_for_one_name_are_a_fault_with_both_lines(path: Path) -> None:
     path.write_text('[names]\n"a.{0..3}" = "b.{0..3}"\n"c" = "d"\n"a.2" = "z"\n', encoding="utf-8")
     with pytest.raises(MapError) as caught:

@@ -159,6 +159,14 @@ def test_rules_of_two_files_that_contradict_each_other_are_refused_with_their_li
     assert read_map_rules(None, tmp_path / "map.csv").kept is None
 
 
+def test_one_file_as_rules_and_as_map_gives_the_users_lines_alone(files: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "map.toml"
+    map_parameters(*files, out=out)
+    before = out.read_text(encoding="utf-8")
+    map_parameters(*files, out=out, rules=out)
+    assert out.read_text(encoding="utf-8") == before
+
+
 def test_rules_that_match_nothing_are_refused_on_request(tmp_path: Path) -> None:
     rules = NameRules("r.toml", lines={"[names] gone": 7})
     require_used((), rules)
