@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
 from itertools import permutations, product
 from math import factorial
 from typing import TYPE_CHECKING
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from scipy.cluster.hierarchy import DisjointSet
 
 from align.core.names import Pairing
-from align.core.transforms import IDENTITY, Permute, Reshape
+from align.core.pieces import Part, Slice
+from align.core.transforms import IDENTITY, Permute, Reshape, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -101,6 +102,51 @@ def open_groups(
         group.targets |= {right[name].path: right[name] for name in ambiguity.targets}
         group.slots.append((_by_layer(ambiguity.sources, left), _by_layer(ambiguity.targets, right)))
     return sorted(groups.values(), key=lambda group: min(layer.position for layer in group.sources.values()))
+
+
+def doubtful_pieces(pairings: Iterable[Pairing]) -> list[list[Alternative]]:
+    """For each fused tensor whose pieces are not surely in order, with what shares its partners: every order of them.
+
+    The present one comes first.
+    """
+    joined: DisjointSet[object] = DisjointSet()
+    pieces = [p for p in pairings if p.confidence < 1 and p.evidence != "user" and _is_piece(p)]
+    for pairing in pieces:
+        keys = [(0, _owner(pairing.source)), (1, _owner(pairing.target))]
+        for key in keys:
+            joined.add(key)
+        joined.merge(*keys)
+    clusters: dict[object, list[Pairing]] = defaultdict(list)
+    for pairing in pieces:
+        clusters[joined[(0, _owner(pairing.source))]].append(pairing)
+    return [found for cluster in clusters.values() if len(found := _orders(cluster)) > 1]
+
+
+def _orders(cluster: Sequence[Pairing]) -> list[Alternative]:
+    """The pairings of a cluster with their transforms in every order, the same for all fused tensors in it."""
+    tensors: dict[str, list[Pairing]] = defaultdict(list)
+    fused = Counter(p.source for p in cluster).most_common(1)[0][1] > 1
+    for pairing in cluster:
+        tensors[pairing.source if fused else pairing.target].append(pairing)
+    sizes = {len(pieces) for pieces in tensors.values()}
+    if len(sizes) != 1 or factorial(number := sizes.pop()) > MOST_ALTERNATIVES:
+        return []
+    return [
+        tuple(
+            replace(pieces[i], transform=pieces[j].transform)
+            for pieces in tensors.values()
+            for i, j in enumerate(order)
+        )
+        for order in permutations(range(number))
+    ]
+
+
+def _is_piece(pairing: Pairing) -> bool:
+    return any(isinstance(step, (Slice, Part)) for step in steps_of(pairing.transform))
+
+
+def _owner(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def components(edges: Edges) -> Iterator[tuple[list[str], list[str]]]:

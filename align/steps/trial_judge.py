@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from align.steps.trial_groups import components
+from align.steps.trial_groups import components, doubtful_pieces
 from align.steps.trial_sinks import agree, distance, varies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from align.core.names import Pairing
     from align.steps.layers import Layer
@@ -25,6 +25,7 @@ UNLIKE = "the trial gives the source's values for none of the choices: something
 TOO_MANY = "too many choices for a trial"
 
 
+_MOST_CONFIRMED = 200  # layers: each takes a run
 _DEPTH = 8  # how many layers further two choices are followed
 
 
@@ -57,6 +58,17 @@ class Calls:
                 found += [(path, call, "out")] * self._equal("outputs", (path, call), (other, call))
         return frozenset(found)
 
+    def changed(self, other: Calls) -> frozenset[Sight]:
+        """Sights, as those of `agreeing`, in which the target gives other values than in another run."""
+        found = []
+        for path, theirs in (*self.modules.items(), ("", "")):
+            for call in range(self.source.calls(path)):
+                for what, tensors in (("in", "inputs"), ("out", "outputs")):
+                    mine, others = (getattr(run.target, tensors).get((theirs, call), ()) for run in (self, other))
+                    if len(mine) != len(others) or any(distance(a, b) > 0 for a, b in zip(mine, others, strict=True)):
+                        found.append((path, call, what))
+        return frozenset(found)
+
     def same_place(self, a: str, b: str) -> bool | None:
         """Tell whether two modules are given the same tensors at every call; None if one's are not known."""
         calls = self.source.calls(a)
@@ -74,9 +86,10 @@ class Calls:
             a: {b for b, other in theirs.items() if other == kind and self.same_place(a, b)} for a, kind in mine.items()
         }
         single = [(a[0], b[0]) for a, b in components(edges) if len(a) == len(b) == 1]
-        return {a: b for a, b in single if not self._same_outputs(a, b)}
+        return {a: b for a, b in single if not self.same_outputs(a, b)}
 
-    def _same_outputs(self, a: str, b: str) -> bool:
+    def same_outputs(self, a: str, b: str) -> bool:
+        """Tell whether two modules return the same tensors at every call."""
         return all(self._equal("outputs", (a, call), (b, call)) for call in range(self.source.calls(a)))
 
     def _equal(self, what: str, one: CallKey, two: CallKey) -> bool:
@@ -84,13 +97,16 @@ class Calls:
 
 
 def settle_groups(
-    groups: Sequence[OpenGroup], pairings: Sequence[Pairing], bench: Bench
+    groups: Sequence[OpenGroup],
+    pairings: Sequence[Pairing],
+    bench: Bench,
+    layer_of: Sequence[Mapping[str, Layer]],
 ) -> tuple[list[Pairing], dict[str, str]]:
-    """New pairings of open groups, and the reason why each source name stays open that does."""
+    """New pairings of open groups and confirmed or corrected ones, and why each source name stays open that does."""
     jury = _Jury(list(groups), list(pairings), bench)
-    while jury.by_place() or jury.by_outcome():
+    while jury.by_place() or jury.by_outcome() or jury.doubted():
         pass
-    return jury.new, jury.reasons
+    return [*jury.new, *jury.confirmed(layer_of)], jury.reasons
 
 
 class _Jury:
@@ -99,6 +115,7 @@ class _Jury:
         self.new: list[Pairing] = []
         self.reasons: dict[str, str] = {}
         self._asked: dict[tuple[str, ...], int] = {}
+        self._doubts = doubtful_pieces(pairings)
 
     def by_place(self) -> bool:
         """Settle layers that alone are given the same tensors; tell whether there were any."""
@@ -107,6 +124,44 @@ class _Jury:
     def by_outcome(self) -> bool:
         """Settle layers of which neither the place nor the input tells, and those that did not settle before."""
         return self._round(lambda place: place is None, again=True) or self._round(bool, again=True)
+
+    def doubted(self) -> bool:
+        """Put the pieces of fused tensors in question whose order is not sure; tell whether any was settled."""
+        before = len(self.new)
+        for doubt in list(self._doubts):
+            others = self._pairings
+            self._pairings = [pairing for pairing in others if pairing not in doubt[0]]
+            best, _ = self._try(doubt, set(), set())
+            if len(best) == 1:
+                self._doubts.remove(doubt)
+                self.new += [replace(pairing, evidence="trial", confidence=1.0, note="") for pairing in best[0]]
+            else:
+                self._pairings = others
+        return len(self.new) > before
+
+    def confirmed(self, layer_of: Sequence[Mapping[str, Layer]]) -> list[Pairing]:
+        """Pairs that were not sure, and without which other layers change that are all right with them.
+
+        None of them returns what the source's did: two branches that were exchanged as a whole would agree up to where
+        they meet.
+        """
+        doubtful = [p for p in self._pairings if p.confidence < 1 and p.evidence != "user"]
+        sure = [pairing for pairing in self._settled() if pairing not in doubtful]
+        owners: dict[tuple[str, str], list[Pairing]] = {}
+        for pairing in doubtful:
+            key = module_of(layer_of[0][pairing.source]), module_of(layer_of[1][pairing.target])
+            owners.setdefault(key, []).append(pairing)
+        if not doubtful or len(owners) > _MOST_CONFIRMED:
+            return []
+        whole = self._bench.observe(sure, doubtful)
+        right = whole.agreeing()
+        found: list[Pairing] = []
+        for (own, _), pairings in owners.items():
+            without = self._bench.observe(sure, [p for p in doubtful if p not in pairings])
+            touched = {sight for sight in whole.changed(without) if sight[0] != own}
+            if touched and touched <= right:
+                found += [replace(pairing, evidence="trial", confidence=1.0) for pairing in pairings]
+        return found
 
     def _round(self, fits: Callable[[bool | None], bool], *, again: bool) -> bool:
         before = len(self.new)

@@ -35,11 +35,16 @@ def inverted_pairings(pairings: Sequence[Pairing], source: ParameterSet) -> list
     return found
 
 
-def with_trial(name_map: NameMap, settled: Sequence[Pairing], reasons: Mapping[str, str]) -> NameMap:
-    """Return the map with the settled pairings behind its own, and out of their groups."""
+def with_trial(
+    name_map: NameMap, settled: Sequence[Pairing], reasons: Mapping[str, str], order: Sequence[str]
+) -> NameMap:
+    """Return the map with the settled pairings in place of older ones and of their groups, in the source's order."""
     gone = {p.source for p in settled}, {p.target for p in settled}
+    place = {name: index for index, name in enumerate(order)}
+    kept = [p for p in name_map.pairings if p.source not in gone[0] and p.target not in gone[1]]
+    pairings = sorted((*kept, *settled), key=lambda pairing: place[pairing.source])
     ambiguous = (left for group in name_map.ambiguous for left in _left(group, gone, reasons))
-    return replace(name_map, pairings=(*name_map.pairings, *settled), ambiguous=tuple(ambiguous))
+    return replace(name_map, pairings=tuple(pairings), ambiguous=tuple(ambiguous))
 
 
 def _left(group: Ambiguity, gone: tuple[set[str], set[str]], reasons: Mapping[str, str]) -> Iterator[Ambiguity]:

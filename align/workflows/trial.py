@@ -45,11 +45,12 @@ def settle_by_trial(
     Both models get random values for the time of the trial and have their own back afterwards, also after a failure.
     Pairs that the user gave, and pairs of confidence 1, stay. What no captured output shows is said to be blind.
     """
-    if not name_map.ambiguous:
+    if not name_map.ambiguous and all(pairing.confidence == 1 for pairing in name_map.pairings):
         return name_map
     sides = source, target
     parameters = [side.reader.read_parameters(side.model, side.label) for side in sides]  # before a run renames any
-    values = _Values(source), _Values(target)
+    values = _Values(source, parameters[0]), _Values(target, parameters[1])
+    order = parameters[0].names
     with values[0].restored(), values[1].restored():
         backwards = _seconds(target, inputs) > _seconds(source, inputs)
         if backwards:  # the slower one runs once, the faster one for every choice
@@ -58,9 +59,9 @@ def settle_by_trial(
         bench = _Bench([_Player(*player) for player in zip(sides, parameters, values, strict=True)], inputs, progress)
         bench.prepare(asked)
         groups = open_groups(asked.ambiguous, *(player.layer_of for player in bench.players))
-        settled, reasons = settle_groups(groups, asked.pairings, bench)
+        settled, reasons = settle_groups(groups, asked.pairings, bench, [player.layer_of for player in bench.players])
     found = inverted_pairings(settled, parameters[0]) if backwards else settled
-    return with_trial(name_map, found, reasons)
+    return with_trial(name_map, found, reasons, order)
 
 
 def _seconds(side: Side, inputs: Mapping[str, Array]) -> float:
@@ -72,14 +73,15 @@ def _seconds(side: Side, inputs: Mapping[str, Array]) -> float:
 class _Values:
     """The values of a live model by the names that it had at first: a run may rename a MindSpore parameter."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: Side, parameters: ParameterSet) -> None:
         self._side = side
+        self._tied = {p.name: p.tied_to for p in parameters.parameters if p.tied_to}
         self.own = side.reader.read_values(side.model)
 
     def load(self, values: Mapping[str, Array]) -> None:
         """Fill the model, with its own values where none are given."""
         names = self._side.reader.read_values(self._side.model)
-        new = (values.get(name, own) for name, own in self.own.items())
+        new = (values.get(name, values.get(self._tied.get(name, name), own)) for name, own in self.own.items())
         self._side.reader.load_values(self._side.model, dict(zip(names, new, strict=True)))
 
     @contextmanager
