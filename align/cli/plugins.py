@@ -8,7 +8,8 @@ import typer
 
 
 def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
-    """List frameworks, checkpoint formats and log formats, and whether each can be used here."""
+    """List frameworks, checkpoint formats, log formats and model families, and whether each can be used here."""
+    from align.core.families import model_families
     from align.core.registry import INSTALL, plugin_states
 
     rows = []
@@ -22,6 +23,10 @@ def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSO
                 "state": f"missing: {hint}" if state.missing else "ready",
             }
         )
+    families = (
+        {"room": "families", "name": one.name, "summary": one.about, "state": "ready"} for one in model_families()
+    )
+    rows.extend(families)
     if json:
         import json as json_module
 
