@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from align.core.dtypes import dtype_name
 from align.core.mappings import layer_rules
 from align.core.training_rules import training_rules
 from align.errors import SideError
-from align.steps.naming import source_framework
+from align.steps.naming import source_framework, told_framework
 from align.steps.read_file import parameters_of_file
 from align.steps.training_state import training_state
 from align.workflows.open_checkpoint import open_checkpoint
@@ -70,8 +70,11 @@ def is_checkpoint(side: str) -> bool:
 
 
 def _read_checkpoint(path: Path) -> MapSide:
+    """Read as torch's names where neither file nor names tell; the map then does not say whose they are."""
     checkpoint = open_checkpoint(path)
     framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
+    told = told_framework(checkpoint.metadata) or (framework if framework == "mindspore" else None)
     state = training_state(checkpoint.tensors, training_rules(), framework)
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name not in state}
-    return MapSide(parameters_of_file(str(path), framework, tensors, layer_rules()), None, tensors, state)
+    parameters = parameters_of_file(str(path), framework, tensors, layer_rules())
+    return MapSide(replace(parameters, framework=told), None, tensors, state)
