@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from align.core.names import Ambiguity, Pairing
 from align.steps.forms import part_of_target, piece_of_source
-from align.steps.piece_order import piece_order
+from align.steps.piece_order import piece_order, piece_sign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,9 +80,13 @@ def _is_linear(layer: Layer) -> bool:
 
 
 def _filling(whole: Layer, pieces: Sequence[Layer]) -> tuple[Layer, ...]:
-    """The pieces if all of them together fill the layer, else none: which of more are meant, nobody knows."""
-    filled = sum(piece.shapes["weight"][0] for piece in pieces)
-    return tuple(pieces) if len(pieces) > 1 and filled == whole.shapes["weight"][0] else ()
+    """The pieces if all of them fill the layer, or those that names tell; else none: nobody knows which are meant."""
+    named = [piece for piece in pieces if piece_sign(piece.path)]
+    for found in (pieces, named):
+        filled = sum(piece.shapes["weight"][0] for piece in found)
+        if len(found) > 1 and filled == whole.shapes["weight"][0]:
+            return tuple(found)
+    return ()
 
 
 def _same_place(whole: Layer, pieces: Sequence[Layer], places: Places, *, cut: bool) -> bool:

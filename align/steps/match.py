@@ -14,8 +14,9 @@ from align.steps.apply_rules import apply_rules_to_sides
 from align.steps.forms import transform_between
 from align.steps.layers import loosened, read_layers
 from align.steps.match_layers import match_layers
-from align.steps.other_forms import match_other_forms
+from align.steps.other_forms import match_other_forms, plain
 from align.steps.remainder import explain_remainder
+from align.steps.reserved import reserve_fused
 from align.steps.squares import doubt_squares
 
 if TYPE_CHECKING:
@@ -69,8 +70,11 @@ def _matched_layers(
     """Pairs of layers with their confidence, the pairings of fused layers, and what stays open."""
     pairs: list[tuple[Pair, float]] = [(pair, 1.0) for pair in taught]
     ambiguous: list[Ambiguity] = []
+    left, right = _left_over(_whole_layers, sides, spoken, _layer_names(pairs, ambiguous))
+    reserved = reserve_fused([plain(layer) for layer in left], [plain(layer) for layer in right])
     for layers in (_whole_layers, _loose_layers):
-        rest = _left_over(layers, sides, spoken, _layer_names(pairs, ambiguous))
+        done = _layer_names(pairs, ambiguous)
+        rest = _left_over(layers, sides, spoken, (done[0] | reserved[0], done[1] | reserved[1]))
         layered = match_layers(*rest, _pairs(pairs), ordered)
         pairs += layered.pairs
         ambiguous += layered.ambiguous

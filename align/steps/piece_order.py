@@ -55,6 +55,11 @@ def piece_order(whole: str, pieces: Sequence[str], *, packed: bool) -> PieceOrde
     return None
 
 
+def piece_sign(path: str) -> str:
+    """The sign for what a layer computes by its own name (q, k, v, g for a gate, u for the values), "" if none."""
+    return _sign(tokens(path.rpartition(".")[2]))
+
+
 def _told_order(whole: str) -> tuple[str, ...]:
     """Signs in the order that the name of the fused layer tells or implies; none if it is not known."""
     last = tokens(whole)[-3:]
