@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from align.steps.layers import Layer
 
 _LETTERED = re.compile(r"(.*\d)[a-z]")
+# `attn_norm` stands beside what is in `attn`, `dw_bn` beside `dw_conv`.
+_TYPED = re.compile(r"(?!layer_)(.+?)_(?:layer_?norm|norm|ln|bn|conv)", re.IGNORECASE)
 _NUMBERED = re.compile(r"(.*?)_?\d+")
 
 
@@ -38,7 +40,9 @@ def containers(path: str) -> tuple[str, ...]:
 
 
 def _stems(part: str) -> list[str]:
-    """The part without its letter (`2a`), and without its number, if words are left: the like belong together."""
+    """The part without its letter (`2a`), without its number, without what a layer is: the like belong together."""
+    if typed := _TYPED.fullmatch(part):
+        return [typed[1]]
     lettered = _LETTERED.fullmatch(part)
     stems = [lettered[1]] if lettered else []
     numbered = _NUMBERED.fullmatch(lettered[1] if lettered else part)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 _SEPARATORS = re.compile(r"[._\-\s]+")
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+# A part of a path that begins so is attention to what the encoder made.
+_CROSS = re.compile(
+    r"(?<![^.])(?:enc(?:oder)?_?(?:dec(?:oder)?_?)?att(?:n|ention)|crossatt(?:n|ention))", re.IGNORECASE
+)
 _INDEXED = re.compile(r"([A-Za-z]*)(\d+)")
 # An index is a whole part of a path (`blocks.0`) or the number at the end of a word (`fc1`, `ln_1`).
 _NUMBERED = re.compile(r"((?:.*[^\W\d])?_?)(\d+)")
@@ -46,7 +50,7 @@ def tokens(path: str) -> Tokens:
     A number counts as an index only at the end of a part; `branch5x5` and `conv2d` are words.
     """
     found: list[str] = []
-    for part in filter(None, _SEPARATORS.split(path)):
+    for part in filter(None, _SEPARATORS.split(_CROSS.sub("cross_attention", path))):
         if indexed := _INDEXED.fullmatch(part):
             found += [word.lower() for word in _CAMEL.findall(indexed[1])] + [indexed[2]]
         elif part.isalpha() and part.isascii():
