@@ -32,20 +32,16 @@ _FLOOR = 0.05  # share of the mean variance that a channel's own must have, or a
 def distinct_values(layers: Iterable[Layer], names: Set[str], generator: np.random.Generator) -> dict[str, Array]:
     """Random values by name for those floating parameters and statistics that are named; other buffers have none.
 
-    Names of one tensor get one value, if any of them is named.
+    A tensor of several names has its first one, whichever is named.
     """
     layers = list(layers)
     tensors = {p.tied_to or p.name for layer in layers for p in layer.roles.values() if p.name in names}
-    drawn: dict[str, Array] = {}
-    values: dict[str, Array] = {}
-    for layer in layers:
-        for role, parameter in layer.roles.items():
-            tensor = parameter.tied_to or parameter.name
-            if tensor in tensors and is_float(parameter.dtype) and (not parameter.buffer or role in STATISTICS):
-                if tensor not in drawn:
-                    drawn[tensor] = _draw(role, parameter, generator).astype(numpy_dtype(parameter.dtype))
-                values[parameter.name] = drawn[tensor]
-    return values
+    return {
+        parameter.name: _draw(role, parameter, generator).astype(numpy_dtype(parameter.dtype))
+        for layer in layers
+        for role, parameter in layer.roles.items()
+        if parameter.name in tensors and is_float(parameter.dtype) and (not parameter.buffer or role in STATISTICS)
+    }
 
 
 def neutral_values(layers: Iterable[Layer], names: Set[str]) -> dict[str, Array]:

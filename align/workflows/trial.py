@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.traces import CaptureSink
+    from align.core.transforms import Transform
     from align.workflows.sides import Side
 
 SEED = 0
@@ -78,10 +79,14 @@ class _Values:
         self._tied = {p.name: p.tied_to for p in parameters.parameters if p.tied_to}
         self.own = side.reader.read_values(side.model)
 
+    def tensor(self, name: str) -> str:
+        """The first name of the tensor that bears this one."""
+        return self._tied.get(name, name)
+
     def load(self, values: Mapping[str, Array]) -> None:
         """Fill the model, with its own values where none are given."""
         names = self._side.reader.read_values(self._side.model)
-        new = (values.get(name, values.get(self._tied.get(name, name), own)) for name, own in self.own.items())
+        new = (values.get(self.tensor(name), own) for name, own in self.own.items())
         self._side.reader.load_values(self._side.model, dict(zip(names, new, strict=True)))
 
     @contextmanager
@@ -149,9 +154,9 @@ class _Bench:
         first, second = self.players
         values = dict(self._noise)
         for pairing in (*forced, *loaded):
-            own = self._given.get(pairing.source, first.values.own.get(pairing.source))
+            own = self._given.get(first.values.tensor(pairing.source), first.values.own.get(pairing.source))
             if own is not None:
-                _put(values, pairing, own)
+                _put(values, second.values.tensor(pairing.target), pairing.transform, own)
         second.values.load(values)
         modules = self._modules(forced) | self._deviating
         told = {
@@ -181,12 +186,12 @@ class _Bench:
         return {a: b for a, b in joined if a and b and sources[a] == targets[b] == 1}
 
 
-def _put(values: dict[str, Array], pairing: Pairing, own: Array) -> None:
-    before, part = apart_from_whole(pairing.transform)
+def _put(values: dict[str, Array], name: str, transform: Transform, own: Array) -> None:
+    before, part = apart_from_whole(transform)
     made = before.apply(own)
     if part is None:
-        values[pairing.target] = made
+        values[name] = made
         return
-    whole = values.get(pairing.target)
-    values[pairing.target] = whole = np.zeros(part.shape, own.dtype) if whole is None else np.array(whole)
+    whole = values.get(name)
+    values[name] = whole = np.zeros(part.shape, own.dtype) if whole is None else np.array(whole)
     whole[part.region] = made
