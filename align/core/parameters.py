@@ -56,13 +56,17 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class ParameterSet:
-    """Parameters and modules of one side; modules stand in the order that `order` names."""
+    """Parameters and modules of one side; modules stand in the order that `order` names.
+
+    `shared` pairs a place in the tree with the one name under which a checkpoint has the tensor that is there too.
+    """
 
     label: str
     framework: str | None
     parameters: tuple[Parameter, ...]
     modules: tuple[Module, ...] = ()
     order: Order = "registration"
+    shared: tuple[tuple[str, str], ...] = ()
     by_name: dict[str, Parameter] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +110,6 @@ def summarize_parameters(side: ParameterSet) -> ParameterSummary:
         elements=sum(p.count for p in own),
         trainable_elements=sum(p.count for p in own if p.trainable) if known else None,
         buffers=sum(p.buffer for p in side.parameters),
-        ties=tuple((p.name, p.tied_to) for p in side.parameters if p.tied_to is not None),
+        ties=(*((p.name, p.tied_to) for p in side.parameters if p.tied_to is not None), *side.shared),
         dtypes=dtypes,
     )

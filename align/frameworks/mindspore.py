@@ -44,7 +44,7 @@ class MindSporeFramework:
 
     def read_parameters(self, model: Model, label: str) -> ParameterSet:
         """Read names as in a `.ckpt`, that is `Parameter.name`, which need not be the cell's path."""
-        seen: set[int] = set()  # a tied parameter is one Parameter with one name, whatever cells hold it
+        seen: dict[int, list[str]] = {}  # a tied parameter is one Parameter with one name, whatever cells hold it
         parameters: list[Parameter] = []
         modules: list[Module] = []
         for path, cell in model.cells_and_names():
@@ -52,7 +52,8 @@ class MindSporeFramework:
             own = list(_own_parameters(path, cell, classes, seen))
             parameters += own
             modules.append(Module(path, classes, tuple(p.name for p in own), inputs_first(classes, cell)))
-        return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
+        shared = tuple((place, name) for name, *places in seen.values() for place in places)
+        return ParameterSet(label, self.name, tuple(parameters), tuple(modules), shared=shared)
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Copy out all parameters and buffers by name."""
@@ -136,13 +137,17 @@ def _tensors(model: Model) -> dict[str, Any]:
     return tensors | {name: buffer for name, buffer in model.named_buffers() if name not in tensors}
 
 
-def _own_parameters(path: str, cell: Model, classes: tuple[str, ...], seen: set[int]) -> Iterator[Parameter]:
+def _own_parameters(
+    path: str, cell: Model, classes: tuple[str, ...], seen: dict[int, list[str]]
+) -> Iterator[Parameter]:
     prefix = f"{path}." if path else ""
     own = [(attribute, tensor.name, tensor, False) for attribute, tensor in cell.parameters_and_names(expand=False)]
     own += [(attribute, prefix + attribute, tensor, True) for attribute, tensor in cell.named_buffers(recurse=False)]
     for attribute, name, tensor, buffer in own:
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
+        if id(tensor) in seen:
+            seen[id(tensor)].append(prefix + attribute)
+        else:
+            seen[id(tensor)] = [name]
             yield Parameter(
                 name=name,
                 shape=tuple(tensor.shape),

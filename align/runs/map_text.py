@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 SCHEMA = "mindalign.names/1"
 SIDES: tuple[SideName, SideName] = ("source", "target")
 _HEADER = f"""\
-{OURS} Name map of mindalign: source name = target name, {{0..11}} a run of numbers. Lines that end as this one begins
-{OURS} are made again by each `align map`; write and change what you like, your lines are never overruled.
+{OURS} Name map of mindalign: source name = target name; {{0..11}} is a run of numbers. docs/map.md tells more.
+{OURS} Lines marked {OURS} are made again by each `align map`; a line that you write or change is a rule, and stays.
 schema = "{SCHEMA}"
 """
 _OWN_KEYS = ("schema", *SIDES)

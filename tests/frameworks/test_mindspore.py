@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from align.core.parameters import summarize_parameters
 from align.core.registry import model_readers
 from align.errors import InputsError, ModelFailedError
 
@@ -106,7 +107,9 @@ def test_a_tied_parameter_is_one_parameter(adapter: Any) -> None:
             return self.second(self.first(x))
 
     model = Net()
-    assert adapter.read_parameters(model, "net").names == ("first.weight",)
+    read = adapter.read_parameters(model, "net")
+    assert (read.names, read.shared) == (("first.weight",), (("second.weight", "first.weight"),))
+    assert summarize_parameters(read).ties == read.shared
     adapter.load_values(model, {"first.weight": np.eye(4, dtype=np.float32) * 2})
     assert np.array_equal(run(adapter, model, x=X).values["#0"], X * 4)
 
