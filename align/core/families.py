@@ -11,6 +11,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,15 @@ class ModelFamily:
     dropped: dict[str, dict[str, str]] = field(default_factory=dict)
     hits: tuple[tuple[str, str], ...] = ()
     misses: tuple[str, ...] = ()
+
+    def knows(self, name: str, *, backwards: bool) -> bool:
+        """Tell whether a name has a place, or is one that only its side has."""
+        side = "mindspore" if backwards else "torch"
+        return self.place(name, backwards=backwards) is not None or bool(self.reason_to_drop(name, side))
+
+    def reason_to_drop(self, name: str, side: str) -> str:
+        """Why a name of this side, "torch" or "mindspore", has no counterpart; "" if it should have one."""
+        return next((reason for glob, reason in self.dropped[side].items() if fnmatchcase(name, glob)), "")
 
     def place(self, name: str, *, backwards: bool) -> Place | None:
         """The place of a parameter by a rule of its own, or of its layer; the first rule that knows it counts.

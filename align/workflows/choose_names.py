@@ -171,7 +171,7 @@ def _family_hint(tensors: Tensors, source: FrameworkName) -> str:
     from align.workflows.recognise_family import recognise_families
 
     known = recognise_families(tensors, source)
-    return "".join(f"; all names are those of {found.about}: --family {found.name}" for found in known)
+    return "".join(f"; all names are those of {found.family.about}: --family {found.name}" for found in known)
 
 
 def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:

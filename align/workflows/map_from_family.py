@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from align.core.names import Dropped, Pairing
@@ -32,7 +31,7 @@ def map_from_family(
     """
     backwards = to == "torch"
     here, there = ("mindspore", "torch") if backwards else ("torch", "mindspore")
-    drops = {name: reason for name in tensors if (reason := _reason(family.dropped[here], name))}
+    drops = {name: reason for name in tensors if (reason := family.reason_to_drop(name, here))}
     places = _places(family, [name for name in tensors if name not in drops], backwards=backwards)
     of_layers = {name: tensors[name] for name, place in places.items() if place.rule.kind}
     told = {name.rpartition(".")[0]: [places[name].rule.kind] for name in of_layers}
@@ -54,10 +53,6 @@ def map_from_family(
     return replace(inferred, name_map=name_map, fills=fills, warnings=(*inferred.warnings, *warnings))
 
 
-def _reason(drops: Mapping[str, str], name: str) -> str:
-    return next((reason for glob, reason in drops.items() if fnmatchcase(name, glob)), "")
-
-
 def _places(family: ModelFamily, names: Sequence[str], *, backwards: bool) -> dict[str, Place]:
     places = {name: family.place(name, backwards=backwards) for name in names}
     if faults := [f"{name}: the family has no such name" for name, place in places.items() if place is None]:
@@ -72,7 +67,7 @@ def _places(family: ModelFamily, names: Sequence[str], *, backwards: bool) -> di
 def _moved(name: str, shape: Shape, place: Place, inferred: Pairing | None, *, backwards: bool) -> Iterator[Pairing]:
     """The pairings of a parameter: one for each piece of a layer that is fused on this side alone."""
     if inferred is None:
-        yield Pairing(name, place.paths[0], "rule", 1.0, _reshaped(shape, place, backwards=backwards))
+        yield Pairing(name, place.paths[0], "rule", 1.0, _reshaped(name, shape, place, backwards=backwards))
         return
     for index, path in enumerate(place.paths):
         cut = _cut(name, inferred.transform.output_shape(shape), place, index)
@@ -92,12 +87,14 @@ def _cut(name: str, shape: Shape, place: Place, index: int) -> Transform:
     return Slice(0, index * size, (index + 1) * size, shape)
 
 
-def _reshaped(shape: Shape, place: Place, *, backwards: bool) -> Transform:
-    """The change of shape of a parameter without a layer; the plan refuses what does not fit."""
+def _reshaped(name: str, shape: Shape, place: Place, *, backwards: bool) -> Transform:
+    """The change of shape of a parameter without a layer."""
     if place.rule.shapes is None:
         return IDENTITY
-    axes = place.rule.shapes[not backwards]
-    return Reshape(tuple(shape[axis] if n == 0 else n for axis, n in enumerate(axes)), shape)
+    before, after = place.rule.shapes[:: -1 if backwards else 1]
+    if len(before) != len(shape) or any(n not in (0, length) for n, length in zip(before, shape, strict=True)):
+        raise MapError("the family", [f"{name}: {shape} has not the axes {before}, of which 0 is any"])
+    return Reshape(tuple(shape[axis] if n == 0 else n for axis, n in enumerate(after)), shape)
 
 
 def _under(path: str, name: str) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import StoredTensor
     from align.core.families import ModelFamily
-    from align.core.names import FrameworkName, NameMap, Pairing
+    from align.core.names import NameMap, Pairing
     from align.core.parameters import Parameter, ParameterSet
     from align.core.rename import NameRules
     from align.core.transforms import Transform
@@ -35,9 +35,13 @@ AUTO = "auto"  # asks for the family of which both sides are
 class RecognisedFamily:
     """A family that knows all names of the source, and its pairs in that direction."""
 
-    name: str
-    about: str
+    family: ModelFamily
     pairings: tuple[Pairing, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the family."""
+        return self.family.name
 
     def beside(self, rules: NameRules) -> NameRules:
         """The rules with the family's pairs as exact names, but for names of which the rules speak."""
@@ -77,18 +81,18 @@ def choose_family(name: str | None, source: ParameterSet, target: ParameterSet) 
     if not _differ(source, target):
         hint = "leave --family out, or give a model of torch and one of MindSpore"
         raise UsageError(f"--family {name} leads from torch to MindSpore or back", hint)
-    pairings = map_from_family(family, source.by_name, _to(source)).name_map.pairings
-    return RecognisedFamily(family.name, family.about, tuple(_agreeing(pairings, source, target)))
+    pairings = map_from_family(family, source.by_name, _to(source.framework)).name_map.pairings
+    return RecognisedFamily(family, tuple(_agreeing(pairings, source, target)))
 
 
 def recognise_families(
-    tensors: Mapping[str, StoredTensor | Parameter], framework: FrameworkName
+    tensors: Mapping[str, StoredTensor | Parameter], framework: str | None
 ) -> list[RecognisedFamily]:
     """The families that know every name of a side of this framework, and with whose kinds all shapes agree.
 
     Several may: ports of one torch model have names of their own.
     """
-    to: TargetFamily = "nn" if framework == "torch" else "torch"
+    to = _to(framework)
     return [found for family in model_families() if (found := _recognised(family, tensors, to)) is not None]
 
 
@@ -96,35 +100,36 @@ def recognise_pair(source: ParameterSet, target: ParameterSet) -> RecognisedFami
     """The one family of both sides, with the pairs whose shapes agree; None if there is not exactly one."""
     if not _differ(source, target):
         return None
-    framework: FrameworkName = "torch" if source.framework == "torch" else "mindspore"
+    backwards = target.framework == "mindspore"
     known = [
-        RecognisedFamily(found.name, found.about, tuple(_agreeing(found.pairings, source, target)))
-        for found in recognise_families(source.by_name, framework)
-        if _knows_target(found, target)
+        RecognisedFamily(found.family, pairings)
+        for found in recognise_families(source.by_name, source.framework)
+        if all(found.family.knows(name, backwards=backwards) for name in target.names)
+        and (pairings := tuple(_agreeing(found.pairings, source, target)))
     ]
-    return known[0] if len(known) == 1 and known[0].pairings else None
+    return known[0] if len(known) == 1 else None
 
 
 def _differ(source: ParameterSet, target: ParameterSet) -> bool:
     return {source.framework, target.framework} == {"torch", "mindspore"}
 
 
-def _to(source: ParameterSet) -> TargetFamily:
-    return "nn" if source.framework == "torch" else "torch"
+def _to(framework: str | None) -> TargetFamily:
+    return "nn" if framework == "torch" else "torch"
 
 
 def _recognised(
     family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
 ) -> RecognisedFamily | None:
+    if not all(family.knows(name, backwards=to == "torch") for name in tensors):
+        return None
     try:
         pairings = map_from_family(family, tensors, to).name_map.pairings
-    except (MapError, OpenNamesError, UsageError):
+    except (MapError, OpenNamesError):
         return None
     names = [pair.target if to == "torch" else pair.source for pair in pairings]
     told = all(any(fnmatchcase(name, glob) for name in names) for glob in family.needs)
-    if not told or not _kinds_agree(family, tensors, to):
-        return None
-    return RecognisedFamily(family.name, family.about, pairings)
+    return RecognisedFamily(family, pairings) if told and _kinds_agree(family, tensors, to) else None
 
 
 def _kinds_agree(family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily) -> bool:
@@ -139,20 +144,8 @@ def _kinds_agree(family: ModelFamily, tensors: Mapping[str, StoredTensor | Param
     return True
 
 
-def _knows_target(found: RecognisedFamily, target: ParameterSet) -> bool:
-    family = next(one for one in model_families() if one.name == found.name)
-    side = "torch" if target.framework == "torch" else "mindspore"
-    own: Iterable[str] = family.dropped[side]
-    return all(
-        family.place(name, backwards=side == "mindspore") or any(fnmatchcase(name, glob) for glob in own)
-        for name in target.names
-    )
-
-
 def _agreeing(pairings: Iterable[Pairing], source: ParameterSet, target: ParameterSet) -> Iterator[Pairing]:
     for pairing in pairings:
         other = target.by_name.get(pairing.target)
-        if other is None:
-            continue
-        if pairing.transform.output_shape(source.by_name[pairing.source].shape) == other.shape:
+        if other and pairing.transform.output_shape(source.by_name[pairing.source].shape) == other.shape:
             yield pairing

@@ -106,6 +106,12 @@ def test_a_fused_layer_that_cannot_be_cut_is_refused() -> None:
         map_from_family(read_family("hf-vit"), stored({"blocks.0.attn.qkv.bias": np.zeros(7)}), "torch")
 
 
+@pytest.mark.parametrize("shape", [(7,), (7, 2, 1), (7, 1, 1, 1), ()])
+def test_a_parameter_of_another_shape_than_the_family_says_is_refused(shape) -> None:
+    with pytest.raises(MapError, match=r"layer_scale: .* has not the axes \(0, 1, 1\)"):
+        map_from_family(read_family("tv-convnext"), stored({"features.1.0.layer_scale": np.zeros(shape)}), "nn")
+
+
 def mapped(family, shapes, to):
     """What the family makes of names: each target with its shape."""
     tensors = stored({name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()})
