@@ -7,7 +7,7 @@ the pieces follow each other or are interleaved by heads, so that such pairs are
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
@@ -48,11 +48,12 @@ def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: Places) -
     """Pair fused layers of either side with their pieces on the other."""
     found = FusedMatch([], [])
     fusions = [*_fusions(left, right, places, cut=True), *_fusions(right, left, places, cut=False)]
+    wanted = Counter(id(layer) for fusion in fusions for layer in (fusion.whole, *fusion.pieces))
     for fusion in fusions:
-        rivals = [other for other in fusions if _share(fusion, other)]
+        contested = any(wanted[id(layer)] > 1 for layer in (fusion.whole, *fusion.pieces))
         packed = fusion.whole.roles["weight"].attribute == "in_proj_weight"
         order = piece_order(fusion.whole.path, [piece.path for piece in fusion.pieces], packed=packed)
-        if len(rivals) > 1:
+        if contested:
             found.ambiguous.extend(_open(fusion, _RIVALS))
         elif order is None:
             found.ambiguous.extend(_open(fusion, _UNORDERED))
@@ -91,11 +92,6 @@ def _filling(whole: Layer, pieces: Sequence[Layer]) -> tuple[Layer, ...]:
 
 def _same_place(whole: Layer, pieces: Sequence[Layer], places: Places, *, cut: bool) -> bool:
     return all(places.together(*((whole, piece) if cut else (piece, whole))) for piece in pieces)
-
-
-def _share(one: _Fusion, two: _Fusion) -> bool:
-    mine = {id(layer) for layer in (one.whole, *one.pieces)}
-    return any(id(layer) in mine for layer in (two.whole, *two.pieces))
 
 
 def _pairings(fusion: _Fusion, order: PieceOrder) -> Iterator[Pairing]:
