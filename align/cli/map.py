@@ -17,6 +17,8 @@ from align.cli._shared import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from align.workflows.sides import Side
 
 _SIDE = (
@@ -68,7 +70,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     faults.
     """
     from align.runs.folder import RunFolder
-    from align.runs.map_export import check_suffix, write_map_file
+    from align.runs.map_export import check_suffix, is_editable, write_map_file
     from align.workflows.check_map import check_name_map
     from align.workflows.map_parameters import map_parameters
     from align.workflows.map_rules import read_map_rules, require_used
@@ -82,11 +84,13 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         "reference_checkpoint": reference_checkpoint,
         "candidate_checkpoint": candidate_checkpoint,
     }
-    sources = {role: source for role, source in given.items() if source is not None}
-    made_from: dict[str, Path | str] = {"reference": _origin(names[0]), "candidate": _origin(names[1]), **sources}
-    if out is not None:
+    made_from = _made_from(names, given)
+    files = _files(out, run) if check is None else []
+    if check is not None:
+        _refuse_with_check({"--rules": rules, "--inputs": inputs, "--trial": trial, "--family": family, "--out": out})
+    elif out is not None:
         check_suffix(out)
-    asked = read_map_rules(rules, next(iter(_files(out, run)), None))
+    asked = read_map_rules(rules, next(filter(is_editable, files), None))
     sides = _filled(names[0], reference_checkpoint), _filled(names[1], candidate_checkpoint)
     if check is not None:
         judged = check_name_map(*sides, check)
@@ -96,7 +100,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         result = map_parameters(*sides, rules=asked.rules, inputs=inputs, trial=trial, family=family, progress=progress)
     if strict_rules:
         require_used(result.name_map.unused_rules, asked.rules)
-    for path in (files := _files(out, run)):
+    for path in files:
         if run is not None and path.parent == run:
             RunFolder.create(run)
         write_map_file(path, result, asked.kept, expand=expand)
@@ -107,13 +111,22 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     return result.verdict.exit_code
 
 
+def _made_from(sides: tuple[str, str], given: Mapping[str, Path | str | None]) -> dict[str, Path | str]:
+    reference, candidate = (Path(side) if Path(side).exists() else side for side in sides)
+    sources = {role: source for role, source in given.items() if source is not None}
+    return {"reference": reference, "candidate": candidate, **sources}
+
+
+def _refuse_with_check(options: Mapping[str, object]) -> None:
+    from align.errors import UsageError
+
+    if used := [name for name, value in options.items() if value]:
+        raise UsageError(f"{' and '.join(used)} cannot be given with --check, which makes no map", "leave one out")
+
+
 def _files(out: Path | None, run: Path | None) -> list[Path]:
     """Where the map goes; what the user wrote into the first of them is kept."""
     return [*([out] if out is not None else []), *([run / "map.toml"] if run is not None else [])]
-
-
-def _origin(side: str) -> Path | str:
-    return Path(side) if Path(side).exists() else side
 
 
 def _filled(side: str, checkpoint: Path | None) -> str | Side:

@@ -28,13 +28,18 @@ def check_suffix(path: Path) -> None:
         raise UsageError(f"a map cannot be written as {path.name}", f"end the name in one of: {', '.join(SUFFIXES)}")
 
 
+def is_editable(path: Path) -> bool:
+    """Tell whether a path is that of an editable map file, which may hold lines of the user's."""
+    return path.suffix.lower() == ".toml"
+
+
 def write_map_file(path: Path, result: MapResult, kept: KeptLines | None = None, *, expand: bool = False) -> None:
     """Write a map as TOML, CSV or JSON, whole or not at all; the latter two have a row for each name.
 
     Raises UsageError for another suffix, DestinationError if it cannot be written.
     """
     check_suffix(path)
-    if path.suffix.lower() == ".toml":
+    if is_editable(path):
         write_map(path, result.name_map, kept, expand=expand)
     else:
         write_text(path, _as_csv(result) if path.suffix.lower() == ".csv" else _as_json(result))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.core.rename import NameRules
 from align.errors import MapError
+from align.runs.map_export import is_editable
 from align.runs.mapfile import KeptLines, kept_lines, read_rules
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def read_map_rules(rules: Path | None, out: Path | None = None) -> MapRules:
     if rules is not None and out is not None and out.exists() and rules.exists() and rules.samefile(out):
         rules = None
     given = read_rules(rules) if rules is not None else NameRules()
-    if out is None or out.suffix.lower() != ".toml":
+    if out is None or not is_editable(out):
         return MapRules(given)
     kept = kept_lines(out)
     if rules is None:

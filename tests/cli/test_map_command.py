@@ -253,6 +253,8 @@ def test_check_judges_a_map_and_makes_none(folder: Path, capsys: pytest.CaptureF
     assert document["schema"] == "mindalign.check/1"
     assert document["made_from"]["map"]["path"] == "map.toml"
     assert main([*sides, "--check", "gone.toml"]) == 2
+    assert main([*sides, "--check", "map.toml", "--out", "other.toml"]) == 2
+    assert "--out cannot be given with --check" in capsys.readouterr().err
     assert files(folder) == before
 
 
@@ -279,7 +281,7 @@ def test_a_map_made_again_in_place_keeps_what_the_user_wrote(folder: Path, capsy
     once = path.read_text(encoding="utf-8")
     assert '# seen in the code\n"k.weight" = "red.weight"\n' in once
     assert '"q.weight" = "green.weight"  #= structure' in once
-    assert main(arguments) == 0
+    assert main([*arguments, "--out", "map.csv"]) == 0
     assert path.read_text(encoding="utf-8") == once
 
 

@@ -48,9 +48,11 @@ def test_every_word_that_a_field_may_hold_is_described() -> None:
     assert set(typing.get_args(comparisons.LayerOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
 
 
-def test_every_finding_of_a_forward_comparison_is_described() -> None:
-    found = {code for path in SOURCES for code in re.findall(r'Finding\(\s*"([a-z-]+)"', path.read_text("utf-8"))}
-    assert {"weights-differ", "names-open", "noise-unmeasured"} == found
+def test_every_finding_is_described() -> None:
+    made = r'(?:Finding|_fault)\(\s*"([a-z-]+)"'
+    found = {code for path in SOURCES for code in re.findall(made, path.read_text("utf-8"))}
+    assert {"weights-differ", "names-open", "noise-unmeasured", "missing-source", "shape", "contradicted"} <= found
+    found |= {"uncovered-source", "uncovered-target"}
     assert found <= named()
 
 
