@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 import pytest
 
+from align.core.families import read_family
 from align.core.rename import NameRules
 from align.core.transforms import IDENTITY
 from align.errors import MapError, UsageError
@@ -48,3 +51,27 @@ def test_a_family_that_does_not_know_the_names_is_refused_and_auto_takes_none(si
         map_parameters(sides[0], sides[0], family="hf-resnet")
     twice = map_parameters(sides[0], sides[0], family="auto")
     assert "family" not in {p.evidence for p in twice.name_map.pairings}
+
+
+@pytest.mark.parametrize(
+    ("made", "port", "family"),
+    [
+        (("MobileNetV2Config", "MobileNetV2ForImageClassification"), "mobilenet_v2_100", "hf-mobilenet-v2"),
+        (("ConvNextConfig", "ConvNextForImageClassification"), "convnext_tiny", "hf-convnext"),
+        (("SwinConfig", "SwinForImageClassification"), "swin_tiny", "hf5-swin"),
+    ],
+)
+def test_the_models_that_are_installed_are_recognised_and_mapped_whole(made, port, family) -> None:
+    import mindcv
+    import transformers
+
+    config, model = (getattr(transformers, name) for name in made)
+    net, cell = model(config(num_labels=1000)), mindcv.create_model(port)
+    result = map_parameters(net, cell, family="auto")
+    assert {(p.evidence, p.note) for p in result.name_map.pairings} == {("family", family)}
+    own = read_family(family).dropped["mindspore"]
+    counters = {name for name in net.state_dict() if name.endswith(".num_batches_tracked")}
+    assert {p.source for p in result.name_map.pairings} | counters == set(net.state_dict())
+    targets = {parameter.name for parameter in cell.get_parameters()}
+    left = targets - {p.target for p in result.name_map.pairings}
+    assert all(any(fnmatchcase(name, glob) for glob in own) for name in left)

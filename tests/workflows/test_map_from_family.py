@@ -41,6 +41,8 @@ MODELS = [
     ("hf-t5", "transformers T5ForConditionalGeneration", "mindone T5ForConditionalGeneration"),
     ("hf-t5", "transformers T5Model", "mindone T5Model"),
     ("hf-vit", "transformers vit_b_16", "mindcv vit_b_16_224"),
+    ("hf5-swin", "transformers5 swin_tiny", "mindcv swin_tiny"),
+    ("hf5-vit", "transformers5 vit_b_16", "mindcv vit_b_16_224"),
     ("timm-convnext", "timm convnext_tiny", "mindcv convnext_tiny"),
     ("timm-efficientnet", "timm efficientnet_b0", "mindcv efficientnet_b0"),
     ("timm-efficientnet", "timm efficientnet_b1", "mindcv efficientnet_b1"),

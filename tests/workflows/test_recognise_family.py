@@ -20,7 +20,7 @@ def models():
     return json.loads(gzip.decompress(DATA.read_bytes()))["models"]
 
 
-TORCH = [name for name in models() if name.partition(" ")[0] in ("torchvision", "timm", "transformers")]
+TORCH = [name for name in models() if name.partition(" ")[0] not in ("mindcv", "mindone")]
 EXPECTED = {
     "timm seresnet50": [],
     "timm resnet18": ["tv-resnet"],
@@ -30,6 +30,9 @@ EXPECTED = {
     "transformers resnet50": ["hf-resnet"],
     "transformers vit_b_16": ["hf-vit"],
     "transformers efficientnet_b0": [],
+    "transformers5 vit_b_16": ["hf5-vit"],
+    "transformers5 swin_tiny": ["hf5-swin"],
+    "transformers5 convnext_tiny": ["hf-convnext"],
     "transformers T5EncoderModel": ["hf-t5"],
     "transformers BertModel": ["hf-bert"],
     "transformers LlamaModel": ["hf-llama"],

@@ -1,7 +1,9 @@
 """Writes model_names.json.gz: names, shapes and classes of real models, which judge the families of mappings/models.
 
 python dump_model_names.py    with torch 2.13.0 (CPU), mindspore 2.10.0, torchvision 0.28.0, timm 1.0.31,
-transformers 4.57.1, mindcv 0.3.0 and mindone 0.5.0 installed; the file records the versions that it saw.
+transformers 4.57.1, mindcv 0.3.0 and mindone 0.5.0 installed, then
+python dump_model_names.py --newer    with transformers 5.23.0 adds its names of vision models.
+The file records the versions that it saw.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
+FILE = Path(__file__).with_name("model_names.json.gz")
 PACKAGES = ("torch", "mindspore", "torchvision", "timm", "transformers", "mindcv", "mindone")
 TORCHVISION = (
     "resnet18", "resnet50", "resnext50_32x4d", "wide_resnet50_2", "vit_b_16", "vit_b_32", "swin_t", "convnext_tiny",
@@ -71,17 +75,33 @@ def main() -> None:
     models = {f"torchvision {n}": torch_names(getattr(torchvision.models, n)()) for n in TORCHVISION}
     models |= {f"timm {n}": torch_names(timm.create_model(n)) for n in TIMM}
     models |= {f"mindcv {n}": mindspore_names(mindcv.create_model(n)) for n in MINDCV}
-    for name, (config, options, made) in VISION.items():
-        made_of = getattr(transformers, config)(**{"num_labels": 1000, **options})
-        models[f"transformers {name}"] = torch_names(getattr(transformers, made)(made_of))
+    models |= {f"transformers {n}": names for n, names in vision_models(transformers)}
     for config, options, classes in LANGUAGE:
         for name in classes:
             made_of = getattr(transformers, config)(**options)
             models[f"transformers {name}"] = torch_names(getattr(transformers, name)(made_of))
             models[f"mindone {name}"] = mindspore_names(getattr(mindone.transformers, name)(made_of))
-    document = {"versions": {name: version(name) for name in PACKAGES}, "models": models}
+    write({"versions": {name: version(name) for name in PACKAGES}, "models": models})
+
+
+def add_newer() -> None:
+    import transformers
+
+    document = json.loads(gzip.decompress(FILE.read_bytes()))
+    document["versions"]["transformers5"] = version("transformers")
+    document["models"] |= {f"transformers5 {n}": names for n, names in vision_models(transformers)}
+    write(document)
+
+
+def write(document):
     text = json.dumps(document, separators=(",", ":"))
-    Path(__file__).with_name("model_names.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    FILE.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+def vision_models(transformers):
+    for name, (config, options, made) in VISION.items():
+        made_of = getattr(transformers, config)(**{"num_labels": 1000, **options})
+        yield name, torch_names(getattr(transformers, made)(made_of))
 
 
 def torch_names(model):
@@ -93,5 +113,5 @@ def mindspore_names(net):
 
 
 if __name__ == "__main__":
-    main()
+    add_newer() if "--newer" in sys.argv else main()
     os._exit(0)  # MindSpore prints a traceback a cell at exit
