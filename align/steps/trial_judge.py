@@ -96,17 +96,27 @@ class Calls:
         return agree(getattr(self.source, what).get(one, ()), getattr(self.target, what).get(two, ()))
 
 
+@dataclass(frozen=True)
+class Found:
+    """New pairings, the reasons of source names that stay open, and the targets that nothing in the run depends on."""
+
+    pairings: list[Pairing]
+    reasons: dict[str, str]
+    blind: set[str]
+
+
 def settle_groups(
     groups: Sequence[OpenGroup],
     pairings: Sequence[Pairing],
     bench: Bench,
     layer_of: Sequence[Mapping[str, Layer]],
-) -> tuple[list[Pairing], dict[str, str]]:
-    """New pairings of open groups and confirmed or corrected ones, and why each source name stays open that does."""
+) -> Found:
+    """Settle what can be settled, confirm or correct what was not sure, and find what the run does not show."""
     jury = _Jury(list(groups), list(pairings), bench)
     while jury.by_place() or jury.by_outcome() or jury.doubted():
         pass
-    return [*jury.new, *jury.confirmed(layer_of)], jury.reasons
+    confirmed = jury.confirmed(layer_of)
+    return Found([*jury.new, *confirmed], jury.reasons, jury.unseen(layer_of))
 
 
 class _Jury:
@@ -160,8 +170,32 @@ class _Jury:
             without = self._bench.observe(sure, [p for p in doubtful if p not in pairings])
             touched = {sight for sight in whole.changed(without) if sight[0] != own}
             if touched and touched <= right:
-                found += [replace(pairing, evidence="trial", confidence=1.0) for pairing in pairings]
+                found += [replace(pairing, evidence="trial", confidence=1.0, note="") for pairing in pairings]
         return found
+
+    def unseen(self, layer_of: Sequence[Mapping[str, Layer]]) -> set[str]:
+        """Paired targets in modules that are not called, whose values change nothing that the run captures."""
+        pairings = [pairing for pairing in self._settled() if pairing.target in layer_of[1]]
+        if not pairings:
+            return set()
+        whole = self._bench.observe(pairings)
+        owners: dict[str, list[Pairing]] = {}
+        for pairing in pairings:
+            path = module_of(layer_of[1][pairing.target])
+            if not whole.target.calls(path):
+                owners.setdefault(path, []).append(pairing)
+        return {p.target for p in self._without_effect(whole, pairings, list(owners.values()))}
+
+    def _without_effect(self, whole: Calls, pairings: list[Pairing], suspects: list[list[Pairing]]) -> list[Pairing]:
+        """All suspects, if they change nothing together, else those of each half."""
+        together = [pairing for owned in suspects for pairing in owned]
+        if not together or not whole.changed(self._bench.observe([p for p in pairings if p not in together])):
+            return together
+        if len(suspects) == 1:
+            return []
+        half = len(suspects) // 2
+        parts = suspects[:half], suspects[half:]
+        return [pairing for part in parts for pairing in self._without_effect(whole, pairings, part)]
 
     def _round(self, fits: Callable[[bool | None], bool], *, again: bool) -> bool:
         before = len(self.new)

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
     from align.core.names import Ambiguity, NameMap, Pairing
     from align.core.parameters import ParameterSet
+    from align.steps.trial_judge import Found
+
+
+UNSEEN = "blind: nothing that the trial's run captured depends on it"
 
 
 def inverted(name_map: NameMap, target: ParameterSet, source: ParameterSet) -> NameMap:
@@ -35,16 +39,18 @@ def inverted_pairings(pairings: Sequence[Pairing], source: ParameterSet) -> list
     return found
 
 
-def with_trial(
-    name_map: NameMap, settled: Sequence[Pairing], reasons: Mapping[str, str], order: Sequence[str]
-) -> NameMap:
+def with_trial(name_map: NameMap, found: Found, order: Sequence[str]) -> NameMap:
     """Return the map with the settled pairings in place of older ones and of their groups, in the source's order."""
-    gone = {p.source for p in settled}, {p.target for p in settled}
+    gone = {p.source for p in found.pairings}, {p.target for p in found.pairings}
     place = {name: index for index, name in enumerate(order)}
     kept = [p for p in name_map.pairings if p.source not in gone[0] and p.target not in gone[1]]
-    pairings = sorted((*kept, *settled), key=lambda pairing: place[pairing.source])
-    ambiguous = (left for group in name_map.ambiguous for left in _left(group, gone, reasons))
-    return replace(name_map, pairings=tuple(pairings), ambiguous=tuple(ambiguous))
+    pairings = sorted((*kept, *found.pairings), key=lambda pairing: place[pairing.source])
+    said = (
+        replace(pairing, note=pairing.note or UNSEEN) if {pairing.source, pairing.target} & found.blind else pairing
+        for pairing in pairings
+    )
+    ambiguous = (left for group in name_map.ambiguous for left in _left(group, gone, found.reasons))
+    return replace(name_map, pairings=tuple(said), ambiguous=tuple(ambiguous))
 
 
 def _left(group: Ambiguity, gone: tuple[set[str], set[str]], reasons: Mapping[str, str]) -> Iterator[Ambiguity]:

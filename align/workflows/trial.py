@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,9 +61,10 @@ def settle_by_trial(
         bench = _Bench([_Player(*player) for player in zip(sides, parameters, values, strict=True)], inputs, progress)
         bench.prepare(asked)
         groups = open_groups(asked.ambiguous, *(player.layer_of for player in bench.players))
-        settled, reasons = settle_groups(groups, asked.pairings, bench, [player.layer_of for player in bench.players])
-    found = inverted_pairings(settled, parameters[0]) if backwards else settled
-    return with_trial(name_map, found, reasons, order)
+        found = settle_groups(groups, asked.pairings, bench, [player.layer_of for player in bench.players])
+    if backwards:
+        found = replace(found, pairings=inverted_pairings(found.pairings, parameters[0]))
+    return with_trial(name_map, found, order)
 
 
 def _seconds(side: Side, inputs: Mapping[str, Array]) -> float:

@@ -12,6 +12,7 @@ from align.core.pieces import Slice
 from align.errors import UserCodeError
 from align.frameworks.arrays import ArrayLayer, ArrayModel
 from align.steps.trial_judge import ALIKE, BLIND, UNLIKE
+from align.steps.trial_result import UNSEEN
 from align.workflows.sides import open_side
 from align.workflows.trial import settle_by_trial
 
@@ -282,3 +283,24 @@ def test_running_statistics_and_modes_of_live_models_are_left_as_they_were() -> 
     for model, values in zip(models, before, strict=True):
         assert model.training
         assert all(torch.equal(value, values[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.frameworks
+def test_what_no_run_uses_is_said_to_be_blind_and_what_is_used_past_its_module_is_not() -> None:
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+            self.auxiliary, self.functional = torch.nn.Linear(4, 7), torch.nn.Linear(4, 5)
+
+        def forward(self, x: Any) -> Any:
+            used = self.functional
+            return torch.nn.functional.linear(torch.relu(self.second(self.first(x))), used.weight, used.bias)
+
+    names = [f"{layer}.{role}" for layer in ("auxiliary", "functional") for role in ("weight", "bias")]
+    groups = [(f"first.{role} second.{role}",) * 2 for role in ("weight", "bias")]
+    settled = settle(Net(), Net(), torch_map({name: name for name in names}, *groups), X)
+    assert {p.source for p in settled.pairings if p.note == UNSEEN} == {"auxiliary.weight", "auxiliary.bias"}
+    assert settled.complete
