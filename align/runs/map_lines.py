@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -42,14 +42,25 @@ def users_text(text: str) -> str:
     return "\n".join("" if is_ours(line) else line for line in text.split("\n"))
 
 
-def sections(text: str) -> list[tuple[str, list[str]]]:
-    """The lines under each header, as written; those before the first stand under ""."""
-    found: list[tuple[str, list[str]]] = [("", [])]
+class Section(NamedTuple):
+    """A table as written: comments right above its header, the header ("" before the first), the lines under it."""
+
+    above: list[str]
+    header: str
+    lines: list[str]
+
+
+def sections(text: str) -> list[Section]:
+    """Return the tables of a text in order."""
+    found = [Section([], "", [])]
     for line in text.split("\n"):
-        if _HEADER.fullmatch(line):
-            found.append((line, []))
-        else:
-            found[-1][1].append(line)
+        if not _HEADER.fullmatch(line):
+            found[-1].lines.append(line)
+            continue
+        above: list[str] = []
+        while found[-1].lines and found[-1].lines[-1].lstrip().startswith("#"):
+            above.insert(0, found[-1].lines.pop())
+        found.append(Section(above, line, []))
     return found
 
 

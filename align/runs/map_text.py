@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from align.core.rename import NameRules, as_literal
 from align.core.runs import expand_runs, fold_runs, quote_ranges
 from align.core.transforms import Identity
-from align.runs.map_lines import OURS, marked, sections, table_of, users_text
+from align.runs.map_lines import OURS, Section, marked, sections, table_of, users_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,7 +21,7 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from align.core.names import NameMap, Pairing, SideName, Unmatched
 
@@ -42,19 +42,31 @@ _PAIR = re.compile(rf"(?P<head>\s*(?:{_TEXT}|[\w-]+)\s*=\s*)(?:{_TEXT})(?P<tail>
 def map_text(name_map: NameMap, kept: str = "", rules: NameRules | None = None, *, expand: bool = False) -> str:
     """Return the text of the file; `kept` is a file as it was, and `rules` what its user's lines say."""
     rules = rules or NameRules()
-    users = {table_of(header): _stripped(lines) for header, lines in sections(users_text(kept))}
-    others = [(h, lines) for h, lines in sections(users_text(kept)) if table_of(h) not in ("", *_OWN_TABLES)]
+    written = sections(users_text(kept))
+    users = {table_of(section.header): section for section in written}
     told = [f'{side} = "{name}"' for side, name in zip(SIDES, name_map.frameworks, strict=True) if name]
-    top = _stripped([line for line in users.get("", []) if line.partition("=")[0].strip() not in _OWN_KEYS])
+    top = [line for line in users[""].lines if line.partition("=")[0].strip() not in _OWN_KEYS]
     blocks = [
         [*_HEADER.splitlines(), *told],
-        top,
-        ["[names]", *_completed(users.get("names", []), name_map), *_pair_lines(name_map, rules, expand)],
-        *([header, *_stripped(lines)] for header, lines in others),
-        *(_drop_block(name_map, side, users.get(f"dropped.{side}", []), rules, expand) for side in SIDES),
+        _stripped(top),
+        _table("names", users, _pair_lines(name_map, rules, expand), name_map) or ["[names]"],
+        *([*one.above, one.header, *_stripped(one.lines)] for one in written if _is_foreign(one)),
+        *(_table(f"dropped.{side}", users, _drop_lines(name_map, side, rules, expand), name_map) for side in SIDES),
         *([*map(_printable, block)] for block in _open_blocks(name_map)),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _is_foreign(section: Section) -> bool:
+    return table_of(section.header) not in ("", *_OWN_TABLES)
+
+
+def _table(name: str, users: Mapping[str, Section], lines: Iterator[str], name_map: NameMap) -> list[str]:
+    """A table that holds lines of both, nothing if there are none."""
+    section = users.get(name, Section([], f"[{name}]", []))
+    own = _stripped(section.lines)
+    both = [*(_completed(own, name_map) if name == "names" else own), *lines]
+    return [*section.above, section.header, *both] if both else []
 
 
 def _stripped(lines: Sequence[str]) -> list[str]:
@@ -120,14 +132,10 @@ def _value(target: str, pairing: Pairing) -> str:
     return _inline({"to": target, **pairing.transform.as_table()})
 
 
-def _drop_block(name_map: NameMap, side: SideName, users: list[str], rules: NameRules, expand: bool) -> list[str]:
+def _drop_lines(name_map: NameMap, side: SideName, rules: NameRules, expand: bool) -> Iterator[str]:
     drops = [drop for drop in name_map.dropped if drop.side == side and rules.drop_of(side, drop.name) is None]
-    rows = [((as_literal(drop.name),), drop.reason) for drop in drops]
-    lines = [
-        marked(f"{_quote(text)} = {_quote(drops[places[0]].reason)}", "dropped")
-        for (text,), places in _fold(rows, expand)
-    ]
-    return [f"[dropped.{side}]", *users, *lines] if users or lines else []
+    for (text,), places in _fold([((as_literal(drop.name),), drop.reason) for drop in drops], expand):
+        yield marked(f"{_quote(text)} = {_quote(drops[places[0]].reason)}", "dropped")
 
 
 def _open_blocks(name_map: NameMap) -> Iterator[list[str]]:

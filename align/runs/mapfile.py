@@ -114,7 +114,7 @@ def write_map(path: Path, name_map: NameMap, kept: KeptLines | None = None, *, e
     """
     kept = kept or KeptLines("", NameRules())
     text = map_text(name_map, kept.text, kept.rules, expand=expand)
-    if kept.text and _said(_users_rules(text, path)) != _said(kept.rules):
+    if kept.text and not _are_kept(kept.rules, text, path):
         hint = "write the map to another file with --out, and give this one with --rules"
         raise DestinationError(f"{path} holds lines of yours that cannot be kept beside those of align", hint)
     write_text(path, text)
@@ -131,9 +131,14 @@ def kept_lines(path: Path) -> KeptLines:
     return KeptLines(text, _users_rules(text, path))
 
 
-def _said(rules: NameRules) -> tuple[object, ...]:
-    """What rules speak of; a target's own name and its transform may have been added to them."""
-    return set(rules.names), rules.renames, rules.dropped_source, rules.dropped_target
+def _are_kept(rules: NameRules, text: str, path: Path) -> bool:
+    """Tell whether a text says all that the user said; a target's own name or a transform may have been added."""
+    try:
+        there = _users_rules(text, path)
+    except MapError:
+        return False
+    said, says = ((set(one.names), one.renames, one.dropped_source, one.dropped_target) for one in (rules, there))
+    return said == says
 
 
 def _users_rules(text: str, path: Path) -> NameRules:

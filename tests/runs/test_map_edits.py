@@ -9,7 +9,7 @@ import pytest
 
 from align.core.names import Dropped, NameMap, Pairing
 from align.core.transforms import Reshape
-from align.errors import MapError
+from align.errors import DestinationError, MapError
 from align.runs.mapfile import kept_lines, read_map, read_rules, write_map
 
 if TYPE_CHECKING:
@@ -67,6 +67,11 @@ EDITS = {
     "a drop": ("[dropped.source]\n", '[dropped.source]\n"aux.*" = "in training only"\n'),
     "a rename": ("[dropped.source]", "[[rename]]\nfrom = 'enc\\.(.*)'\nto = 'dec.\\1'\n\n[dropped.source]"),
     "several lines": ("[names]\n", '[names]\n"x" = { to = "y", op = "reshape", shape = [\n  2,\n  3,\n] }\n'),
+    "a remark on a table": ("[dropped.source]", "# these stay behind\n[dropped.source]"),
+    "a remark on a rename": (
+        "[dropped.source]",
+        "# as in the paper\n[[rename]]\nfrom = 'a'\nto = 'b'\n\n[dropped.source]",
+    ),
     "a comment at the top": ("schema", "# my map\nschema"),
 }
 
@@ -80,8 +85,18 @@ def test_an_edit_is_a_rule_and_stays_as_it_was_written(path: Path, edit: str) ->
     once = remade(path)
     for line in new.split("\n"):
         assert line in once
+    if "remark" in edit:
+        assert "\n".join(new.split("\n")[:2]) in once
     assert remade(path) == once
     read_rules(path)
+
+
+def test_lines_that_cannot_stand_beside_aligns_are_not_lost(path: Path) -> None:
+    path.write_text('names."x" = "y"\n', encoding="utf-8")
+    before = path.read_bytes()
+    with pytest.raises(DestinationError, match="cannot be kept"):
+        remade(path)
+    assert path.read_bytes() == before
 
 
 def test_an_edited_target_is_what_the_file_says(path: Path) -> None:

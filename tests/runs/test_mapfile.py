@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from align.core.names import Ambiguity, Dropped, NameMap, Pairing, Unmatched
 from align.core.transforms import IDENTITY, Cast, Chain, Permute, Reshape
 from align.errors import DestinationError, MapError, MissingFileError
-from align.runs.mapfile import read_map, read_rules, write_map
+from align.runs.mapfile import kept_lines, read_map, read_rules, write_map
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -63,6 +63,10 @@ def test_a_map_that_is_written_and_read_is_the_same_map(tmp_path: Path, name_map
     ]
     assert {(d.name, d.side, d.reason) for d in read.dropped} == {(d.name, d.side, d.reason) for d in name_map.dropped}
     assert read.unmatched == read.ambiguous == read.unused_rules == ()
+    kept, text = kept_lines(path), path.read_text(encoding="utf-8")
+    assert kept.rules.all_rules == ()
+    write_map(path, name_map, kept)
+    assert path.read_text(encoding="utf-8") == text
 
 
 def test_what_is_open_stands_in_comments_with_its_reason_and_what_comes_close(tmp_path: Path) -> None:
