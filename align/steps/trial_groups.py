@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from scipy.cluster.hierarchy import DisjointSet
 
-from align.core.names import Pairing
+from align.core.names import Ambiguity, Pairing
 from align.core.pieces import Part, Slice
 from align.core.transforms import IDENTITY, Permute, Reshape, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from align.core.names import Ambiguity
     from align.core.parameters import Parameter
     from align.core.transforms import Transform
     from align.steps.layers import Layer
@@ -102,6 +101,18 @@ def open_groups(
         group.targets |= {right[name].path: right[name] for name in ambiguity.targets}
         group.slots.append((_by_layer(ambiguity.sources, left), _by_layer(ambiguity.targets, right)))
     return sorted(groups.values(), key=lambda group: min(layer.position for layer in group.sources.values()))
+
+
+def rivals(pairings: Iterable[Pairing], layer_of: Mapping[str, Layer]) -> list[Ambiguity]:
+    """The groups in which pairs of one kind, shape and role might exchange partners."""
+    alike: dict[object, list[Pairing]] = defaultdict(list)
+    for pairing in pairings:
+        layer = layer_of[pairing.source]
+        role = next(role for role, parameter in layer.roles.items() if parameter.name == pairing.source)
+        if not _is_piece(pairing):
+            alike[layer.kind, layer.signature, role].append(pairing)
+    groups = [(tuple(p.source for p in group), tuple(p.target for p in group)) for group in alike.values()]
+    return [Ambiguity(*names, "not sure") for names in groups if len(names[0]) > 1]
 
 
 def doubtful_pieces(pairings: Iterable[Pairing]) -> list[list[Alternative]]:

@@ -6,18 +6,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from align.steps.trial_groups import components, doubtful_pieces
-from align.steps.trial_sinks import agree, distance, varies
+from align.steps.trial_calls import module_of, shown
+from align.steps.trial_groups import components, doubtful_pieces, open_groups, rivals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from align.core.names import Pairing
     from align.steps.layers import Layer
+    from align.steps.trial_calls import Calls, Sight
     from align.steps.trial_groups import Alternative, Edges, OpenGroup
-    from align.steps.trial_sinks import CallKey, Watch
-
-Sight = tuple[str, int, str]
 
 BLIND = "blind: nothing that the run captured depends on which is which"
 ALIKE = "the trial gives the same outputs for several choices"
@@ -38,65 +36,6 @@ class Bench(Protocol):
 
 
 @dataclass(frozen=True)
-class Calls:
-    """A run of the target beside that of the source.
-
-    `modules` are the paths of paired ones; `free` gives the kinds of those without parameters, by path, on each side.
-    """
-
-    source: Watch
-    target: Watch
-    modules: dict[str, str]
-    free: tuple[dict[str, str], dict[str, str]]
-
-    def agreeing(self) -> frozenset[Sight]:
-        """Inputs and outputs of paired modules, and the model's outputs, that are the source's."""
-        found = []
-        for path, other in (*self.modules.items(), ("", "")):
-            for call in range(self.source.calls(path)):
-                found += [(path, call, "in")] * self._equal("inputs", (path, call), (other, call))
-                found += [(path, call, "out")] * self._equal("outputs", (path, call), (other, call))
-        return frozenset(found)
-
-    def changed(self, other: Calls) -> frozenset[Sight]:
-        """Sights, as those of `agreeing`, in which the target gives other values than in another run."""
-        found = []
-        for path, theirs in (*self.modules.items(), ("", "")):
-            for call in range(self.source.calls(path)):
-                for what, tensors in (("in", "inputs"), ("out", "outputs")):
-                    mine, others = (getattr(run.target, tensors).get((theirs, call), ()) for run in (self, other))
-                    if len(mine) != len(others) or any(distance(a, b) > 0 for a, b in zip(mine, others, strict=True)):
-                        found.append((path, call, what))
-        return frozenset(found)
-
-    def same_place(self, a: str, b: str) -> bool | None:
-        """Tell whether two modules are given the same tensors at every call; None if one's are not known."""
-        calls = self.source.calls(a)
-        if not calls or not self.target.calls(b):
-            return None
-        pairs = [(self.source.inputs.get((a, n), ()), self.target.inputs.get((b, n), ())) for n in range(calls)]
-        if not all(any(varies(sample) for sample in samples) for pair in pairs for samples in pair):
-            return None
-        return calls == self.target.calls(b) and all(agree(*pair) for pair in pairs)
-
-    def deviating(self) -> dict[str, str]:
-        """Modules without parameters that alone are given the same tensors and return others: another setting."""
-        mine, theirs = self.free
-        edges = {
-            a: {b for b, other in theirs.items() if other == kind and self.same_place(a, b)} for a, kind in mine.items()
-        }
-        single = [(a[0], b[0]) for a, b in components(edges) if len(a) == len(b) == 1]
-        return {a: b for a, b in single if not self.same_outputs(a, b)}
-
-    def same_outputs(self, a: str, b: str) -> bool:
-        """Tell whether two modules return the same tensors at every call."""
-        return all(self._equal("outputs", (a, call), (b, call)) for call in range(self.source.calls(a)))
-
-    def _equal(self, what: str, one: CallKey, two: CallKey) -> bool:
-        return agree(getattr(self.source, what).get(one, ()), getattr(self.target, what).get(two, ()))
-
-
-@dataclass(frozen=True)
 class Found:
     """New pairings, the reasons of source names that stay open, and the targets that nothing in the run depends on."""
 
@@ -113,10 +52,27 @@ def settle_groups(
 ) -> Found:
     """Settle what can be settled, confirm or correct what was not sure, and find what the run does not show."""
     jury = _Jury(list(groups), list(pairings), bench)
-    while jury.by_place() or jury.by_outcome() or jury.doubted():
-        pass
-    confirmed = jury.confirmed(layer_of)
-    return Found([*jury.new, *confirmed], jury.reasons, jury.unseen(layer_of))
+    jury.settle()
+    sure = {p.source: p for p in jury.confirmed(layer_of)}
+    new = [*jury.new, *sure.values(), *_corrected(jury, sure, bench, layer_of)]
+    return Found(new, jury.reasons, jury.unseen(layer_of))
+
+
+def _corrected(
+    jury: _Jury, sure: Mapping[str, Pairing], bench: Bench, layer_of: Sequence[Mapping[str, Layer]]
+) -> list[Pairing]:
+    """Pairs that were not sure, exchanged among layers of one shape if the values then settle each of them."""
+    settled = [sure.get(pairing.source, pairing) for pairing in jury.settled()]
+    ambiguous = rivals([p for p in settled if p.confidence < 1 and p.evidence != "user"], layer_of[0])
+    if not ambiguous or len({module_of(layer) for layer in layer_of[0].values()}) > _MOST_CONFIRMED:
+        return []
+    groups = open_groups(ambiguous, *layer_of)
+    members = [{name for path in group.sources for name in group.names(path)} for group in groups]
+    doubted = set().union(*members)
+    second = _Jury(groups, [pairing for pairing in settled if pairing.source not in doubted], bench)
+    second.settle()
+    closed = set().union(*(names for group, names in zip(groups, members, strict=True) if not group.sources))
+    return [pairing for pairing in second.new if pairing.source in closed]
 
 
 class _Jury:
@@ -126,6 +82,11 @@ class _Jury:
         self.reasons: dict[str, str] = {}
         self._asked: dict[tuple[str, ...], int] = {}
         self._doubts = doubtful_pieces(pairings)
+
+    def settle(self) -> None:
+        """Settle whatever can be settled."""
+        while self.by_place() or self.by_outcome() or self.doubted():
+            pass
 
     def by_place(self) -> bool:
         """Settle layers that alone are given the same tensors; tell whether there were any."""
@@ -156,7 +117,7 @@ class _Jury:
         they meet.
         """
         doubtful = [p for p in self._pairings if p.confidence < 1 and p.evidence != "user"]
-        sure = [pairing for pairing in self._settled() if pairing not in doubtful]
+        sure = [pairing for pairing in self.settled() if pairing not in doubtful]
         owners: dict[tuple[str, str], list[Pairing]] = {}
         for pairing in doubtful:
             key = module_of(layer_of[0][pairing.source]), module_of(layer_of[1][pairing.target])
@@ -175,7 +136,7 @@ class _Jury:
 
     def unseen(self, layer_of: Sequence[Mapping[str, Layer]]) -> set[str]:
         """Paired targets in modules that are not called, whose values change nothing that the run captures."""
-        pairings = [pairing for pairing in self._settled() if pairing.target in layer_of[1]]
+        pairings = [pairing for pairing in self.settled() if pairing.target in layer_of[1]]
         if not pairings:
             return set()
         whole = self._bench.observe(pairings)
@@ -201,7 +162,7 @@ class _Jury:
         before = len(self.new)
         if not any(group.sources for group in self._groups):
             return False
-        calls = self._bench.observe(self._settled())
+        calls = self._bench.observe(self.settled())
         for group in self._groups:
             edges = group.edges(partial(_fits, calls, fits))
             for sources, targets in components(edges):
@@ -240,9 +201,9 @@ class _Jury:
         tried = dict(enumerate(alternatives))
         told, reason = False, ""
         for _ in range(_DEPTH):
-            runs = {n: self._bench.observe(self._settled(), tried[n]) for n in tried}
+            runs = {n: self._bench.observe(self.settled(), tried[n]) for n in tried}
             seen = [runs[n].agreeing() | self._placed(runs[n]) for n in tried]
-            reason = reason or (UNLIKE if _shown(list(runs.values()), own) else BLIND)
+            reason = reason or (UNLIKE if shown(list(runs.values()), own) else BLIND)
             best = _best(list(tried), seen, modules)
             if not best:
                 return [], reason
@@ -281,17 +242,13 @@ class _Jury:
     def _leave(self, group: OpenGroup, sources: Iterable[str], reason: str) -> None:
         self.reasons |= {name: reason for path in sources for name in group.names(path)}
 
-    def _settled(self) -> list[Pairing]:
+    def settled(self) -> list[Pairing]:
+        """All pairings, the new ones last."""
         return [*self._pairings, *self.new]
 
 
 def _fits(calls: Calls, fits: Callable[[bool | None], bool], a: Layer, b: Layer) -> bool:
     return fits(calls.same_place(module_of(a), module_of(b)))
-
-
-def module_of(layer: Layer) -> str:
-    """Path of the module that owns a layer's parameters."""
-    return next(iter(layer.roles.values())).module
 
 
 def _certain(group: OpenGroup, sources: Sequence[str], targets: Sequence[str]) -> Alternative:
@@ -305,22 +262,7 @@ def _certain(group: OpenGroup, sources: Sequence[str], targets: Sequence[str]) -
 
 def _best(tried: Sequence[int], seen: Sequence[frozenset[Sight]], modules: set[str]) -> list[int]:
     """Those that make agree whatever any of them does; in one of them at least, the layers themselves have to."""
-    most = frozenset[Sight]().union(*seen)
+    most: frozenset[Sight] = frozenset().union(*seen)
     if not modules <= {path for path, _, what in most if what == "out"} and len(tried) == 1:
         return []
     return [number for number, sights in zip(tried, seen, strict=True) if sights == most]
-
-
-def _shown(runs: Sequence[Calls], own: set[str]) -> bool:
-    """Tell whether anything but the layers themselves gives other values for another choice."""
-    return any(_unlike(runs[0].target, run.target, own) for run in runs[1:])
-
-
-def _unlike(one: Watch, two: Watch, own: set[str]) -> bool:
-    """Tell whether two runs of the target differ elsewhere than in the modules that were filled differently."""
-    return any(
-        distance(a, b) > 0
-        for key, samples in one.outputs.items()
-        if key[0] not in own
-        for a, b in zip(samples, two.outputs.get(key, ()), strict=False)
-    )

@@ -19,8 +19,9 @@ from align.core.mappings import rule_for
 from align.core.pieces import apart_from_whole
 from align.core.progress import silent
 from align.steps.layers import read_layers
+from align.steps.trial_calls import Calls, module_of
 from align.steps.trial_groups import open_groups
-from align.steps.trial_judge import Calls, module_of, settle_groups
+from align.steps.trial_judge import settle_groups
 from align.steps.trial_result import inverted, inverted_pairings, with_trial
 from align.steps.trial_sinks import Watch
 from align.steps.trial_values import Calibration, distinct_values, neutral_values

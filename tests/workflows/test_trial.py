@@ -249,7 +249,7 @@ def test_pieces_of_a_fused_matrix_get_the_order_that_the_values_show(guess: str)
 
 
 @pytest.mark.frameworks
-def test_unsure_pairs_are_confirmed_only_where_all_that_they_touch_is_right() -> None:
+def test_unsure_pairs_are_confirmed_or_exchanged_where_that_makes_all_agree_and_else_left() -> None:
     def unsure(names: dict[str, str]) -> NameMap:
         layers = {f"{a}.{role}": f"{b}.{role}" for a, b in names.items() for role in ("weight", "bias")}
         return NameMap("s", "t", tuple(Pairing(a, b, "structure", 0.6) for a, b in layers.items()))
@@ -258,8 +258,12 @@ def test_unsure_pairs_are_confirmed_only_where_all_that_they_touch_is_right() ->
     right = settle(branches("ab"), branches("ba"), unsure(straight), {"x": X["x"]})
     assert {pairing.confidence for pairing in right.pairings} == {1.0}
     crossed = dict(zip(straight, ("second", "first", "fourth", "third"), strict=True))
-    wrong = settle(branches("ab"), branches("ba"), unsure(crossed), {"x": X["x"]})
-    assert all(pairing.confidence < 1.0 or pairing.source == pairing.target for pairing in wrong.pairings)
+    corrected = settle(branches("ab"), branches("ba"), unsure(crossed), {"x": X["x"]})
+    assert all(pairing.confidence == 1.0 and pairing.source == pairing.target for pairing in corrected.pairings)
+    open_still = settle(branches("ab"), branches("ba", (0.5, 3.0)), unsure(crossed), {"x": X["x"]})
+    assert {(pairing.source, pairing.target, pairing.confidence) for pairing in open_still.pairings} == {
+        (pairing.source, pairing.target, 0.6) for pairing in unsure(crossed).pairings
+    }
 
 
 @pytest.mark.frameworks

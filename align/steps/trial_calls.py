@@ -1,0 +1,96 @@
+"""A run of the one model seen beside a run of the other: which calls agree, which layers stand at the same place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.steps.trial_groups import components
+from align.steps.trial_sinks import agree, distance, varies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.steps.layers import Layer
+    from align.steps.trial_sinks import CallKey, Watch
+
+Sight = tuple[str, int, str]  # path of the source's module, number of the call, what of it
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A run of the target beside that of the source.
+
+    `modules` are the paths of paired ones; `free` gives the kinds of those without parameters, by path, on each side.
+    """
+
+    source: Watch
+    target: Watch
+    modules: dict[str, str]
+    free: tuple[dict[str, str], dict[str, str]]
+
+    def agreeing(self) -> frozenset[Sight]:
+        """Inputs and outputs of paired modules, and the model's outputs, that are the source's."""
+        found = []
+        for path, other in (*self.modules.items(), ("", "")):
+            for call in range(self.source.calls(path)):
+                found += [(path, call, "in")] * self._equal("inputs", (path, call), (other, call))
+                found += [(path, call, "out")] * self._equal("outputs", (path, call), (other, call))
+        return frozenset(found)
+
+    def changed(self, other: Calls) -> frozenset[Sight]:
+        """Sights, as those of `agreeing`, in which the target gives other values than in another run."""
+        found = []
+        for path, theirs in (*self.modules.items(), ("", "")):
+            for call in range(self.source.calls(path)):
+                for what, tensors in (("in", "inputs"), ("out", "outputs")):
+                    mine, others = (getattr(run.target, tensors).get((theirs, call), ()) for run in (self, other))
+                    if len(mine) != len(others) or any(distance(a, b) > 0 for a, b in zip(mine, others, strict=True)):
+                        found.append((path, call, what))
+        return frozenset(found)
+
+    def same_place(self, a: str, b: str) -> bool | None:
+        """Tell whether two modules are given the same tensors at every call; None if one's are not known."""
+        calls = self.source.calls(a)
+        if not calls or not self.target.calls(b):
+            return None
+        pairs = [(self.source.inputs.get((a, n), ()), self.target.inputs.get((b, n), ())) for n in range(calls)]
+        if not all(any(varies(sample) for sample in samples) for pair in pairs for samples in pair):
+            return None
+        return calls == self.target.calls(b) and all(agree(*pair) for pair in pairs)
+
+    def deviating(self) -> dict[str, str]:
+        """Modules without parameters that alone are given the same tensors and return others: another setting."""
+        mine, theirs = self.free
+        edges = {
+            a: {b for b, other in theirs.items() if other == kind and self.same_place(a, b)} for a, kind in mine.items()
+        }
+        single = [(a[0], b[0]) for a, b in components(edges) if len(a) == len(b) == 1]
+        return {a: b for a, b in single if not self.same_outputs(a, b)}
+
+    def same_outputs(self, a: str, b: str) -> bool:
+        """Tell whether two modules return the same tensors at every call."""
+        return all(self._equal("outputs", (a, call), (b, call)) for call in range(self.source.calls(a)))
+
+    def _equal(self, what: str, one: CallKey, two: CallKey) -> bool:
+        return agree(getattr(self.source, what).get(one, ()), getattr(self.target, what).get(two, ()))
+
+
+def module_of(layer: Layer) -> str:
+    """Path of the module that owns a layer's parameters."""
+    return next(iter(layer.roles.values())).module
+
+
+def shown(runs: Sequence[Calls], own: set[str]) -> bool:
+    """Tell whether anything but the layers themselves gives other values for another choice."""
+    return any(_unlike(runs[0].target, run.target, own) for run in runs[1:])
+
+
+def _unlike(one: Watch, two: Watch, own: set[str]) -> bool:
+    """Tell whether two runs of the target differ elsewhere than in the modules that were filled differently."""
+    return any(
+        distance(a, b) > 0
+        for key, samples in one.outputs.items()
+        if key[0] not in own
+        for a, b in zip(samples, two.outputs.get(key, ()), strict=False)
+    )
