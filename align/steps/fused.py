@@ -64,14 +64,25 @@ def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: Places) -
 
 def _fusions(wholes: Sequence[Layer], others: Sequence[Layer], places: Places, *, cut: bool) -> Iterator[_Fusion]:
     """Yield each layer with each group of the other side's that fills it in its place."""
-    groups: dict[tuple[object, ...], list[Layer]] = defaultdict(list)
+    side = int(not cut)
+    groups: dict[object, list[Layer]] = defaultdict(list)
     for layer in filter(_is_linear, others):
-        groups[_parent(layer.path), layer.shapes["weight"][1:], frozenset(layer.shapes), layer.aside].append(layer)
+        groups[(_parent(layer.path), *_form(layer))].append(layer)
+    fillings: dict[object, dict[str | None, list[tuple[Layer, ...]]]] = defaultdict(lambda: defaultdict(list))
+    for pieces in groups.values():
+        for filling in _fillings(pieces):
+            outputs = sum(piece.shapes["weight"][0] for piece in filling)
+            place = places.module(filling[0], 1 - side)
+            fillings[(outputs, *_form(filling[0]))][place].append(filling)
     for whole in filter(_is_linear, wholes):
-        for (_, width, roles, aside), pieces in groups.items():
-            fits = (width, roles, aside) == (whole.shapes["weight"][1:], frozenset(whole.shapes), whole.aside)
-            if fits and (filling := _filling(whole, pieces)) and _same_place(whole, filling, places, cut=cut):
-                yield _Fusion(whole, filling, cut)
+        fitting = fillings.get((whole.shapes["weight"][0], *_form(whole)), {})
+        facing = places.facing(whole, side) if fitting else frozenset()
+        yield from (_Fusion(whole, one, cut) for module in sorted(facing) for one in fitting.get(module, ()))
+
+
+def _form(layer: Layer) -> tuple[object, ...]:
+    """What a fused layer and its pieces have in common."""
+    return layer.shapes["weight"][1:], frozenset(layer.shapes), layer.aside
 
 
 def _is_linear(layer: Layer) -> bool:
@@ -80,18 +91,13 @@ def _is_linear(layer: Layer) -> bool:
     return layer.kind in ("", "linear") and len(weight) == 2 and layer.shapes.keys() <= {"weight", "bias"} and biased
 
 
-def _filling(whole: Layer, pieces: Sequence[Layer]) -> tuple[Layer, ...]:
-    """The pieces if all of them fill the layer, or those that names tell; else none: nobody knows which are meant."""
+def _fillings(pieces: Sequence[Layer]) -> Iterator[tuple[Layer, ...]]:
+    """Yield all layers of a module, and those that names tell: which of others are meant, nobody knows."""
     named = [piece for piece in pieces if piece_sign(piece.path)]
-    for found in (pieces, named):
-        filled = sum(piece.shapes["weight"][0] for piece in found)
-        if len(found) > 1 and filled == whole.shapes["weight"][0]:
-            return tuple(found)
-    return ()
-
-
-def _same_place(whole: Layer, pieces: Sequence[Layer], places: Places, *, cut: bool) -> bool:
-    return all(places.together(*((whole, piece) if cut else (piece, whole))) for piece in pieces)
+    if len(pieces) > 1:
+        yield tuple(pieces)
+    if 1 < len(named) < len(pieces):
+        yield tuple(named)
 
 
 def _pairings(fusion: _Fusion, order: PieceOrder) -> Iterator[Pairing]:
