@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.steps.containers import NOTHING, Contents
@@ -146,6 +147,7 @@ def _contents(one: Pair, two: Pair, order: float, contents: Contents) -> float:
     return max(-2.0, min(benefit, 2.0)) if benefit * order > 0 else 0.0
 
 
-def _ends(path: str) -> list[str]:
+@lru_cache(maxsize=1 << 16)
+def _ends(path: str) -> tuple[str, ...]:
     parts = path.split(".")
-    return [".".join(parts[-length:]) for length in range(1, min(_SUFFIX, len(parts)) + 1)]
+    return tuple(".".join(parts[-length:]) for length in range(1, min(_SUFFIX, len(parts)) + 1))

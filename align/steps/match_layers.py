@@ -80,6 +80,8 @@ def _match(
 
 def place_layers(left: list[Layer], right: list[Layer]) -> list[Pair]:
     """Pair layers of equal class and shape: first keeping the order of both sides, then whatever is left over."""
+    shared = {a.signature for a in left} & {b.signature for b in right}
+    left, right = ([layer for layer in side if layer.signature in shared] for side in (left, right))
     placed = align_sequences(_compatible(left, right))
     pairs = [(left[i], right[j]) for i, j in placed]
     rest = _without(right, {b.path for _, b in pairs})

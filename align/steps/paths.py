@@ -126,12 +126,14 @@ def difference(a: str, b: str) -> tuple[Tokens, Tokens]:
     return x[start : len(x) - end], y[start : len(y) - end]
 
 
+@lru_cache(maxsize=1 << 17)
 def apart(a: str, b: str) -> tuple[Tokens, Tokens]:
     """Return the words of each of two paths that the other does not have."""
     x, y = words(a), words(b)
     return tuple(word for word in x if word not in y), tuple(word for word in y if word not in x)
 
 
+@lru_cache(maxsize=1 << 17)
 def number_order(a: str, b: str) -> int:
     """-1, 0 or 1: how two paths compare by the first place where they differ, 0 unless both have a number there."""
     x, y = difference(a, b)
@@ -140,6 +142,7 @@ def number_order(a: str, b: str) -> int:
     return 0
 
 
+@lru_cache(maxsize=1 << 17)
 def place_order(a: str, b: str) -> int:
     """-1, 0 or 1: how two paths compare whose only difference is a number, or a word for a place (`before`, `after`).
 

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from align.core.constants import constant_reason
+from align.core.folding import NUMBER
 from align.core.mappings import rule_for
 from align.core.names import Dropped, Unmatched
 from align.steps.layers import read_layers
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _SUGGESTIONS = 3
 _CLOSE = 0.4
+_MANY = 500
 _SIDES: tuple[SideName, SideName] = ("source", "target")
 
 
@@ -47,13 +49,20 @@ def explain_remainder(
         counterparts = {p.name: pair[1 - index] for pair in layers for p in pair[index].roles.values()}
         reasons = _constants(sides[index], rest[index]) | _drop_reasons(sides, index, counterparts)
         reasons |= _tie_reasons(sides[index], paired[index])
-        seen = _Remainder(name, counterparts, rest[1 - index], sides[1 - index])
+        seen = _Remainder(name, counterparts, _few(rest[1 - index]), sides[1 - index])
         for parameter in rest[index]:
             if reason := reasons.get(parameter.name):
                 dropped.append(Dropped(parameter.name, name, reason))
             else:
                 unmatched.append(seen.explain(parameter))
     return dropped, unmatched
+
+
+def _few(rest: list[Parameter]) -> list[Parameter]:
+    """The parameters, or where they are many, the first of those that differ in their numbers alone."""
+    if len(rest) <= _MANY:
+        return rest
+    return list({(NUMBER.sub("#", p.name), p.shape): p for p in reversed(rest)}.values())[::-1]
 
 
 def _tie_reasons(side: ParameterSet, paired: set[str]) -> dict[str, str]:

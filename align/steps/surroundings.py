@@ -95,8 +95,8 @@ def _ancestors(path: str) -> list[str]:
 
 def _around(settled: list[int], position: int, skipped: set[int]) -> tuple[int | None, int | None]:
     place = bisect_left(settled, position)
-    return _first(reversed(settled[:place]), skipped), _first(settled[place:], skipped)
+    return _first(settled, range(place - 1, -1, -1), skipped), _first(settled, range(place, len(settled)), skipped)
 
 
-def _first(positions: Iterable[int], skipped: set[int]) -> int | None:
-    return next((position for position in positions if position not in skipped), None)
+def _first(settled: list[int], places: range, skipped: set[int]) -> int | None:
+    return next((settled[place] for place in places if settled[place] not in skipped), None)
