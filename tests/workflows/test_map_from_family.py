@@ -14,7 +14,9 @@ import pytest
 from align.core.checkpoints import StoredTensor
 from align.core.families import model_families, read_family
 from align.errors import MapError
+from align.workflows.convert_checkpoint import convert_checkpoint
 from align.workflows.map_from_family import map_from_family
+from align.workflows.open_checkpoint import open_checkpoint
 
 DATA = Path(__file__).parents[1] / "core" / "data" / "model_names.json.gz"
 # Second names of one tensor, which a state_dict of torch has and a port of mindone does not.
@@ -106,6 +108,22 @@ def test_a_fused_layer_is_cut_and_joined_in_the_order_of_the_family() -> None:
 def test_a_fused_layer_that_cannot_be_cut_is_refused() -> None:
     with pytest.raises(MapError, match=r"qkv.bias: \(7,\) cannot be cut into 3 equal pieces"):
         map_from_family(read_family("hf-vit"), stored({"blocks.0.attn.qkv.bias": np.zeros(7)}), "torch")
+
+
+def test_a_file_with_a_fused_layer_is_converted_there_and_back(tmp_path) -> None:
+    values = np.random.default_rng(0).standard_normal((3, 4, 4)).astype(np.float32)
+    layer = "vit.encoder.layer.0.attention.attention"
+    split = {f"{layer}.{name}.weight": value for name, value in zip(("query", "key", "value"), values, strict=True)}
+    np.savez(tmp_path / "torch.npz", **split)
+    convert_checkpoint(tmp_path / "torch.npz", tmp_path / "there.ckpt", family="hf-vit")
+    there = open_checkpoint(tmp_path / "there.ckpt").tensors
+    assert list(there) == ["blocks.0.attn.qkv.weight"]
+    assert np.array_equal(there["blocks.0.attn.qkv.weight"].load(), values.reshape(12, 4))
+    convert_checkpoint(tmp_path / "there.ckpt", tmp_path / "back.pth", family="hf-vit")
+    back = open_checkpoint(tmp_path / "back.pth").tensors
+    assert {name: tensor.load().tobytes() for name, tensor in back.items()} == {
+        n: v.tobytes() for n, v in split.items()
+    }
 
 
 @pytest.mark.parametrize("shape", [(7,), (7, 2, 1), (7, 1, 1, 1), ()])
