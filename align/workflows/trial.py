@@ -20,6 +20,7 @@ from align.core.pieces import apart_from_whole
 from align.core.progress import silent
 from align.steps.layers import read_layers
 from align.steps.trial_calls import Calls, module_of
+from align.steps.trial_equal import settle_by_equality
 from align.steps.trial_groups import open_groups
 from align.steps.trial_judge import settle_groups
 from align.steps.trial_result import inverted, inverted_pairings, with_trial
@@ -61,8 +62,11 @@ def settle_by_trial(
         asked = inverted(name_map, *parameters) if backwards else name_map
         bench = _Bench([_Player(*player) for player in zip(sides, parameters, values, strict=True)], inputs, progress)
         bench.prepare(asked)
-        groups = open_groups(asked.ambiguous, *(player.layer_of for player in bench.players))
-        found = settle_groups(groups, asked.pairings, bench, [player.layer_of for player in bench.players])
+        layer_of = [player.layer_of for player in bench.players]
+        groups = open_groups(asked.ambiguous, *layer_of)
+        equal = settle_by_equality(groups, (values[0].own, values[1].own))
+        found = settle_groups(groups, (*asked.pairings, *equal), bench, layer_of)
+        found = replace(found, pairings=[*equal, *found.pairings])
     if backwards:
         found = replace(found, pairings=inverted_pairings(found.pairings, parameters[0]))
     return with_trial(name_map, found, order)

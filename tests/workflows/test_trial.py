@@ -105,6 +105,18 @@ def test_both_models_have_their_own_values_back_after_a_failure() -> None:
     assert all((value == 1.0).all() for value in models[1].values().values())
 
 
+def test_layers_that_hold_the_same_values_are_settled_even_where_no_run_shows_them() -> None:
+    def idle(x: Any, weight: Any) -> Any:
+        return x
+
+    source, target = chain("ab", a=idle, b=idle), chain("pq", p=idle, q=idle)
+    for (one, other), seed in zip(((0, 1), (1, 0)), (1, 2), strict=True):
+        drawn = np.random.default_rng(seed).standard_normal((4, 4))
+        source.layers[one].parameters["weight"][...] = target.layers[other].parameters["weight"][...] = drawn
+    settled = settle(source, target, ambiguous(weights("ab"), weights("pq")))
+    assert pairs(settled) == {"a.weight": "q.weight", "b.weight": "p.weight"}
+
+
 def attention(names: tuple[str, ...]) -> Any:
     """An attention of torch whose four equal matrices have these names, in the order query, key, value, output."""
     import torch
