@@ -1,7 +1,7 @@
 """Tensors that a model computes from its settings alone: masks, indices, tables of positions.
 
-What the rules under `mappings/constants` name, and no optimizer changes, need not be on both sides; nor need indices
-and flags in a layer of no known class. Other whole numbers may be quantized weights.
+What the rules under `mappings/layers/constants` name, and no optimizer changes, need not be on both sides; nor need
+indices and flags in a layer of no known class. Other whole numbers may be quantized weights.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def constant_reason(parameter: Parameter, *, known_layer: bool) -> str:
 @cache
 def constants() -> dict[str, str]:
     """Reason by attribute; raises MappingRuleError naming a malformed file."""
-    files = sorted((mappings_folder() / "constants").glob("*.toml"))
+    files = sorted((mappings_folder() / "layers" / "constants").glob("*.toml"))
     return {name: reason for path in files for name, reason in read_constants(path).items()}
 
 

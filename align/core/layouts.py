@@ -1,7 +1,7 @@
 """Which way round a class of linear layers keeps its weight: no shape tells that of a square matrix.
 
-The rules under `mappings/layouts` name the classes beyond torch's and MindSpore's own for which it is known, and the
-attribute of a live layer that settles it where the class alone does not.
+The rules under `mappings/layers/layouts` name the classes beyond torch's and MindSpore's own for which it is known, and
+the attribute of a live layer that settles it where the class alone does not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def inputs_first(classes: tuple[str, ...], layer: object) -> bool | None:
 @cache
 def layouts() -> dict[str, Layout]:
     """All layouts by class; raises MappingRuleError naming a malformed file."""
-    files = sorted((mappings_folder() / "layouts").glob("*.toml"))
+    files = sorted((mappings_folder() / "layers" / "layouts").glob("*.toml"))
     return {layout.class_name: layout for path in files for layout in read_layouts(path)}
 
 
