@@ -43,7 +43,7 @@ def _written(document: dict[str, Any]) -> Facts:
         (say("convert.destination"), f"{document['destination']} ({document['destination_format']})"),
         *([(say("convert.files"), number(len(document["files"])))] if len(document["files"]) > 1 else []),
         (say("convert.names"), say("convert.names_as_in", origin=document["names"], framework=document["framework"])),
-        (say("convert.tensors"), number(len(document["tensors"]))),
+        (say("convert.tensors"), number(len({tensor["target"] for tensor in document["tensors"]}))),
         (say("convert.verified"), say(_verification(document))),
         *([(say("convert.content"), f"sha256 {document['content_sha256'][:HASH_SHOWN]}")] if verified else []),
         (say("word.versions"), versions),
