@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align.core.families import read_family
 from align.core.names import Dropped, Fill, NameMap, Pairing
 from align.core.training_rules import training_rules
 from align.core.words import counted, some
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
-from align.runs.given_map import read_given_map
 from align.steps.convert import plan_conversion
 from align.steps.naming import (
     Direction,
@@ -31,7 +29,6 @@ from align.steps.prefixes import shared_prefixes, with_file_names, without_prefi
 from align.steps.refill import default_fill
 from align.steps.training_state import REASONS, training_state
 from align.steps.which_way import Ends, direct, names_known
-from align.workflows.map_from_family import map_from_family
 from align.workflows.map_from_file import map_from_file
 from align.workflows.map_from_model import model_faults, model_warnings, told_by
 from align.workflows.sides import open_side
@@ -141,8 +138,12 @@ def _told_way(task: _Task) -> Way | None:
     """How the names of the file's tensors are found by what the user gave; None if that is nothing."""
     request = task.request
     if request.name_map is not None:
+        from align.runs.given_map import read_given_map  # here and below: what few conversions need costs no time
+
         return partial(_by_map, task, read_given_map(request.name_map))
     if request.family is not None:
+        from align.core.families import read_family
+
         return partial(_by_family, task, read_family(request.family))
     if request.source_model is None:
         return None
@@ -202,6 +203,8 @@ def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenName
             f"--family says nothing of {task.checkpoint.path}: its names stay as they are",
             "leave --family out, or name a destination of the other framework",
         )
+    from align.workflows.map_from_family import map_from_family
+
     return _inferred(map_from_family(family, tensors, way.family), way, origin)
 
 

@@ -138,7 +138,7 @@ def test_a_header_of_safetensors_of_four_gigabytes_is_refused_unread(tmp_path):
 def test_a_pickle_of_nothing_but_one_opcode_is_bounded(tmp_path, opcode, build):
     """A hundred bytes an opcode at most, where the pickle is not longer than it may be."""
     build.torch(tmp_path / "m.pth", b"\x80\x04N" + opcode * 500_000 + b".")
-    opened(tmp_path / "m.pth")
+    assert opened(tmp_path / "m.pth")
 
 
 @pytest.mark.parametrize("opcode", [b"\x8f", b"(", b"}"])
