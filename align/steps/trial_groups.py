@@ -40,8 +40,8 @@ class OpenGroup:
         slots = [(mine.get(source), theirs.get(target)) for mine, theirs in self.slots]
         if any((a is None) != (b is None) for a, b in slots):
             return []
-        sure = bool(self.sources[source].kind) and self.sources[source].kind == self.targets[target].kind
-        choices = [_pairings(a, b, sure) for a, b in slots if a and b]
+        turned = _turned(self.sources[source], self.targets[target])
+        choices = [_pairings(a, b, turned) for a, b in slots if a and b]
         return list(product(*choices)) if choices and all(choices) else []
 
     def names(self, source: str) -> set[str]:
@@ -185,19 +185,29 @@ def _by_layer(names: Sequence[str], layers: Mapping[str, Layer]) -> dict[str, Pa
     }
 
 
-def _pairings(a: Parameter, b: Parameter, sure: bool) -> list[Pairing]:
-    return [Pairing(a.name, b.name, "trial", 1.0, transform) for transform in _transforms(a, b, sure)]
+def _turned(a: Layer, b: Layer) -> bool | None:
+    """Whether the matrices of two layers stand transposed to each other; None if the classes do not tell."""
+    if a.kind != b.kind or not a.kind or a.inputs_first is None or b.inputs_first is None:
+        return None
+    return a.inputs_first != b.inputs_first
 
 
-def _transforms(a: Parameter, b: Parameter, sure: bool) -> list[Transform]:
-    """Forms in which one tensor may be the other; a matrix of a layer of unknown class may stand transposed."""
+def _pairings(a: Parameter, b: Parameter, turned: bool | None) -> list[Pairing]:
+    return [Pairing(a.name, b.name, "trial", 1.0, transform) for transform in _transforms(a, b, turned)]
+
+
+def _transforms(a: Parameter, b: Parameter, turned: bool | None) -> list[Transform]:
+    """Forms in which one tensor may be the other; a matrix may stand transposed unless the classes say otherwise."""
+    matrix = len(a.shape) == 2
     forms: list[Transform] = []
-    if a.shape == b.shape:
-        forms.append(IDENTITY)
-    elif a.count == b.count and _bare(a) == _bare(b):
-        forms.append(Reshape(b.shape, a.shape))
-    if len(a.shape) == 2 and a.shape[::-1] == b.shape and not sure:
+    if matrix and turned is not False and a.shape[::-1] == b.shape:
         forms.append(Permute((1, 0)))
+    if matrix and turned:
+        return forms
+    if a.shape == b.shape:
+        forms.insert(0, IDENTITY)
+    elif a.count == b.count and _bare(a) == _bare(b):
+        forms.insert(0, Reshape(b.shape, a.shape))
     return forms
 
 
