@@ -32,11 +32,6 @@ def quote_ranges(name: str) -> str:
     return RANGE.sub(lambda found: "{" + found[0], name)
 
 
-def has_range(text: str) -> bool:
-    """Tell whether a text stands for several names."""
-    return any(len(found[1]) == 1 for found in RANGE.finditer(text))
-
-
 def expand_runs(texts: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the names that texts stand for, side by side; raises ValueError for ranges that do not go together.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align.core.names import Dropped, Fill, NameMap, Pairing
+from align.core.names import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.core.training_rules import training_rules
 from align.core.words import counted, some
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, StoredTensor]
     Way = Callable[[Tensors], "ChosenNames"]
-
-FRAMEWORKS: dict[str, FrameworkName] = {"torch": "torch", "mindspore": "mindspore"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def mutations(draw, seeds):
     return bytes(data)
 
 
-def attack(target, folder) -> None:
+def check_attacked(target, folder) -> None:
     @hypothesis.settings(max_examples=150, deadline=None, derandomize=True, database=None)
     @hypothesis.given(mutations(target.seeds))
     def check(data) -> None:
@@ -66,7 +66,7 @@ def attack(target, folder) -> None:
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_changed_file_is_refused_or_stays_inside_itself(name, tmp_path) -> None:
-    attack(WRITTEN[name], tmp_path)
+    check_attacked(WRITTEN[name], tmp_path)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -80,7 +80,7 @@ def test_a_changed_file_of_a_framework_is_refused_or_stays_inside_itself(tmp_pat
     targets = FUZZER.framework_targets()
     assert checkpoint_formats().keys() <= WRITTEN.keys() | targets.keys()
     for target in targets.values():
-        attack(target, tmp_path)
+        check_attacked(target, tmp_path)
 
 
 def test_the_check_finds_a_tensor_outside_its_file(tmp_path) -> None:

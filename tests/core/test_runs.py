@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.core.runs import expand_runs, fold_runs, has_range, quote_ranges
+from align.core.runs import expand_runs, fold_runs, quote_ranges
 
 # Few letters and numbers, so that runs, shifted runs, leading zeros and braces come up often.
 NAMES = st.lists(st.sampled_from(["a", ".", "0", "1", "2", "10", "01", "{", "{0..2}", "}", ".."]), max_size=6).map(
@@ -25,7 +25,6 @@ def test_what_is_folded_expands_to_the_same_pairs(pairs: list[tuple[str, str]]) 
 @given(NAMES)
 def test_a_quoted_name_is_read_as_itself(name: str) -> None:
     assert expand_runs([quote_ranges(name)]) == [(name,)]
-    assert not has_range(quote_ranges(name))
 
 
 def fold(*pairs: tuple[str, str]) -> list[tuple[str, ...]]:
