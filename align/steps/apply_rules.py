@@ -12,7 +12,7 @@ from align.core.transforms import IDENTITY
 from align.core.words import some
 from align.errors import MapError
 from align.steps.forms import transform_between
-from align.steps.layers import USUAL_ROLES, read_layers
+from align.steps.layers import USUAL_ROLES, roles_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,9 +50,8 @@ def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: Paramet
     applied.pairings = [replace(p, target=_by_role(p.target, target)) for p in applied.pairings]
     _apply_to_target(rules, applied, target.names)
     faults = [*applied.faults, *_contradictions(rules, applied.pairings, target.names)]
-    layers = _layers_by_name(source), _layers_by_name(target)
     known = [p for p in applied.pairings if p.target in target.by_name]
-    fitted = [_in_form(p, *layers) for p in known]
+    fitted = _in_form(known, (source, target)) if known else []
     faults += [fault for p in fitted if (fault := _shape_fault(p, source, target, rules.named(p.source)))]
     if faults:
         raise MapError(rules.label, faults)
@@ -158,14 +157,13 @@ def _by_role(name: str, target: ParameterSet) -> str:
     return twins[0] if role and len(twins) == 1 else name
 
 
-def _layers_by_name(side: ParameterSet) -> dict[str, tuple[Layer, str]]:
-    """The layer and the role of each parameter."""
-    layers = read_layers(side, frozenset())
-    return {p.name: (layer, role) for layer in layers for role, p in layer.roles.items()}
+def _in_form(pairings: Sequence[Pairing], sides: tuple[ParameterSet, ParameterSet]) -> list[Pairing]:
+    """The pairings with what the classes of their layers say of their form, where the user says nothing of it."""
+    source, target = (roles_by_name(side) for side in sides)
+    return [_formed(pairing, source, target) for pairing in pairings]
 
 
-def _in_form(pairing: Pairing, source: dict[str, tuple[Layer, str]], target: dict[str, tuple[Layer, str]]) -> Pairing:
-    """The pairing with what the classes of its layers say of their form, where the user says nothing of it."""
+def _formed(pairing: Pairing, source: dict[str, tuple[Layer, str]], target: dict[str, tuple[Layer, str]]) -> Pairing:
     if pairing.transform != IDENTITY or pairing.source not in source or pairing.target not in target:
         return pairing
     (a, role), (b, other) = source[pairing.source], target[pairing.target]

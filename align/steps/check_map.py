@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from align.core.findings import Finding
 from align.core.pieces import apart_from_whole, join_fault
 from align.core.transforms import IDENTITY
-from align.steps.layers import read_layers
+from align.steps.layers import roles_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.names import NameMap, Pairing
     from align.core.parameters import ParameterSet
-    from align.steps.layers import Layer
 
 Sides = tuple["ParameterSet", "ParameterSet"]
 SURE = 1.0
@@ -83,7 +82,7 @@ def _shape_fault(pairing: Pairing, sides: Sides) -> str:
 
 
 def _unlike(pairings: Iterable[Pairing], sides: Sides) -> Iterator[Finding]:
-    left, right = (_by_parameter(side) for side in sides)
+    left, right = (roles_by_name(side) for side in sides)
     for pairing in pairings:
         (mine, role), (theirs, other) = left.get(pairing.source, (None, "")), right.get(pairing.target, (None, ""))
         if mine is None or theirs is None or pairing.transform != IDENTITY:
@@ -92,10 +91,6 @@ def _unlike(pairings: Iterable[Pairing], sides: Sides) -> Iterator[Finding]:
             yield _fault("role", pairing, f"{role} of a layer against {other}")
         elif mine.kind and theirs.kind and mine.kind != theirs.kind:
             yield _fault("kind", pairing, f"{mine.kind} against {theirs.kind}")
-
-
-def _by_parameter(side: ParameterSet) -> dict[str, tuple[Layer, str]]:
-    return {p.name: (layer, role) for layer in read_layers(side, frozenset()) for role, p in layer.roles.items()}
 
 
 def _contradicted(pairings: Iterable[Pairing], own: NameMap) -> Iterator[Finding]:

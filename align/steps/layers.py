@@ -53,7 +53,7 @@ class Layer:
     inputs_first: bool | None = False
 
 
-def read_layers(side: ParameterSet, skip: Set[str]) -> list[Layer]:
+def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]:
     """Layers of one side in the order of its modules, without the parameters named in `skip`."""
     layers: list[Layer] = []
     position = 0
@@ -62,6 +62,11 @@ def read_layers(side: ParameterSet, skip: Set[str]) -> list[Layer]:
         layers += _layers_of(module, own, position) if own else ()
         position += len(module.parameters)
     return layers
+
+
+def roles_by_name(side: ParameterSet) -> dict[str, tuple[Layer, str]]:
+    """Return the layer of each parameter, and its role there."""
+    return {p.name: (layer, role) for layer in read_layers(side) for role, p in layer.roles.items()}
 
 
 def loosened(layers: Iterable[Layer]) -> list[Layer]:
@@ -76,6 +81,18 @@ def loosened(layers: Iterable[Layer]) -> list[Layer]:
             tensors = frozenset(layer.roles[role].tied_to or layer.roles[role].name for role, _ in signature)
             found.setdefault((layer.kind, tensors), replace(layer, signature=signature))
     return list(found.values())
+
+
+def remaining(layers: Iterable[Layer], gone: Set[str]) -> list[Layer]:
+    """Return the layers without the parameters that are gone, and without those that have no others."""
+    found = []
+    for layer in layers:
+        kept = {role: parameter for role, parameter in layer.roles.items() if parameter.name not in gone}
+        if len(kept) == len(layer.roles):
+            found.append(layer)
+        elif kept:
+            found.append(with_shapes(replace(layer, roles=kept), {role: layer.shapes[role] for role in kept}))
+    return found
 
 
 def _essential(role: str) -> bool:

@@ -1,6 +1,5 @@
 """Which parameter of the source is which of the target: by the user's rules, by name, by layer class, by structure.
 
-Whole layers are paired first, then those that hold the same weight beside biases and statistics that one side lacks.
 What the evidence does not settle is AMBIGUOUS and stays unpaired: a wrong pair is worse than ten open ones.
 """
 
@@ -12,24 +11,18 @@ from typing import TYPE_CHECKING
 from align.core.names import NameMap, Pairing
 from align.steps.apply_rules import apply_rules_to_sides
 from align.steps.forms import transform_between
-from align.steps.layers import loosened, read_layers
-from align.steps.match_layers import match_layers
-from align.steps.other_forms import match_other_forms, plain
+from align.steps.layers import roles_by_name
 from align.steps.remainder import explain_remainder
-from align.steps.reserved import reserve_fused
-from align.steps.squares import doubt_squares
+from align.steps.stages import match_in_stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from align.core.names import Ambiguity, Evidence
+    from align.core.names import Evidence
     from align.core.parameters import Parameter, ParameterSet
     from align.core.rename import NameRules
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
-
-    _Found = tuple[Layer, Layer, float, Evidence | None]
-    _Reader = Callable[[ParameterSet, set[str]], list[Layer]]
 
 Sides = tuple["ParameterSet", "ParameterSet"]
 
@@ -46,86 +39,35 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     for drop in ruled.dropped:
         spoken[drop.side == "target"].add(drop.name)
     ordered = source.order == target.order == "execution"
-    pairs, fused, ambiguous = _matched_layers(sides, spoken, _taught_layers(sides, ruled.pairings), ordered)
-    open_names = {name for group in ambiguous for name in group.sources}
-    found = [one for a, b, sure, evidence in pairs for one in _pair_roles(a, b, sure, evidence)]
+    matched = match_in_stages(sides, spoken, _taught_layers(sides, ruled.pairings), ordered)
+    open_names = {name for group in matched.ambiguous for name in group.sources}
+    found = [one for (a, b), sure in matched.pairs for one in _pair_roles(a, b, sure, None)]
+    found += [one for (a, b), sure in matched.other_forms for one in _pair_roles(a, b, sure, "structure")]
     found = [one for one in found if _free(one, spoken) and one.source not in open_names]
-    pairings = [*ruled.pairings, *found, *fused]
-    dropped, unmatched = explain_remainder(sides, ruled.dropped, pairings, ambiguous, [(a, b) for a, b, *_ in pairs])
+    pairings = [*ruled.pairings, *found, *matched.fused]
+    layers = [pair for pair, _ in (*matched.pairs, *matched.other_forms)]
+    dropped, unmatched = explain_remainder(sides, ruled.dropped, pairings, matched.ambiguous, layers)
     place = {name: index for index, name in enumerate(source.names)}
     return NameMap(
         source=source.label,
         target=target.label,
         pairings=tuple(sorted(pairings, key=lambda pairing: place[pairing.source])),
         dropped=tuple(dropped),
-        ambiguous=tuple(ambiguous),
+        ambiguous=tuple(matched.ambiguous),
         unmatched=tuple(unmatched),
         unused_rules=ruled.unused_rules,
     )
 
 
-def _matched_layers(
-    sides: Sides, spoken: tuple[set[str], set[str]], taught: Sequence[Pair], ordered: bool
-) -> tuple[list[_Found], list[Pairing], list[Ambiguity]]:
-    """Pairs of layers with their confidence, the pairings of fused layers, and what stays open."""
-    pairs: list[tuple[Pair, float]] = [(pair, 1.0) for pair in taught]
-    ambiguous: list[Ambiguity] = []
-    left, right = _left_over(_whole_layers, sides, spoken, _layer_names(pairs, ambiguous))
-    reserved = reserve_fused([plain(layer) for layer in left], [plain(layer) for layer in right])
-    for layers in (_whole_layers, _loose_layers):
-        done = _layer_names(pairs, ambiguous)
-        rest = _left_over(layers, sides, spoken, (done[0] | reserved[0], done[1] | reserved[1]))
-        layered = match_layers(*rest, _pairs(pairs), ordered)
-        pairs += layered.pairs
-        ambiguous += layered.ambiguous
-    rest = _left_over(_whole_layers, sides, spoken, _layer_names(pairs, ambiguous))
-    other = match_other_forms(*rest, _pairs(pairs), ordered)
-    settled, doubtful = doubt_squares([*pairs, *other.pairs], sides)
-    found: list[_Found] = [(a, b, sure, None) for (a, b), sure in settled[: len(pairs)]]
-    found += [(a, b, sure, "structure") for (a, b), sure in settled[len(pairs) :]]
-    return found, other.pairings, [*ambiguous, *other.ambiguous, *doubtful]
-
-
-def _left_over(
-    layers: _Reader, sides: Sides, spoken: tuple[set[str], set[str]], done: tuple[set[str], set[str]]
-) -> tuple[list[Layer], list[Layer]]:
-    """Layers of both sides, as `layers` reads them, without what the rules speak of or what is done."""
-    left, right = (layers(side, gone | names) for side, gone, names in zip(sides, spoken, done, strict=True))
-    return left, right
-
-
-def _pairs(pairs: Sequence[tuple[Pair, float]]) -> list[Pair]:
-    return [pair for pair, _ in pairs]
-
-
-def _whole_layers(side: ParameterSet, done: set[str]) -> list[Layer]:
-    return read_layers(side, done | {p.name for p in side.parameters if p.tied_to})
-
-
-def _loose_layers(side: ParameterSet, done: set[str]) -> list[Layer]:
-    return loosened(read_layers(side, done))
-
-
 def _taught_layers(sides: Sides, ruled: Sequence[Pairing]) -> list[Pair]:
     """Layers that the user's pairs join one to one: the rest of their parameters follows."""
-    left, right = (
-        {p.name: layer for layer in read_layers(s, frozenset()) for p in layer.roles.values()} for s in sides
-    )
-    joined = {(left[p.source].path, right[p.target].path): (left[p.source], right[p.target]) for p in ruled}
+    if not ruled:
+        return []
+    left, right = (roles_by_name(side) for side in sides)
+    layers = [(left[p.source][0], right[p.target][0]) for p in ruled]
+    joined = {(a.path, b.path): (a, b) for a, b in layers}
     sources, targets = Counter(path for path, _ in joined), Counter(path for _, path in joined)
     return [pair for (x, y), pair in joined.items() if sources[x] == targets[y] == 1]
-
-
-def _layer_names(pairs: Iterable[tuple[Pair, float]], ambiguous: Iterable[Ambiguity]) -> tuple[set[str], set[str]]:
-    """Names on each side whose layers are paired, or that are ambiguous."""
-    names: tuple[set[str], set[str]] = (set(), set())
-    for pair, _ in pairs:
-        for known, layer in zip(names, pair, strict=True):
-            known.update(p.name for p in layer.roles.values())
-    for group in ambiguous:
-        names[0].update(group.sources)
-        names[1].update(group.targets)
-    return names
 
 
 def _pair_roles(a: Layer, b: Layer, confidence: float, evidence: Evidence | None) -> Iterator[Pairing]:

@@ -18,13 +18,13 @@ _SIGNS = {
     "v": "v", "val": "v", "value": "v", "values": "v",
     "gate": "g", "up": "u",
 }  # fmt: skip
-_ATTENTION = ("q", "k", "v")
+ATTENTION = ("q", "k", "v")
 _FUSED = re.compile(r"w?(qkv|qvk|kqv|kvq|vqk|vkq|qk|kv|vk|kq)")
 _ATTENDING = frozenset({"qkv", "wqkv", "attn", "attention"})
 # torch documents its packed projection as q above k above v.
 _PACKED = 0.9
 _NAMED = 0.7
-_NUMBERED = 0.6
+NUMBERED = 0.6
 _NOTE = "the order of the pieces is by {}; a trial would tell whether they are interleaved"
 
 
@@ -50,8 +50,8 @@ def piece_order(whole: str, pieces: Sequence[str], *, packed: bool) -> PieceOrde
         by_name = [signs.index(sign) for sign in wanted if sign in signs]
         return PieceOrder(tuple(by_name), _PACKED if packed else _NAMED, _NOTE.format("name"))
     attends = packed or not _ATTENDING.isdisjoint(tokens(whole)[-3:])
-    if wanted == _ATTENTION and attends and len(pieces) == 3 and (places := _numbered(own)):
-        return PieceOrder(places, _NUMBERED, _NOTE.format("number, taken as q, k, v"))
+    if wanted == ATTENTION and attends and len(pieces) == 3 and (places := _numbered(own)):
+        return PieceOrder(places, NUMBERED, _NOTE.format("number, taken as q, k, v"))
     return None
 
 
@@ -69,7 +69,7 @@ def _told_order(whole: str) -> tuple[str, ...]:
     if len(spelled) > 1:  # query_key_value is interleaved by heads in some models, and not in others
         return ()
     letters = next((found[1] for token in last if (found := _FUSED.fullmatch(token))), "")
-    return tuple(letters) or _ATTENTION
+    return tuple(letters) or ATTENTION
 
 
 def _sign(words: Sequence[str]) -> str:

@@ -47,6 +47,8 @@ def explain_remainder(
     unmatched: list[Unmatched] = []
     for index, name in enumerate(_SIDES):
         counterparts = {p.name: pair[1 - index] for pair in layers for p in pair[index].roles.values()}
+        if not rest[index]:
+            continue
         reasons = _constants(sides[index], rest[index]) | _drop_reasons(sides, index, counterparts)
         reasons |= _tie_reasons(sides[index], paired[index])
         seen = _Remainder(name, counterparts, _few(rest[1 - index]), sides[1 - index])
@@ -86,7 +88,7 @@ def _drop_reasons(
     sides: tuple[ParameterSet, ParameterSet], index: int, counterparts: dict[str, Layer]
 ) -> dict[str, str]:
     """Reasons, by name, for roles that the counterpart, or the other side's layers of the same kind, do not have."""
-    own, others = read_layers(sides[index], frozenset()), read_layers(sides[1 - index], frozenset())
+    own, others = read_layers(sides[index]), read_layers(sides[1 - index])
     reasons = {(layer.kind, role): reason for layer in others for role, reason in layer.dropped.items()}
     found = {}
     for layer in own:

@@ -110,7 +110,7 @@ class _Player:
 
     def __init__(self, side: Side, parameters: ParameterSet, values: _Values) -> None:
         self.side, self.values = side, values
-        self.layers = read_layers(parameters, frozenset())
+        self.layers = read_layers(parameters)
         self.layer_of = {parameter.name: layer for layer in self.layers for parameter in layer.roles.values()}
         self.modules = {module_of(layer) for layer in self.layers}
         free = ((module.path, rule_for(module.classes)) for module in parameters.modules if not module.parameters)

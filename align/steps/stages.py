@@ -1,0 +1,109 @@
+"""The stages of matching, from the surest to the boldest, over the layers of two sides.
+
+Whole layers, then layers that lack a bias or statistics, then layers that one side names and the other numbers, and
+what these teach of the rest; then other forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from align.steps.layers import loosened, read_layers, remaining
+from align.steps.match_layers import match_layers
+from align.steps.numbered_triples import match_numbered_triples
+from align.steps.other_forms import match_other_forms, plain
+from align.steps.reserved import reserve_fused
+from align.steps.squares import doubt_squares
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from align.core.names import Ambiguity, Pairing
+    from align.core.parameters import ParameterSet
+    from align.steps.evidence import Pair
+    from align.steps.layers import Layer
+
+Sure = tuple["Pair", float]
+Names = tuple[set[str], set[str]]
+
+
+@dataclass
+class Matching:
+    """Pairs of layers with their confidence, those of `other forms` apart, pairings of fused layers, what is open."""
+
+    pairs: list[Sure]
+    other_forms: list[Sure] = field(default_factory=list)
+    fused: list[Pairing] = field(default_factory=list)
+    ambiguous: list[Ambiguity] = field(default_factory=list)
+
+    @property
+    def known(self) -> list[Pair]:
+        """The pairs of layers, without those of other forms."""
+        return [pair for pair, _ in self.pairs]
+
+    def names(self) -> Names:
+        """Names on each side whose layers are paired, or that are ambiguous."""
+        names: Names = (set(), set())
+        for pair, _ in self.pairs:
+            for known, layer in zip(names, pair, strict=True):
+                known.update(p.name for p in layer.roles.values())
+        for group in self.ambiguous:
+            names[0].update(group.sources)
+            names[1].update(group.targets)
+        return names
+
+
+def match_in_stages(
+    sides: tuple[ParameterSet, ParameterSet], spoken: Names, taught: Sequence[Pair], ordered: bool
+) -> Matching:
+    """Match what the rules do not speak of; pairs that they `taught` are sure.
+
+    `ordered` says that both sides stand in the order of execution, which then is evidence.
+    """
+    free = _Free(sides, spoken)
+    found = Matching([(pair, 1.0) for pair in taught])
+    reserved = reserve_fused(*([plain(layer) for layer in side] for side in free.whole(found.names())))
+    _match_plain(found, free, reserved, ordered)
+    open_layers = free.whole(_joined(Matching(found.pairs).names(), reserved))
+    if triples := match_numbered_triples(*open_layers, found.known):
+        found = Matching([*found.pairs, *triples])
+        _match_plain(found, free, reserved, ordered)
+    other = match_other_forms(*free.whole(found.names()), found.known, ordered)
+    settled, doubtful = doubt_squares([*found.pairs, *other.pairs], sides)
+    count = len(found.pairs)
+    ambiguous = [*found.ambiguous, *other.ambiguous, *doubtful]
+    return Matching(settled[:count], settled[count:], other.pairings, ambiguous)
+
+
+def _match_plain(found: Matching, free: _Free, reserved: Names, ordered: bool) -> None:
+    for layers in (free.whole, free.loose):
+        layered = match_layers(*layers(_joined(found.names(), reserved)), found.known, ordered)
+        found.pairs += layered.pairs
+        found.ambiguous += layered.ambiguous
+
+
+def _joined(one: Names, other: Names) -> Names:
+    return one[0] | other[0], one[1] | other[1]
+
+
+class _Free:
+    """The layers of both sides that no rule speaks of, read once."""
+
+    def __init__(self, sides: tuple[ParameterSet, ParameterSet], spoken: Names) -> None:
+        tied = [{p.name for p in side.parameters if p.tied_to} for side in sides]
+        self._loose = [read_layers(side, names) for side, names in zip(sides, spoken, strict=True)]
+        self._whole = [remaining(layers, ties) for layers, ties in zip(self._loose, tied, strict=True)]
+
+    def whole(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
+        """The layers without the names that are gone; a tied tensor stands under its first name."""
+        return _pair_of(remaining(layers, names) for layers, names in zip(self._whole, gone, strict=True))
+
+    def loose(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
+        """The layers as what they hold beside biases and statistics."""
+        return _pair_of(loosened(remaining(layers, names)) for layers, names in zip(self._loose, gone, strict=True))
+
+
+def _pair_of(sides: Iterable[list[Layer]]) -> tuple[list[Layer], list[Layer]]:
+    left, right = sides
+    return left, right
