@@ -85,6 +85,19 @@ class ModelRunner(Plugin, Protocol):
 
 
 @runtime_checkable
+class Differentiator(ModelRunner, Protocol):
+    """Runs a live model backwards."""
+
+    def influences(self, model: Model, inputs: Mapping[str, Array]) -> dict[str, float]:
+        """How much the outputs change, as a share of their size, if a parameter changes by its own size.
+
+        By one backward pass in evaluation mode, in float64 where the framework can; 0 where no gradient arrives.
+        Raises UserCodeError where the model fails. The model is left as it was.
+        """
+        ...
+
+
+@runtime_checkable
 class CheckpointFormat(Plugin, Protocol):
     """Reads a checkpoint lazily and writes one as a stream."""
 

@@ -20,6 +20,7 @@ from align.core.layouts import inputs_first
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.user_code import run_user_code
 from align.errors import MissingClassError, UserCodeError
+from align.frameworks._torch_influence import influences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -105,8 +106,16 @@ class TorchFramework:
 
     def widened(self, model: Model) -> Model | None:
         """Return a float64 copy; floating inputs follow the model's dtype. Raises UserCodeError if it has no copy."""
-        failed = partial(UserCodeError, "copying the torch model")
-        return run_user_code(lambda: copy.deepcopy(model).double(), failed)
+        return _widened(model)
+
+    def influences(self, model: Model, inputs: Mapping[str, Array]) -> dict[str, float]:
+        """Differentiate a float64 copy; see Differentiator."""
+        wide = _widened(model)
+        tensors = {name: _fitted(_to_tensor(value), _sample(wide)) for name, value in inputs.items()}
+        args, kwargs = bind_inputs(wide.forward, tensors)
+        with _evaluation_mode(wide):
+            failed = partial(UserCodeError, "the backward pass of the torch model")
+            return run_user_code(lambda: influences(wide, lambda: wide(*args, **kwargs)), failed)
 
     def load_trusted(self, path: Path) -> Any:
         """Load with `torch.load`, which runs what the file names; see TrustedLoader."""
@@ -116,6 +125,11 @@ class TorchFramework:
             return _plain("", torch.load(path, map_location="cpu", weights_only=False), {})
 
         return run_user_code(load, partial(_load_failed, path))
+
+
+def _widened(model: Model) -> Model:
+    failed = partial(UserCodeError, "copying the torch model")
+    return run_user_code(lambda: copy.deepcopy(model).double(), failed)
 
 
 def to_array(tensor: Any) -> Array:

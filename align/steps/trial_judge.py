@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from align.steps.trial_calls import module_of, shown
+from align.steps.trial_doubts import contradicted, sibling_doubts
 from align.steps.trial_groups import components, doubtful_pieces, open_groups, rivals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from align.core.names import Pairing
+    from align.core.names import Ambiguity, Pairing
     from align.steps.layers import Layer
     from align.steps.trial_calls import Calls, Sight
     from align.steps.trial_groups import Alternative, Edges, OpenGroup
@@ -37,11 +38,11 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class Found:
-    """New pairings, the reasons of source names that stay open, and the targets that nothing in the run depends on."""
+    """New pairings, the reasons of source names that stay open, and the groups that the run reopened."""
 
     pairings: list[Pairing]
     reasons: dict[str, str]
-    blind: set[str]
+    reopened: list[Ambiguity] = field(default_factory=list)
 
 
 def settle_groups(
@@ -50,12 +51,18 @@ def settle_groups(
     bench: Bench,
     layer_of: Sequence[Mapping[str, Layer]],
 ) -> Found:
-    """Settle what can be settled, confirm or correct what was not sure, and find what the run does not show."""
+    """Settle what can be settled, doubt what the run contradicts, confirm or correct what was not sure."""
     jury = _Jury(list(groups), list(pairings), bench)
+    jury.settle()
+    reopened = contradicted(jury.settled(), bench.observe(jury.settled()), layer_of)
+    if reopened:
+        jury.reopen(reopened, layer_of)
+        jury.settle()
+    jury.doubt(sibling_doubts(jury.settled(), bench.observe(jury.settled()), layer_of))
     jury.settle()
     sure = {p.source: p for p in jury.confirmed(layer_of)}
     new = [*jury.new, *sure.values(), *_corrected(jury, sure, bench, layer_of)]
-    return Found(new, jury.reasons, jury.unseen(layer_of))
+    return Found(new, jury.reasons, reopened)
 
 
 def _corrected(
@@ -87,6 +94,16 @@ class _Jury:
         """Settle whatever can be settled."""
         while self.by_place() or self.by_outcome() or self.doubted():
             pass
+
+    def reopen(self, ambiguous: Sequence[Ambiguity], layer_of: Sequence[Mapping[str, Layer]]) -> None:
+        """Open groups of pairs again."""
+        names = {name for group in ambiguous for name in group.sources}
+        self._pairings = [pairing for pairing in self._pairings if pairing.source not in names]
+        self._groups += open_groups(ambiguous, *layer_of)
+
+    def doubt(self, orders: Sequence[list[Alternative]]) -> None:
+        """Put pairs in question; of each the present order comes first."""
+        self._doubts += orders
 
     def by_place(self) -> bool:
         """Settle layers that alone are given the same tensors; tell whether there were any."""
@@ -133,30 +150,6 @@ class _Jury:
             if touched and touched <= right:
                 found += [replace(pairing, evidence="trial", confidence=1.0, note="") for pairing in pairings]
         return found
-
-    def unseen(self, layer_of: Sequence[Mapping[str, Layer]]) -> set[str]:
-        """Paired targets in modules that are not called, whose values change nothing that the run captures."""
-        pairings = [pairing for pairing in self.settled() if pairing.target in layer_of[1]]
-        if not pairings:
-            return set()
-        whole = self._bench.observe(pairings)
-        owners: dict[str, list[Pairing]] = {}
-        for pairing in pairings:
-            path = module_of(layer_of[1][pairing.target])
-            if not whole.target.calls(path):
-                owners.setdefault(path, []).append(pairing)
-        return {p.target for p in self._without_effect(whole, pairings, list(owners.values()))}
-
-    def _without_effect(self, whole: Calls, pairings: list[Pairing], suspects: list[list[Pairing]]) -> list[Pairing]:
-        """All suspects, if they change nothing together, else those of each half."""
-        together = [pairing for owned in suspects for pairing in owned]
-        if not together or not whole.changed(self._bench.observe([p for p in pairings if p not in together])):
-            return together
-        if len(suspects) == 1:
-            return []
-        half = len(suspects) // 2
-        parts = suspects[:half], suspects[half:]
-        return [pairing for part in parts for pairing in self._without_effect(whole, pairings, part)]
 
     def _round(self, fits: Callable[[bool | None], bool], *, again: bool) -> bool:
         before = len(self.new)

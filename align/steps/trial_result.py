@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence, Set
 
     from align.core.names import Ambiguity, NameMap, Pairing
     from align.core.parameters import ParameterSet
     from align.steps.trial_judge import Found
 
 
-UNSEEN = "blind: nothing that the trial's run captured depends on it"
+UNSEEN = "blind: no output of the trial's run depends on it"
+_CROSSED = "the names say {}, which in the run is given what another layer is given"
 
 
 def inverted(name_map: NameMap, target: ParameterSet, source: ParameterSet) -> NameMap:
@@ -42,15 +43,26 @@ def inverted_pairings(pairings: Sequence[Pairing], source: ParameterSet) -> list
 def with_trial(name_map: NameMap, found: Found, order: Sequence[str]) -> NameMap:
     """Return the map with the settled pairings in place of older ones and of their groups, in the source's order."""
     gone = {p.source for p in found.pairings}, {p.target for p in found.pairings}
+    reopened = {name for group in found.reopened for name in group.sources}
+    named = {p.source: p.target for p in name_map.pairings if p.source in reopened}
     place = {name: index for index, name in enumerate(order)}
-    kept = [p for p in name_map.pairings if p.source not in gone[0] and p.target not in gone[1]]
-    pairings = sorted((*kept, *found.pairings), key=lambda pairing: place[pairing.source])
-    said = (
-        replace(pairing, note=pairing.note or UNSEEN) if {pairing.source, pairing.target} & found.blind else pairing
-        for pairing in pairings
+    kept = [p for p in name_map.pairings if p.source not in gone[0] | reopened and p.target not in gone[1]]
+    new = [replace(p, note=_CROSSED.format(named[p.source])) if p.source in named else p for p in found.pairings]
+    ambiguous = (left for group in (*name_map.ambiguous, *found.reopened) for left in _left(group, gone, found.reasons))
+    return replace(
+        name_map,
+        pairings=tuple(sorted((*kept, *new), key=lambda pairing: place[pairing.source])),
+        ambiguous=tuple(ambiguous),
     )
-    ambiguous = (left for group in name_map.ambiguous for left in _left(group, gone, found.reasons))
-    return replace(name_map, pairings=tuple(said), ambiguous=tuple(ambiguous))
+
+
+def with_blind(name_map: NameMap, blind: Set[str]) -> NameMap:
+    """Return the map with a note at each pair of which a name is `blind`."""
+    pairings = (
+        replace(p, note="; ".join(filter(None, (p.note, UNSEEN)))) if {p.source, p.target} & blind else p
+        for p in name_map.pairings
+    )
+    return replace(name_map, pairings=tuple(pairings))
 
 
 def _left(group: Ambiguity, gone: tuple[set[str], set[str]], reasons: Mapping[str, str]) -> Iterator[Ambiguity]:

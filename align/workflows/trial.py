@@ -23,9 +23,10 @@ from align.steps.trial_calls import Calls, module_of
 from align.steps.trial_equal import settle_by_equality
 from align.steps.trial_groups import open_groups
 from align.steps.trial_judge import settle_groups
-from align.steps.trial_result import inverted, inverted_pairings, with_trial
+from align.steps.trial_result import inverted, inverted_pairings, with_blind, with_trial
 from align.steps.trial_sinks import Watch
 from align.steps.trial_values import Calibration, distinct_values, neutral_values
+from align.workflows.trial_blind import blind_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
@@ -47,10 +48,9 @@ def settle_by_trial(
     """Return the map with those ambiguous groups settled that a run with distinct values tells apart.
 
     Both models get random values for the time of the trial and have their own back afterwards, also after a failure.
-    Pairs that the user gave, and pairs of confidence 1, stay. What no captured output shows is said to be blind.
+    Pairs that the user gave stay; others are settled anew where the run contradicts them. What shows in no output is
+    said to be blind.
     """
-    if not name_map.ambiguous and all(pairing.confidence == 1 for pairing in name_map.pairings):
-        return name_map
     sides = source, target
     parameters = [side.reader.read_parameters(side.model, side.label) for side in sides]  # before a run renames any
     values = _Values(source, parameters[0]), _Values(target, parameters[1])
@@ -67,9 +67,12 @@ def settle_by_trial(
         equal = settle_by_equality(groups, (values[0].own, values[1].own))
         found = settle_groups(groups, (*asked.pairings, *equal), bench, layer_of)
         found = replace(found, pairings=[*equal, *found.pairings])
+        bench.observe((), with_trial(asked, found, parameters[0].names).pairings)
+        blind = set().union(*(blind_parameters(p.side, p.layers, inputs) for p in bench.players))
     if backwards:
-        found = replace(found, pairings=inverted_pairings(found.pairings, parameters[0]))
-    return with_trial(name_map, found, order)
+        reopened = [replace(one, sources=one.targets, targets=one.sources) for one in found.reopened]
+        found = replace(found, pairings=inverted_pairings(found.pairings, parameters[0]), reopened=reopened)
+    return with_blind(with_trial(name_map, found, order), blind)
 
 
 def _seconds(side: Side, inputs: Mapping[str, Array]) -> float:

@@ -61,11 +61,6 @@ def test_layers_of_one_shape_pair_by_what_they_are_given() -> None:
     assert settled.complete
 
 
-def test_a_map_that_leaves_nothing_open_is_returned_without_a_run() -> None:
-    name_map = NameMap("s", "t", (Pairing("a.weight", "p.weight", "name", 1.0),))
-    assert settle(chain("a", a=broken), chain("p"), name_map) is name_map
-
-
 def test_layers_that_change_nothing_stay_open_and_are_called_blind() -> None:
     def idle(x: Any, weight: Any) -> Any:
         return x

@@ -1,0 +1,107 @@
+"""Pairs that names make sure and a run contradicts: layers that are given what another of their kind is given.
+
+Names cannot know that a port calls `norm1` where the original calls `norm2`. The values are right, so the run decides,
+and what it does not decide is open. Layers that are given the same tensors (query, key and value) show it one layer
+later, where what they return meets; their exchange is tried where that place is given something else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.names import Ambiguity
+from align.steps.trial_groups import components, open_groups
+from align.steps.trial_sinks import agree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from align.core.names import Pairing
+    from align.steps.layers import Layer
+    from align.steps.trial_calls import Calls
+    from align.steps.trial_groups import Alternative
+
+    Layers = Sequence[Mapping[str, Layer]]
+
+CROSSED = "the names pair them, but in the run each is given what another of the group is given"
+# What names and shapes say may be doubted; what the user, equal values or a run say may not.
+_CERTAIN = ("user", "values", "trial")
+_MOST = 24  # groups of siblings: each takes a run for every order
+
+
+def contradicted(pairings: Sequence[Pairing], calls: Calls, layer_of: Layers) -> list[Ambiguity]:
+    """The groups of pairs, by role, whose layers stand in each other's places; `calls` is a run with all of them."""
+    joined = _layers(pairings, layer_of)
+    off = {a: b for a, b in calls.modules.items() if a in joined and calls.same_place(a, b) is False}
+    others = {a: {b for b in off.values() if _alike(joined[a][0], joined, b) and calls.same_place(a, b)} for a in off}
+    edges = {a: {off[a], *found} for a, found in others.items() if found}
+    groups = [sources for sources, targets in components(edges) if {off[a] for a in sources} == set(targets)]
+    return [one for group in groups for one in _by_role([p for a in group for p in joined[a][2]], layer_of[0])]
+
+
+def sibling_doubts(pairings: Sequence[Pairing], calls: Calls, layer_of: Layers) -> list[list[Alternative]]:
+    """Every order of siblings before a layer that is given something else than its counterpart; the present one first.
+
+    Siblings are paired layers of one kind and shape that are given the same tensors.
+    """
+    joined = _layers(pairings, layer_of)
+    order = [path for path, call in calls.source.outputs if not call and path in joined]
+    off = {path for path in order if calls.same_place(path, calls.modules[path]) is False}
+    if not off:
+        return []
+    groups: dict[str, list[str]] = {}
+    doubted: dict[tuple[str, ...], list[Alternative]] = {}
+    for path in order:
+        if path in off:
+            nearest = [tuple(group) for group in reversed(groups.values()) if len(group) > 1][:1]
+            doubted |= {group: _orders(group, joined, layer_of) for group in nearest if group not in doubted}
+        first = next((one for one in groups if _siblings(calls, joined, one, path)), path)
+        members = groups.pop(first, [])
+        groups[first] = [*members, path]
+    return [orders for orders in doubted.values() if len(orders) > 1][:_MOST]
+
+
+def _layers(pairings: Sequence[Pairing], layer_of: Layers) -> dict[str, tuple[Layer, Layer, list[Pairing]]]:
+    """The two layers and the pairings of each module of the source that may be doubted."""
+    found: dict[str, tuple[Layer, Layer, list[Pairing]]] = {}
+    for pairing in pairings:
+        a, b = layer_of[0].get(pairing.source), layer_of[1].get(pairing.target)
+        if a and b and pairing.evidence not in _CERTAIN:
+            found.setdefault(a.path, (a, b, []))[2].append(pairing)
+    return found
+
+
+def _alike(layer: Layer, joined: Mapping[str, tuple[Layer, Layer, list[Pairing]]], target: str) -> bool:
+    return any(
+        b.path == target and (a.kind, a.signature) == (layer.kind, layer.signature) for a, b, _ in joined.values()
+    )
+
+
+def _by_role(pairings: Sequence[Pairing], layer_of: Mapping[str, Layer]) -> Iterator[Ambiguity]:
+    roles: dict[str, list[Pairing]] = {}
+    for pairing in pairings:
+        own = layer_of[pairing.source].roles
+        roles.setdefault(next(role for role, p in own.items() if p.name == pairing.source), []).append(pairing)
+    for group in roles.values():
+        yield Ambiguity(tuple(p.source for p in group), tuple(p.target for p in group), CROSSED)
+
+
+def _siblings(calls: Calls, joined: Mapping[str, tuple[Layer, Layer, list[Pairing]]], one: str, other: str) -> bool:
+    a, b = joined[one][0], joined[other][0]
+    if (a.kind, a.signature) != (b.kind, b.signature) or calls.source.calls(one) != calls.source.calls(other):
+        return False
+    given = calls.source.inputs
+    return all(agree(given.get((one, n), ()), given.get((other, n), ())) for n in range(calls.source.calls(one)))
+
+
+def _orders(
+    group: Sequence[str], joined: Mapping[str, tuple[Layer, Layer, list[Pairing]]], layer_of: Layers
+) -> list[Alternative]:
+    present = tuple(p for path in group for p in joined[path][2])
+    groups = open_groups(list(_by_role(present, layer_of[0])), *layer_of)
+    if len(groups) != 1:
+        return []
+    edges = groups[0].edges(lambda *_: True)
+    others = groups[0].alternatives(list(groups[0].sources), list(groups[0].targets), edges) or []
+    same = {(p.source, p.target) for p in present}
+    return [present, *(one for one in others if {(p.source, p.target) for p in one} != same)]

@@ -1,0 +1,83 @@
+"""Parameters that no output of a run depends on: of those a trial shows nothing, and the map must say so.
+
+A gradient that vanishes makes one suspect (the key bias of attention, which softmax cancels); it is blind if other
+values for it change no output, since a router that only chooses among experts has no gradient either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.protocols import Differentiator
+from align.steps.trial_sinks import Watch, distance
+from align.steps.trial_values import distinct_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.protocols import Model
+    from align.steps.layers import Layer
+    from align.workflows.sides import Side
+
+# Far above the rounding of float64, far below what a layer of any depth has left.
+_SILENT = 1e-9
+_SEED = 1
+
+
+def blind_parameters(side: Side, layers: Sequence[Layer], inputs: Mapping[str, Array]) -> set[str]:
+    """Names of the parameters of a model that no output depends on, at the values that it has and on these inputs.
+
+    Only of a framework that differentiates; of others nothing is known, and the set is empty.
+    """
+    if not isinstance(side.runner, Differentiator):
+        return set()
+    shares = side.runner.influences(side.model, inputs)
+    silent = {name for name, share in shares.items() if share < _SILENT}
+    suspects = [group for layer in layers if (group := _suspects(layer, silent, shares))]
+    return _Perturbed(side, layers, inputs).without_effect(suspects)
+
+
+def _suspects(layer: Layer, silent: set[str], shares: Mapping[str, float]) -> list[str]:
+    """The silent parameters of a layer, with its statistics if all of it that has a gradient is silent."""
+    names = {p.name for p in layer.roles.values()}
+    told = names & shares.keys()
+    return sorted(names if told and told <= silent else names & silent)
+
+
+class _Perturbed:
+    """Runs of a copy of the model in which some parameters have other values."""
+
+    def __init__(self, side: Side, layers: Sequence[Layer], inputs: Mapping[str, Array]) -> None:
+        self._side, self._layers, self._inputs = side, layers, inputs
+        self._model: Model = side.runner.widened(side.model) or side.model
+        self._own = side.reader.read_values(self._model)
+        self._tied = {p.name: p.tied_to for layer in layers for p in layer.roles.values() if p.tied_to}
+        self._before = self._outputs({})
+
+    def without_effect(self, suspects: Sequence[list[str]]) -> set[str]:
+        """All suspects, if they change nothing together, else those of each half."""
+        together = {name for names in suspects for name in names}
+        if not together or not self._changed(together):
+            return together
+        if len(suspects) == 1:
+            return set()
+        half = len(suspects) // 2
+        return self.without_effect(suspects[:half]) | self.without_effect(suspects[half:])
+
+    def _changed(self, names: set[str]) -> bool:
+        drawn = distinct_values(self._layers, names, np.random.default_rng(_SEED))
+        after = self._outputs(drawn)
+        return len(after) != len(self._before) or any(
+            distance(a, b) > _SILENT for a, b in zip(self._before, after, strict=True)
+        )
+
+    def _outputs(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
+        new = {name: values.get(self._tied.get(name, name), own) for name, own in self._own.items()}
+        self._side.reader.load_values(self._model, new)
+        seen = Watch()
+        self._side.runner.seed(_SEED)
+        self._side.runner.run(self._model, self._inputs, seen)
+        return seen.outputs.get(("", 0), ())

@@ -1,0 +1,152 @@
+"""What a trial finds in pairs that names make sure: crossed layers, and parameters that nothing shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from align.core.rename import NameRules
+from align.steps.match import match_names
+from align.steps.trial_result import UNSEEN
+from align.workflows.sides import open_side
+from align.workflows.trial import settle_by_trial
+
+if TYPE_CHECKING:
+    from align.core.names import NameMap
+
+pytestmark = pytest.mark.frameworks
+
+X = {"x": np.random.default_rng(0).standard_normal((2, 5, 8)).astype(np.float32)}
+
+
+def net(layers: str, forward: Any, **others: Any) -> Any:
+    """A torch model of square linear layers, and other layers, with a forward written below."""
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name in layers.split():
+                setattr(self, name, torch.nn.Linear(8, 8))
+            for name, layer in others.items():
+                setattr(self, name, layer())
+
+        def forward(self, x: Any) -> Any:
+            return forward(self, x)
+
+    return Net()
+
+
+def tried(source: Any, target: Any) -> NameMap:
+    sides = open_side(source), open_side(target)
+    parameters = [side.reader.read_parameters(side.model, label) for side, label in zip(sides, "ab", strict=True)]
+    name_map = match_names(*parameters, NameRules())
+    assert name_map.complete
+    return settle_by_trial(*sides, name_map, X)
+
+
+def crossed(name_map: NameMap) -> dict[str, str]:
+    return {p.source: p.target for p in name_map.pairings if p.source != p.target}
+
+
+def blind(name_map: NameMap) -> set[str]:
+    return {p.source for p in name_map.pairings if UNSEEN in p.note}
+
+
+def attending(q: str, k: str) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        import torch
+
+        weights = torch.softmax(getattr(self, q)(x) @ getattr(self, k)(x).transpose(1, 2) / 2, -1)
+        return self.out(weights @ self.v(x))
+
+    return forward
+
+
+def normed(first: str, second: str) -> Any:
+    def forward(self: Any, x: Any) -> Any:
+        y = x + self.fc(getattr(self, first)(x))
+        return y + self.mlp(getattr(self, second)(y)).relu()
+
+    return forward
+
+
+def norm() -> Any:
+    import torch
+
+    return torch.nn.LayerNorm(8)
+
+
+def test_norms_of_equal_names_that_the_port_calls_crosswise_are_exchanged_and_that_is_said() -> None:
+    layers = {"norm1": norm, "norm2": norm}
+    settled = tried(
+        net("fc mlp", normed("norm1", "norm2"), **layers), net("fc mlp", normed("norm2", "norm1"), **layers)
+    )
+    names = {f"norm{i}.{role}": f"norm{3 - i}.{role}" for i in (1, 2) for role in ("weight", "bias")}
+    assert crossed(settled) == names
+    assert {p.evidence for p in settled.pairings if p.source in names} == {"trial"}
+    assert all(f"the names say {p.source}" in p.note for p in settled.pairings if p.source in names)
+
+
+def test_a_query_that_the_port_calls_key_is_found_where_the_scores_are_used() -> None:
+    settled = tried(net("q k v out", attending("q", "k")), net("q k v out", attending("k", "q")))
+    assert crossed(settled) == {"q.weight": "k.weight", "k.weight": "q.weight", "q.bias": "k.bias", "k.bias": "q.bias"}
+
+
+def test_a_port_that_names_alike_and_computes_alike_keeps_its_names() -> None:
+    settled = tried(net("q k v out", attending("q", "k")), net("q k v out", attending("q", "k")))
+    assert not crossed(settled)
+    assert settled.complete
+
+
+def test_a_port_that_computes_something_else_keeps_its_names() -> None:
+    def other(self: Any, x: Any) -> Any:
+        import torch
+
+        scores = self.q(x) @ self.k(x).transpose(1, 2)  # not scaled
+        return self.out(torch.tanh(scores) @ self.v(x))
+
+    settled = tried(net("q k v out", attending("q", "k")), net("q k v out", other))
+    assert not crossed(settled)
+    assert settled.complete
+
+
+def test_the_key_bias_and_an_unused_head_are_said_to_be_blind_and_no_other() -> None:
+    settled = tried(net("q k v out head", attending("q", "k")), net("q k v out head", attending("q", "k")))
+    assert blind(settled) == {"k.bias", "head.weight", "head.bias"}
+
+
+def test_what_only_chooses_has_no_gradient_and_is_not_blind() -> None:
+    def routed(self: Any, x: Any) -> Any:
+        import torch
+
+        chosen = torch.nn.functional.one_hot(self.router(x).argmax(-1), 8).to(x)
+        return self.out(chosen * x)
+
+    assert blind(tried(net("router out", routed), net("router out", routed))) == set()
+
+
+def test_the_statistics_of_a_norm_that_is_not_used_are_blind_too() -> None:
+    import torch
+
+    def unused(self: Any, x: Any) -> Any:
+        return self.out(self.bn(x.transpose(1, 2)).transpose(1, 2))
+
+    layers = {"bn": lambda: torch.nn.BatchNorm1d(8), "spare": lambda: torch.nn.BatchNorm1d(8)}
+    found = blind(tried(net("out", unused, **layers), net("out", unused, **layers)))
+    assert {f"spare.{name}" for name in ("weight", "bias", "running_mean", "running_var")} <= found
+    assert not [name for name in found if not name.startswith("spare.")]
+
+
+def test_a_tied_matrix_is_not_blind() -> None:
+    def tied(self: Any, x: Any) -> Any:
+        return self.b(self.a(x)).relu()
+
+    def model() -> Any:
+        made = net("a b", tied)
+        made.b.weight = made.a.weight
+        return made
+
+    assert blind(tried(model(), model())) == set()
