@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.steps.trial_groups import components
-from align.steps.trial_sinks import agree, distance, varies
+from align.steps.trial_sinks import agree, alike, distance, varies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,18 @@ class Calls:
                 found += [(path, call, "in")] * self._equal("inputs", (path, call), (other, call))
                 found += [(path, call, "out")] * self._equal("outputs", (path, call), (other, call))
         return frozenset(found)
+
+    def all_agree(self) -> bool:
+        """Tell whether the model's output is the source's, and all that paired modules are given and return.
+
+        Tensors that vary nowhere tell nothing, but must be alike as well.
+        """
+        return ("", 0, "out") in self.agreeing() and all(
+            alike(getattr(self.source, what).get((a, call), ()), getattr(self.target, what).get((b, call), ()))
+            for a, b in (*self.modules.items(), ("", ""))
+            for call in range(self.source.calls(a))
+            for what in ("inputs", "outputs")
+        )
 
     def changed(self, other: Calls) -> frozenset[Sight]:
         """Sights, as those of `agreeing`, in which the target gives other values than in another run."""

@@ -128,7 +128,7 @@ class _Jury:
         return len(self.new) > before
 
     def confirmed(self, layer_of: Sequence[Mapping[str, Layer]]) -> list[Pairing]:
-        """Pairs that were not sure, and without which other layers change that are all right with them.
+        """Pairs that were not sure, and with which all is right: the whole model, else all that changes without them.
 
         None of them returns what the source's did: two branches that were exchanged as a whole would agree up to where
         they meet.
@@ -139,9 +139,13 @@ class _Jury:
         for pairing in doubtful:
             key = module_of(layer_of[0][pairing.source]), module_of(layer_of[1][pairing.target])
             owners.setdefault(key, []).append(pairing)
-        if not doubtful or len(owners) > _MOST_CONFIRMED:
+        if not doubtful:
             return []
         whole = self._bench.observe(sure, doubtful)
+        if whole.all_agree():
+            return [replace(pairing, evidence="trial", confidence=1.0, note="") for pairing in doubtful]
+        if len(owners) > _MOST_CONFIRMED:
+            return []
         right = whole.agreeing()
         found: list[Pairing] = []
         for (own, _), pairings in owners.items():

@@ -56,12 +56,16 @@ def with_trial(name_map: NameMap, found: Found, order: Sequence[str]) -> NameMap
     )
 
 
-def with_blind(name_map: NameMap, blind: Set[str]) -> NameMap:
-    """Return the map with a note at each pair of which a name is `blind`."""
-    pairings = (
-        replace(p, note="; ".join(filter(None, (p.note, UNSEEN)))) if {p.source, p.target} & blind else p
-        for p in name_map.pairings
-    )
+def with_blind(name_map: NameMap, blind: Set[str], before: NameMap) -> NameMap:
+    """Return the map with a note at each pair of which a name is `blind`: such a pair is as sure as it was `before`."""
+    known = {(p.source, p.target, p.transform): p for p in before.pairings}
+    pairings = []
+    for pairing in name_map.pairings:
+        if {pairing.source, pairing.target} & blind:
+            own = known.get((pairing.source, pairing.target, pairing.transform), pairing)
+            pairings.append(replace(own, note="; ".join(filter(None, (own.note, UNSEEN)))))
+        else:
+            pairings.append(pairing)
     return replace(name_map, pairings=tuple(pairings))
 
 

@@ -68,8 +68,13 @@ def agree(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]
 
     Where one side is given more tensors than the other (a mask, a cache), the common beginning counts.
     """
+    return any(varies(a) or varies(b) for a, b in zip(one, two, strict=False)) and alike(one, two)
+
+
+def alike(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]) -> bool:
+    """Tell whether all tensors of the common beginning that vary are equal up to rounding."""
     both = [(a, b) for a, b in zip(one, two, strict=False) if varies(a) or varies(b)]
-    return bool(both) and all(distance(a, b) < AGREES for a, b in both)
+    return all(distance(a, b) < AGREES for a, b in both)
 
 
 def distance(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:

@@ -72,7 +72,7 @@ def settle_by_trial(
     if backwards:
         reopened = [replace(one, sources=one.targets, targets=one.sources) for one in found.reopened]
         found = replace(found, pairings=inverted_pairings(found.pairings, parameters[0]), reopened=reopened)
-    return with_blind(with_trial(name_map, found, order), blind)
+    return with_blind(with_trial(name_map, found, order), blind, name_map)
 
 
 def _seconds(side: Side, inputs: Mapping[str, Array]) -> float:
