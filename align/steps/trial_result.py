@@ -57,16 +57,25 @@ def with_trial(name_map: NameMap, found: Found, order: Sequence[str]) -> NameMap
 
 
 def with_blind(name_map: NameMap, blind: Set[str], before: NameMap) -> NameMap:
-    """Return the map with a note at each pair of which a name is `blind`: such a pair is as sure as it was `before`."""
+    """Return the map with a note at each pair of which a name is `blind`.
+
+    The other parameters of its layer tell where it belongs; where all are blind, a pair is as sure as it was `before`.
+    """
     known = {(p.source, p.target, p.transform): p for p in before.pairings}
+    seen = {_owners(p) for p in name_map.pairings if not {p.source, p.target} & blind}
     pairings = []
     for pairing in name_map.pairings:
+        own = pairing
         if {pairing.source, pairing.target} & blind:
-            own = known.get((pairing.source, pairing.target, pairing.transform), pairing)
-            pairings.append(replace(own, note="; ".join(filter(None, (own.note, UNSEEN)))))
-        else:
-            pairings.append(pairing)
+            if _owners(pairing) not in seen:
+                own = known.get((pairing.source, pairing.target, pairing.transform), pairing)
+            own = replace(own, note="; ".join(filter(None, (own.note, UNSEEN))))
+        pairings.append(own)
     return replace(name_map, pairings=tuple(pairings))
+
+
+def _owners(pairing: Pairing) -> tuple[str, str]:
+    return pairing.source.rpartition(".")[0], pairing.target.rpartition(".")[0]
 
 
 def _left(group: Ambiguity, gone: tuple[set[str], set[str]], reasons: Mapping[str, str]) -> Iterator[Ambiguity]:
