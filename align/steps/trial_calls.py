@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.steps.layers import Layer
+    from align.steps.trial_groups import OpenGroup
     from align.steps.trial_sinks import CallKey, Watch
 
 Sight = tuple[str, int, str]  # path of the source's module, number of the call, what of it
@@ -62,14 +63,25 @@ class Calls:
         return frozenset(found)
 
     def same_place(self, a: str, b: str) -> bool | None:
-        """Tell whether two modules are given the same tensors at every call; None if one's are not known."""
-        calls = self.source.calls(a)
-        if not calls or not self.target.calls(b):
+        """Tell whether two modules are called as often, and given the same tensors at first; None if that is not known.
+
+        What they are given later may hang on layers that are still open.
+        """
+        calls = self.source.calls(a), self.target.calls(b)
+        if not all(calls):
             return None
-        pairs = [(self.source.inputs.get((a, n), ()), self.target.inputs.get((b, n), ())) for n in range(calls)]
-        if not all(any(varies(sample) for sample in samples) for pair in pairs for samples in pair):
+        if calls[0] != calls[1]:
+            return False
+        given = self.source.inputs.get((a, 0), ()), self.target.inputs.get((b, 0), ())
+        if not all(any(varies(sample) for sample in samples) for samples in given):
             return None
-        return calls == self.target.calls(b) and all(agree(*pair) for pair in pairs)
+        return agree(*given)
+
+    def all_called(self, group: OpenGroup) -> bool:
+        """Tell whether all layers of a group are called, and none is used past its module."""
+        return all(self.source.calls(module_of(a)) for a in group.sources.values()) and all(
+            self.target.calls(module_of(b)) for b in group.targets.values()
+        )
 
     def deviating(self) -> dict[str, str]:
         """Modules without parameters that alone are given the same tensors and return others: another setting."""

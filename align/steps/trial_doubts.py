@@ -7,10 +7,12 @@ later, where what they return meets; their exchange is tried where that place is
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 from align.core.names import Ambiguity
-from align.steps.trial_groups import components, open_groups
+from align.steps.trial_groups import open_groups
 from align.steps.trial_sinks import agree
 
 if TYPE_CHECKING:
@@ -29,14 +31,30 @@ _CERTAIN = ("user", "values", "trial")
 _MOST = 24  # groups of siblings: each takes a run for every order
 
 
-def contradicted(pairings: Sequence[Pairing], calls: Calls, layer_of: Layers) -> list[Ambiguity]:
-    """The groups of pairs, by role, whose layers stand in each other's places; `calls` is a run with all of them."""
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Groups of pairs, by role, in which layers stand in another's place, and the names of those that surely do."""
+
+    groups: list[Ambiguity]
+    crossed: set[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.groups)
+
+
+def contradicted(pairings: Sequence[Pairing], calls: Calls, layer_of: Layers) -> Contradiction:
+    """What a run with all pairs contradicts: a layer is given what the counterpart of another one is given.
+
+    Its rivals that are given anything else than their counterparts are in question with it.
+    """
     joined = _layers(pairings, layer_of)
     off = {a: b for a, b in calls.modules.items() if a in joined and calls.same_place(a, b) is False}
-    others = {a: {b for b in off.values() if _alike(joined[a][0], joined, b) and calls.same_place(a, b)} for a in off}
-    edges = {a: {off[a], *found} for a, found in others.items() if found}
-    groups = [sources for sources, targets in components(edges) if {off[a] for a in sources} == set(targets)]
-    return [one for group in groups for one in _by_role([p for a in group for p in joined[a][2]], layer_of[0])]
+    form = {a: (joined[a][0].kind, joined[a][0].signature) for a in off}
+    crossed = {a for a, b in product(off, off) if a != b and form[a] == form[b] and calls.same_place(a, off[b])}
+    forms = dict.fromkeys(form[a] for a in off if a in crossed)
+    groups = [[p for a in off if form[a] == one for p in joined[a][2]] for one in forms]
+    names = {p.source for a in crossed for p in joined[a][2]}
+    return Contradiction([one for group in groups for one in _by_role(group, layer_of[0])], names)
 
 
 def sibling_doubts(pairings: Sequence[Pairing], calls: Calls, layer_of: Layers) -> list[list[Alternative]]:

@@ -11,7 +11,7 @@ from align.steps.trial_doubts import contradicted, sibling_doubts
 from align.steps.trial_groups import components, doubtful_pieces, open_groups, rivals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from align.core.names import Ambiguity, Pairing
     from align.steps.layers import Layer
@@ -54,10 +54,7 @@ def settle_groups(
     """Settle what can be settled, doubt what the run contradicts, confirm or correct what was not sure."""
     jury = _Jury(list(groups), list(pairings), bench)
     jury.settle()
-    reopened = contradicted(jury.settled(), bench.observe(jury.settled()), layer_of)
-    if reopened:
-        jury.reopen(reopened, layer_of)
-        jury.settle()
+    reopened = jury.contradicted(layer_of)
     jury.doubt(sibling_doubts(jury.settled(), bench.observe(jury.settled()), layer_of))
     jury.settle()
     sure = {p.source: p for p in jury.confirmed(layer_of)}
@@ -95,11 +92,27 @@ class _Jury:
         while self.by_place() or self.by_outcome() or self.doubted():
             pass
 
-    def reopen(self, ambiguous: Sequence[Ambiguity], layer_of: Sequence[Mapping[str, Layer]]) -> None:
-        """Open groups of pairs again."""
-        names = {name for group in ambiguous for name in group.sources}
-        self._pairings = [pairing for pairing in self._pairings if pairing.source not in names]
-        self._groups += open_groups(ambiguous, *layer_of)
+    def contradicted(self, layer_of: Sequence[Mapping[str, Layer]]) -> list[Ambiguity]:
+        """Open pairs again that the run contradicts, and settle them, until it contradicts none; return the groups.
+
+        Exchanged layers put what stands behind them out of place too: such pairs are given back where nothing settles
+        them otherwise.
+        """
+        reopened: list[Ambiguity] = []
+        before, crossed = list(self._pairings), set[str]()
+        while found := contradicted(self._pairings, self._bench.observe(self.settled()), layer_of):
+            names = {name for group in found.groups for name in group.sources}
+            crossed |= found.crossed
+            reopened += found.groups
+            self._pairings = [pairing for pairing in self._pairings if pairing.source not in names]
+            self._groups += open_groups(found.groups, *layer_of)
+            self.settle()
+        taken = {p.source for p in self.settled()}, {p.target for p in self.settled()}
+        left = [p for p in before if p.source not in taken[0] and p.target not in taken[1] and p.source not in crossed]
+        self._pairings += left
+        for group in self._groups:
+            group.close(left)
+        return [one for group in reopened if (one := _without(group, left)).sources]
 
     def doubt(self, orders: Sequence[list[Alternative]]) -> None:
         """Put pairs in question; of each the present order comes first."""
@@ -111,7 +124,7 @@ class _Jury:
 
     def by_outcome(self) -> bool:
         """Settle layers of which neither the place nor the input tells, and those that did not settle before."""
-        return self._round(lambda place: place is None, again=True) or self._round(bool, again=True)
+        return self._round(bool, again=True) or self._round(lambda place: place is not False, again=True)
 
     def doubted(self) -> bool:
         """Put the pieces of fused tensors in question whose order is not sure; tell whether any was settled."""
@@ -161,14 +174,17 @@ class _Jury:
             return False
         calls = self._bench.observe(self.settled())
         for group in self._groups:
+            placed, called = not fits(None), calls.all_called(group)
+            if placed and not called:  # one that is used past its module may be what stands there
+                continue
             edges = group.edges(partial(_fits, calls, fits))
             for sources, targets in components(edges):
-                if self._by_input(group, sources, targets):
+                if placed and self._by_input(group, sources, targets):
                     continue
                 key = (*sources, "", *targets)
                 if key not in self._asked or (again and self._asked[key] < len(self.new)):
                     self._asked[key] = len(self.new)
-                    self._ask(group, sources, targets, edges)
+                    self._ask(group, sources, targets, edges, hidden=not called)
         return len(self.new) > before
 
     def _by_input(self, group: OpenGroup, sources: list[str], targets: list[str]) -> bool:
@@ -177,20 +193,24 @@ class _Jury:
         self._take(group, pairings)
         return bool(pairings)
 
-    def _ask(self, group: OpenGroup, sources: list[str], targets: list[str], edges: Edges) -> None:
+    def _ask(self, group: OpenGroup, sources: list[str], targets: list[str], edges: Edges, *, hidden: bool) -> None:
+        """Try every choice; what layers themselves return counts nothing where some of them are never called."""
         alternatives = group.alternatives(sources, targets, edges)
         if not alternatives:
             self._leave(group, sources, TOO_MANY if alternatives is None else UNLIKE)
             return
         modules = {module_of(group.sources[path]) for path in sources}
-        best, reason = self._try(alternatives, modules, {module_of(group.targets[path]) for path in targets})
+        own = {module_of(group.targets[path]) for path in targets}
+        best, reason = self._try(alternatives, modules, own, modules if hidden else set())
         common = set(best[0]).intersection(*best) if best else set()
         whole = [path for path in sources if group.names(path) <= {p.source for p in common}]
         names = {name for path in whole for name in group.names(path)}
         self._leave(group, [path for path in sources if path not in whole], reason)
         self._take(group, tuple(p for p in (best or alternatives)[0] if p.source in names))
 
-    def _try(self, alternatives: list[Alternative], modules: set[str], own: set[str]) -> tuple[list[Alternative], str]:
+    def _try(
+        self, alternatives: list[Alternative], modules: set[str], own: set[str], hidden: Set[str] = frozenset()
+    ) -> tuple[list[Alternative], str]:
         """Return the alternatives that fit best, and why if there are several or none.
 
         Where several fit alike, each is followed by what it would settle next: two branches may only meet later.
@@ -199,9 +219,10 @@ class _Jury:
         told, reason = False, ""
         for _ in range(_DEPTH):
             runs = {n: self._bench.observe(self.settled(), tried[n]) for n in tried}
-            seen = [runs[n].agreeing() | self._placed(runs[n]) for n in tried]
+            sights = (runs[n].agreeing() | self._placed(runs[n]) for n in tried)
+            seen = [frozenset(sight for sight in seen_by if sight[0] not in hidden) for seen_by in sights]
             reason = reason or (UNLIKE if shown(list(runs.values()), own) else BLIND)
-            best = _best(list(tried), seen, modules)
+            best = _best(list(tried), seen, modules - hidden)
             if not best:
                 return [], reason
             told = told or len(best) < len(alternatives)
@@ -242,6 +263,15 @@ class _Jury:
     def settled(self) -> list[Pairing]:
         """All pairings, the new ones last."""
         return [*self._pairings, *self.new]
+
+
+def _without(group: Ambiguity, pairings: Sequence[Pairing]) -> Ambiguity:
+    names = {p.source for p in pairings}, {p.target for p in pairings}
+    sources, targets = (
+        tuple(name for name in side if name not in gone)
+        for side, gone in zip((group.sources, group.targets), names, strict=True)
+    )
+    return replace(group, sources=sources, targets=targets)
 
 
 def _fits(calls: Calls, fits: Callable[[bool | None], bool], a: Layer, b: Layer) -> bool:
