@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from align.steps.trial_groups import OpenGroup
     from align.steps.trial_sinks import CallKey, Watch
 
+# Terms that are added in another order differ by as much.
+_ROUNDING = 1e-5
+
 Sight = tuple[str, int, str]  # path of the source's module, number of the call, what of it
 
 
@@ -113,7 +116,7 @@ def shown(runs: Sequence[Calls], own: set[str]) -> bool:
 def _unlike(one: Watch, two: Watch, own: set[str]) -> bool:
     """Tell whether two runs of the target differ elsewhere than in the modules that were filled differently."""
     return any(
-        distance(a, b) > 0
+        distance(a, b) > _ROUNDING
         for key, samples in one.outputs.items()
         if key[0] not in own
         for a, b in zip(samples, two.outputs.get(key, ()), strict=False)

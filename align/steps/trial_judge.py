@@ -83,6 +83,7 @@ class _Jury:
     def __init__(self, groups: list[OpenGroup], pairings: list[Pairing], bench: Bench) -> None:
         self._groups, self._pairings, self._bench = groups, pairings, bench
         self.new: list[Pairing] = []
+        self._assumed: list[Pairing] = []
         self.reasons: dict[str, str] = {}
         self._asked: dict[tuple[str, ...], int] = {}
         self._doubts = doubtful_pieces(pairings)
@@ -207,6 +208,9 @@ class _Jury:
         names = {name for path in whole for name in group.names(path)}
         self._leave(group, [path for path in sources if path not in whole], reason)
         self._take(group, tuple(p for p in (best or alternatives)[0] if p.source in names))
+        if reason == BLIND:  # any choice will do for what comes behind them
+            self._assumed += alternatives[0]
+            group.close(alternatives[0])
 
     def _try(
         self, alternatives: list[Alternative], modules: set[str], own: set[str], hidden: Set[str] = frozenset()
@@ -261,8 +265,8 @@ class _Jury:
         self.reasons |= {name: reason for path in sources for name in group.names(path)}
 
     def settled(self) -> list[Pairing]:
-        """All pairings, the new ones last."""
-        return [*self._pairings, *self.new]
+        """All pairings, the new ones and those of which nothing depends on the choice last."""
+        return [*self._pairings, *self.new, *self._assumed]
 
 
 def _without(group: Ambiguity, pairings: Sequence[Pairing]) -> Ambiguity:

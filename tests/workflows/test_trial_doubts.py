@@ -150,3 +150,78 @@ def test_a_tied_matrix_is_not_blind() -> None:
         return made
 
     assert blind(tried(model(), model())) == set()
+
+
+def in_turn(*names: str) -> Any:
+    """A forward that calls these layers one after the other, some of them maybe twice."""
+
+    def forward(self: Any, x: Any) -> Any:
+        for name in names:
+            x = getattr(self, name)(x).tanh()
+        return x
+
+    return forward
+
+
+def of(name_map: NameMap, role: str = "weight") -> dict[str, str]:
+    ends = f".{role}"
+    return {p.source.removesuffix(ends): p.target.removesuffix(ends) for p in name_map.pairings if ends in p.source}
+
+
+def settled(source: Any, target: Any) -> NameMap:
+    """The map by names and a trial, whatever names leave open."""
+    sides = open_side(source), open_side(target)
+    parameters = [side.reader.read_parameters(side.model, label) for side, label in zip(sides, "ab", strict=True)]
+    return settle_by_trial(*sides, match_names(*parameters, NameRules()), X)
+
+
+def test_blocks_that_the_port_runs_in_another_order_are_exchanged_along_the_whole_chain() -> None:
+    names = ("a1", "a2", "a3", "a4", "a5")
+    source, target = net(" ".join(names), in_turn(*names)), net(" ".join(names), in_turn("a2", "a4", "a3", "a1", "a5"))
+    assert of(tried(source, target)) == {"a1": "a2", "a2": "a4", "a3": "a3", "a4": "a1", "a5": "a5"}
+
+
+def test_an_exchange_before_something_that_the_port_computes_otherwise_keeps_the_other_names() -> None:
+    def wrong(self: Any, x: Any) -> Any:
+        x = in_turn("a2", "a1", "a3")(self, x) * 2 - 1
+        return in_turn("a4", "a5")(self, x)
+
+    found = of(tried(net("a1 a2 a3 a4 a5", in_turn("a1", "a2", "a3", "a4", "a5")), net("a1 a2 a3 a4 a5", wrong)))
+    assert found == {"a1": "a2", "a2": "a1", "a3": "a3", "a4": "a4", "a5": "a5"}
+
+
+def test_a_layer_that_is_called_twice_is_not_one_that_is_called_once() -> None:
+    found = settled(net("p q", in_turn("p", "q", "p")), net("i j", in_turn("j", "i", "j")))
+    assert of(found) == {"p": "j", "q": "i"}
+
+
+def test_a_layer_whose_weight_is_used_past_its_module_is_found_by_what_comes_of_it() -> None:
+    import torch
+
+    def gated(called: str, past: str, *, swapped: bool) -> Any:
+        def forward(self: Any, x: Any) -> Any:
+            layer = getattr(self, past)
+            one, other = getattr(self, called)(x), torch.nn.functional.linear(x, layer.weight, layer.bias)
+            return torch.tanh(other) * torch.sigmoid(one) if swapped else torch.tanh(one) * torch.sigmoid(other)
+
+        return forward
+
+    found = settled(net("p q", gated("p", "q", swapped=False)), net("i j", gated("j", "i", swapped=True)))
+    assert of(found) == {"p": "i", "q": "j"}
+
+
+def test_two_layers_of_which_either_may_be_either_do_not_hide_what_comes_behind_them() -> None:
+    def joined(one: str, other: str, then: str, last: str) -> Any:
+        def forward(self: Any, x: Any) -> Any:
+            y = getattr(self, then)(getattr(self, one)(x) + getattr(self, other)(x)).tanh()
+            return y * getattr(self, last)(y).sigmoid()
+
+        return forward
+
+    source = net("xenon grove zinc nadir", joined("xenon", "grove", "zinc", "nadir"))
+    found = settled(source, net("ridge cedar ember quartz", joined("cedar", "quartz", "ember", "ridge")))
+    assert of(found) == {"zinc": "ember", "nadir": "ridge"}
+    assert {name for group in found.ambiguous for name in group.sources if "weight" in name} == {
+        "xenon.weight",
+        "grove.weight",
+    }
