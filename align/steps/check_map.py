@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet
 
 Sides = tuple["ParameterSet", "ParameterSet"]
-SURE = 1.0
 
 
 def check_map(
@@ -96,7 +95,7 @@ def _unlike(pairings: Iterable[Pairing], sides: Sides) -> Iterator[Finding]:
 def _contradicted(pairings: Iterable[Pairing], own: NameMap) -> Iterator[Finding]:
     sure: dict[str, list[Pairing]] = {}
     for pairing in own.pairings:
-        if pairing.confidence == SURE:
+        if pairing.sure:
             sure.setdefault(pairing.source, []).append(pairing)
     for pairing in pairings:
         mine = sure.get(pairing.source, ())

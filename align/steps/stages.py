@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from align.core.names import SURE
 from align.steps.layers import loosened, read_layers, remaining
 from align.steps.match_layers import match_layers
 from align.steps.numbered_triples import match_numbered_triples
@@ -39,8 +40,8 @@ class Matching:
 
     @property
     def known(self) -> list[Pair]:
-        """The pairs of layers, without those of other forms."""
-        return [pair for pair, _ in self.pairs]
+        """The pairs that are sure enough to teach, without those of other forms."""
+        return [pair for pair, sure in self.pairs if sure >= SURE]
 
     def names(self) -> Names:
         """Names on each side whose layers are paired, or that are ambiguous."""

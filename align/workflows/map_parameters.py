@@ -166,11 +166,18 @@ def _verdict(name_map: NameMap) -> Verdict:
     unsettled = [sum(len(names) for names in groups) for groups in _ambiguous_names(name_map)]
     left, right = unmatched[0] + unsettled[0], unmatched[1] + unsettled[1]
     coverage = Coverage("parameters", len(name_map.pairings), len(name_map.dropped), left, right)
-    if name_map.complete:
-        reason = f"all parameters are paired, {len(name_map.dropped)} are dropped with a reason"
-        return Verdict(Outcome.ALIGNED, reason, coverage)
-    reason = f"{left} parameters of {name_map.source} and {right} of {name_map.target} are not paired"
-    return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+    unsure = sum(not pairing.sure for pairing in name_map.pairings)
+    reasons = []
+    if not name_map.complete:
+        reasons.append(f"{left} parameters of {name_map.source} and {right} of {name_map.target} are not paired")
+    if unsure:
+        reasons.append(
+            f"{unsure} pairs are the best reading of the names and not sure (a trial or a line of yours tells)"
+        )
+    if reasons:
+        return Verdict(Outcome.NOT_ALIGNED, "; ".join(reasons), coverage)
+    reason = f"all parameters are paired, {len(name_map.dropped)} are dropped with a reason"
+    return Verdict(Outcome.ALIGNED, reason, coverage)
 
 
 def _ambiguous_names(name_map: NameMap) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
