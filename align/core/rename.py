@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
+from align.core.match_time import SECONDS, MatchTimeoutError, first_match
 from align.core.transforms import IDENTITY, Transform
+from align.errors import MapError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.names import Frameworks, SideName
 
@@ -60,10 +62,23 @@ class NameRules:
         if source in self.names:
             target, transform = self.names[source]
             return target, transform, _named(source)
-        for rename in self.renames:
-            if match := rename.pattern.fullmatch(source):
-                return match.expand(rename.to), rename.transform, _renaming(rename)
-        return None
+        found = self.matched([rename.pattern for rename in self.renames], source)
+        if found is None:
+            return None
+        rename = self.renames[found[0]]
+        return found[1].expand(rename.to), rename.transform, renaming(rename.pattern)
+
+    def matched(self, patterns: Sequence[re.Pattern[str]], name: str) -> tuple[int, re.Match[str]] | None:
+        """Index and match of the first pattern that matches a name; raises MapError for one that takes for ever."""
+        try:
+            return first_match(patterns, name)
+        except MatchTimeoutError as error:
+            rule = renaming(patterns[error.index])
+            line = f"line {self.lines[rule]}: " if rule in self.lines else ""
+            fault = f"{line}{rule}: still at {name!r} after {SECONDS} seconds, which no sound pattern is"
+            raise MapError(
+                self.label, [fault], "take out repeats that can match nothing, or stand in a repeat"
+            ) from None
 
     def targets_of(self, source: str) -> tuple[tuple[str, Transform, str], ...]:
         """All that `target_of` says of a source name: several entries for one that is cut, none if no rule pairs it."""
@@ -99,7 +114,7 @@ class NameRules:
 
     def _called(self) -> Iterator[str]:
         yield from map(_named, self.names)
-        yield from map(_renaming, self.renames)
+        yield from (renaming(rename.pattern) for rename in self.renames)
         for side, drops in self._drops.items():
             yield from (_dropping(side, glob) for glob in drops.reasons)
 
@@ -139,8 +154,9 @@ def _named(source: str) -> str:
     return f"[names] {source}"
 
 
-def _renaming(rename: Rename) -> str:
-    return f"[[rename]] {rename.pattern.pattern}"
+def renaming(pattern: re.Pattern[str]) -> str:
+    """What a rename is called, by its pattern or that of its way back."""
+    return f"[[rename]] {pattern.pattern}"
 
 
 def _dropping(side: SideName, glob: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.runs.map_lines import is_ours, rule_lines
+from align.runs.map_lines import is_ours, rule_lines, sections, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,6 +58,22 @@ class Faults(list[str]):
                 self._lines[line - 1] = ""
                 lines.remove(line)
 
-    def repeated(self) -> list[str]:
-        """Rules that stand twice, which TOML refuses."""
-        return [f"{self.place(rule)}: {rule} has two rules" for rule, lines in self._written.items() if len(lines) > 1]
+    def mended(self) -> str:
+        """The text without the second of what TOML refuses if it stands twice; each is a fault. Tables are joined."""
+        is_table_twice = False
+        for rule, lines in self._written.items():
+            if len(lines) > 1:
+                is_table = rule == f"[{table_of(rule)}]"
+                is_table_twice |= is_table
+                self.append(f"{self.place(rule)}: {rule} {'stands more than once' if is_table else 'has two rules'}")
+                for line in lines[1:] if not is_table else ():
+                    self._lines[line - 1] = ""
+        return _joined_tables(self.text) if is_table_twice else self.text
+
+
+def _joined_tables(text: str) -> str:
+    tables: dict[str, list[str]] = {}
+    for number, (_, header, lines) in enumerate(sections(text)):
+        name = f"{number}" if header.lstrip().startswith("[[") else table_of(header)
+        tables.setdefault(name, [header]).extend(lines)
+    return "\n".join(line for lines in tables.values() for line in lines)

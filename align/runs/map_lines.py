@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import sys
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -18,12 +19,13 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 OURS = "#="
 _MARKED = re.compile(rf"(?P<said>.*)  {OURS} .* \((?P<sum>[0-9a-f]{{4}})\)")
 _HEADER = re.compile(r"\s*(?P<open>\[\[?)\s*(?P<name>[\w\"'. -]+?)\s*\]\]?\s*(#.*)?")
-_KEY = re.compile(r"\s*(?P<key>\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\w-]+)\s*[=.]")
+_WORD = r"""\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\w-]+"""
+_KEY = re.compile(rf"\s*(?P<key>(?:{_WORD})(?:\s*\.\s*(?:{_WORD}))*)\s*=")
 
 
 def marked(said: str, why: str) -> str:
@@ -87,23 +89,31 @@ def rule_lines(text: str) -> dict[str, list[int]]:
 
 
 def _rules(text: str) -> Iterator[tuple[str, int]]:
-    table, renames = "", 0
+    table, counts = "", Counter[str]()
     for number, line in enumerate(text.split("\n"), 1):
         if header := _HEADER.fullmatch(line):
-            table = header["name"]
-            renames += header["open"] == "[["
-            yield (f"[[{table}]] {renames}" if header["open"] == "[[" else f"[{table}]"), number
+            name, several = header["name"], header["open"] == "[["
+            counts[name] += several
+            table = f"[[{name}]] {counts[name]}" if several else f"[{name}]"
+            yield table, number
         elif (found := _KEY.match(line)) and (key := _plain(found["key"])) is not None:
-            yield (f"[{table}] {key}" if table else key), number
+            yield f"{table} {key}".lstrip(), number
 
 
 def _plain(key: str) -> str | None:
-    if key[0] not in "\"'":
-        return key
+    if key[0] in "\"'" and key.count(key[0]) == 2 and key[-1] == key[0] and "\\" not in key:
+        return key[1:-1]
     try:
-        return str(tomllib.loads(f"key = {key}")["key"]) if key[0] == '"' and "\\" in key else key[1:-1]
+        return ".".join(_path_of(tomllib.loads(f"{key} = 0")))
     except tomllib.TOMLDecodeError:
         return None
+
+
+def _path_of(table: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in table.items():
+        yield key
+        if isinstance(value, dict):
+            yield from _path_of(value)
 
 
 def _sum(said: str) -> str:

@@ -69,18 +69,18 @@ def read_rules(path: Path) -> NameRules:
 
 
 def _text(path: Path) -> str:
+    if path.suffix.lower() in (".csv", ".json"):
+        fault = f"{path.suffix} holds the rows of a map for other programs, and is not read"
+        raise MapError(path, [fault], "give the map as TOML: `align map ... --out map.toml`")
     try:
-        return existing_file(path, "map file").read_text(encoding="utf-8")
+        return existing_file(path, "map file").read_text(encoding="utf-8-sig")  # editors of some systems add a mark
     except UnicodeDecodeError as error:
         raise MapError(path, [f"not TOML: {error}"]) from error
 
 
 def _parse(text: str, path: Path) -> NameRules:
     faults = Faults(text)
-    try:
-        document = tomllib.loads(faults.text)
-    except tomllib.TOMLDecodeError as error:
-        raise MapError(path, [f"not TOML: {error}", *faults.repeated()]) from error
+    document = _document(faults, path)
     for key in document:
         if key not in _TABLES:
             faults.at(f"[{key}]" if isinstance(document[key], dict) else key, "unknown table or key")
@@ -95,6 +95,18 @@ def _parse(text: str, path: Path) -> NameRules:
     if faults:
         raise MapError(path, faults)
     return NameRules(str(path), first, renames, drops["source"], drops["target"], frameworks, further, faults.lines)
+
+
+def _document(faults: Faults, path: Path) -> dict[str, Any]:
+    """The tables of a file; where TOML refuses it for what stands twice, without that."""
+    try:
+        return tomllib.loads(faults.text)
+    except tomllib.TOMLDecodeError:
+        text = faults.mended()
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MapError(path, [*faults, f"not TOML: {error}"]) from error
 
 
 def told_side(document: Any, key: str, faults: list[str]) -> FrameworkName | None:
@@ -152,7 +164,7 @@ def _names(table: Any, faults: Faults) -> dict[str, list[tuple[str, Transform]]]
     if not isinstance(table, dict):
         faults.at("names", "[names] must be a table of source = target")
         return names
-    for source, value in expand_table("names", table, faults).items():
+    for source, value in expand_table("names", _quoted("names", table, faults), faults).items():
         targets = value if isinstance(value, list) and value else [value]
         parsed = [_target(f"[names] {source}", target, faults) for target in targets]
         if found := [target for target in parsed if target]:
@@ -160,13 +172,35 @@ def _names(table: Any, faults: Faults) -> dict[str, list[tuple[str, Transform]]]
     return names
 
 
-def _target(where: str, value: Any, faults: Faults) -> tuple[str, Transform] | None:
+def _quoted(name: str, table: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    """The rules of a table without those whose names stand without quotes: their dots make tables within it."""
+    for key, value in table.items():
+        for bare in _bare_names(key, value):
+            faults.at(f"[{name}] {bare}", f'a name with dots needs quotes: "{bare}" = ...')
+    return {key: value for key, value in table.items() if not any(_bare_names(key, value))}
+
+
+def _bare_names(key: str, value: Any) -> Iterator[str]:
+    """The names that a table of tables spells, none if it is one that says what becomes of a name."""
+    if isinstance(value, dict) and not value.keys() & {"to", "op"}:
+        for inner, one in value.items():
+            path = f"{key}.{inner}"
+            yield from (_bare_names(path, one) if isinstance(one, dict) and "to" not in one else [path])
+
+
+def _target(where: str, value: Any, faults: Faults, known: tuple[str, ...] = ("to",)) -> tuple[str, Transform] | None:
     if isinstance(value, str):
         return value, IDENTITY
-    if not isinstance(value, dict) or not isinstance(value.get("to"), str):
+    if not isinstance(value, dict):
         faults.at(where, "expected a target name or a table with `to` and a transform")
         return None
-    fields = {key: item for key, item in value.items() if key != "to"}
+    fields = {key: item for key, item in value.items() if key not in known}
+    if unknown := [] if "op" in fields else list(fields):
+        faults.at(where, f"unknown key {', '.join(unknown)}; known: {', '.join(known)}, and a transform by its `op`")
+    if not isinstance(value.get("to"), str):
+        faults.at(where, "`to` is missing" if "to" not in value else f"`to` must be a name, not {value['to']!r}")
+    if unknown or not isinstance(value.get("to"), str):
+        return None
     try:
         return value["to"], parse_transform(fields) if fields else IDENTITY
     except ValueError as error:
@@ -180,7 +214,8 @@ def _renames(tables: Any, faults: Faults) -> Iterator[Rename]:
         if not isinstance(table, dict) or not isinstance(table.get("from"), str):
             faults.at(where, "expected from = 'pattern' and to = 'target'")
             continue
-        parsed = _target(where, {key: value for key, value in table.items() if key not in ("from", "back")}, faults)
+        faults.stands(f"[[rename]] {table['from']}", where)
+        parsed = _target(where, table, faults, ("from", "to", "back"))
         back = table.get("back")
         if back is not None and not _is_renaming(back):
             faults.at(where, "expected back = { from = 'pattern', to = 'source' }")
@@ -224,12 +259,16 @@ def _drops(tables: Any, faults: Faults) -> dict[str, dict[str, str]]:
         return drops
     for key in tables:
         if key not in SIDES:
-            faults.at(f"[dropped] {key}", "unknown key; known: source, target")
+            written = next(
+                (rule for rule in (f"[dropped.{key}]", f"[dropped] {key}") if faults.place(rule)), "[dropped]"
+            )
+            faults.at(written, f"unknown key {key}; known: source, target")
     for side in SIDES:
         table = tables.get(side, {})
         if not isinstance(table, dict):
             faults.at(f"[dropped] {side}", f'[dropped.{side}] must be a table of name = "reason"')
             continue
+        table = _quoted(f"dropped.{side}", table, faults)
         for name, reason in expand_table(f"dropped.{side}", table, faults).items():
             if isinstance(reason, str) and reason.strip():
                 drops[side][name] = reason

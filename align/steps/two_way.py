@@ -190,8 +190,8 @@ class SourceNames:
         if target in self.exact:
             return [] if target in self.shared else self.exact[target]
         for rename in self.rules.renames:
-            if rename.back and (match := rename.back[0].fullmatch(target)):
-                source = match.expand(rename.back[1])
+            if rename.back and (found := self.rules.matched([rename.back[0]], target)):
+                source = found[1].expand(rename.back[1])
                 there = self.rules.target_of(source)
                 if there and there[0] == target and not self.rules.drop_of("source", source):
                     return [(source, there[1])]
@@ -202,8 +202,8 @@ class SourceNames:
         if target in self.shared:
             return f"{some(self.shared[target])} all lead to it: pair it with one of them"
         for rename in self.rules.renames:
-            if rename.back and (match := rename.back[0].fullmatch(target)):
-                source = match.expand(rename.back[1])
+            if rename.back and (found := self.rules.matched([rename.back[0]], target)):
+                source = found[1].expand(rename.back[1])
                 return f"the way back of {rename.pattern.pattern!r} leads to {source}, which does not lead here"
         if any(rename.back is None for rename in self.rules.renames):
             return "no name leads to it; a [[rename]] is followed back only with `back = { from = ..., to = ... }`"

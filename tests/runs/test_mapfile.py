@@ -195,7 +195,7 @@ def test_all_faults_of_a_file_are_listed_together_under_its_name(tmp_path: Path)
         ("rename = 3", "[[rename]] 1"),
         ("dropped = 3", "[dropped]"),
         ("[dropped]\nsource = 3", "[dropped.source]"),
-        ("[names]\na = 'x'\na = 'y'", "not TOML"),
+        ("[names]\na = 'x'\na = 'y'", "two rules"),
         ("[names", "not TOML"),
     ],
 )

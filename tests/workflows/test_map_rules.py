@@ -1,0 +1,38 @@
+"""The rules of a map are what the user wrote, in whichever file it stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from align.core.names import NameMap, Pairing
+from align.errors import MissingFileError
+from align.runs.mapfile import write_map
+from align.workflows.map_rules import read_map_rules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    pairs = (Pairing("a", "x", "structure", 0.7), Pairing("b", "y", "structure", 0.7))
+    write_map(tmp_path / "map.toml", NameMap("s", "t", pairs))
+    return tmp_path / "map.toml"
+
+
+def test_a_guess_of_aligns_is_no_rule_of_the_users_when_the_file_is_given_as_rules(path: Path) -> None:
+    assert read_map_rules(path, path.with_name("other.toml")).rules.all_rules == ()
+
+
+def test_a_line_that_the_user_changed_is_a_rule_and_its_neighbours_are_none(path: Path) -> None:
+    path.write_text(path.read_text(encoding="utf-8").replace('"b" = "y"', '"b" = "z"'), encoding="utf-8")
+    rules = read_map_rules(path).rules
+    assert [(name, to) for name, (to, _) in rules.names.items()] == [("b", "z")]
+    assert rules.named("b") == "b (line 7)"
+
+
+def test_a_rule_file_that_is_not_there_is_missed(tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=r"map file not found: .*gone\.toml"):
+        read_map_rules(tmp_path / "gone.toml")
