@@ -79,24 +79,36 @@ def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt) -> Settlement:
     settlement = Settlement(pairs, [2.0] * len(pairs), [])
     for i, j in _rivals(pairs):
         settlement.note(exchange_benefit(pairs[i], pairs[j], learnt), i, j)
-    uneven = _weigh_against(settlement, _unplaced(pairs, free), learnt)
+    contests = _contests(pairs, _unplaced(pairs, free))
+    uneven = _weigh_against(settlement, contests, learnt)
     # Where one side has more layers of a shape than the other, all others of them may be off by one with an open pair.
     judged: set[int] = set()
     while loose := [i for i, weak in enumerate(settlement.weakest) if weak < SETTLED and i not in judged]:
         judged.update(loose)
         own = [pairs[i] for i in loose if pairs[i][0].signature in uneven]
-        _weigh_against(settlement, ([a for a, _ in own], [b for _, b in own]), learnt)
+        _weigh_against(settlement, _contests(pairs, ([a for a, _ in own], [b for _, b in own])), learnt)
+    _join_unplaced(settlement, contests, learnt)
     return settlement
 
 
-def _weigh_against(settlement: Settlement, rivals: Sides, learnt: Learnt) -> set[object]:
+def _weigh_against(settlement: Settlement, contests: Sequence[tuple[int, Rival]], learnt: Learnt) -> set[object]:
     """Note the benefit of each settled pair over the rivals; return the signatures of those that may take its place."""
     signatures: set[object] = set()
-    for index, rival in _contests(settlement.pairs, rivals):
+    for index, rival in contests:
         signatures.add(settlement.pairs[index][0].signature)
         if settlement.weakest[index] >= SETTLED:
             settlement.note(replacement_benefit(settlement.pairs[index], rival, learnt), index, rival)
     return signatures
+
+
+def _join_unplaced(settlement: Settlement, contests: Sequence[tuple[int, Rival]], learnt: Learnt) -> None:
+    """Link each open pair with every unplaced rival in its place: if the pair is a guess, so is who is left over."""
+    context = learnt.around.context
+    for index, (source, target) in contests:
+        if settlement.weakest[index] < SETTLED:
+            pair = a, b = settlement.pairs[index]
+            if context((source or a, target or b), (pair,)) >= context(pair, (pair,)):
+                settlement.links.append((pair, (source, target)))
 
 
 def _improved(pairs: list[Pair], free: Sides, learnt: Learnt) -> list[Pair]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from align.core.names import Evidence
-    from align.core.parameters import Parameter, ParameterSet
+    from align.core.parameters import ParameterSet
     from align.core.rename import NameRules
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
@@ -75,14 +75,9 @@ def _pair_roles(a: Layer, b: Layer, confidence: float, evidence: Evidence | None
         if role in b.roles and a.shapes[role] == b.shapes[role]:
             theirs = b.roles[role]
             transform = transform_between(a, b, role)
-            yield Pairing(mine.name, theirs.name, evidence or _evidence(mine, theirs), confidence, transform)
+            found = evidence or ("name" if mine.name == theirs.name else "rule" if a.path == b.path else "structure")
+            yield Pairing(mine.name, theirs.name, found, confidence, transform)
 
 
 def _free(pairing: Pairing, spoken: tuple[set[str], set[str]]) -> bool:
     return pairing.source not in spoken[0] and pairing.target not in spoken[1]
-
-
-def _evidence(a: Parameter, b: Parameter) -> Evidence:
-    if a.name == b.name:
-        return "name"
-    return "rule" if a.module == b.module else "structure"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,12 @@ from align.core.constants import constant_reason
 from align.core.folding import NUMBER
 from align.core.mappings import rule_for
 from align.core.names import Dropped, Unmatched
-from align.steps.layers import read_layers
+from align.steps.layers import read_layers, roles_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.core.names import Ambiguity, Pairing, SideName
+    from align.core.names import Ambiguity, NameMap, Pairing, SideName
     from align.core.parameters import Parameter, ParameterSet
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
@@ -58,6 +58,20 @@ def explain_remainder(
             else:
                 unmatched.append(seen.explain(parameter))
     return dropped, unmatched
+
+
+def explain_anew(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> NameMap:
+    """Return the map with what is not paired explained by the pairings that it has now.
+
+    Of a group that has lost all names of one side, the others are unmatched.
+    """
+    left, right = (roles_by_name(side) for side in sides)
+    layers = [
+        (left[p.source][0], right[p.target][0]) for p in name_map.pairings if p.source in left and p.target in right
+    ]
+    ambiguous = [group for group in name_map.ambiguous if group.sources and group.targets]
+    dropped, unmatched = explain_remainder(sides, name_map.dropped, name_map.pairings, ambiguous, layers)
+    return replace(name_map, ambiguous=tuple(ambiguous), dropped=tuple(dropped), unmatched=tuple(unmatched))
 
 
 def _few(rest: list[Parameter]) -> list[Parameter]:

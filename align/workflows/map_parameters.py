@@ -13,18 +13,19 @@ from align.core.progress import silent
 from align.core.rename import NameRules
 from align.core.transforms import IDENTITY, Reshape
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.errors import NothingInCommonError, UsageError
+from align.errors import CannotRunError, NothingInCommonError, UsageError
 from align.runs.map_export import write_map_file
 from align.steps.equal_values import pair_equal_values
 from align.steps.execution import CallOrder, in_execution_order
 from align.steps.match import match_names
+from align.steps.remainder import explain_anew
 from align.workflows.inputs import read_inputs
 from align.workflows.map_rules import MapRules, read_map_rules
 from align.workflows.map_sides import MapSide, open_map_side
 from align.workflows.recognise_family import choose_family
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.names import FrameworkName, NameMap
@@ -51,7 +52,8 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     `rules` is a map file whose lines are never overruled. With `inputs` both models run once, and the order of
     execution becomes evidence; with `trial` it does not, and what distinct values do settles what is ambiguous.
     `out` receives the map (.toml, .csv or .json); what the user wrote into one that is there counts as rules and is
-    kept. Raises NothingInCommonError if nothing pairs.
+    kept. Raises CannotRunError for a side without parameters; two sides that have nothing in common have a map, in
+    which all is unmatched.
 
     >>> import numpy as np
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
@@ -65,6 +67,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     told = MapRules(rules) if isinstance(rules, NameRules) else read_map_rules(_path(rules), _path(out))
     given = read_inputs(inputs) if inputs is not None else None
     sides = open_map_side(reference), open_map_side(candidate)
+    _require_parameters(sides)
     source, target = _in_order(sides, None if trial else given)  # what values do says more than the order of calls
     known = choose_family(family, source, target)
     name_map = _settled(sides, (source, target), told.rules if known is None else known.beside(told.rules))
@@ -80,6 +83,12 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
 
 def _path(path: Path | str | None) -> Path | None:
     return None if path is None else Path(path)
+
+
+def _require_parameters(sides: Sequence[MapSide]) -> None:
+    if empty := [side.parameters.label for side in sides if not side.parameters.parameters]:
+        said = f"there is nothing to map: no parameter in {' and '.join(empty)}"
+        raise CannotRunError(said, "check that the function returns the model, or that the file holds its weights")
 
 
 def _in_order(sides: tuple[MapSide, MapSide], inputs: Mapping[str, Array] | None) -> tuple[ParameterSet, ParameterSet]:
@@ -100,13 +109,13 @@ def _settled(
     sides: tuple[MapSide, MapSide], parameters: tuple[ParameterSet, ParameterSet], rules: NameRules
 ) -> NameMap:
     """Match, and settle ambiguous groups by equal values where both sides have values; the rest of a layer follows."""
-    name_map = match_sides(*parameters, rules)
+    name_map = _matched(*parameters, rules)
     values = (sides[0].values, sides[1].values) if name_map.ambiguous else ({}, {})
     equal = pair_equal_values(name_map.ambiguous, *values) if all(values) else {}
     if not equal:
         return name_map
     names = {a: (b, _reshaped(values[0][a].shape, values[1][b].shape)) for a, b in equal.items()}
-    again = match_sides(*parameters, replace(rules, names=rules.names | names))
+    again = _matched(*parameters, replace(rules, names=rules.names | names))
     pairings = (replace(p, evidence="values") if p.source in equal else p for p in again.pairings)
     return replace(again, pairings=tuple(pairings))
 
@@ -130,8 +139,7 @@ def _by_trial(
     if inputs is None:
         raise UsageError("a trial needs inputs to run on", "give them with --inputs, or as `inputs`")
     settled = settle_by_trial(*_live(sides), name_map, inputs, progress)
-    place = {name: number for number, name in enumerate(sides[0].parameters.names)}
-    return replace(settled, pairings=tuple(sorted(settled.pairings, key=lambda pairing: place[pairing.source])))
+    return explain_anew((sides[0].parameters, sides[1].parameters), settled)
 
 
 def read_parameters(sides: tuple[Side, Side], inputs: Mapping[str, Array] | None) -> tuple[ParameterSet, ParameterSet]:
@@ -151,10 +159,14 @@ def _executed(side: Side, parameters: ParameterSet, inputs: Mapping[str, Array])
 
 def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
     """Match two sides; raises NothingInCommonError if not a single parameter pairs or might pair."""
-    name_map = replace(match_names(source, target, rules), frameworks=(_known(source), _known(target)))
+    name_map = _matched(source, target, rules)
     if not name_map.pairings and not name_map.ambiguous:
         raise NothingInCommonError(source.label, target.label, "parameter")
     return name_map
+
+
+def _matched(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
+    return replace(match_names(source, target, rules), frameworks=(_known(source), _known(target)))
 
 
 def _known(side: ParameterSet) -> FrameworkName | None:
