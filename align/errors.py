@@ -20,7 +20,7 @@
     │   ├── EmptyLogError           ├── AmbiguousLogError
     │   ├── MetricMissingError      ├── StepsPerEpochError
     │   ├── UnlikeCurvesError       ├── RepeatedColumnError
-    │   ├── ReportError             │
+    │   ├── ReportError             ├── UnreadableModelError
     └── NotAlignedError         the sides were compared and differ: exit code 1
 
 The wording sits here, so that the code that raises states only the facts.
@@ -212,6 +212,14 @@ class ModelFailedError(UserCodeError):
         where = f"in layer {layer!r} " if layer else ""
         super().__init__(f"the {framework} model, {where}on inputs {given},", error)
         self.hint = f"check that the inputs have the names, shapes and dtypes that the model expects; {self.hint}"
+
+
+class UnreadableModelError(CannotRunError):
+    """A live model that cannot be read as it stands; `lines` name all of its tensors that are the reason."""
+
+    def __init__(self, reason: str, hint: str, lines: Sequence[str]) -> None:
+        super().__init__(f"{reason}:{as_lines(lines)}", hint)
+        self.lines = tuple(lines)
 
 
 class FrameworkMissingError(CannotRunError):

@@ -67,15 +67,13 @@ class ModelReader(Plugin, Protocol):
 class ModelRunner(Plugin, Protocol):
     """Runs a live model on fixed inputs."""
 
-    def seed(self, seed: int) -> None:
-        """Seed every random source of the framework."""
-        ...
-
     def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward in evaluation mode, giving each module's outputs to `sink`.
 
-        Inputs are passed by keyword where the model's signature has all the names, else by position. The model's mode
-        and hooks are left as they were. A failure inside the model raises UserCodeError.
+        Inputs are passed by keyword where the model's signature has all the names, else by position. Each run draws
+        the same random numbers. Modes, hooks, buffers and attributes of the model and all random states are left as
+        they were; a trained parameter that the model itself writes to is not. A failure inside the model raises
+        UserCodeError.
         """
         ...
 

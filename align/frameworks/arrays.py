@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from align.core.calling import CallRecorder, bind_inputs, run_user_model
 from align.core.filling import check_fill
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.untouched import same_random_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,11 +91,6 @@ class ArraysFramework:
         """The version of NumPy."""
         return {"numpy": np.__version__}
 
-    def seed(self, seed: int) -> None:
-        """Seed Python and NumPy."""
-        random.seed(seed)
-        np.random.seed(seed)
-
     def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run the chain; see ModelRunner."""
         recorder = CallRecorder(
@@ -109,7 +104,8 @@ class ArraysFramework:
             recorder.begin("")
             recorder.end("", "ArrayModel", model(*args, **kwargs, recorder=recorder))
 
-        run_user_model(call, recorder, inputs, self.name)
+        with same_random_numbers():
+            run_user_model(call, recorder, inputs, self.name)
 
     def widened(self, model: Model) -> Model | None:
         """Return a copy with float64 parameters."""

@@ -7,8 +7,9 @@ needs; the destructor (it only counts instances) is taken away at exit.
 from __future__ import annotations
 
 import atexit
-import random
+import copy
 import sys
+from collections import defaultdict
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,11 @@ from align.core.filling import check_fill
 from align.core.layouts import inputs_first
 from align.core.mappings import is_statistic
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.untouched import SEED, attributes_kept, same_random_numbers
+from align.errors import UnreadableModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
@@ -43,7 +46,10 @@ class MindSporeFramework:
         return mindspore is not None and isinstance(model, mindspore.nn.Cell)
 
     def read_parameters(self, model: Model, label: str) -> ParameterSet:
-        """Read names as in a `.ckpt`, that is `Parameter.name`, which need not be the cell's path."""
+        """Read names as in a `.ckpt`, that is `Parameter.name`, which need not be the cell's path.
+
+        Raises UnreadableModelError where two tensors have one name.
+        """
         seen: dict[int, list[str]] = {}  # a tied parameter is one Parameter with one name, whatever cells hold it
         parameters: list[Parameter] = []
         modules: list[Module] = []
@@ -52,6 +58,7 @@ class MindSporeFramework:
             own = list(_own_parameters(path, cell, classes, seen))
             parameters += own
             modules.append(Module(path, classes, tuple(p.name for p in own), inputs_first(classes, cell)))
+        _refuse_doubled((p.name, f"{p.module}.{p.attribute}".removeprefix(".")) for p in parameters)
         shared = tuple((place, name) for name, *places in seen.values() for place in places)
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules), shared=shared)
 
@@ -64,20 +71,13 @@ class MindSporeFramework:
         tensors = _tensors(model)
         check_fill({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "MindSpore network")
         for name, tensor in tensors.items():
-            new = _to_tensor(values[name]).astype(tensor.dtype)
-            (tensor.set_data if hasattr(tensor, "set_data") else tensor.assign_value)(new)
+            _fill(tensor, values[name])
 
     def environment(self) -> dict[str, str]:
         """Version, device target and mode."""
         mindspore = _mindspore()
         mode = "PYNATIVE" if mindspore.get_context("mode") == mindspore.PYNATIVE_MODE else "GRAPH"
         return {"mindspore": mindspore.__version__, "device": mindspore.get_context("device_target"), "mode": mode}
-
-    def seed(self, seed: int) -> None:
-        """Seed Python, NumPy and MindSpore."""
-        random.seed(seed)
-        np.random.seed(seed)
-        _mindspore().set_seed(seed)
 
     def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set meanwhile."""
@@ -90,7 +90,7 @@ class MindSporeFramework:
         dtype = _floating_dtype(model)
         tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.construct, tensors)
-        with _pynative_mode(mindspore), _evaluation_mode(model), recorded_calls(model.cells_and_names(), recorder):
+        with _pynative_mode(mindspore), _evaluated(model), recorded_calls(model.cells_and_names(), recorder):
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, "MindSpore")
 
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002
@@ -122,6 +122,11 @@ def _to_tensor(array: Array) -> Any:
     return mindspore.Tensor(np.ascontiguousarray(array).reshape(array.shape))
 
 
+def _fill(tensor: Any, value: Array) -> None:
+    new = _to_tensor(value).astype(tensor.dtype)
+    (tensor.set_data if hasattr(tensor, "set_data") else tensor.assign_value)(new)
+
+
 def _floating_dtype(model: Model) -> Any:
     """Return the dtype of the model's first floating parameter, None if it has none."""
     return next((tensor.dtype for tensor in _tensors(model).values() if tensor.is_floating_point()), None)
@@ -135,6 +140,17 @@ def _fitted(tensor: Any, dtype: Any) -> Any:
 def _tensors(model: Model) -> dict[str, Any]:
     tensors = {parameter.name: parameter for parameter in model.get_parameters()}
     return tensors | {name: buffer for name, buffer in model.named_buffers() if name not in tensors}
+
+
+def _refuse_doubled(places: Iterable[tuple[str, str]]) -> None:
+    """Raise UnreadableModelError, given the name and place of every tensor, if some have one name."""
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for name, place in places:
+        by_name[name].append(place)
+    if doubled := [f"{name}: {', '.join(own)}" for name, own in by_name.items() if len(own) > 1]:
+        reason = "the MindSpore network has several tensors of one name, of which a checkpoint keeps one"
+        hint = "give each a name of its own where the network is built: `cell.weight.name = ...` (`parameter.name`)"
+        raise UnreadableModelError(reason, hint, doubled)
 
 
 def _own_parameters(
@@ -190,14 +206,54 @@ def _pynative_mode(mindspore: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _evaluation_mode(model: Model) -> Iterator[None]:
-    modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
-    model.set_train(False)
+def _evaluated(model: Model) -> Iterator[None]:
+    """Run in evaluation mode on the same random numbers; leave modes, values, attributes and random states alone.
+
+    Of parameters only those that are not trained are put back: a counter or a statistic is a Parameter here. What
+    begins with an underscore is MindSpore's own.
+    """
+    cells = [cell for _, cell in model.cells_and_names()]
+    modes = [(cell, cell.training) for cell in cells]
+    with _same_random_numbers(), _untrained_kept(model), attributes_kept(cells, lambda name: not name.startswith("_")):
+        model.set_train(False)
+        try:
+            yield
+        finally:
+            for cell, training in modes:  # parents come before their children, and set_train reaches down
+                cell.set_train(training)
+
+
+@contextmanager
+def _untrained_kept(model: Model) -> Iterator[None]:
+    tensors = [tensor for tensor in _tensors(model).values() if not getattr(tensor, "requires_grad", False)]
+    kept = [(tensor, to_array(tensor).copy()) for tensor in tensors]
     try:
         yield
     finally:
-        for cell, training in modes:  # parents come before their children, and set_train reaches down
-            cell.set_train(training)
+        for tensor, value in kept:
+            if to_array(tensor).tobytes() != value.tobytes():
+                _fill(tensor, value)
+
+
+@contextmanager
+def _same_random_numbers() -> Iterator[None]:
+    """As of Python, NumPy, MindSpore's generator, its seeds of operators and that of its data pipeline.
+
+    `set_seed` cannot take a seed away again, so the module that keeps them gets back what it held.
+    """
+    mindspore = _mindspore()
+    seeds, pipeline = vars(sys.modules["mindspore.common.seed"]), mindspore.dataset.config
+    held = {name: copy.copy(seeds[name]) for name in ("_GLOBAL_SEED", "_KERNEL_SEED") if name in seeds}
+    state, of_pipeline = mindspore.get_rng_state(), pipeline.get_seed()
+    with same_random_numbers():
+        mindspore.set_seed(SEED)
+        mindspore.manual_seed(SEED)
+        try:
+            yield
+        finally:
+            mindspore.set_rng_state(state)
+            pipeline.set_seed(of_pipeline)
+            seeds.update(held)
 
 
 @atexit.register

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import random
 import re
 import sys
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.user_code import run_user_code
 from align.errors import MissingClassError, UserCodeError
 from align.frameworks._torch_influence import influences
+from align.frameworks._torch_state import evaluated, is_scripted, refuse_empty, refuse_scripted, refuse_shapeless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,11 +48,12 @@ class TorchFramework:
         return torch is not None and isinstance(model, torch.nn.Module)
 
     def read_parameters(self, model: Model, label: str) -> ParameterSet:
-        """Read names as in `state_dict()`, with module tree, ties and buffers."""
+        """Read names as in `state_dict()`, with module tree, ties and buffers; raises UnreadableModelError."""
         first_name: dict[int, str] = {}
         parameters: list[Parameter] = []
         modules: list[Module] = []
-        persistent = set(model.state_dict().keys())
+        persistent = _named_tensors(model)
+        refuse_shapeless(persistent)
         for path, module in model.named_modules(remove_duplicate=False):
             own = [p for p in _own_parameters(path, module, first_name) if p.name in persistent]
             parameters += own
@@ -82,18 +82,11 @@ class TorchFramework:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return {"torch": torch.__version__, "available device": device, "threads": str(torch.get_num_threads())}
 
-    def seed(self, seed: int) -> None:
-        """Seed Python, NumPy and torch (all devices)."""
-        import torch
-
-        random.seed(seed)
-        np.random.seed(seed)
-        torch.manual_seed(seed)
-
     def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
-        """Run one forward in evaluation mode without gradients; see ModelRunner."""
+        """Run one forward without gradients; see ModelRunner. Raises CannotRunError for a TorchScript model."""
         import torch
 
+        refuse_scripted(model)
         recorder = CallRecorder(
             sink,
             lambda value: to_array(value) if torch.is_tensor(value) else None,
@@ -101,7 +94,8 @@ class TorchFramework:
         )
         tensors = {name: _fitted(_to_tensor(value), _sample(model)) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
-        with _evaluation_mode(model), recorded_calls(model.named_modules(), recorder), torch.no_grad():
+        seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
+        with evaluated(model), recorded_calls(seen, recorder), torch.no_grad():
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, self.name)
 
     def widened(self, model: Model) -> Model | None:
@@ -113,7 +107,7 @@ class TorchFramework:
         wide = _widened(model)
         tensors = {name: _fitted(_to_tensor(value), _sample(wide)) for name, value in inputs.items()}
         args, kwargs = bind_inputs(wide.forward, tensors)
-        with _evaluation_mode(wide):
+        with evaluated(wide):
             failed = partial(UserCodeError, "the backward pass of the torch model")
             return run_user_code(lambda: influences(wide, lambda: wide(*args, **kwargs)), failed)
 
@@ -174,6 +168,12 @@ def _fitted(tensor: Any, like: Any) -> Any:
 
 
 def _tensors(model: Model) -> dict[str, Any]:
+    tensors = _named_tensors(model)
+    refuse_empty(tensors)
+    return tensors
+
+
+def _named_tensors(model: Model) -> dict[str, Any]:
     import torch
 
     return {name: value for name, value in model.state_dict(keep_vars=True).items() if torch.is_tensor(value)}
@@ -209,17 +209,6 @@ def _public_classes(cls: type) -> tuple[str, ...]:
         else f"{base.__module__}.{base.__qualname__}"
         for base in bases
     )
-
-
-@contextmanager
-def _evaluation_mode(model: Model) -> Iterator[None]:
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def _load_failed(path: Path, error: BaseException) -> AlignError:

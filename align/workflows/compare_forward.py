@@ -18,6 +18,7 @@ from align.core.findings import Finding
 from align.core.names import NameMap
 from align.core.progress import silent
 from align.core.rename import NameRules
+from align.core.untouched import SEED
 from align.core.words import counted, some
 from align.errors import CannotRunError, DestinationError, NothingInCommonError, UserCodeError
 from align.runs.mapfile import read_map
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from align.steps.pair_calls import CallPairs
 
 STAGES = 5
-SEED = 0
 
 
 def compare_forward(
@@ -118,7 +118,6 @@ def _run_both(sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Pat
     read = []
     for number, (side, name) in enumerate(zip(sides, ("reference", "candidate"), strict=True)):
         progress("forward", number + 1, STAGES)
-        side.runner.seed(SEED)
         with TraceWriter(folder / name, side.reader.environment()) as writer:
             side.runner.run(side.model, inputs, writer)
         read.append(TraceFolder(folder / name))
@@ -135,7 +134,6 @@ def _measure_noise(
     try:
         wide = side.runner.widened(side.model)
         if wide is not None:
-            side.runner.seed(SEED)
             side.runner.run(wide, inputs, sink)
             return sink.noise, ()
         reason = f"{side.reader.name} models cannot run in float64"

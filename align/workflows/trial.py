@@ -120,8 +120,7 @@ class _Player:
         self.free = {path: rule[0].kind for path, rule in free if rule}
 
     def run(self, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
-        """Run the model on the same random numbers each time."""
-        self.side.runner.seed(SEED)
+        """Run the model."""
         self.side.runner.run(self.side.model, inputs, sink)
 
     def drawn(self, used: Set[str], generator: np.random.Generator) -> dict[str, Array]:

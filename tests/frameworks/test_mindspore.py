@@ -12,7 +12,7 @@ import pytest
 
 from align.core.parameters import summarize_parameters
 from align.core.registry import model_readers
-from align.errors import InputsError, ModelFailedError
+from align.errors import InputsError, ModelFailedError, UnreadableModelError
 
 pytestmark = pytest.mark.frameworks
 
@@ -315,14 +315,67 @@ def test_graph_mode_is_put_back_and_still_works(adapter: Any) -> None:
     assert len(sink.captures) == 7
 
 
-def test_seeding_makes_runs_repeat(adapter: Any) -> None:
-    from mindspore import ops
+def drawing_net() -> Any:
+    """Counts, caches and draws in its forward."""
+    import mindspore
+    from mindspore import nn, ops
 
-    drawn = []
-    for _ in range(2):
-        adapter.seed(3)
-        drawn.append((ops.standard_normal((3,)).asnumpy().tolist(), float(np.random.rand())))
-    assert drawn[0] == drawn[1]
+    class Net(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Dense(4, 4)
+            self.steps = mindspore.Parameter(mindspore.Tensor(np.zeros(1, np.float32)), name="steps")
+            self.steps.requires_grad = False
+            self.register_buffer("seen", mindspore.Tensor(np.zeros(2, np.float32)), persistent=False)
+            self.calls, self.cache = 0, {"x": None}
+
+        def construct(self, x: Any) -> Any:
+            self.steps.set_data(self.steps + 1)
+            self.seen.assign_value(self.seen + 1)
+            self.calls += 1
+            self.cache["x"] = x
+            return self.fc(x) + ops.standard_normal(x.shape) + float(np.random.rand())
+
+    return Net()
+
+
+def test_counters_buffers_and_caches_are_as_they_were(adapter: Any) -> None:
+    net = drawing_net()
+    run(adapter, net, x=X)
+    assert (net.steps.asnumpy().tolist(), net.seen.asnumpy().tolist()) == ([0], [0, 0])
+    assert (net.calls, net.cache) == (0, {"x": None})
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_every_run_draws_the_same_and_leaves_the_random_states(adapter: Any, seed: int | None) -> None:
+    import mindspore
+
+    def states() -> tuple[Any, ...]:
+        pipeline = mindspore.dataset.config.get_seed()
+        return mindspore.get_seed(), pipeline, mindspore.get_rng_state().asnumpy().tolist(), np.random.get_state()[2]
+
+    program = vars(sys.modules["mindspore.common.seed"])
+    program["_GLOBAL_SEED"] = None
+    if seed is not None:
+        mindspore.set_seed(seed)
+        mindspore.ops.standard_normal((2,))
+    net, before, counts = drawing_net(), states(), dict(program["_KERNEL_SEED"])
+    first, second = (run(adapter, net, x=X).values["#0"] for _ in range(2))
+    assert np.array_equal(first, second)
+    assert states() == before
+    assert program["_KERNEL_SEED"] == counts
+
+
+def test_two_parameters_of_one_name_are_named_with_their_places(adapter: Any) -> None:
+    from mindspore import nn
+
+    net = nn.SequentialCell(nn.Dense(4, 4), nn.Dense(4, 4), nn.Dense(4, 4))
+    net[0].weight.name = net[2].weight.name = "w"
+    net[1].bias = net[0].bias  # one Parameter in two places: no doubled name
+    with pytest.raises(UnreadableModelError, match="several tensors of one name") as caught:
+        adapter.read_parameters(net, "net")
+    assert caught.value.lines == ("w: 0.weight, 2.weight",)
+    assert "parameter.name" in caught.value.hint
 
 
 PROGRAM = """

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from align.core.registry import model_readers
-from align.errors import InputsError, ModelFailedError, UserCodeError
+from align.errors import CannotRunError, InputsError, ModelFailedError, UnreadableModelError, UserCodeError
 
 pytestmark = pytest.mark.frameworks
 
@@ -358,16 +358,116 @@ def test_an_interrupt_in_the_model_passes_through_and_leaves_no_hooks(adapter: A
     assert not model.fc._forward_hooks
 
 
-def test_seeding_makes_runs_repeat(adapter: Any) -> None:
+def drawing_model() -> Any:
+    """Counts, caches and draws in its forward."""
+    import random
+
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(2, 2)
+            self.register_buffer("steps", torch.zeros(1))
+            self.register_buffer("seen", torch.zeros(2), persistent=False)
+            self.register_buffer("table", torch.zeros(1))
+            self.length, self.history, self.cache = 1, [0], {"x": None}
+
+        def forward(self, x: Any) -> Any:
+            self.steps += 1
+            self.seen.data.add_(1)
+            if len(x) > self.length:
+                self.length = len(x)
+                self.table = torch.ones(self.length)
+            self.history.append(len(x))
+            self.cache["x"] = self.last = x
+            self.fc.weight.data = self.fc.weight.data.clamp(-1, 1)
+            return self.fc(x) + self.table[: len(x), None] + torch.rand(2) + random.random() + np.random.rand()
+
+    return Net()
+
+
+def test_buffers_counters_and_caches_are_as_they_were(adapter: Any) -> None:
+    model = drawing_model()
+    model.fc.weight.data.fill_(2)
+    buffers = dict(model.named_buffers())
+    storage = model.fc.weight.data_ptr()
+    run(adapter, model, x=np.ones((3, 2), np.float32))
+    assert dict(model.named_buffers()).keys() == buffers.keys()
+    assert all(buffer is buffers[name] for name, buffer in model.named_buffers())
+    assert not any(buffer.any() for buffer in buffers.values())
+    assert (model.length, model.history, model.cache) == (1, [0], {"x": None})
+    assert not hasattr(model, "last")
+    assert (model.fc.weight.data_ptr(), float(model.fc.weight.detach().min())) == (storage, 2)
+
+
+def test_a_buffer_that_a_run_does_not_change_stays_fit_for_a_backward_pass(adapter: Any) -> None:
+    import torch
+
+    model = torch.nn.BatchNorm1d(2).eval()
+    loss = model(torch.randn(3, 2)).sum()
+    run(adapter, model, x=np.ones((3, 2), np.float32))
+    loss.backward()
+    assert model.weight.grad is not None
+
+
+def test_every_run_draws_the_same_and_leaves_the_random_states(adapter: Any) -> None:
     import random
 
     import torch
 
-    drawn = []
-    for _ in range(2):
-        adapter.seed(3)
-        drawn.append((torch.rand(2).tolist(), float(np.random.rand()), random.random()))
-    assert drawn[0] == drawn[1]
+    model = drawing_model()
+    states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]
+    first, second = (run(adapter, model, x=np.ones((1, 2), np.float32)).values["#0"] for _ in range(2))
+    assert np.array_equal(first, second)
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert states[1:] == (np.random.get_state()[1].tolist(), random.getstate())  # type: ignore[index]
+
+
+def test_tensors_without_a_shape_are_named(adapter: Any) -> None:
+    from torch import nn
+
+    model = nn.Sequential(nn.LazyLinear(3), nn.Linear(3, 3), nn.LazyBatchNorm1d())
+    for read in (lambda: adapter.read_parameters(model, "net"), lambda: run(adapter, model, x=np.ones((2, 2)))):
+        with pytest.raises(UnreadableModelError, match="have no shape yet") as caught:
+            read()
+        assert caught.value.lines == (
+            "0.weight", "0.bias", "2.weight", "2.bias", "2.running_mean", "2.running_var",
+        )  # fmt: skip
+        assert "run the model once" in caught.value.hint
+
+
+def test_tensors_without_values_have_names_but_are_neither_read_filled_nor_run(adapter: Any) -> None:
+    import torch
+
+    with torch.device("meta"):
+        model = torch.nn.Linear(3, 2)
+    assert adapter.read_parameters(model, "net").names == ("weight", "bias")
+    values = {"weight": np.ones((2, 3)), "bias": np.ones(2)}
+    for use in (
+        lambda: adapter.read_values(model),
+        lambda: adapter.load_values(model, values),
+        lambda: run(adapter, model, x=np.ones((1, 3), np.float32)),
+    ):
+        with pytest.raises(UnreadableModelError, match=r"meta device, without values:\n  weight\n  bias"):
+            use()
+
+
+@pytest.mark.parametrize("compiled", ["trace", "script"])
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_model_that_runs_past_its_hooks_is_refused_but_has_names(adapter: Any, compiled: str) -> None:
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh())
+    made = torch.jit.trace(model, torch.ones(1, 3)) if compiled == "trace" else torch.jit.script(model)
+    assert adapter.read_parameters(made, "net").names == ("0.weight", "0.bias")
+    with pytest.raises(CannotRunError, match="Sequential is a TorchScript model") as caught:
+        run(adapter, made, x=np.ones((1, 3), np.float32))
+    assert "traced or scripted from" in caught.value.hint
+    within = torch.nn.Sequential(made, torch.nn.Linear(2, 2)).train()
+    assert {c.module for c in run(adapter, within, x=np.ones((1, 3), np.float32)).captures} == {"1", ""}
+    assert all(module.training for module in within.modules())
 
 
 def test_the_environment_names_version_device_and_threads(adapter: Any) -> None:

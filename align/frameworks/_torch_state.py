@@ -1,0 +1,107 @@
+"""A torch model as a run finds it and must leave it, and the models that cannot be run or read as they stand."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from align.core.untouched import SEED, attributes_kept, same_random_numbers
+from align.errors import CannotRunError, UnreadableModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.protocols import Model
+
+_ACCELERATORS = ("cuda", "npu", "xpu")
+
+
+@contextmanager
+def evaluated(model: Model) -> Iterator[None]:
+    """Run in evaluation mode on the same random numbers; leave modes, buffers, attributes and random states alone.
+
+    Of parameters only those are put back that got another tensor: they are not copied, for they may fill the memory.
+    """
+    training = [module for module in model.modules() if module.training]
+    eager = (module for module in model.modules() if not is_scripted(module))
+    with _same_random_numbers(), _tensors_kept(model), attributes_kept(eager):
+        model.eval()
+        try:
+            yield
+        finally:
+            for module in training:
+                module.training = True
+
+
+@contextmanager
+def _tensors_kept(model: Model) -> Iterator[None]:
+    parameters = [(parameter, parameter.data) for parameter in model.parameters()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers() if not buffer.is_inference()]
+    try:
+        yield
+    finally:
+        for tensor, value in parameters:
+            if tensor.data_ptr() != value.data_ptr():
+                tensor.data = value
+        for tensor, value in buffers:
+            _put_back(tensor, value)
+
+
+def _put_back(tensor: Any, value: Any) -> None:
+    """Give a tensor its value back, if it has another: autograd must not take what did not change for changed."""
+    import torch
+
+    if tensor.shape != value.shape:
+        tensor.data = value
+    elif tensor.layout != torch.strided or not torch.equal(tensor, value):
+        with torch.no_grad():
+            tensor.copy_(value)
+
+
+@contextmanager
+def _same_random_numbers() -> Iterator[None]:
+    """As of Python and NumPy, of the CPU and of all accelerators that are in use."""
+    import torch
+
+    with ExitStack() as stack:
+        stack.enter_context(same_random_numbers())
+        stack.enter_context(torch.random.fork_rng(devices=()))
+        torch.default_generator.manual_seed(SEED)
+        for kind in _ACCELERATORS:
+            device = getattr(torch, kind, None)
+            if device is not None and device.is_initialized():
+                stack.enter_context(torch.random.fork_rng(range(device.device_count()), device_type=kind))
+                device.manual_seed_all(SEED)
+        yield
+
+
+def is_scripted(model: Model) -> bool:
+    """Tell whether a module is compiled by TorchScript, so that it runs what is inside past all hooks."""
+    return isinstance(model, sys.modules["torch"].jit.ScriptModule)
+
+
+def refuse_scripted(model: Model) -> None:
+    """Raise CannotRunError for a traced or scripted model."""
+    if is_scripted(model):
+        raise CannotRunError(
+            f"{model.original_name} is a TorchScript model: it runs its layers where none can be seen",
+            "give the model that it was traced or scripted from; names alone can be mapped without a run",
+        )
+
+
+def refuse_shapeless(tensors: Mapping[str, Any]) -> None:
+    """Raise UnreadableModelError for tensors that the first forward would make."""
+    from torch.nn.parameter import is_lazy
+
+    if lazy := [name for name, tensor in tensors.items() if is_lazy(tensor)]:
+        hint = "run the model once on inputs of their true shapes before the function returns it"
+        raise UnreadableModelError("the torch model has lazy layers, whose tensors have no shape yet", hint, lazy)
+
+
+def refuse_empty(tensors: Mapping[str, Any]) -> None:
+    """Raise UnreadableModelError for tensors without a shape or without values."""
+    refuse_shapeless(tensors)
+    if meta := [name for name, tensor in tensors.items() if tensor.is_meta]:
+        hint = "build it on the CPU, random weights will do: without `torch.device('meta')` or `init_empty_weights`"
+        raise UnreadableModelError("the torch model has tensors on the meta device, without values", hint, meta)
