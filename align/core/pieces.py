@@ -14,9 +14,10 @@ import numpy as np
 from align.core.transforms import Transform, chained, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from align.core.dtypes import Array
+    from align.core.names import Pairing
     from align.core.parameters import Shape
 
 Region = tuple[slice, ...]
@@ -236,14 +237,41 @@ def join_fault(transforms: Sequence[Transform]) -> str:
     return tiling_fault([(part.start, part.stop) for part in known], known[0].shape[known[0].axis])
 
 
+def cut_faults(pairings: Iterable[Pairing], shapes: Mapping[str, Shape]) -> dict[str, str]:
+    """Each source of these shapes that is cut so that a value of it is used never, or twice -> what is wrong.
+
+    A source of which something is made whole as well is not.
+    """
+    made: dict[str, list[Transform]] = {}
+    for pairing in pairings:
+        made.setdefault(pairing.source, []).append(pairing.transform)
+    found = {name: _cut_fault(transforms, shapes[name]) for name, transforms in made.items() if name in shapes}
+    return {name: fault for name, fault in found.items() if fault}
+
+
+def _cut_fault(transforms: Sequence[Transform], shape: Shape) -> str:
+    cuts = [step for transform in transforms for step in steps_of(transform)[:1] if isinstance(step, Slice)]
+    if not cuts or len(cuts) < len(transforms):
+        return ""
+    if len(axes := {cut.axis for cut in cuts}) > 1:
+        return f"it is cut along the axes {' and '.join(map(str, sorted(axes)))}"
+    axis = axes.pop()
+    fault = tiling_fault([(cut.start, cut.stop) for cut in cuts], shape[axis]) if axis < len(shape) else ""
+    return f"it is cut along axis {axis}, and {fault}" if fault else ""
+
+
 def tiling_fault(spans: Sequence[Span], size: int) -> str:
-    """What keeps pieces from covering an axis of this size once each, "" if nothing does."""
-    end = 0
-    for start, stop in sorted(spans):
-        if start != end:
-            return f"{start}:{end} is covered twice" if start < end else f"nothing covers {end}:{start}"
-        end = stop
-    return "" if end == size else f"nothing covers {end}:{size}"
+    """All that keeps pieces from covering an axis of this size once each, "" if nothing does."""
+    faults, end = [], 0
+    for start, stop in [*sorted(spans), (size, size)]:
+        if start > end:
+            faults.append(f"nothing covers {end}:{start}")
+        elif start < end:
+            faults.append(
+                f"{start}:{min(end, stop)} is covered twice" if start < size else f"{size}:{end} is not there"
+            )
+        end = max(end, stop)
+    return ", ".join(faults)
 
 
 def _resized(shape: Shape, axis: int, size: int) -> Shape:

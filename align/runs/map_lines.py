@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 OURS = "#="
-_MARKED = re.compile(rf"(?P<said>.*)  {OURS} .* \((?P<sum>[0-9a-f]{{4}})\)")
+_MARKED = re.compile(rf"(?P<said>.*)  {OURS} (?P<why>\S.*) \((?P<sum>[0-9a-f]{{4}})\)")
 _HEADER = re.compile(r"\s*(?P<open>\[\[?)\s*(?P<name>[\w\"'. -]+?)\s*\]\]?\s*(#.*)?")
 _WORD = r"""\"(?:[^\"\\]|\\.)*\"|'[^']*'|[\w-]+"""
 _KEY = re.compile(rf"\s*(?P<key>(?:{_WORD})(?:\s*\.\s*(?:{_WORD}))*)\s*=")
@@ -39,9 +39,17 @@ def is_ours(line: str) -> bool:
     return line.lstrip().startswith(OURS) or (found is not None and found["sum"] == _sum(found["said"]))
 
 
-def users_text(text: str) -> str:
-    """The text with an empty line for each that align wrote."""
-    return "\n".join("" if is_ours(line) else line for line in text.split("\n"))
+def users_text(text: str, *, told: bool = False) -> str:
+    """The text with an empty line for each that align wrote; with `told` not for those that say what it was told.
+
+    These are pairs that a rule of the user's made, in whatever file it stood, and drops.
+    """
+    return "\n".join("" if is_ours(line) and not (told and _is_told(line)) else line for line in text.split("\n"))
+
+
+def _is_told(line: str) -> bool:
+    found = _MARKED.fullmatch(line)
+    return found is not None and found["why"].split()[0] in ("user", "dropped")
 
 
 class Section(NamedTuple):

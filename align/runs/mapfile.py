@@ -68,6 +68,11 @@ def read_rules(path: Path) -> NameRules:
     return _parse(_text(path), path)
 
 
+def read_users_rules(path: Path) -> NameRules:
+    """Read what the user said in a map or rule file, not what align found; raises as `read_rules`."""
+    return _users_rules(_text(path), path, told=True)
+
+
 def _text(path: Path) -> str:
     if path.suffix.lower() in (".csv", ".json"):
         fault = f"{path.suffix} holds the rows of a map for other programs, and is not read"
@@ -153,8 +158,8 @@ def _are_kept(rules: NameRules, text: str, path: Path) -> bool:
     return said == says
 
 
-def _users_rules(text: str, path: Path) -> NameRules:
-    rules = _parse(users_text(text), path)
+def _users_rules(text: str, path: Path, *, told: bool = False) -> NameRules:
+    rules = _parse(users_text(text, told=told), path)
     return replace(rules, frameworks=(None, None))
 
 

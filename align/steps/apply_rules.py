@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.core.mappings import rule_for
 from align.core.names import Dropped, NameMap, Pairing, Unmatched
-from align.core.pieces import apart_from_whole, join_fault
+from align.core.pieces import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY
 from align.core.words import some
 from align.errors import MapError
@@ -53,6 +53,9 @@ def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: Paramet
     known = [p for p in applied.pairings if p.target in target.by_name]
     fitted = _in_form(known, (source, target)) if known else []
     faults += [fault for p in fitted if (fault := _shape_fault(p, source, target, rules.named(p.source)))]
+    shapes = {parameter.name: parameter.shape for parameter in source.parameters}
+    cuts = cut_faults(applied.pairings, shapes)
+    faults += [f"{rules.named(name)} {list(shapes[name])}: {fault}" for name, fault in cuts.items()]
     if faults:
         raise MapError(rules.label, faults)
     applied.pairings = fitted

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.findings import Finding
-from align.core.pieces import apart_from_whole, join_fault
+from align.core.pieces import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY
 from align.steps.layers import roles_by_name
 
@@ -28,10 +28,12 @@ def check_map(
 ) -> list[Finding]:
     """Return all faults of the pairs of a map; `dropped` are names that it leaves out, `own` is the map without it."""
     known = [p for p in pairings if p.source in sides[0].by_name and p.target in sides[1].by_name]
+    shapes = {parameter.name: parameter.shape for parameter in sides[0].parameters}
     covered = {p.source for p in pairings} | dropped[0], {p.target for p in pairings} | dropped[1]
     return [
         *_missing(pairings, sides),
         *_doubled(known),
+        *(Finding("pieces", "error", name, fault) for name, fault in cut_faults(known, shapes).items()),
         *(_fault("shape", p, fault) for p in known if (fault := _shape_fault(p, sides))),
         *_unlike(known, sides),
         *_contradicted(known, own),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import dtype_name, is_float
-from align.core.pieces import Slice, apart_from_whole, is_cut, join_fault, tiling_fault
-from align.core.transforms import IDENTITY, Cast, chained, steps_of
+from align.core.pieces import apart_from_whole, cut_faults, join_fault
+from align.core.transforms import IDENTITY, Cast, chained
 from align.core.words import close_names, counted, some
 from align.steps.layout import tied_names
 from align.steps.made_tensors import filled_tensor, joined_tensor, made_tensor
@@ -68,7 +68,12 @@ def plan_conversion(
     values are equal.
     """
     planned: list[PlannedTensor] = []
-    problems = [*_map_problems(name_map, fills), *_name_problems(tensors, name_map)]
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    problems = [
+        *_map_problems(name_map, fills),
+        *_name_problems(tensors, name_map),
+        *(f"{name} {tensors[name].shape}: {fault}" for name, fault in cut_faults(name_map.pairings, shapes).items()),
+    ]
     for group in _by_target(name_map.pairings).values():
         if all(pairing.source in tensors for pairing in group):
             planned += _planned(group, tensors, problems)
@@ -177,22 +182,6 @@ def _warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterabl
     absent = [drop.name for drop in name_map.dropped if drop.side == "source" and drop.name not in tensors]
     if absent:
         yield f"the map drops {counted(len(absent), 'name')} that the checkpoint does not have: {some(absent)}"
-    yield from _cut_warnings(tensors, name_map)
     if name_map.unused_rules:
         unused = name_map.unused_rules
         yield f"the map has {counted(len(unused), 'rule')} that nothing follows: {some(unused)}"
-
-
-def _cut_warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
-    """Yield each source that is cut so that a part of it reaches no target."""
-    cuts: dict[str, list[Slice]] = {}
-    whole = {pairing.source for pairing in name_map.pairings if not is_cut(pairing.transform)}
-    for pairing in name_map.pairings:
-        step = next(iter(steps_of(pairing.transform)), None)
-        if isinstance(step, Slice) and pairing.source in tensors and pairing.source not in whole:
-            cuts.setdefault(pairing.source, []).append(step)
-    for source, slices in cuts.items():
-        axis = slices[0].axis
-        spans = [(one.start, one.stop) for one in slices if one.axis == axis]
-        if axis < len(shape := tensors[source].shape) and (fault := tiling_fault(spans, shape[axis])):
-            yield f"{source} {shape} is cut along axis {axis}, and {fault}"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from align.core.files import existing_file
 from align.core.rename import NameRules
 from align.errors import MapError
 from align.runs.map_export import is_editable
-from align.runs.mapfile import KeptLines, kept_lines
+from align.runs.mapfile import KeptLines, kept_lines, read_users_rules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,13 +25,13 @@ class MapRules:
 def read_map_rules(rules: Path | None, out: Path | None = None) -> MapRules:
     """Read both files, `out` only if it is an editable map that is there; those of `rules` come first.
 
-    Only what the user wrote into either is a rule; align's own lines are made again.
+    Only what the user said is a rule; what align found is found again.
 
     Raises MissingFileError, or MapError with all faults, among them names for which the two say different things.
     """
     if rules is not None and out is not None and out.exists() and rules.exists() and rules.samefile(out):
         rules = None
-    given = kept_lines(existing_file(rules, "map file")).rules if rules is not None else NameRules()
+    given = read_users_rules(rules) if rules is not None else NameRules()
     if out is None or not is_editable(out):
         return MapRules(given)
     kept = kept_lines(out)

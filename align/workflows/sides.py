@@ -68,12 +68,17 @@ def open_side(side: str | Model | Side, checkpoint: Path | str | None = None) ->
 
 
 def load_function(side: str) -> Callable[[], Any]:
-    """Return the function that `package.module:function` or `file.py:function` names; whatever it raises is wrapped."""
+    """Return the function that `package.module:function` or `file.py:function` names; whatever it raises is wrapped.
+
+    A model that stands there, which may be called as well, is what the function returns.
+    """
     place, separator, name = side.rpartition(":")
     if not separator or not place or not name.isidentifier():
         raise SideError(side, "it is not of the form `module:function`")
     module = _guarded(side, lambda: import_place(place))
     function = getattr(module, name, None)
+    if any(reader.owns(function) for reader in model_readers().values()):
+        return lambda: function
     if not callable(function):
         what = "is no function" if hasattr(module, name) else "does not exist"
         raise SideError(side, f"{name!r} {what} in {place}; functions there: {_functions(module) or 'none'}")

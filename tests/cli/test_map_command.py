@@ -51,6 +51,10 @@ def stranger():
     return ArrayModel((layer("x", "torch.nn.Linear", weight=(17, 19)),))
 
 
+def bare():
+    return ArrayModel(())
+
+
 def fails():
     raise ValueError("no weights here")
 
@@ -98,6 +102,15 @@ def test_an_incomplete_map_ends_with_1_and_is_written_all_the_same(folder: Path)
     assert "#=   source q.weight" in text
 
 
+def test_two_models_with_nothing_in_common_have_a_map_in_which_all_is_unmatched(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["map", "nets.py:original", "nets.py:stranger", "--out", "map.toml"]) == 1
+    assert "NOT ALIGNED: 5 parameters of nets.py:original and 1 of nets.py:stranger" in capsys.readouterr().out
+    text = (folder / "map.toml").read_text(encoding="utf-8")
+    assert "#=   target x.weight (nothing is left of shape [17, 19]" in text
+
+
 def test_a_map_edited_by_hand_and_fed_back_is_honoured(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sides = ["map", "nets.py:original", "nets.py:vague_port"]
     main([*sides, "--out", "map.toml"])
@@ -128,7 +141,9 @@ def test_json_is_all_that_stands_on_standard_output(capsys: pytest.CaptureFixtur
     assert (made_from["text"], made_from["path"], len(made_from["sha256"])) == ("nets.py:original", "nets.py", 64)
 
 
-def test_the_order_of_execution_pairs_what_names_do_not_but_does_not_make_it_sure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_order_of_execution_pairs_what_names_do_not_but_does_not_make_it_sure(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "data.py").write_text("import numpy\ndef x(): return {'x': numpy.ones(2)}\n", encoding="utf-8")
     sides = ["map", "nets.py:original", "nets.py:vague_port"]
     assert main([*sides, "--inputs", "data.py:x", "--json"]) == 1
@@ -154,9 +169,9 @@ BAD = {
     "a factory that raises": (["nets.py:fails", "nets.py:port"], ["nets.py:fails failed: ValueError: no weights here"]),
     "a factory without a return": (["nets.py:original", "nets.py:forgets"], ["nets.py:forgets", "NoneType"]),
     "no such module": (["gone.net:build", "nets.py:port"], ["'gone.net:build'", "there is no module 'gone'"]),
-    "nothing in common": (
-        ["nets.py:original", "nets.py:stranger"],
-        ["nets.py:original and nets.py:stranger have no parameter in common"],
+    "a model without parameters": (
+        ["nets.py:original", "nets.py:bare"],
+        ["there is nothing to map: no parameter in nets.py:bare"],
     ),
     "missing rules": (["nets.py:original", "nets.py:port", "--rules", "gone.toml"], ["map file not found: gone.toml"]),
     "broken rules": (["nets.py:original", "nets.py:port", "--rules", "broken.toml"], ["broken.toml", "not TOML"]),

@@ -127,6 +127,8 @@ def test_the_place_of_a_part_is_apart_from_what_makes_the_piece() -> None:
         ([(0, 3), (2, 4)], 4, "2:3 is covered twice"),
         ([(0, 2)], 4, "nothing covers 2:4"),
         ([(1, 4)], 4, "nothing covers 0:1"),
+        ([(2, 4), (2, 4), (4, 6)], 8, "nothing covers 0:2, 2:4 is covered twice, nothing covers 6:8"),
+        ([(0, 6)], 4, "4:6 is not there"),
     ],
 )
 def test_gaps_and_overlaps_of_pieces_are_named(spans: list[tuple[int, int]], size: int, fault: str) -> None:

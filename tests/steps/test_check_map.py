@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.errors import NothingInCommonError
+from align.errors import MapError, NothingInCommonError
 from align.frameworks.arrays import ArrayLayer, ArrayModel
 from align.workflows.check_map import check_name_map
 from align.workflows.map_parameters import map_parameters
@@ -112,3 +112,19 @@ def test_a_map_of_another_pair_cannot_be_judged(path: Path) -> None:
     path.write_text('[names]\n"a" = "b"\n', encoding="utf-8")
     with pytest.raises(NothingInCommonError):
         check_name_map(ORIGINAL, PORT, path)
+
+
+def test_a_source_that_is_cut_with_a_piece_twice_and_one_left_out_is_a_fault(tmp_path: Path) -> None:
+    fused = ArrayModel((layer("qkv", "torch.nn.Linear", weight=(12, 4)),))
+    apart = ArrayModel(tuple(layer(name, "mindspore.nn.Dense", weight=(4, 4)) for name in "qkv"))
+    starts = {"q": 4, "k": 4, "v": 8}
+    pieces = (
+        f'{{ to = "{n}.weight", op = "slice", axis = 0, start = {start}, stop = {start + 4} }}'
+        for n, start in starts.items()
+    )
+    (tmp_path / "map.toml").write_text(f'[names]\n"qkv.weight" = [{", ".join(pieces)}]\n', encoding="utf-8")
+    (fault,) = check_name_map(fused, apart, tmp_path / "map.toml").faults
+    assert (fault.code, fault.subject) == ("pieces", "qkv.weight")
+    assert fault.message == "it is cut along axis 0, and nothing covers 0:4, 4:8 is covered twice"
+    with pytest.raises(MapError, match=r"qkv\.weight \(line 2\) \[12, 4\]: it is cut along axis 0, and nothing covers"):
+        map_parameters(fused, apart, rules=tmp_path / "map.toml")

@@ -95,10 +95,22 @@ def test_parts_of_two_dtypes_are_not_joined(tmp_path) -> None:
     assert any("float32, float64" in problem for problem in plan.problems)
 
 
-def test_a_source_of_which_a_part_is_left_out_is_told(tmp_path) -> None:
-    plan = plan_conversion(stored(tmp_path, w=WHOLE), name_map(("w", "q", Slice(0, 0, 2)), ("w", "v", Slice(0, 4, 6))))
+@pytest.mark.parametrize(
+    ("second", "fault"),
+    [
+        (Slice(0, 4, 6), "w (6, 4): it is cut along axis 0, and nothing covers 2:4"),
+        (Slice(0, 1, 6), "w (6, 4): it is cut along axis 0, and 1:2 is covered twice"),
+        (Slice(1, 2, 4), "w (6, 4): it is cut along the axes 0 and 1"),
+    ],
+)
+def test_a_source_that_is_not_cut_up_wholly_and_once_is_a_problem(tmp_path, second, fault) -> None:
+    plan = plan_conversion(stored(tmp_path, w=WHOLE), name_map(("w", "q", Slice(0, 0, 2)), ("w", "v", second)))
+    assert plan.problems == (fault,)
+
+
+def test_a_source_that_is_also_taken_whole_may_be_cut_in_part(tmp_path) -> None:
+    plan = plan_conversion(stored(tmp_path, w=WHOLE), name_map(("w", "q", Slice(0, 0, 2)), ("w", "v", IDENTITY)))
     assert plan.problems == ()
-    assert plan.warnings == ("w (6, 4) is cut along axis 0, and nothing covers 2:4",)
 
 
 @pytest.mark.parametrize("mapped", [CUT, JOIN])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.core.names import NameMap, Pairing
+from align.core.names import Dropped, NameMap, Pairing
 from align.errors import MissingFileError
 from align.runs.mapfile import write_map
 from align.workflows.map_rules import read_map_rules
@@ -36,3 +36,11 @@ def test_a_line_that_the_user_changed_is_a_rule_and_its_neighbours_are_none(path
 def test_a_rule_file_that_is_not_there_is_missed(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match=r"map file not found: .*gone\.toml"):
         read_map_rules(tmp_path / "gone.toml")
+
+
+def test_a_pair_and_a_drop_that_the_user_told_in_another_file_are_rules_still(tmp_path: Path) -> None:
+    pairs = (Pairing("a", "x", "user", 1.0), Pairing("b", "y", "trial", 1.0))
+    drops = (Dropped("c", "source", "in training only"),)
+    write_map(tmp_path / "map.toml", NameMap("s", "t", pairs, drops))
+    assert read_map_rules(tmp_path / "map.toml").rules.all_rules == ("[names] a", "[dropped.source] c")
+    assert read_map_rules(None, tmp_path / "map.toml").rules.all_rules == ()

@@ -61,6 +61,12 @@ def raises_without_a_name():
     raise ModuleNotFoundError("try another time")
 
 
+class _Callable(ArrayModel):
+    def __call__(self):
+        raise ValueError("a model, and no function that makes one")
+
+
+_made = _Callable(build().layers)
 number = 3
 """
 
@@ -84,6 +90,11 @@ def test_a_function_of_a_module_in_the_current_folder_makes_the_model(
     (tmp_path / "a_port" / "net.py").write_text(FACTORIES, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert isinstance(open_side("a_port.net:build").model, ArrayModel)
+
+
+def test_a_model_that_stands_in_a_file_is_taken_and_not_called(net: str) -> None:
+    side = open_side(f"{net}:_made")
+    assert [parameter.name for parameter in side.reader.read_parameters(side.model, "net").parameters] == ["fc.weight"]
 
 
 def test_a_live_model_and_an_open_side_are_taken_as_they_are() -> None:
