@@ -22,27 +22,28 @@ def transform_between(source: Layer, target: Layer, role: str, other: str = "") 
     `other` is its role there if that is called otherwise.
     """
     before, wanted = source.roles[role].shape, target.roles[other or role].shape
-    return _turned_and_reshaped(before, wanted, _is_turned(source, role) != _is_turned(target, other or role))
+    return _turned_and_reshaped(before, wanted, is_turned(source, role) != is_turned(target, other or role))
 
 
 def piece_of_source(source: Layer, target: Layer, role: str, span: Span) -> Transform:
     """Cut a target's parameter out of a fused source; `span` counts outputs."""
-    axis = int(_is_turned(source, role))
+    axis = int(is_turned(source, role))
     cut = Slice(axis, *span, source.roles[role].shape)
-    turned = _is_turned(source, role) != _is_turned(target, role)
+    turned = is_turned(source, role) != is_turned(target, role)
     shape = cut.output_shape(source.roles[role].shape)
     return chained(cut, _turned_and_reshaped(shape, target.roles[role].shape, turned))
 
 
 def part_of_target(source: Layer, target: Layer, role: str, span: Span) -> Transform:
     """Put a source's parameter in its place in a fused target; `span` counts outputs."""
-    part = Part(int(_is_turned(target, role)), *span, target.roles[role].shape)
+    part = Part(int(is_turned(target, role)), *span, target.roles[role].shape)
     wanted = part.inverse(None, None).output_shape(part.shape)
-    turned = _is_turned(source, role) != _is_turned(target, role)
+    turned = is_turned(source, role) != is_turned(target, role)
     return chained(_turned_and_reshaped(source.roles[role].shape, wanted, turned), part)
 
 
-def _is_turned(layer: Layer, role: str) -> bool:
+def is_turned(layer: Layer, role: str) -> bool:
+    """Tell whether a parameter is a matrix that stands as (in, out)."""
     return bool(layer.inputs_first) and role == "weight" and len(layer.roles[role].shape) == 2
 
 

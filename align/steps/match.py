@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from align.core.names import NameMap, Pairing
 from align.steps.apply_rules import apply_rules_to_sides
+from align.steps.follow_fused import follow_fused
 from align.steps.forms import transform_between
 from align.steps.layers import roles_by_name
 from align.steps.remainder import explain_remainder
@@ -38,13 +39,16 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     spoken = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
         spoken[drop.side == "target"].add(drop.name)
+    followed = follow_fused(sides, ruled.pairings, spoken)
+    spoken[0].update(pairing.source for pairing in followed)
+    spoken[1].update(pairing.target for pairing in followed)
     ordered = source.order == target.order == "execution"
     matched = match_in_stages(sides, spoken, _taught_layers(sides, ruled.pairings), ordered)
     open_names = {name for group in matched.ambiguous for name in group.sources}
     found = [one for (a, b), sure in matched.pairs for one in _pair_roles(a, b, sure, None)]
     found += [one for (a, b), sure in matched.other_forms for one in _pair_roles(a, b, sure, "structure")]
     found = [one for one in found if _free(one, spoken) and one.source not in open_names]
-    pairings = [*ruled.pairings, *found, *matched.fused]
+    pairings = [*ruled.pairings, *followed, *found, *matched.fused]
     layers = [pair for pair, _ in (*matched.pairs, *matched.other_forms)]
     dropped, unmatched = explain_remainder(sides, ruled.dropped, pairings, matched.ambiguous, layers)
     place = {name: index for index, name in enumerate(source.names)}
