@@ -56,7 +56,8 @@ class FileForm:
 
     `optional` attributes may be missing; in a file `*` stands for numbers as above. `ndim` gives the number of axes
     of an attribute, or the numbers that it may have, `same_shape` lists attributes of one common shape, `same_first`
-    those whose first axes are equally long, `unit_axis` the axis of an attribute that has length 1; with `beside_ndim`
+    those whose first axes are equally long, `unit_axis` the axis of an attribute that has length 1, `gates` how many
+    times longer an attribute's first axis is than its second; with `beside_ndim`
     the form counts only in a file that also holds a tensor of so many axes. Where the forms of several rules fit that
     would name or shape the target differently, the file alone cannot decide and the layer is open; a `rare` form is
     then named last. Attributes of children (`self_attn.in_proj_weight`) make the form of a module whose `children` are
@@ -71,6 +72,7 @@ class FileForm:
     beside_ndim: int | None = None
     rare: bool = False
     unit_axis: dict[str, int] = field(default_factory=dict)
+    gates: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,7 @@ def _form_fault(rule: LayerRule) -> str:
         told = {name for name in (*form.attributes, *form.optional) if "." not in name}
         if strange := sorted(told - known):
             return f"has a file form with {strange}, which torch's layer does not have"
-        if strange := sorted({*form.ndim, *form.same_shape, *form.same_first} - told):
+        if strange := sorted({*form.ndim, *form.gates, *form.same_shape, *form.same_first} - told):
             return f"has a file form that says something of {strange}, which it does not list"
     return ""
 

@@ -7,7 +7,7 @@ explain most of it are offered, and the user decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -194,7 +194,8 @@ def _nearest(group: Group, rules: Iterable[Translation], beside: Surroundings) -
     for rule in rules:
         known = set(rule.source.parameters.values())
         part = {name: shape for name, shape in group.shapes.items() if name in known}
-        if part and _fits_one(Group(group.prefix, part), rule, beside):
+        loose = replace(rule, forms=tuple(replace(form, gates={}) for form in rule.forms))  # an LSTM may project
+        if part and _fits_one(Group(group.prefix, part), loose, beside):
             found.setdefault(len(part), []).append(rule)
     return found[max(found)] if found else []
 
@@ -223,6 +224,8 @@ def _fits(shapes: Mapping[str, Shape], form: FileForm, beside: Surroundings | No
     if not required <= present or not present <= required | set(form.optional):
         return False
     if any(len(shapes[name]) not in numbers for name, numbers in form.ndim.items() if name in present):
+        return False
+    if any(shapes[name][0] != count * shapes[name][1] for name, count in form.gates.items() if name in present):
         return False
     first = {shapes[name][:1] for name in form.same_first if name in present}
     whole = {shapes[name] for name in form.same_shape if name in present}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from align.core.mappings import STATISTICS, LayerFamily, rule_for
+from align.steps.infer_layers import PARAMETRIZED, SPLIT
 from align.steps.paths import tokens
 
 if TYPE_CHECKING:
@@ -57,11 +58,55 @@ def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]
     """Layers of one side in the order of its modules, without the parameters named in `skip`."""
     layers: list[Layer] = []
     position = 0
+    split = {module.path.partition(f".{PARAMETRIZED}")[0] for module in side.modules if PARAMETRIZED in module.path}
     for module in side.modules:
         own = [side.by_name[name] for name in module.parameters if name not in skip]
-        layers += _layers_of(module, own, position) if own else ()
+        layers += _layers_of(module, own, position, whole=module.path not in split) if own else ()
         position += len(module.parameters)
     return layers
+
+
+def cut_alike(left: list[Layer], right: list[Layer]) -> tuple[list[Layer], list[Layer]]:
+    """Both sides, with those layers cut into lone parameters that are so on the other side under the same full names.
+
+    Such a layer is of a class that a rule knows on one side only: a recurrent layer of one's own, one whose weight is
+    normalised. Its parts keep its kind.
+    """
+    one, two = ({layer.path: layer.signature for layer in side} for side in (left, right))
+    return _cut(left, two), _cut(right, one)
+
+
+def _cut(layers: list[Layer], others: dict[str, Signature]) -> list[Layer]:
+    found: list[Layer] = []
+    for layer in layers:
+        parts = _parts(layer)
+        known = any(others.get(part.path) == part.signature for part in parts if part.path != layer.path)
+        found += parts if known else [layer]
+    return found
+
+
+def _parts(layer: Layer) -> list[Layer]:
+    """The parameters of a layer as layers of their own."""
+    return [
+        replace(_alone(layer.path, layer.position, parameter), kind=layer.kind) for parameter in layer.roles.values()
+    ]
+
+
+def _alone(module: str, position: int, parameter: Parameter) -> Layer:
+    """A parameter as a layer of unknown kind; a part of a weight has a role of its own, to be taken for no whole."""
+    path = f"{module}.{parameter.attribute}".removeprefix(".")
+    role = parameter.attribute if whole_of(parameter) else "weight"
+    return _layer(path, position, "", {role: parameter}, None)
+
+
+def whole_of(parameter: Parameter) -> str:
+    """The name of the weight of which a parameter is a part (`fc.weight_g`: `fc.weight`), "" if it is no part."""
+    module, parametrized, attribute = parameter.module.partition(f"{PARAMETRIZED}.")
+    if parametrized:
+        return f"{module}{attribute}"
+    if parameter.attribute in SPLIT:
+        return parameter.name.rpartition("_")[0]
+    return ""
 
 
 def roles_by_name(side: ParameterSet) -> dict[str, tuple[Layer, str]]:
@@ -99,8 +144,8 @@ def _essential(role: str) -> bool:
     return "bias" not in role and role not in STATISTICS
 
 
-def _layers_of(module: Module, own: list[Parameter], position: int) -> Iterator[Layer]:
-    known = rule_for(module.classes)
+def _layers_of(module: Module, own: list[Parameter], position: int, *, whole: bool) -> Iterator[Layer]:
+    known = rule_for(module.classes) if whole else None
     if known is not None:
         rule, name = known
         family = rule.families[name]
@@ -110,12 +155,11 @@ def _layers_of(module: Module, own: list[Parameter], position: int) -> Iterator[
             yield _layer(module.path, position, rule.kind, by_role, family)
             return
     usual = {USUAL_ROLES.get(parameter.attribute, ""): parameter for parameter in own}
-    if "" not in usual and len(usual) == len(own):
+    if whole and "" not in usual and len(usual) == len(own):
         yield _with_layout(_layer(module.path, position, "", usual, None), module)
         return
     for offset, parameter in enumerate(own):
-        path = f"{module.path}.{parameter.attribute}".removeprefix(".")
-        yield _layer(path, position + offset, "", {"weight": parameter}, None)
+        yield _alone(module.path, position + offset, parameter)
 
 
 def _with_layout(layer: Layer, module: Module) -> Layer:

@@ -10,7 +10,7 @@ from align.core.constants import constant_reason
 from align.core.folding import NUMBER
 from align.core.mappings import rule_for
 from align.core.names import Dropped, Unmatched
-from align.steps.layers import read_layers, roles_by_name
+from align.steps.layers import read_layers, roles_by_name, whole_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _SUGGESTIONS = 3
 _CLOSE = 0.4
 _MANY = 500
+_PARTS = (
+    "and no map makes the whole of its parts: take torch's weight_norm, spectral_norm or pruning out of the model first"
+    " (remove_weight_norm, parametrize.remove_parametrizations, prune.remove)"
+)
 _SIDES: tuple[SideName, SideName] = ("source", "target")
 
 
@@ -51,7 +55,7 @@ def explain_remainder(
             continue
         reasons = _constants(sides[index], rest[index]) | _drop_reasons(sides, index, counterparts)
         reasons |= _tie_reasons(sides[index], paired[index])
-        seen = _Remainder(name, counterparts, _few(rest[1 - index]), sides[1 - index])
+        seen = _Remainder(name, counterparts, _few(rest[1 - index]), sides[1 - index], _parts(rest[1 - index]))
         for parameter in rest[index]:
             if reason := reasons.get(parameter.name):
                 dropped.append(Dropped(parameter.name, name, reason))
@@ -72,6 +76,15 @@ def explain_anew(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) ->
     ambiguous = [group for group in name_map.ambiguous if group.sources and group.targets]
     dropped, unmatched = explain_remainder(sides, name_map.dropped, name_map.pairings, ambiguous, layers)
     return replace(name_map, ambiguous=tuple(ambiguous), dropped=tuple(dropped), unmatched=tuple(unmatched))
+
+
+def _parts(rest: Iterable[Parameter]) -> dict[str, list[str]]:
+    """The names of the parts of each weight that is kept in parts."""
+    parts: dict[str, list[str]] = {}
+    for parameter in rest:
+        if whole := whole_of(parameter):
+            parts.setdefault(whole, []).append(parameter.name)
+    return parts
 
 
 def _few(rest: list[Parameter]) -> list[Parameter]:
@@ -116,15 +129,23 @@ def _drop_reasons(
 
 @dataclass(frozen=True, slots=True)
 class _Remainder:
-    """What a parameter without a counterpart is held against; `rest` is what is left on the `other` side."""
+    """What a parameter without a counterpart is held against; `rest` is what is left on the `other` side.
+
+    `parts` are those of its weights that it keeps in parts.
+    """
 
     side: SideName
     counterparts: dict[str, Layer]
     rest: list[Parameter]
     other: ParameterSet
+    parts: dict[str, list[str]]
 
     def explain(self, parameter: Parameter) -> Unmatched:
         """Say why a parameter has no counterpart, with the names that come closest."""
+        if whole := whole_of(parameter):
+            return Unmatched(parameter.name, self.side, f"it is a part of {whole}, {_PARTS}")
+        if parts := self.parts.get(parameter.name):
+            return Unmatched(parameter.name, self.side, f"the other side has it in parts, {_PARTS}", tuple(parts))
         shape = list(parameter.shape)
         same_shape = [p for p in self.rest if p.shape == parameter.shape]
         close = _closest(parameter, same_shape)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from align.core.names import SURE
-from align.steps.layers import loosened, read_layers, remaining
+from align.steps.layers import cut_alike, loosened, read_layers, remaining
 from align.steps.match_layers import match_layers
 from align.steps.numbered_triples import match_numbered_triples
 from align.steps.other_forms import match_other_forms, plain
@@ -93,7 +93,7 @@ class _Free:
 
     def __init__(self, sides: tuple[ParameterSet, ParameterSet], spoken: Names) -> None:
         tied = [{p.name for p in side.parameters if p.tied_to} for side in sides]
-        self._loose = [read_layers(side, names) for side, names in zip(sides, spoken, strict=True)]
+        self._loose = cut_alike(*(read_layers(side, names) for side, names in zip(sides, spoken, strict=True)))
         self._whole = [remaining(layers, ties) for layers, ties in zip(self._loose, tied, strict=True)]
 
     def whole(self, gone: Names) -> tuple[list[Layer], list[Layer]]:

@@ -101,5 +101,6 @@ def _form_of(form: FileForm, torch: LayerFamily, family: LayerFamily) -> FileFor
         same_first=tuple(names[a] for a in form.same_first if a in names),
         beside_ndim=form.beside_ndim,
         rare=form.rare,
+        gates={names[a]: count for a, count in form.gates.items() if a in names},
         unit_axis={names[a]: family.insert_axis[roles[a]] for a in names if roles[a] in family.insert_axis},
     )
