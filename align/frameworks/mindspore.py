@@ -243,7 +243,7 @@ def _same_random_numbers() -> Iterator[None]:
     """
     mindspore = _mindspore()
     seeds, pipeline = vars(sys.modules["mindspore.common.seed"]), mindspore.dataset.config
-    held = {name: copy.copy(seeds[name]) for name in ("_GLOBAL_SEED", "_KERNEL_SEED") if name in seeds}
+    held: dict[str, Any] = {name: copy.copy(seeds[name]) for name in ("_GLOBAL_SEED", "_KERNEL_SEED") if name in seeds}
     state, of_pipeline = mindspore.get_rng_state(), pipeline.get_seed()
     with same_random_numbers():
         mindspore.set_seed(SEED)
