@@ -54,8 +54,9 @@ def expand_runs(texts: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def fold_runs(rows: Sequence[tuple[tuple[str, ...], Hashable]]) -> list[tuple[tuple[str, ...], list[int]]]:
-    """Fold rows of names, one or two side by side, that are alike in all else, which is given beside the names.
+    """Fold rows of names that stand side by side, and are alike in all else, which is given beside the names.
 
+    The names behind the first of a row (the pieces of one source) run together in the same place, or not at all.
     Returns each run as texts, with the places of its rows, in the order of their first rows.
 
     >>> fold_runs([(("a.0", "b.1"), None), (("a.1", "b.2"), None), (("c", "d"), None)])
@@ -84,14 +85,16 @@ class _Box:
 
 def _parts(names: tuple[str, ...], place: int) -> tuple[tuple[Words, ...], _Box]:
     """The words between the numbers of each name, and the numbers; a name with braces keeps its numbers as words."""
-    if len(names) > 2 or any("{" in name or "}" in name for name in names):
+    if any("{" in name or "}" in name for name in names):
         return tuple((quote_ranges(name),) for name in names), _Box(((),) * len(names), (place,))
     slots = tuple(tuple((int(n), int(n)) for n in NUMBER.findall(name)) for name in names)
     return tuple(tuple(NUMBER.split(name)) for name in names), _Box(slots, (place,))
 
 
 def _merged(boxes: list[_Box], counts: list[int]) -> list[_Box]:
-    for link in product(*(range(count - 1, -1, -1) for count in counts)):
+    heads, same = counts[:2], len(set(counts[1:])) < 2
+    for ends in product(*(range(count - 1, -1, -1) for count in heads)) if same else ():
+        link = (*ends, *ends[1:] * (len(counts) - 2))
         if len(boxes) > 1:
             boxes = list(_merge_along(boxes, link))
     return boxes

@@ -35,7 +35,7 @@ def pair_table(
         Column(say("map.pairs"), "number"),
         Column(say("map.evidence")),
         Column(say("map.confidence"), "number"),
-        Column(say("map.shape"), "path"),
+        Column(say("map.shape")),  # with what is done to the values: no part of it may be missing
         Column(say("map.holds"), "path", wide=True),
         Column(say("word.note"), "path", wide=True),
     )
@@ -68,6 +68,9 @@ def transform_text(transform: dict[str, Any]) -> str:
         return NONE
     if transform["op"] == "chain":
         return ", then ".join(map(transform_text, transform["steps"]))
+    if transform["op"] in ("slice", "part"):
+        axis = f" of axis {transform['axis']}" if transform["axis"] else ""
+        return f"{transform['op']} {transform['start']}:{transform['stop']}{axis}"
     details = ", ".join(f"{value}" for key, value in transform.items() if key not in ("op", "from"))
     return f"{transform['op']} {details}"
 

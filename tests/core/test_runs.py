@@ -22,12 +22,18 @@ def test_what_is_folded_expands_to_the_same_pairs(pairs: list[tuple[str, str]]) 
     assert sorted(place for _, places in folded for place in places) == list(range(len(pairs)))
 
 
+@given(st.lists(st.tuples(NAMES, NAMES, NAMES), unique_by=lambda row: row[0], max_size=12))
+def test_rows_of_several_targets_expand_to_the_same_rows(rows: list[tuple[str, str, str]]) -> None:
+    folded = fold_runs([(row, None) for row in rows])
+    assert sorted(row for texts, _ in folded for row in expand_runs(texts)) == sorted(rows)
+
+
 @given(NAMES)
 def test_a_quoted_name_is_read_as_itself(name: str) -> None:
     assert expand_runs([quote_ranges(name)]) == [(name,)]
 
 
-def fold(*pairs: tuple[str, str]) -> list[tuple[str, ...]]:
+def fold(*pairs: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [texts for texts, _ in fold_runs([(pair, None) for pair in pairs])]
 
 
@@ -59,3 +65,17 @@ def test_rows_that_are_unlike_in_what_stands_beside_them_stay_apart() -> None:
 def test_ranges_that_do_not_go_together_are_refused(texts: list[str], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         expand_runs(texts)
+
+
+def test_the_pieces_of_fused_layers_run_together_and_expand_again() -> None:
+    rows = [(f"b.{i}.qkv", f"l.{i + 1}.0.q", f"l.{i + 1}.1.k", f"l.{i + 1}.2.v") for i in range(12)]
+    (run,) = fold(*rows)
+    assert run == ("b.{0..11}.qkv", "l.{1..12}.0.q", "l.{1..12}.1.k", "l.{1..12}.2.v")
+    assert expand_runs(run) == rows
+
+
+def test_pieces_that_do_not_run_alike_stay_apart() -> None:
+    crossed = [(f"b.{i}.qkv", f"l.{i}.q", f"l.{1 - i}.k") for i in range(2)]
+    assert fold(*crossed) == crossed
+    unlike = [(f"b.{i}.qkv", f"l.{i}.q", f"l.{i}.k.0") for i in range(2)]
+    assert fold(*unlike) == unlike
