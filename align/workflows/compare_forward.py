@@ -29,6 +29,7 @@ from align.steps.compare_traces import compare_traces, excuse_uncertain, first_d
 from align.steps.compare_weights import compare_weights
 from align.steps.execution import CallOrder, in_execution_order
 from align.steps.judge_forward import judge_forward
+from align.steps.match_by_order import match_by_order
 from align.steps.noise import NoiseSink
 from align.steps.pair_calls import pair_calls
 from align.workflows.inputs import describe_inputs, read_inputs
@@ -83,7 +84,7 @@ def compare_forward(
         run = _run_both(sides, arrays, folder, progress)
         progress("forward", 4, STAGES)
         if name_map is None and not paired.complete:
-            paired = _map_in_order(run, parameters)
+            paired = _map_in_order(run, parameters, paired)
             weights = _weight_findings(sides, paired)
         calls = _pair(run, parameters, paired)
         layers = excuse_uncertain([*compare_traces(run.reference, run.candidate, calls.pairs, run.noise)])
@@ -175,14 +176,14 @@ def _keep_traces(part: Path, traces: Path) -> None:
     part.rename(traces)
 
 
-def _map_in_order(run: _Run, parameters: Sequence[ParameterSet]) -> NameMap:
-    """Match again, with the order of the runs as evidence."""
+def _map_in_order(run: _Run, parameters: Sequence[ParameterSet], name_map: NameMap) -> NameMap:
+    """Match what is open, with the order of the runs as evidence."""
     orders = [
         CallOrder({capture.module: capture.order for capture in reversed(trace.captures)})
         for trace in (run.reference, run.candidate)
     ]
     source, target = (in_execution_order(side, order) for side, order in zip(parameters, orders, strict=True))
-    return match_sides(source, target, NameRules())
+    return match_by_order(name_map, source, target, NameRules())
 
 
 def _open_names(name_map: NameMap) -> Iterator[Finding]:

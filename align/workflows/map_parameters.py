@@ -18,6 +18,7 @@ from align.runs.map_export import write_map_file
 from align.steps.equal_values import pair_equal_values
 from align.steps.execution import CallOrder, in_execution_order
 from align.steps.match import match_names
+from align.steps.match_by_order import match_by_order
 from align.steps.remainder import explain_anew
 from align.workflows.inputs import read_inputs
 from align.workflows.map_rules import MapRules, read_map_rules
@@ -68,9 +69,12 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     given = read_inputs(inputs) if inputs is not None else None
     sides = open_map_side(reference), open_map_side(candidate)
     _require_parameters(sides)
-    source, target = _in_order(sides, None if trial else given)  # what values do says more than the order of calls
+    source, target = (side.parameters for side in sides)
     known = choose_family(family, source, target)
-    name_map = _settled(sides, (source, target), told.rules if known is None else known.beside(told.rules))
+    rules_of_all = told.rules if known is None else known.beside(told.rules)
+    name_map = _settled(sides, (source, target), rules_of_all)
+    if given is not None and not trial:  # what values do says more than the order of calls
+        name_map = match_by_order(name_map, *executed(_live(sides), (source, target), given), rules_of_all)
     name_map = _with_left_out(sides, name_map if known is None else known.marked(name_map, told.rules))
     if trial:
         name_map = _by_trial(sides, name_map, given, progress)
@@ -89,12 +93,6 @@ def _require_parameters(sides: Sequence[MapSide]) -> None:
     if empty := [side.parameters.label for side in sides if not side.parameters.parameters]:
         said = f"there is nothing to map: no parameter in {' and '.join(empty)}"
         raise CannotRunError(said, "check that the function returns the model, or that the file holds its weights")
-
-
-def _in_order(sides: tuple[MapSide, MapSide], inputs: Mapping[str, Array] | None) -> tuple[ParameterSet, ParameterSet]:
-    if inputs is None:
-        return sides[0].parameters, sides[1].parameters
-    return read_parameters(_live(sides), inputs)
 
 
 def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
@@ -142,13 +140,12 @@ def _by_trial(
     return explain_anew((sides[0].parameters, sides[1].parameters), settled)
 
 
-def read_parameters(sides: tuple[Side, Side], inputs: Mapping[str, Array] | None) -> tuple[ParameterSet, ParameterSet]:
-    """Read both sides' parameters; with inputs to run them on, in execution order where it is known on both."""
-    source, target = (side.reader.read_parameters(side.model, side.label) for side in sides)
-    if inputs is None:
-        return source, target
-    executed = _executed(sides[0], source, inputs), _executed(sides[1], target, inputs)
-    return executed if executed[0].order == executed[1].order else (source, target)
+def executed(
+    sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSet], inputs: Mapping[str, Array]
+) -> tuple[ParameterSet, ParameterSet]:
+    """Run both sides once; return their parameters in execution order where it is known."""
+    left, right = (_executed(side, own, inputs) for side, own in zip(sides, parameters, strict=True))
+    return left, right
 
 
 def _executed(side: Side, parameters: ParameterSet, inputs: Mapping[str, Array]) -> ParameterSet:
