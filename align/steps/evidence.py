@@ -72,16 +72,19 @@ def learn(pairs: Iterable[Pair], ordered: bool, contents: Contents = NOTHING) ->
 def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
     """What the present pairing has over the one with partners exchanged: > 0 speaks for it, 0: nothing tells.
 
-    Each kind of evidence lies in [-2, 2]; kinds that contradict each other give 0.
+    Each kind of evidence lies in [-2, 2]; kinds that contradict each other give 0: a block that moved in its list is
+    told by what it holds, against its number. Beside numbers that are in order little else counts.
     """
     (a, b), (a2, b2) = one, two
     order = 1.0 if (a.position < a2.position) == (b.position < b2.position) else -1.0
-    evidence = [float(number_order(a.path, a2.path) * number_order(b.path, b2.path))]
-    if not evidence[0]:
-        evidence = [
-            sum(knows(pair) for pair in (one, two)) - sum(knows(pair) for pair in ((a, b2), (a2, b)))
-            for knows in _knowledge(learnt, (one, two))
-        ]
+    numbers = float(number_order(a.path, a2.path) * number_order(b.path, b2.path))
+    knowledge = [_context(learnt, (one, two))] if numbers else _knowledge(learnt, (one, two))
+    evidence = [
+        sum(knows(pair) for pair in (one, two)) - sum(knows(pair) for pair in ((a, b2), (a2, b))) for knows in knowledge
+    ]
+    if numbers:
+        evidence.append(numbers)
+    else:
         evidence.append(float(place_order(a.path, a2.path) * place_order(b.path, b2.path)))
         evidence += [_words(one, two, order), _contents(one, two, order, learnt.contents)]
     if learnt.ordered:
@@ -92,10 +95,14 @@ def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
 def _knowledge(learnt: Learnt, judged: Sequence[Pair]) -> list[Callable[[Pair], float]]:
     return [
         lambda pair: learnt.translation(*pair),
-        lambda pair: learnt.around.neighbours(pair, judged),
-        lambda pair: learnt.around.context(pair, judged),
+        lambda pair: NEXT_TO * learnt.around.neighbours(pair, judged),
+        _context(learnt, judged),
         lambda pair: learnt.around.company(pair, judged),
     ]
+
+
+def _context(learnt: Learnt, judged: Sequence[Pair]) -> Callable[[Pair], float]:
+    return lambda pair: learnt.around.context(pair, judged)
 
 
 def replacement_benefit(pair: Pair, rival: Rival, learnt: Learnt) -> float:
@@ -114,6 +121,8 @@ SETTLED = 0.25
 MOST = 0.5
 # Two correct implementations may call two branches in another order: that tells less than a name or a number.
 ORDER = 0.5
+# Which sibling is registered before or behind tells less still: an exchange of neighbours alone leaves a pair unsure.
+NEXT_TO = 0.25
 
 
 def _sum_unless_contradictory(evidence: list[float]) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from align.core.names import SURE
 from align.steps.containers import read_contents
 from align.steps.evidence import SETTLED, exchange_benefit, learn, replacement_benefit
 
@@ -56,13 +57,19 @@ def settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: b
     contents = read_contents([*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)])
     settlement = _weigh(list(pairs), free, learn(known, ordered, contents))
     for _ in range(_ROUNDS):
-        sure = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= SETTLED]
+        weighed = zip(settlement.pairs, settlement.weakest, strict=True)
+        sure = [pair for pair, weak in weighed if confidence(weak) >= SURE]  # no guess teaches another
         learnt = learn([*known, *sure], ordered, contents)
         previous = settlement
         settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt)
         if settlement == previous:
             break
     return settlement
+
+
+def confidence(benefit: float) -> float:
+    """How sure a pair is with this benefit over its closest rival, in [0.5, 1] from 0 on."""
+    return 0.5 + min(benefit, 1.0) / 2
 
 
 def may_pair(a: Layer, b: Layer) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from align.steps.ambiguity import OpenGroup, as_ambiguities, group_links
 from align.steps.evidence import SETTLED, learn
-from align.steps.exchange import crosses, may_pair, settle
+from align.steps.exchange import confidence, crosses, may_pair, settle
 from align.steps.identity import same_paths
 from align.steps.paths import likeness, words
 from align.steps.repeats import find_repeats
@@ -74,7 +74,7 @@ def _match(
     strange = {pair[0].path for pair, _ in sure if _estranged(pair, learnt) or _out_of_place(pair, placed, learnt)}
     open_pairs = [pair for pair, _ in sure if pair[0].path in strange]
     groups += [OpenGroup((("source", a), ("target", b)), _ESTRANGED) for a, b in open_pairs]
-    pairs = [(pair, 0.5 + min(weak, 1.0) / 2) for pair, weak in sure if pair[0].path not in strange]
+    pairs = [(pair, confidence(weak)) for pair, weak in sure if pair[0].path not in strange]
     return [*((pair, 1.0) for pair in same), *pairs], groups
 
 

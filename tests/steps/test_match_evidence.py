@@ -44,13 +44,30 @@ def test_numbers_that_the_order_of_execution_contradicts_leave_the_pair_open(wri
     assert w.paired(name_map) == {}
 
 
-def test_a_layer_is_known_by_the_sure_layers_next_to_it(written) -> None:
+def test_a_layer_next_to_a_sure_one_is_paired_but_never_sure_for_that(written) -> None:
     w = written
     names = [("red.x", "thing.p"), ("red.mid", "thing.middle"), ("red.y", "thing.q")]
     source = [w.linear(names[0][0]), w.layer_norm(names[1][0], 7), w.linear(names[2][0])]
     target = [w.linear(names[0][1]), w.layer_norm(names[1][1], 7), w.linear(names[2][1])]
     name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
     assert w.paired(name_map) == w.truth(list(zip(source, target, strict=True)))
+    assert {p.source for p in name_map.pairings if p.sure} == {"red.mid.weight", "red.mid.bias"}
+
+
+def test_what_only_stands_next_to_sure_layers_teaches_no_other_block(written) -> None:
+    w = written
+    source = [
+        layer
+        for n in range(3)
+        for layer in (w.linear(f"body.{n}.merge"), w.layer_norm(f"body.{n}.ln"), w.linear(f"body.{n}.expand"))
+    ]
+    target = [
+        layer
+        for n in range(3)
+        for layer in (w.linear(f"layers.{n}.fc_a"), w.layer_norm(f"layers.{n}.norm"), w.linear(f"layers.{n}.fc_b"))
+    ]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert {p.source.split(".")[2] for p in name_map.pairings if p.sure} == {"ln"}
 
 
 def test_two_layers_between_the_same_neighbours_stay_open(written) -> None:
