@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from align.core.pieces import Part, Slice
 from align.core.transforms import IDENTITY, Permute, Reshape, chained
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from align.core.parameters import Shape
     from align.core.pieces import Span
     from align.core.transforms import Transform
@@ -22,7 +25,7 @@ def transform_between(source: Layer, target: Layer, role: str, other: str = "") 
     `other` is its role there if that is called otherwise.
     """
     before, wanted = source.roles[role].shape, target.roles[other or role].shape
-    return _turned_and_reshaped(before, wanted, is_turned(source, role) != is_turned(target, other or role))
+    return turned_and_reshaped(before, wanted, is_turned(source, role) != is_turned(target, other or role))
 
 
 def piece_of_source(source: Layer, target: Layer, role: str, span: Span) -> Transform:
@@ -31,7 +34,7 @@ def piece_of_source(source: Layer, target: Layer, role: str, span: Span) -> Tran
     cut = Slice(axis, *span, source.roles[role].shape)
     turned = is_turned(source, role) != is_turned(target, role)
     shape = cut.output_shape(source.roles[role].shape)
-    return chained(cut, _turned_and_reshaped(shape, target.roles[role].shape, turned))
+    return chained(cut, turned_and_reshaped(shape, target.roles[role].shape, turned))
 
 
 def part_of_target(source: Layer, target: Layer, role: str, span: Span) -> Transform:
@@ -39,7 +42,22 @@ def part_of_target(source: Layer, target: Layer, role: str, span: Span) -> Trans
     part = Part(int(is_turned(target, role)), *span, target.roles[role].shape)
     wanted = part.inverse(None, None).output_shape(part.shape)
     turned = is_turned(source, role) != is_turned(target, role)
-    return chained(_turned_and_reshaped(source.roles[role].shape, wanted, turned), part)
+    return chained(turned_and_reshaped(source.roles[role].shape, wanted, turned), part)
+
+
+def in_pieces(
+    whole: Layer, pieces: Sequence[Layer], roles: Iterable[str], *, cut: bool
+) -> Iterator[tuple[str, str, Transform]]:
+    """Source, target and transform for each piece of a fused layer, in their order; `cut` says the source is fused."""
+    ends = accumulate((piece.shapes["weight"][0] for piece in pieces), initial=0)
+    spans = list(pairwise(ends))
+    for role in roles:
+        for piece, span in zip(pieces, spans, strict=True):
+            own, other = whole.roles[role].name, piece.roles[role].name
+            if cut:
+                yield own, other, piece_of_source(whole, piece, role, span)
+            else:
+                yield other, own, part_of_target(piece, whole, role, span)
 
 
 def is_turned(layer: Layer, role: str) -> bool:
@@ -47,7 +65,7 @@ def is_turned(layer: Layer, role: str) -> bool:
     return bool(layer.inputs_first) and role == "weight" and len(layer.roles[role].shape) == 2
 
 
-def _turned_and_reshaped(before: Shape, wanted: Shape, turned: bool) -> Transform:
+def turned_and_reshaped(before: Shape, wanted: Shape, turned: bool) -> Transform:
     """Turn a matrix, or a convolution of one position, as the target wants it; then shape it."""
     if not turned:
         return IDENTITY if before == wanted else Reshape(wanted, before)

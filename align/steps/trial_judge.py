@@ -50,9 +50,14 @@ def settle_groups(
     pairings: Sequence[Pairing],
     bench: Bench,
     layer_of: Sequence[Mapping[str, Layer]],
+    orders: Sequence[list[Alternative]] = (),
 ) -> Found:
-    """Settle what can be settled, doubt what the run contradicts, confirm or correct what was not sure."""
+    """Settle what can be settled, doubt what the run contradicts, confirm or correct what was not sure.
+
+    `orders` are those in which open fused layers may be their pieces.
+    """
     jury = _Jury(list(groups), list(pairings), bench)
+    jury.doubt(orders)
     jury.settle()
     reopened = jury.contradicted(layer_of)
     jury.doubt(sibling_doubts(jury.settled(), bench.observe(jury.settled()), layer_of))
@@ -116,7 +121,7 @@ class _Jury:
         return [one for group in reopened if (one := _without(group, left)).sources]
 
     def doubt(self, orders: Sequence[list[Alternative]]) -> None:
-        """Put pairs in question; of each the present order comes first."""
+        """Put these in question; of pairs that are made already the present order comes first."""
         self._doubts += orders
 
     def by_place(self) -> bool:
@@ -133,7 +138,8 @@ class _Jury:
         for doubt in list(self._doubts):
             others = self._pairings
             self._pairings = [pairing for pairing in others if pairing not in doubt[0]]
-            best, _ = self._try(doubt, set(), set())
+            best, reason = self._try(doubt, set(), set())
+            self._reason(doubt, reason)
             if len(best) == 1:
                 self._doubts.remove(doubt)
                 self.new += [replace(pairing, evidence="trial", confidence=1.0, note="") for pairing in best[0]]
@@ -260,6 +266,9 @@ class _Jury:
         group.close(pairings)
         for pairing in pairings:
             self.reasons.pop(pairing.source, None)
+
+    def _reason(self, doubt: Sequence[Alternative], reason: str) -> None:
+        self.reasons |= {name: reason for pairing in doubt[0] for name in (pairing.source, pairing.target)}
 
     def _leave(self, group: OpenGroup, sources: Iterable[str], reason: str) -> None:
         self.reasons |= {name: reason for path in sources for name in group.names(path)}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 UNSEEN = "blind: no output of the trial's run depends on it"
+UNTOLD = "of equal class and shape; a trial was run and does not tell: none is given what another is, or not one to one"
 _CROSSED = "the names say {}, which in the run is given what another layer is given"
 
 
@@ -83,4 +84,4 @@ def _left(group: Ambiguity, gone: tuple[set[str], set[str]], reasons: Mapping[st
     targets = tuple(name for name in group.targets if name not in gone[1])
     if sources or targets:
         said = dict.fromkeys(reasons[name] for name in (*sources, *targets) if name in reasons)
-        yield replace(group, sources=sources, targets=targets, reason="; ".join(said) or group.reason)
+        yield replace(group, sources=sources, targets=targets, reason="; ".join(said) or UNTOLD)

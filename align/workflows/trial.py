@@ -21,6 +21,7 @@ from align.core.progress import silent
 from align.steps.layers import read_layers
 from align.steps.trial_calls import Calls, module_of
 from align.steps.trial_equal import settle_by_equality
+from align.steps.trial_fused import orders_of_pieces
 from align.steps.trial_groups import open_groups
 from align.steps.trial_judge import settle_groups
 from align.steps.trial_result import inverted, inverted_pairings, with_blind, with_trial
@@ -65,7 +66,8 @@ def settle_by_trial(
         layer_of = [player.layer_of for player in bench.players]
         groups = open_groups(asked.ambiguous, *layer_of)
         equal = settle_by_equality(groups, (values[0].own, values[1].own))
-        found = settle_groups(groups, (*asked.pairings, *equal), bench, layer_of)
+        orders = orders_of_pieces(asked.ambiguous, *layer_of)
+        found = settle_groups(groups, (*asked.pairings, *equal), bench, layer_of, orders)
         found = replace(found, pairings=[*equal, *found.pairings])
         bench.observe((), with_trial(asked, found, parameters[0].names).pairings)
         blind = set().union(*(blind_parameters(p.side, p.layers, inputs) for p in bench.players))

@@ -256,6 +256,33 @@ def test_pieces_of_a_fused_matrix_get_the_order_that_the_values_show(guess: str)
 
 
 @pytest.mark.frameworks
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("widths", [(2, 6), (6, 2), (4, 4)])
+def test_pieces_that_no_name_puts_in_order_are_tried_in_every_order(widths: tuple[int, int], cut: bool) -> None:
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self, *, fused: bool) -> None:
+            super().__init__()
+            if fused:
+                self.both = torch.nn.Linear(4, sum(widths))
+            else:
+                self.one, self.other = (torch.nn.Linear(4, width) for width in widths)
+            self.fused = fused
+
+        def forward(self, x: Any) -> Any:
+            one, other = self.both(x).split(widths, -1) if self.fused else (self.one(x), self.other(x))
+            return torch.cat([torch.relu(other), torch.tanh(one) * 2], -1)
+
+    groups = [(f"both.{role}", f"one.{role} other.{role}")[:: 1 if cut else -1] for role in ("bias", "weight")]
+    settled = settle(Net(fused=cut), Net(fused=not cut), torch_map({}, *groups), X)
+    assert settled.complete
+    pieces = {(p.target if cut else p.source): p.transform for p in settled.pairings}
+    starts = {name: transform.start for name, transform in pieces.items()}
+    assert starts == {"one.weight": 0, "one.bias": 0, "other.weight": widths[0], "other.bias": widths[0]}
+
+
+@pytest.mark.frameworks
 def test_unsure_pairs_are_confirmed_or_exchanged_where_that_makes_all_agree_and_else_left() -> None:
     def unsure(names: dict[str, str]) -> NameMap:
         layers = {f"{a}.{role}": f"{b}.{role}" for a, b in names.items() for role in ("weight", "bias")}
