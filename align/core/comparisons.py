@@ -20,7 +20,10 @@ TensorOutcome = Literal["equal", "values differ", "dtypes differ", "shapes diffe
 
 @dataclass(frozen=True, slots=True)
 class MapResult:
-    """The name map of two sides, the counts of both and all their parameters with shape, dtype and ties."""
+    """The name map of two sides, the counts of both and all their parameters with shape, dtype and ties.
+
+    `warnings` say what the map rests on, or what stands against it.
+    """
 
     result_kind = "map"
     name_map: NameMap
@@ -29,6 +32,7 @@ class MapResult:
     verdict: Verdict
     source_parameters: tuple[Parameter, ...] = ()
     target_parameters: tuple[Parameter, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

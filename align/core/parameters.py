@@ -40,13 +40,15 @@ class Module:
 
     `classes` holds the public names of the class and its bases, most derived first (`torch.nn.Conv2d`);
     it is empty where only a file is known. `inputs_first` tells whether a linear layer of a class that has a layout
-    rule keeps its weight as (in, out), None where no rule knows the class.
+    rule keeps its weight as (in, out), None where no rule knows the class. `ran` is False
+    where a run did not show it.
     """
 
     path: str
     classes: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     inputs_first: bool | None = None
+    ran: bool = True
 
     @property
     def class_name(self) -> str:

@@ -87,7 +87,7 @@ def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
     else:
         evidence.append(float(place_order(a.path, a2.path) * place_order(b.path, b2.path)))
         evidence += [_words(one, two, order), _contents(one, two, order, learnt.contents)]
-    if learnt.ordered:
+    if learnt.ordered and all(layer.ran for layer in (a, b, a2, b2)):
         evidence.append(ORDER * order)
     return _sum_unless_contradictory(evidence)
 

@@ -40,7 +40,8 @@ class Layer:
 
     `signature` lists the (role, shape) that a counterpart must have. `position` counts the parameters before it on its
     side. `aside` is True below an auxiliary head or a second copy of the model. `inputs_first` is True where the weight
-    stands as (in, out), None where nobody knows.
+    stands as (in, out), None where nobody knows. `ran` is False where a run did
+    not show its module, so that its position tells nothing.
     """
 
     path: str
@@ -52,6 +53,7 @@ class Layer:
     dropped: dict[str, str]
     aside: bool
     inputs_first: bool | None = False
+    ran: bool = True
 
 
 def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]:
@@ -61,7 +63,8 @@ def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]
     split = {module.path.partition(f".{PARAMETRIZED}")[0] for module in side.modules if PARAMETRIZED in module.path}
     for module in side.modules:
         own = [side.by_name[name] for name in module.parameters if name not in skip]
-        layers += _layers_of(module, own, position, whole=module.path not in split) if own else ()
+        found = _layers_of(module, own, position, whole=module.path not in split) if own else ()
+        layers += found if module.ran else (replace(layer, ran=False) for layer in found)
         position += len(module.parameters)
     return layers
 

@@ -40,16 +40,19 @@ class Surroundings:
     def add(self, a: Layer, b: Layer) -> None:
         """Take a settled pair in."""
         self.partner[a.position] = b.position
-        insort(self.left[_ancestors(a.path)[0]], a.position)
-        insort(self.right[_ancestors(b.path)[0]], b.position)
+        if a.ran and b.ran:
+            insort(self.left[_ancestors(a.path)[0]], a.position)
+            insort(self.right[_ancestors(b.path)[0]], b.position)
         above_a, above_b = containers(a.path), containers(b.path)
         self.below_left.update(above_a)
         self.below_right.update(above_b)
         self.joined.update((x, y) for x in above_a for y in above_b)
 
     def neighbours(self, pair: Pair, judged: Sequence[Pair]) -> float:
-        """1 if the nearest settled siblings before the pair, or those after it, are a pair; 0 if not."""
+        """1 if the nearest settled siblings before the pair, or those after it, are a pair; 0 if not, or unknown."""
         a, b = pair
+        if not (a.ran and b.ran):
+            return 0.0
         mine = _around(self.left.get(_ancestors(a.path)[0], []), a.position, {x.position for x, _ in judged})
         theirs = _around(self.right.get(_ancestors(b.path)[0], []), b.position, {y.position for _, y in judged})
         both = [(x, y) for x, y in zip(mine, theirs, strict=True) if x is not None and y is not None]

@@ -16,7 +16,7 @@ from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, NothingInCommonError, UsageError
 from align.runs.map_export import write_map_file
 from align.steps.equal_values import pair_equal_values
-from align.steps.execution import CallOrder, in_execution_order
+from align.steps.execution import CallOrder, in_execution_order, unseen
 from align.steps.match import match_names
 from align.steps.match_by_order import match_by_order
 from align.steps.remainder import explain_anew
@@ -73,13 +73,17 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     known = choose_family(family, source, target)
     rules_of_all = told.rules if known is None else known.beside(told.rules)
     name_map = _settled(sides, (source, target), rules_of_all)
+    warnings: list[str] = []
     if given is not None and not trial:  # what values do says more than the order of calls
-        name_map = match_by_order(name_map, *executed(_live(sides), (source, target), given), rules_of_all)
+        ordered = executed(_live(sides), (source, target), given)
+        warnings = [line for side in ordered for line in unseen(side)] if name_map.ambiguous else []
+        name_map = match_by_order(name_map, *ordered, rules_of_all)
     name_map = _with_left_out(sides, name_map if known is None else known.marked(name_map, told.rules))
     if trial:
         name_map = _by_trial(sides, name_map, given, progress)
     counts = summarize_parameters(source), summarize_parameters(target)
-    result = MapResult(name_map, *counts, _verdict(name_map), source.parameters, target.parameters)
+    both = source.parameters, target.parameters
+    result = MapResult(name_map, *counts, _verdict(name_map), *both, tuple(warnings))
     if out is not None:
         write_map_file(Path(out), result, told.kept)
     return result

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from align.core.parameters import Module, ParameterSet
+from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.rename import NameRules
 from align.core.traces import Capture
 from align.core.transforms import IDENTITY
-from align.steps.execution import CallOrder, in_execution_order
+from align.steps.execution import CallOrder, in_execution_order, unseen
+from align.steps.match import match_names
 
 
 def projections(w, names):
@@ -124,8 +126,33 @@ class TestExecutionOrder:
         assert [module.path for module in ordered.modules] == ["a", "relu", "b", ""]
         assert ordered.order == "execution"
 
-    def test_a_side_with_a_layer_that_no_hook_saw_keeps_its_registration_order(self) -> None:
-        assert in_execution_order(self.SIDE, self.called("a", "")) is self.SIDE
+    def test_a_layer_that_no_hook_saw_stands_where_the_module_around_it_ended_and_is_said(self) -> None:
+        ordered = in_execution_order(self.SIDE, self.called("a", ""))
+        assert [(module.path, module.ran) for module in ordered.modules] == [
+            ("a", True), ("", True), ("b", False), ("relu", False),
+        ]  # fmt: skip
+        assert unseen(ordered) == ["1 module of net was not seen to run, so that the order tells nothing of it: b"]
+
+    def test_a_side_of_which_no_hook_saw_a_layer_keeps_its_registration_order(self) -> None:
+        ordered = in_execution_order(self.SIDE, self.called("relu", ""))
+        assert [module.path for module in ordered.modules] == ["", "b", "a", "relu"]
+        assert ordered.order == "registration"
+        assert "2 modules of net were not seen" in unseen(ordered)[0]
+
+    def test_the_place_of_a_layer_that_did_not_run_is_no_evidence(self) -> None:
+        """The first and third layers of three alike are told by their order; the second one ran on one side only."""
+
+        def side(names: str, seen: str) -> ParameterSet:
+            own = tuple(Parameter(f"{n}.weight", (3, 3), "float32", n, "weight") for n in names)
+            modules = tuple(Module(n, ("torch.nn.Linear",), (f"{n}.weight",)) for n in names)
+            return in_execution_order(ParameterSet("net", None, own, (Module(""), *modules)), self.called(*seen, ""))
+
+        def paired(seen: str) -> dict[str, str]:
+            found = match_names(side("abc", "abc"), side("xyz", seen), NameRules())
+            return {p.source: p.target for p in found.pairings}
+
+        assert paired("xyz") == {"a.weight": "x.weight", "b.weight": "y.weight", "c.weight": "z.weight"}
+        assert paired("xz") == {}
 
     def test_a_module_without_parameters_need_not_be_called(self) -> None:
         assert in_execution_order(self.SIDE, self.called("b", "a", "")).order == "execution"

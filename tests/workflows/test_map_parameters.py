@@ -5,34 +5,55 @@ from __future__ import annotations
 import numpy as np
 
 from align.frameworks.arrays import ArrayLayer, ArrayModel
-from align.workflows.map_parameters import executed, map_parameters
-from align.workflows.sides import open_side
+from align.workflows.map_parameters import map_parameters
 
 
-def test_an_order_of_execution_that_only_one_side_has_is_not_used() -> None:
-    def chain(bypassed: bool) -> ArrayModel:
-        weights = {"weight": np.ones((3, 3), np.float32)}
-        layers = [ArrayLayer(name, "torch.nn.Linear", lambda x, weight: x @ weight.T, weights) for name in ("a", "b")]
-        return Bypassing(tuple(layers)) if bypassed else ArrayModel(tuple(layers))
+class Bypassing(ArrayModel):
+    """Uses the function of its last layer past the recorder, as `layer.forward(x)` does in torch."""
 
-    class Bypassing(ArrayModel):
-        """Uses the function of its first layer past the recorder, as `layer.forward(x)` does in torch."""
+    def __call__(self, x, recorder=None):
+        last = self.layers[-1]
+        x = ArrayModel(self.layers[:-1])(x, recorder)
+        return last.function(x, **last.parameters)
 
-        def __call__(self, x, recorder=None):
-            x = self.layers[0].function(x, **self.layers[0].parameters)
-            return ArrayModel(self.layers[1:])(x, recorder)
 
-    inputs = {"x": np.ones((2, 3), np.float32)}
+def chain(kind: type[ArrayModel], *names: str, last: int = 3) -> ArrayModel:
+    """Linear layers of one width, the last one of its own."""
+    shapes = [(3, 3)] * (len(names) - 1) + [(last, 3)]
+    return kind(
+        tuple(
+            ArrayLayer(n, "torch.nn.Linear", lambda x, weight: x @ weight.T, {"weight": np.ones(shape, np.float32)})
+            for n, shape in zip(names, shapes, strict=True)
+        )
+    )
 
-    def orders(*models: ArrayModel) -> list[str]:
-        sides = open_side(models[0]), open_side(models[1])
-        parameters = [side.reader.read_parameters(side.model, side.label) for side in sides]
-        return [side.order for side in executed(sides, (parameters[0], parameters[1]), inputs)]
 
-    assert orders(chain(False), chain(False)) == ["execution", "execution"]
-    assert "registration" in orders(chain(False), chain(True))
-    open_still = map_parameters(chain(False), chain(True), inputs=inputs)
-    assert open_still.name_map.complete  # by equal names
+INPUTS = {"x": np.ones((2, 3), np.float32)}
+
+
+def test_the_order_tells_of_layers_beside_one_that_was_not_seen_to_run_which_is_said() -> None:
+    source, target = chain(ArrayModel, "one", "two", "out", last=5), chain(Bypassing, "red", "green", "head", last=5)
+    assert not map_parameters(source, target).name_map.complete
+    result = map_parameters(source, target, inputs=INPUTS)
+    assert {p.source: p.target for p in result.name_map.pairings} == {
+        "one.weight": "red.weight",
+        "two.weight": "green.weight",
+        "out.weight": "head.weight",
+    }
+    assert result.warnings == (
+        "1 module of Bypassing was not seen to run, so that the order tells nothing of it: head",
+    )
+
+
+def test_a_rival_that_was_not_seen_to_run_leaves_the_others_open() -> None:
+    """Of three layers alike the third may stand anywhere."""
+    source, target = chain(ArrayModel, "one", "two", "out"), chain(Bypassing, "red", "green", "head")
+    assert not map_parameters(source, target, inputs=INPUTS).name_map.pairings
+
+
+def test_nothing_is_said_of_the_order_where_names_tell_all() -> None:
+    result = map_parameters(chain(ArrayModel, "a", "b"), chain(Bypassing, "a", "b"), inputs=INPUTS)
+    assert (result.name_map.complete, result.warnings) == (True, ())
 
 
 def test_the_order_of_execution_pairs_what_names_leave_open_and_nothing_else() -> None:
