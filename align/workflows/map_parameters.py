@@ -11,29 +11,27 @@ from align.core.names import FRAMEWORKS, Dropped
 from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.core.rename import NameRules
-from align.core.transforms import IDENTITY, Reshape
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.errors import CannotRunError, NothingInCommonError, UsageError
+from align.errors import NothingInCommonError, UsageError
 from align.runs.map_export import write_map_file
-from align.steps.equal_values import pair_equal_values
 from align.steps.execution import CallOrder, in_execution_order, unseen
 from align.steps.match import match_names
 from align.steps.match_by_order import match_by_order
 from align.steps.remainder import explain_anew
+from align.steps.settle_by_values import told_by_values, with_told
 from align.workflows.inputs import read_inputs
 from align.workflows.map_rules import MapRules, read_map_rules
-from align.workflows.map_sides import MapSide, open_map_side
+from align.workflows.map_sides import MapSide, open_map_side, require_parameters
 from align.workflows.recognise_family import choose_family
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from align.core.dtypes import Array
     from align.core.names import FrameworkName, NameMap
-    from align.core.parameters import ParameterSet, Shape
+    from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.protocols import Model
-    from align.core.transforms import Transform
     from align.workflows.sides import Side
 
 
@@ -68,7 +66,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     told = MapRules(rules) if isinstance(rules, NameRules) else read_map_rules(_path(rules), _path(out))
     given = read_inputs(inputs) if inputs is not None else None
     sides = open_map_side(reference), open_map_side(candidate)
-    _require_parameters(sides)
+    require_parameters(sides)
     source, target = (side.parameters for side in sides)
     known = choose_family(family, source, target)
     rules_of_all = told.rules if known is None else known.beside(told.rules)
@@ -93,12 +91,6 @@ def _path(path: Path | str | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-def _require_parameters(sides: Sequence[MapSide]) -> None:
-    if empty := [side.parameters.label for side in sides if not side.parameters.parameters]:
-        said = f"there is nothing to map: no parameter in {' and '.join(empty)}"
-        raise CannotRunError(said, "check that the function returns the model, or that the file holds its weights")
-
-
 def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
     left, right = (side.live for side in sides)
     if left is None or right is None:
@@ -110,21 +102,14 @@ def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
 def _settled(
     sides: tuple[MapSide, MapSide], parameters: tuple[ParameterSet, ParameterSet], rules: NameRules
 ) -> NameMap:
-    """Match, and settle ambiguous groups by equal values where both sides have values; the rest of a layer follows."""
+    """Match, and settle by equal values where both sides have values; the rest of a layer follows."""
     name_map = _matched(*parameters, rules)
-    values = (sides[0].values, sides[1].values) if name_map.ambiguous else ({}, {})
-    equal = pair_equal_values(name_map.ambiguous, *values) if all(values) else {}
-    if not equal:
+    values = sides[0].values, sides[1].values
+    told = told_by_values(name_map, parameters, values) if all(values) else {}
+    if not told:
         return name_map
-    names = {a: (b, _reshaped(values[0][a].shape, values[1][b].shape)) for a, b in equal.items()}
-    again = _matched(*parameters, replace(rules, names=rules.names | names))
-    pairings = (replace(p, evidence="values") if p.source in equal else p for p in again.pairings)
-    return replace(again, pairings=tuple(pairings))
-
-
-def _reshaped(shape: Shape, wanted: Shape) -> Transform:
-    """The transform between two shapes of the same bytes."""
-    return IDENTITY if shape == wanted else Reshape(wanted, shape)
+    names = {name: (pairing.target, pairing.transform) for name, pairing in told.items()}
+    return with_told(_matched(*parameters, replace(rules, names=rules.names | names)), told)
 
 
 def _with_left_out(sides: tuple[MapSide, MapSide], name_map: NameMap) -> NameMap:
