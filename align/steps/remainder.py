@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.constants import constant_reason
-from align.core.folding import NUMBER
 from align.core.mappings import rule_for
-from align.core.names import Dropped, Unmatched
-from align.steps.layers import read_layers, roles_by_name, whole_of
+from align.core.names import Dropped
+from align.steps.layers import roles_by_name
+from align.steps.why_unmatched import WhyUnmatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.core.names import Ambiguity, NameMap, Pairing, SideName
+    from align.core.names import Ambiguity, NameMap, Pairing, SideName, Unmatched
     from align.core.parameters import Parameter, ParameterSet
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
+    from align.steps.why_unmatched import Roles
 
-_SUGGESTIONS = 3
-_CLOSE = 0.4
-_MANY = 500
-_PARTS = (
-    "and no map makes the whole of its parts: take torch's weight_norm, spectral_norm or pruning out of the model first"
-    " (remove_weight_norm, parametrize.remove_parametrizations, prune.remove)"
-)
 _SIDES: tuple[SideName, SideName] = ("source", "target")
 
 
@@ -49,13 +42,15 @@ def explain_remainder(
         rest.append([p for p in side.parameters if p.name not in spoken])
     dropped = list(ruled)
     unmatched: list[Unmatched] = []
+    known = tuple(roles_by_name(side) for side in sides) if any(rest) else ({}, {})
     for index, name in enumerate(_SIDES):
         counterparts = {p.name: pair[1 - index] for pair in layers for p in pair[index].roles.values()}
         if not rest[index]:
             continue
-        reasons = _constants(sides[index], rest[index]) | _drop_reasons(sides, index, counterparts)
+        roles = known[index], known[1 - index]
+        reasons = _constants(sides[index], rest[index]) | _drop_reasons(roles, counterparts)
         reasons |= _tie_reasons(sides[index], paired[index])
-        seen = _Remainder(name, counterparts, _few(rest[1 - index]), sides[1 - index], _parts(rest[1 - index]))
+        seen = WhyUnmatched(name, counterparts, rest[1 - index], sides[1 - index], roles)
         for parameter in rest[index]:
             if reason := reasons.get(parameter.name):
                 dropped.append(Dropped(parameter.name, name, reason))
@@ -78,22 +73,6 @@ def explain_anew(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) ->
     return replace(name_map, ambiguous=tuple(ambiguous), dropped=tuple(dropped), unmatched=tuple(unmatched))
 
 
-def _parts(rest: Iterable[Parameter]) -> dict[str, list[str]]:
-    """The names of the parts of each weight that is kept in parts."""
-    parts: dict[str, list[str]] = {}
-    for parameter in rest:
-        if whole := whole_of(parameter):
-            parts.setdefault(whole, []).append(parameter.name)
-    return parts
-
-
-def _few(rest: list[Parameter]) -> list[Parameter]:
-    """The parameters, or where they are many, the first of those that differ in their numbers alone."""
-    if len(rest) <= _MANY:
-        return rest
-    return list({(NUMBER.sub("#", p.name), p.shape): p for p in reversed(rest)}.values())[::-1]
-
-
 def _tie_reasons(side: ParameterSet, paired: set[str]) -> dict[str, str]:
     """Reasons, by name, for names of a tensor that is paired under another of its names."""
     tensors = {p.tied_to or p.name: p.name for p in side.parameters if p.name in paired}
@@ -111,59 +90,14 @@ def _constants(side: ParameterSet, rest: Iterable[Parameter]) -> dict[str, str]:
     return {name: reason for name, reason in reasons.items() if reason}
 
 
-def _drop_reasons(
-    sides: tuple[ParameterSet, ParameterSet], index: int, counterparts: dict[str, Layer]
-) -> dict[str, str]:
+def _drop_reasons(roles: tuple[Roles, Roles], counterparts: dict[str, Layer]) -> dict[str, str]:
     """Reasons, by name, for roles that the counterpart, or the other side's layers of the same kind, do not have."""
-    own, others = read_layers(sides[index]), read_layers(sides[1 - index])
-    reasons = {(layer.kind, role): reason for layer in others for role, reason in layer.dropped.items()}
+    own, others = roles
+    reasons = {(layer.kind, role): reason for layer, _ in others.values() for role, reason in layer.dropped.items()}
     found = {}
-    for layer in own:
-        for role, parameter in layer.roles.items():
-            counterpart = counterparts.get(parameter.name)
-            reason = reasons.get((layer.kind, role)) if counterpart is None else counterpart.dropped.get(role)
-            if reason:
-                found[parameter.name] = reason
+    for name, (layer, role) in own.items():
+        counterpart = counterparts.get(name)
+        reason = reasons.get((layer.kind, role)) if counterpart is None else counterpart.dropped.get(role)
+        if reason:
+            found[name] = reason
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Remainder:
-    """What a parameter without a counterpart is held against; `rest` is what is left on the `other` side.
-
-    `parts` are those of its weights that it keeps in parts.
-    """
-
-    side: SideName
-    counterparts: dict[str, Layer]
-    rest: list[Parameter]
-    other: ParameterSet
-    parts: dict[str, list[str]]
-
-    def explain(self, parameter: Parameter) -> Unmatched:
-        """Say why a parameter has no counterpart, with the names that come closest."""
-        if whole := whole_of(parameter):
-            return Unmatched(parameter.name, self.side, f"it is a part of {whole}, {_PARTS}")
-        if parts := self.parts.get(parameter.name):
-            return Unmatched(parameter.name, self.side, f"the other side has it in parts, {_PARTS}", tuple(parts))
-        shape = list(parameter.shape)
-        same_shape = [p for p in self.rest if p.shape == parameter.shape]
-        close = _closest(parameter, same_shape)
-        namesake = self.other.by_name.get(parameter.name)
-        if layer := self.counterparts.get(parameter.name):
-            reason = f"its layer is paired with {layer.path or 'the root'}, which has no such parameter"
-        elif same_shape:
-            reason = f"what is left of shape {shape} is of another class, or part of an auxiliary head or a copy"
-        elif namesake is not None and namesake.shape != parameter.shape:
-            reason = f"shape {shape}, the parameter of this name has {list(namesake.shape)}"
-            close = [namesake]
-        elif close := _closest(parameter, [p for p in self.rest if len(p.shape) == len(parameter.shape)]):
-            reason = f"nothing is left of shape {shape}, the closest name has {list(close[0].shape)}"
-        else:
-            reason = f"nothing is left of shape {shape} on the other side"
-        return Unmatched(parameter.name, self.side, reason, tuple(p.name for p in close))
-
-
-def _closest(parameter: Parameter, candidates: Iterable[Parameter]) -> list[Parameter]:
-    by_name = {p.name: p for p in candidates}
-    return [by_name[name] for name in get_close_matches(parameter.name, by_name, _SUGGESTIONS, _CLOSE)]

@@ -188,3 +188,24 @@ def test_a_side_without_parameters_is_no_complete_map(written) -> None:
     assert not name_map.complete
     other = w.matched(w.side("torch"), w.side("nn", w.linear("a")))
     assert w.unmatched(other, "target") == {"a.weight", "a.bias"}
+
+
+def test_why_a_parameter_of_the_right_shape_is_no_counterpart_is_said_of_the_layer_that_is_left(written) -> None:
+    w = written
+    cases = {
+        "of another kind of layer (embedding, this of linear)": w.embedding("words", 10, 4),
+        "part of an auxiliary head or a copy": w.linear("ema.fc", 10, 4, bias=False),
+    }
+    for said, other in cases.items():
+        sides = w.side("torch", w.linear("fc", 10, 4, bias=False)), w.side("nn", other)
+        (missing,) = (one for one in w.matched(*sides).unmatched if one.side == "source")
+        assert missing.reason == f"what is left of shape [10, 4] is {said}"
+
+
+def test_the_closest_of_many_names_has_the_same_numbers(written) -> None:
+    w = written
+    source = [w.linear(f"layers.{n}.experts.{e}.up", 6, 4, bias=False) for n in range(3) for e in range(3)]
+    target = [w.linear(f"layers.{n}.experts.{e}.up", 8, 4, bias=False) for n in range(3) for e in range(3)]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *(one.at(f"net.{one.path}") for one in target)))
+    told = {one.name: one.suggestions for one in name_map.unmatched if one.side == "source"}
+    assert told == {f"{one.path}.weight": (f"net.{one.path}.weight",) for one in source}
