@@ -6,24 +6,22 @@ that are the only ones of their shape nobody knows that they are one.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from align.steps.ambiguity import OpenGroup, as_ambiguities, group_links
 from align.steps.evidence import SETTLED, learn
 from align.steps.exchange import confidence, crosses, may_pair, settle
-from align.steps.identity import same_paths
+from align.steps.identity import find_namesakes
 from align.steps.paths import likeness, words
 from align.steps.repeats import find_repeats
-from align.steps.sequences import align_sequences, equality_scores
+from align.steps.sequences import align_alike
 from align.steps.unfold import unfold_groups, unfold_pairs, unlike_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterable, Sequence
 
     from align.core.names import Ambiguity
     from align.steps.evidence import Learnt, Pair
@@ -63,10 +61,11 @@ def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], o
 def _match(
     left: list[Layer], right: list[Layer], known: Sequence[Pair], ordered: bool
 ) -> tuple[list[tuple[Pair, float]], list[OpenGroup]]:
-    same = same_paths(left, right)
+    namesakes = find_namesakes(left, right)
+    same = namesakes.pairs
     known = [*known, *same]
     left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
-    settlement = settle(place_layers(left, right), (left, right), known, ordered)
+    settlement = settle(place_layers(left, right), (left, right), known, ordered, namesakes.unlike)
     groups = group_links(settlement.links)
     sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
     learnt = learn([*known, *(pair for pair, _ in sure)], ordered)
@@ -82,24 +81,45 @@ def place_layers(left: list[Layer], right: list[Layer]) -> list[Pair]:
     """Pair layers of equal class and shape: first keeping the order of both sides, then whatever is left over."""
     shared = {a.signature for a in left} & {b.signature for b in right}
     left, right = ([layer for layer in side if layer.signature in shared] for side in (left, right))
-    placed = align_sequences(_compatible(left, right))
+    placed = align_alike(len(left), len(right), _compatible(left, right))
     pairs = [(left[i], right[j]) for i, j in placed]
-    rest = _without(right, {b.path for _, b in pairs})
+    rest: dict[object, list[Layer]] = defaultdict(list)
+    for layer in _without(right, {b.path for _, b in pairs}):
+        rest[layer.signature].append(layer)
     for layer in _without(left, {a.path for a, _ in pairs}):
-        other = next((candidate for candidate in rest if may_pair(layer, candidate)), None)
-        if other is not None:
-            rest.remove(other)
-            pairs.append((layer, other))
+        own = rest[layer.signature]
+        place = next((place for place, candidate in enumerate(own) if may_pair(layer, candidate)), None)
+        if place is not None:
+            pairs.append((layer, own.pop(place)))
     return pairs
 
 
-def _compatible(left: list[Layer], right: list[Layer]) -> NDArray[np.float64]:
-    """1 where two layers may pair, as `may_pair` says of each two; shape (len(left), len(right))."""
-    alike = equality_scores([(a.signature, a.aside) for a in left], [(b.signature, b.aside) for b in right])
-    kinds = equality_scores([a.kind for a in left], [b.kind for b in right])
-    unknown = np.array([not a.kind for a in left], bool)[:, None] | np.array([not b.kind for b in right], bool)[None, :]
-    compatible: NDArray[np.float64] = alike * np.maximum(kinds, unknown)
-    return compatible
+def _compatible(left: Sequence[Layer], right: Sequence[Layer]) -> Callable[[int], int]:
+    """Return what gives, for the index of a left layer, a bit for each right layer that `may_pair` it."""
+    shapes, kinds = _places((b.signature, b.aside) for b in right), _places(b.kind for b in right)
+    of_kind = {kind: _bits(places) for kind, places in kinds.items()}
+
+    @lru_cache(maxsize=256)
+    def bits(shape: object, kind: str) -> int:
+        return _bits(shapes[shape]) & (of_kind.get(kind, 0) | of_kind.get("", 0) if kind else -1)
+
+    return lambda index: bits((left[index].signature, left[index].aside), left[index].kind)
+
+
+def _places(items: Iterable[object]) -> dict[object, list[int]]:
+    """The places at which each item stands."""
+    places: dict[object, list[int]] = defaultdict(list)
+    for place, item in enumerate(items):
+        places[item].append(place)
+    return places
+
+
+def _bits(places: Sequence[int]) -> int:
+    """One integer with a bit set for each place, which ascend."""
+    held = bytearray(places[-1] // 8 + 1 if places else 0)
+    for place in places:
+        held[place // 8] |= 1 << place % 8
+    return int.from_bytes(held, "little")
 
 
 def _estranged(pair: Pair, learnt: Learnt) -> bool:

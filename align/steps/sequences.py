@@ -1,16 +1,20 @@
 """The best order-preserving pairing of two sequences, by dynamic programming without gap cost.
 
 S. Needleman and C. Wunsch, A general method applicable to the search for similarities, J. Mol. Biol. 48 (1970).
+Where items are alike or not, a row of the table is one long integer:
+H. Hyyro, Bit-parallel LCS-length computation revisited, AWOCA (2004).
 """
 
 from __future__ import annotations
 
+from itertools import islice
+from math import isqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -36,6 +40,28 @@ def align_sequences(scores: NDArray[np.float64]) -> list[tuple[int, int]]:
     return pairs[::-1]
 
 
+def align_alike(rows: int, columns: int, alike: Callable[[int], int]) -> list[tuple[int, int]]:
+    """The pairs of `align_sequences` where all scores are 0 or 1: bit j of `alike(i)` says that i and j may pair.
+
+    Time is O(rows columns / 64), memory O(sqrt(rows) columns) bits: of the table only some rows are kept, the others
+    are computed again on the way back.
+    """
+    every = (1 << columns) - 1
+    step = isqrt(rows) + 1
+    kept = list(islice(_rows(every, alike, range(rows), every), 0, None, step))
+    pairs = []
+    end = columns
+    for start in range((rows // step) * step, -1, -step):
+        table = list(_rows(kept[start // step], alike, range(start, min(start + step, rows)), every))
+        for row in range(len(table) - 1, 0, -1):
+            below = (1 << end) - 1
+            new, old = ~table[row] & below, ~table[row - 1] & below
+            if new.bit_count() > old.bit_count():
+                end = new.bit_length() - 1
+                pairs.append((start + row - 1, end))
+    return pairs[::-1]
+
+
 def equality_scores(a: Sequence[Hashable], b: Sequence[Hashable]) -> NDArray[np.float64]:
     """Score 1 where items are equal, 0 elsewhere; shape (len(a), len(b))."""
     codes = {item: code for code, item in enumerate(dict.fromkeys([*a, *b]))}
@@ -52,3 +78,13 @@ def _best_sums(scores: NDArray[np.float64]) -> NDArray[np.float64]:
         paired = np.where(scores[i] > 0, best[i, :-1] + scores[i], 0.0)
         best[i + 1, 1:] = np.maximum.accumulate(np.maximum(best[i, 1:], paired))
     return best
+
+
+def _rows(first: int, alike: Callable[[int], int], rows: range, every: int) -> Iterator[int]:
+    """Rows of the table from the first on; bit j is unset where the sum grows by one from column j to j + 1."""
+    flat = first
+    yield flat
+    for row in rows:
+        growing = flat & alike(row)
+        flat = ((flat + growing) | (flat - growing)) & every
+        yield flat
