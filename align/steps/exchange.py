@@ -16,7 +16,7 @@ from align.steps.containers import read_contents
 from align.steps.evidence import SETTLED, exchange_benefit, learn, replacement_benefit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Sequence, Set
 
     from align.steps.evidence import Learnt, Pair, Rival
     from align.steps.layers import Layer
@@ -48,20 +48,20 @@ class Settlement:
             self.links.append((self.pairs[index], self.pairs[other] if isinstance(other, int) else other))
 
 
-def settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: bool) -> Settlement:
+def settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: bool, unlike: Set[str]) -> Settlement:
     """Exchange partners wherever that is clearly better, learning from what is settled until nothing changes.
 
     `free` are the layers of both sides that may be paired; those that are `known` to be pairs only teach. `ordered`
-    says that both sides stand in execution order.
+    says that both sides stand in execution order. What is at an `unlike` path of both sides is paired with nothing.
     """
     contents = read_contents([*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)])
-    settlement = _weigh(list(pairs), free, learn(known, ordered, contents))
+    settlement = _weigh(list(pairs), free, learn(known, ordered, contents), unlike)
     for _ in range(_ROUNDS):
         weighed = zip(settlement.pairs, settlement.weakest, strict=True)
         sure = [pair for pair, weak in weighed if confidence(weak) >= SURE]  # no guess teaches another
         learnt = learn([*known, *sure], ordered, contents)
         previous = settlement
-        settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt)
+        settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt, unlike)
         if settlement == previous:
             break
     return settlement
@@ -74,7 +74,12 @@ def confidence(benefit: float) -> float:
 
 def may_pair(a: Layer, b: Layer) -> bool:
     """Tell whether two layers may correspond: equal shapes by role, no two known kinds, both or neither aside."""
-    return a.signature == b.signature and a.aside == b.aside and (a.kind == b.kind or not a.kind or not b.kind)
+    return a.signature == b.signature and of_one_kind(a, b)
+
+
+def of_one_kind(a: Layer, b: Layer) -> bool:
+    """Tell whether two layers may correspond if their shapes allow it."""
+    return a.aside == b.aside and (a.kind == b.kind or not a.kind or not b.kind)
 
 
 def crosses(one: Pair, two: Pair) -> bool:
@@ -82,8 +87,8 @@ def crosses(one: Pair, two: Pair) -> bool:
     return (one[0].position < two[0].position) != (one[1].position < two[1].position)
 
 
-def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt) -> Settlement:
-    settlement = Settlement(pairs, [2.0] * len(pairs), [])
+def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt, unlike: Set[str]) -> Settlement:
+    settlement = Settlement(pairs, [0.0 if {a.path, b.path} & unlike else 2.0 for a, b in pairs], [])
     for i, j in _rivals(pairs):
         settlement.note(exchange_benefit(pairs[i], pairs[j], learnt), i, j)
     contests = _contests(pairs, _unplaced(pairs, free))

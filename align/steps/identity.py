@@ -2,33 +2,75 @@
 
 An index in a list means the same only if both lists are numbered alike: a Sequential that counts its activations says
 3 where another says 1. So a numbered list is believed if one side's indices are all found on the other side, no index
-holds layers of different kinds, and no layer that is left over stands on the other side of it.
+holds layers of different kinds, no layer that is left over stands on the other side of it, and no index holds other
+shapes where a child is missing or stands elsewhere in the list.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from align.steps.exchange import crosses, may_pair
+from align.steps.exchange import crosses, may_pair, of_one_kind
 from align.steps.paths import numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
 
 
-def same_paths(left: Sequence[Layer], right: Sequence[Layer]) -> list[Pair]:
-    """Pairs of equal path, class and shapes whose indices, if the path has any, mean the same on both sides."""
+@dataclass(frozen=True, slots=True)
+class Namesakes:
+    """Layers that have one path on both sides: `pairs` are the same layer, what is at an `unlike` path has changed.
+
+    A layer whose width was changed, or that keeps its matrix the other way round, is no other layer for it.
+    """
+
+    pairs: list[Pair]
+    unlike: Set[str]
+
+
+def find_namesakes(left: Sequence[Layer], right: Sequence[Layer]) -> Namesakes:
+    """Return the layers of equal path whose indices, if the path has any, mean the same on both sides."""
     others = {layer.path: layer for layer in right}
     common = [(layer, others[layer.path]) for layer in left if layer.path in others]
     if not common:
-        return []
+        return Namesakes([], set())
+    changed = {a.path for a, b in common if a.signature != b.signature and of_one_kind(a, b)}
+    moved = _moved_lists(left, right, changed)
     doubtful = _unlike_lists(left, right) | _clashing_lists(left, right, common) | _crossed_lists(left, right, common)
-    return [(a, b) for a, b in common if may_pair(a, b) and doubtful.isdisjoint(_lists_above(a.path))]
+    doubtful |= moved | _shortened_lists(left, right, changed)
+    pairs = [(a, b) for a, b in common if may_pair(a, b) and doubtful.isdisjoint(_lists_above(a.path))]
+    return Namesakes(pairs, {path for path in changed if moved.isdisjoint(_lists_above(path))})
+
+
+def _moved_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:
+    """Lists with changed layers of which the children of one side are all on the other, at whatever numbers."""
+    above = {container for path in changed for container in _lists_above(path)}
+    mine, theirs = (_children(side) for side in (left, right)) if above else ({}, {})
+    return {one for one in above if mine[one] <= theirs[one] or theirs[one] <= mine[one]}
+
+
+def _children(layers: Sequence[Layer]) -> dict[str, Counter[frozenset[object]]]:
+    """What the children of each numbered list hold, and how many hold that."""
+    held: dict[tuple[str, str], set[object]] = defaultdict(set)
+    for layer in layers:
+        for container, _, child in numbered(layer.path):
+            held[container, child].add((layer.path[len(child) :], layer.signature))
+    children: dict[str, Counter[frozenset[object]]] = defaultdict(Counter)
+    for (container, _), content in held.items():
+        children[container][frozenset(content)] += 1
+    return children
+
+
+def _shortened_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:
+    """Lists with changed layers that have fewer children on one side: which are missing is not told by numbers."""
+    mine, theirs = (_lists(side) for side in (left, right)) if changed else ({}, {})
+    return {one for path in changed for one in _lists_above(path) if mine[one] != theirs[one]}
 
 
 def _unlike_lists(left: Sequence[Layer], right: Sequence[Layer]) -> set[str]:

@@ -31,6 +31,8 @@ _PACKED = {"in_proj_weight": "weight", "in_proj_bias": "bias"}
 _ALIKE = 0.5
 # That a layer holds the same values in another form is a guess, however well it is placed.
 _MOST = 0.9
+# That a matrix stands as (in, out) is a guess where no class says so: never sure.
+_TURNED = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ def match_other_forms(left: list[Layer], right: list[Layer], known: Sequence[Pai
     for before, after in forms:
         one, two = _in_form(left, before, found), _in_form(right, after, found)
         matched = match_layers(one, two, [*known, *(pair for pair, _ in found.pairs)], ordered)
-        found.pairs.extend((pair, min(sure, _MOST)) for pair, sure in matched.pairs if _in_place(pair, places))
+        most = _MOST if before is after else _TURNED
+        found.pairs.extend((pair, min(sure, most)) for pair, sure in matched.pairs if _in_place(pair, places))
         if before is after:
             found.ambiguous.extend(matched.ambiguous)
     fused = match_fused(_in_form(left, _same, found), _in_form(right, _same, found), places)
