@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from align.steps.layers import Layer
 
 _ROUNDS = 6
+# The benefit of a pair without rivals. Such pairs teach first: what numbers alone settle would confirm itself.
+_UNRIVALLED = 2.0
 
 # Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
 Link = tuple["Pair", "Pair | Rival"]
@@ -56,6 +58,8 @@ def settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: b
     """
     contents = read_contents([*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)])
     settlement = _weigh(list(pairs), free, learn(known, ordered, contents), unlike)
+    alone = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= _UNRIVALLED]
+    settlement = _weigh(settlement.pairs, free, learn([*known, *alone], ordered, contents), unlike)
     for _ in range(_ROUNDS):
         weighed = zip(settlement.pairs, settlement.weakest, strict=True)
         sure = [pair for pair, weak in weighed if confidence(weak) >= SURE]  # no guess teaches another
@@ -88,7 +92,7 @@ def crosses(one: Pair, two: Pair) -> bool:
 
 
 def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt, unlike: Set[str]) -> Settlement:
-    settlement = Settlement(pairs, [0.0 if {a.path, b.path} & unlike else 2.0 for a, b in pairs], [])
+    settlement = Settlement(pairs, [0.0 if {a.path, b.path} & unlike else _UNRIVALLED for a, b in pairs], [])
     for i, j in _rivals(pairs):
         settlement.note(exchange_benefit(pairs[i], pairs[j], learnt), i, j)
     contests = _contests(pairs, _unplaced(pairs, free))

@@ -66,6 +66,8 @@ def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]
         found = _layers_of(module, own, position, whole=module.path not in split) if own else ()
         layers += found if module.ran else (replace(layer, ran=False) for layer in found)
         position += len(module.parameters)
+    if side.order == "file":  # which has no classes that would tell
+        return [replace(layer, inputs_first=None) if layer.kind == "linear" else layer for layer in layers]
     return layers
 
 

@@ -6,10 +6,12 @@ What the evidence does not settle is AMBIGUOUS and stays unpaired: a wrong pair 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.names import NameMap, Pairing
 from align.steps.apply_rules import apply_rules_to_sides
+from align.steps.file_matrices import UNTOLD
 from align.steps.follow_fused import follow_fused
 from align.steps.forms import transform_between
 from align.steps.layers import roles_by_name
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
 
+_UNSURE = 0.7
 Sides = tuple["ParameterSet", "ParameterSet"]
 
 
@@ -48,6 +51,7 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     found = [one for (a, b), sure in matched.pairs for one in _pair_roles(a, b, sure, None)]
     found += [one for (a, b), sure in matched.other_forms for one in _pair_roles(a, b, sure, "structure")]
     found = [one for one in found if _free(one, spoken) and one.source not in open_names]
+    found = [_unsure(one) if one.source in matched.untold else one for one in found]
     pairings = [*ruled.pairings, *followed, *found, *matched.fused]
     layers = [pair for pair, _ in (*matched.pairs, *matched.other_forms)]
     dropped, unmatched = explain_remainder(sides, ruled.dropped, pairings, matched.ambiguous, layers)
@@ -81,6 +85,10 @@ def _pair_roles(a: Layer, b: Layer, confidence: float, evidence: Evidence | None
             transform = transform_between(a, b, role)
             found = evidence or ("name" if mine.name == theirs.name else "rule" if a.path == b.path else "structure")
             yield Pairing(mine.name, theirs.name, found, confidence, transform)
+
+
+def _unsure(pairing: Pairing) -> Pairing:
+    return replace(pairing, confidence=min(pairing.confidence, _UNSURE), note=UNTOLD)
 
 
 def _free(pairing: Pairing, spoken: tuple[set[str], set[str]]) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from align.core.names import SURE
+from align.steps.file_matrices import doubt_file_matrices
 from align.steps.layers import cut_alike, loosened, read_layers, remaining
 from align.steps.match_layers import match_layers
 from align.steps.numbered_triples import match_numbered_triples
@@ -31,12 +32,16 @@ Names = tuple[set[str], set[str]]
 
 @dataclass
 class Matching:
-    """Pairs of layers with their confidence, those of `other forms` apart, pairings of fused layers, what is open."""
+    """Pairs of layers with their confidence, those of `other forms` apart, pairings of fused layers, what is open.
+
+    `untold` names weights of the source of which nobody knows whether they are to be transposed.
+    """
 
     pairs: list[Sure]
     other_forms: list[Sure] = field(default_factory=list)
     fused: list[Pairing] = field(default_factory=list)
     ambiguous: list[Ambiguity] = field(default_factory=list)
+    untold: set[str] = field(default_factory=set)
 
     @property
     def known(self) -> list[Pair]:
@@ -72,9 +77,10 @@ def match_in_stages(
         _match_plain(found, free, reserved, ordered)
     other = match_other_forms(*free.whole(found.names()), found.known, ordered)
     settled, doubtful = doubt_squares([*found.pairs, *other.pairs], sides)
+    matrices = doubt_file_matrices(settled, sides, spoken[0])
     count = len(found.pairs)
-    ambiguous = [*found.ambiguous, *other.ambiguous, *doubtful]
-    return Matching(settled[:count], settled[count:], other.pairings, ambiguous)
+    ambiguous = [*found.ambiguous, *other.ambiguous, *doubtful, *matrices.ambiguous]
+    return Matching(matrices.pairs[:count], matrices.pairs[count:], other.pairings, ambiguous, matrices.untold)
 
 
 def _match_plain(found: Matching, free: _Free, reserved: Names, ordered: bool) -> None:

@@ -25,13 +25,15 @@ Sight = tuple[str, int, str]  # path of the source's module, number of the call,
 class Calls:
     """A run of the target beside that of the source.
 
-    `modules` are the paths of paired ones; `free` gives the kinds of those without parameters, by path, on each side.
+    `modules` are the paths of paired ones; `free` gives the kinds of those without parameters, by path, on each side;
+    `past` says of each side whether layers that are never called have an effect.
     """
 
     source: Watch
     target: Watch
     modules: dict[str, str]
     free: tuple[dict[str, str], dict[str, str]]
+    past: tuple[bool, bool] = (False, False)
 
     def agreeing(self) -> frozenset[Sight]:
         """Inputs and outputs of paired modules, and the model's outputs, that are the source's."""
@@ -80,10 +82,16 @@ class Calls:
             return None
         return agree(*given)
 
+    def apart(self, a: str, b: str) -> bool:
+        """Tell whether two modules are given unlike tensors, or only one of them is called."""
+        called = bool(self.source.calls(a)), bool(self.target.calls(b))
+        return self.same_place(a, b) is False or (called[0] != called[1] and not any(self.past))
+
     def all_called(self, group: OpenGroup) -> bool:
-        """Tell whether all layers of a group are called, and none is used past its module."""
-        return all(self.source.calls(module_of(a)) for a in group.sources.values()) and all(
-            self.target.calls(module_of(b)) for b in group.targets.values()
+        """Tell whether all layers of a group that have an effect are called, so that none is used past its module."""
+        sides = (group.sources, self.source, self.past[0]), (group.targets, self.target, self.past[1])
+        return all(
+            not past or all(seen.calls(module_of(one)) for one in layers.values()) for layers, seen, past in sides
         )
 
     def deviating(self) -> dict[str, str]:

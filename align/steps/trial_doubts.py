@@ -8,10 +8,10 @@ later, where what they return meets; their exchange is tried where that place is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING
 
 from align.core.names import Ambiguity
+from align.steps.trial_calls import module_of
 from align.steps.trial_groups import open_groups
 from align.steps.trial_sinks import agree
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.names import Pairing
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Signature
     from align.steps.trial_calls import Calls
     from align.steps.trial_groups import Alternative
 
@@ -42,19 +42,40 @@ class Contradiction:
         return bool(self.groups)
 
 
-def contradicted(pairings: Sequence[Pairing], calls: Calls, layer_of: Layers) -> Contradiction:
+def contradicted(
+    pairings: Sequence[Pairing], calls: Calls, layer_of: Layers, free: tuple[Sequence[Layer], Sequence[Layer]]
+) -> Contradiction:
     """What a run with all pairs contradicts: a layer is given what the counterpart of another one is given.
 
-    Its rivals that are given anything else than their counterparts are in question with it.
+    Its rivals that are given anything else than their counterparts are in question with it, and those that are `free`.
     """
     joined = _layers(pairings, layer_of)
-    off = {a: b for a, b in calls.modules.items() if a in joined and calls.same_place(a, b) is False}
-    form = {a: (joined[a][0].kind, joined[a][0].signature) for a in off}
-    crossed = {a for a, b in product(off, off) if a != b and form[a] == form[b] and calls.same_place(a, off[b])}
-    forms = dict.fromkeys(form[a] for a in off if a in crossed)
-    groups = [[p for a in off if form[a] == one for p in joined[a][2]] for one in forms]
-    names = {p.source for a in crossed for p in joined[a][2]}
-    return Contradiction([one for group in groups for one in _by_role(group, layer_of[0])], names)
+    off = {a: b for a, b in calls.modules.items() if a in joined and calls.apart(a, b)}
+    sources = [*(joined[a][0] for a in off), *free[0]]
+    targets = [*(joined[a][1] for a in off), *free[1]]
+    crossed = {a for a in off if any(_stands(calls, joined[a][0], b) for b in targets)}
+    crossed |= {a for a in off if any(_stands(calls, one, joined[a][1]) for one in sources)}
+    found = []
+    for form in dict.fromkeys(_form(joined[a][0]) for a in off if a in crossed):
+        sides = (
+            [layer for layer in sources if _form(layer) == form],
+            [layer for layer in targets if _form(layer) == form],
+        )
+        found += [_group(role, *sides) for role in sides[0][0].roles]
+    return Contradiction(found, {p.source for a in crossed for p in joined[a][2]})
+
+
+def _form(layer: Layer) -> tuple[str, Signature]:
+    return layer.kind, layer.signature
+
+
+def _stands(calls: Calls, a: Layer, b: Layer) -> bool:
+    return _form(a) == _form(b) and bool(calls.same_place(module_of(a), module_of(b)))
+
+
+def _group(role: str, sources: Sequence[Layer], targets: Sequence[Layer]) -> Ambiguity:
+    left, right = ([one.roles[role].name for one in side if role in one.roles] for side in (sources, targets))
+    return Ambiguity(tuple(left), tuple(right), CROSSED)
 
 
 def sibling_doubts(pairings: Sequence[Pairing], calls: Calls, layer_of: Layers) -> list[list[Alternative]]:

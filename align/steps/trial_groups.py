@@ -50,7 +50,13 @@ class OpenGroup:
 
     def close(self, pairings: Iterable[Pairing]) -> None:
         """Take out the layers that these pairings settle."""
-        sources, targets = {p.source for p in pairings}, {p.target for p in pairings}
+        self._take_out({p.source for p in pairings}, {p.target for p in pairings})
+
+    def leave(self, groups: Sequence[Ambiguity]) -> None:
+        """Take out the layers that stand in these other groups."""
+        self._take_out({n for group in groups for n in group.sources}, {n for group in groups for n in group.targets})
+
+    def _take_out(self, sources: set[str], targets: set[str]) -> None:
         for mine, theirs in self.slots:
             for path in [path for path, parameter in mine.items() if parameter.name in sources]:
                 self.sources.pop(path, None)

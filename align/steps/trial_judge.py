@@ -106,11 +106,13 @@ class _Jury:
         """
         reopened: list[Ambiguity] = []
         before, crossed = list(self._pairings), set[str]()
-        while found := contradicted(self._pairings, self._bench.observe(self.settled()), layer_of):
+        while found := contradicted(self._pairings, self._bench.observe(self.settled()), layer_of, self._free()):
             names = {name for group in found.groups for name in group.sources}
             crossed |= found.crossed
-            reopened += found.groups
+            reopened = [group for group in reopened if names.isdisjoint(group.sources)] + found.groups
             self._pairings = [pairing for pairing in self._pairings if pairing.source not in names]
+            for group in self._groups:
+                group.leave(found.groups)
             self._groups += open_groups(found.groups, *layer_of)
             self.settle()
         taken = {p.source for p in self.settled()}, {p.target for p in self.settled()}
@@ -119,6 +121,14 @@ class _Jury:
         for group in self._groups:
             group.close(left)
         return [one for group in reopened if (one := _without(group, left)).sources]
+
+    def _free(self) -> tuple[list[Layer], list[Layer]]:
+        sides = (
+            ([*group.sources.values()] for group in self._groups),
+            ([*group.targets.values()] for group in self._groups),
+        )
+        left, right = ([layer for layers in side for layer in layers] for side in sides)
+        return left, right
 
     def doubt(self, orders: Sequence[list[Alternative]]) -> None:
         """Put these in question; of pairs that are made already the present order comes first."""
@@ -184,7 +194,7 @@ class _Jury:
             placed, called = not fits(None), calls.all_called(group)
             if placed and not called:  # one that is used past its module may be what stands there
                 continue
-            edges = group.edges(partial(_fits, calls, fits))
+            edges = group.edges(partial(_fits, calls, fits) if called else lambda *_: True)
             for sources, targets in components(edges):
                 if placed and self._by_input(group, sources, targets):
                     continue
@@ -209,6 +219,8 @@ class _Jury:
         modules = {module_of(group.sources[path]) for path in sources}
         own = {module_of(group.targets[path]) for path in targets}
         best, reason = self._try(alternatives, modules, own, modules if hidden else set())
+        if hidden and len(alternatives) == 1 and not self._mended(alternatives[0], modules):
+            best, reason = [], BLIND
         common = set(best[0]).intersection(*best) if best else set()
         whole = [path for path in sources if group.names(path) <= {p.source for p in common}]
         names = {name for path in whole for name in group.names(path)}
@@ -243,6 +255,12 @@ class _Jury:
         if not told and len(alternatives) > 1:
             return [], ALIKE if reason == UNLIKE else reason
         return [alternatives[n] for n in best], ALIKE
+
+    def _mended(self, alternative: Alternative, modules: set[str]) -> bool:
+        """Tell whether more agrees with an alternative than without, beside the layers themselves."""
+        runs = self._bench.observe(self.settled()), self._bench.observe(self.settled(), alternative)
+        without, with_it = ({sight for sight in run.agreeing() if sight[0] not in modules} for run in runs)
+        return with_it > without
 
     def _placed(self, calls: Calls) -> frozenset[Sight]:
         """Open layers of the source that some open layer of the target is given the inputs of."""
@@ -279,10 +297,10 @@ class _Jury:
 
 
 def _without(group: Ambiguity, pairings: Sequence[Pairing]) -> Ambiguity:
-    names = {p.source for p in pairings}, {p.target for p in pairings}
+    gone = {p.source for p in pairings}, {p.target for p in pairings}
     sources, targets = (
-        tuple(name for name in side if name not in gone)
-        for side, gone in zip((group.sources, group.targets), names, strict=True)
+        tuple(name for name in side if name not in names)
+        for side, names in zip((group.sources, group.targets), gone, strict=True)
     )
     return replace(group, sources=sources, targets=targets)
 

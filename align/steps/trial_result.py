@@ -6,10 +6,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from align.core.names import Ambiguity
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
-    from align.core.names import Ambiguity, NameMap, Pairing
+    from align.core.names import NameMap, Pairing
     from align.core.parameters import ParameterSet
     from align.steps.trial_judge import Found
 
@@ -49,7 +51,9 @@ def with_trial(name_map: NameMap, found: Found, order: Sequence[str]) -> NameMap
     place = {name: index for index, name in enumerate(order)}
     kept = [p for p in name_map.pairings if p.source not in gone[0] | reopened and p.target not in gone[1]]
     new = [replace(p, note=_CROSSED.format(named[p.source])) if p.source in named else p for p in found.pairings]
-    ambiguous = (left for group in (*name_map.ambiguous, *found.reopened) for left in _left(group, gone, found.reasons))
+    opened = gone[0] | reopened, gone[1] | {name for group in found.reopened for name in group.targets}
+    ambiguous = [left for group in name_map.ambiguous for left in _left(group, opened, found.reasons)]
+    ambiguous += [left for group in found.reopened for left in _left(group, gone, found.reasons)]
     return replace(
         name_map,
         pairings=tuple(sorted((*kept, *new), key=lambda pairing: place[pairing.source])),
@@ -60,19 +64,23 @@ def with_trial(name_map: NameMap, found: Found, order: Sequence[str]) -> NameMap
 def with_blind(name_map: NameMap, blind: Set[str], before: NameMap) -> NameMap:
     """Return the map with a note at each pair of which a name is `blind`.
 
-    The other parameters of its layer tell where it belongs; where all are blind, a pair is as sure as it was `before`.
+    The other parameters of its layer tell where it belongs; where all are blind, a pair is what it was `before`.
     """
     known = {(p.source, p.target, p.transform): p for p in before.pairings}
     seen = {_owners(p) for p in name_map.pairings if not {p.source, p.target} & blind}
-    pairings = []
+    pairings: list[Pairing] = []
+    ambiguous = list(name_map.ambiguous)
     for pairing in name_map.pairings:
-        own = pairing
+        own: Pairing | None = pairing
         if {pairing.source, pairing.target} & blind:
             if _owners(pairing) not in seen:
-                own = known.get((pairing.source, pairing.target, pairing.transform), pairing)
-            own = replace(own, note="; ".join(filter(None, (own.note, UNSEEN))))
-        pairings.append(own)
-    return replace(name_map, pairings=tuple(pairings))
+                own = known.get((pairing.source, pairing.target, pairing.transform))
+            own = own and replace(own, note="; ".join(filter(None, (own.note, UNSEEN))))
+        if own:
+            pairings.append(own)
+        else:
+            ambiguous.append(Ambiguity((pairing.source,), (pairing.target,), UNSEEN))
+    return replace(name_map, pairings=tuple(pairings), ambiguous=tuple(ambiguous))
 
 
 def _owners(pairing: Pairing) -> tuple[str, str]:

@@ -25,7 +25,7 @@ from align.steps.trial_fused import orders_of_pieces
 from align.steps.trial_groups import open_groups
 from align.steps.trial_judge import settle_groups
 from align.steps.trial_result import inverted, inverted_pairings, with_blind, with_trial
-from align.steps.trial_sinks import Watch
+from align.steps.trial_sinks import Watch, alike
 from align.steps.trial_values import Calibration, distinct_values, neutral_values
 from align.workflows.trial_blind import blind_parameters
 
@@ -159,6 +159,21 @@ class _Bench:
         first.run(self._inputs, self._seen)
         paired = {p.target for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.targets}
         self._noise = second.drawn(paired, self._generator)
+        second.values.load(self._noise)
+        other = Watch()
+        second.run(self._inputs, other)
+        self._past = self._used_past(first, self._given, self._seen), self._used_past(second, self._noise, other)
+
+    def _used_past(self, player: _Player, values: Mapping[str, Array], seen: Watch) -> bool:
+        """Tell whether an output depends on layers that are never called: their weights are used past them."""
+        layers = [layer for layer in player.layers if not seen.calls(module_of(layer))]
+        names = {p.name for layer in layers for p in layer.roles.values()}
+        if not names:
+            return False
+        player.values.load({**values, **distinct_values(layers, names, self._generator)})
+        again = Watch()
+        player.run(self._inputs, again)
+        return not alike(seen.outputs.get(("", 0), ()), again.outputs.get(("", 0), ()))
 
     def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> Calls:
         """Run the second player with both kinds loaded; layers of the first return what the first player's did."""
@@ -179,7 +194,7 @@ class _Bench:
         self._runs += 1
         self._progress("trial", self._runs, self._runs + 1)
         second.run(self._inputs, seen)
-        calls = Calls(self._seen, seen, self._modules((*forced, *loaded)), (first.free, second.free))
+        calls = Calls(self._seen, seen, self._modules((*forced, *loaded)), (first.free, second.free), self._past)
         if not loaded and (new := calls.deviating().items() - self._deviating.items()):
             self._deviating |= dict(new)
             return self.observe(forced)
