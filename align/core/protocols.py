@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from align.core.curves import LossLog
     from align.core.dtypes import Array
     from align.core.parameters import ParameterSet
-    from align.core.traces import CaptureSink
+    from align.core.traces import CaptureSink, Influences
 
 Model = Any
 FrameworkName = Literal["torch", "mindspore"]
@@ -86,11 +86,11 @@ class ModelRunner(Plugin, Protocol):
 class Differentiator(ModelRunner, Protocol):
     """Runs a live model backwards."""
 
-    def influences(self, model: Model, inputs: Mapping[str, Array]) -> dict[str, float]:
-        """How much the outputs change, as a share of their size, if a parameter changes by its own size.
+    def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
+        """How much the outputs depend on each parameter, by one backward pass of a copy in evaluation mode.
 
-        By one backward pass in evaluation mode, in float64 where the framework can; 0 where no gradient arrives.
-        Raises UserCodeError where the model fails. The model is left as it was.
+        A parameter to which no gradient arrives has 0. None where nothing can be told: the model has no copy, or its
+        backward pass fails, as after operations in place.
         """
         ...
 

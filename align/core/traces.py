@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,6 +56,19 @@ class Intervention(CaptureSink, Protocol):
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Return what a module with a lone output is to return, of the output's shape; None: what it returned."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Influences:
+    """What a backward pass gave, through a copy of the model in the widest dtype that it runs in.
+
+    `shares` say how much the outputs change, as a share of their size, if a parameter changes by its own size; below
+    `noise` a share, and any change of what the copy returns, is rounding.
+    """
+
+    model: Any
+    shares: dict[str, float]
+    noise: float
 
 
 class Trace(Protocol):

@@ -8,39 +8,85 @@ from typing import TYPE_CHECKING, Any
 from align.core.calling import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from align.core.protocols import Model
 
 _SEED = 0
+# Shares this many times the rounding unit of the coarsest dtype on the way are rounding: of key biases, which softmax
+# cancels, 4 units are left in one layer, and the rounding of some hundred layers adds up like a random walk.
+_UNITS = 100
+# Far above the rounding of float64 in a model of any depth, far below what a layer of any depth has left.
+_LEAST = 1e-9
 
 
-def influences(model: Model, call: Callable[[], Any]) -> dict[str, float]:
+def influences(model: Model, call: Callable[[], Any]) -> tuple[dict[str, float], float]:
     """Expected change of the outputs, as a share of their size, if a parameter changes by its own root mean square.
 
-    `call` runs the model. With L a sum of the outputs with standard normal weights, E |dL/dp|^2 is the squared
-    Frobenius norm of the Jacobian. 0 where no gradient arrives; gradients of the model's parameters are overwritten.
+    Also returned: the share below which it is rounding. `call` runs the model. With L a sum of the outputs with
+    standard normal weights, E |dL/dp|^2 is the squared Frobenius norm of the Jacobian. 0 where no gradient arrives,
+    or none that is a number. The model is a copy: its parameters require gradients afterwards.
     """
     import torch
 
-    own = {name: p for name, p in model.named_parameters() if p.is_floating_point()}
+    own = {name: p for name, p in model.named_parameters() if _is_continuous(p)}
     for parameter in own.values():
-        parameter.grad = None
         parameter.requires_grad_(True)
-    with torch.enable_grad():
-        outputs = [leaf for _, leaf in leaves(call()) if torch.is_tensor(leaf) and leaf.requires_grad]
-        if not outputs:
-            return dict.fromkeys(own, 0.0)
-        generator = torch.Generator().manual_seed(_SEED)
-        mixes = [torch.randn(leaf.shape, generator=generator, dtype=torch.float64) for leaf in outputs]
-        mixed = sum((leaf * mix.to(leaf)).sum() for leaf, mix in zip(outputs, mixes, strict=True))
-        mixed.backward()
-    size = sum(float(leaf.detach().abs().square().sum()) for leaf in outputs) ** 0.5
-    return {name: _share(parameter, size) for name, parameter in own.items()}
+    with torch.enable_grad(), _watched() as watched:
+        outputs = [_real(leaf) for _, leaf in leaves(call()) if torch.is_tensor(leaf) and leaf.requires_grad]
+    noise = max(_UNITS * watched.unit, _LEAST)
+    if not outputs:
+        return dict.fromkeys(own, 0.0), noise
+    generator = torch.Generator().manual_seed(_SEED)
+    mixes = (torch.randn(leaf.shape, generator=generator).to(leaf) for leaf in outputs)
+    mixed = sum((leaf * mix).sum().cpu() for leaf, mix in zip(outputs, mixes, strict=True))
+    gradients = torch.autograd.grad(mixed, [*own.values()], allow_unused=True)
+    size = math.sqrt(sum(_squares(leaf) for leaf in outputs))
+    pairs = zip(own.items(), gradients, strict=True)
+    return {name: _share(parameter, gradient, size) for (name, parameter), gradient in pairs}, noise
 
 
-def _share(parameter: Any, size: float) -> float:
-    if parameter.grad is None or not parameter.numel() or not size:
+def _watched() -> Any:
+    """A mode that notes in `unit` the rounding unit of the coarsest dtype in which something with a gradient is held.
+
+    A float64 copy may still compute in float32: attention often has its softmax there, whatever the model's dtype.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Watched(TorchFunctionMode):  # type: ignore[misc]
+        unit = torch.finfo(torch.float64).eps
+
+        def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            self.note(result if isinstance(result, (tuple, list)) else (result,))
+            return result
+
+        def note(self, results: Iterable[Any]) -> None:
+            held = (one for one in results if torch.is_tensor(one) and one.requires_grad)
+            self.unit = max(self.unit, *(torch.finfo(one.dtype).eps for one in held), 0.0)
+
+    return Watched()
+
+
+def _is_continuous(tensor: Any) -> bool:
+    return bool(tensor.is_floating_point() or tensor.is_complex())
+
+
+def _real(tensor: Any) -> Any:
+    """The numbers of an output as real ones, of at least float32: sums of less overflow."""
+    import torch
+
+    numbers = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return numbers.to(torch.promote_types(numbers.dtype, torch.float32))
+
+
+def _squares(tensor: Any) -> float:
+    return float(tensor.detach().abs().square().sum())
+
+
+def _share(parameter: Any, gradient: Any, size: float) -> float:
+    if gradient is None or not parameter.numel() or not size:
         return 0.0
-    squares = float(parameter.detach().square().mean()) * float(parameter.grad.square().sum())
-    return math.sqrt(squares) / size
+    share = math.sqrt(_squares(parameter) / parameter.numel() * _squares(gradient)) / size
+    return share if math.isfinite(share) else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.filling import check_fill
 from align.core.layouts import inputs_first
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.traces import Influences
 from align.core.user_code import run_user_code
 from align.errors import MissingClassError, UserCodeError
 from align.frameworks._torch_influence import influences
@@ -100,16 +102,20 @@ class TorchFramework:
 
     def widened(self, model: Model) -> Model | None:
         """Return a float64 copy; floating inputs follow the model's dtype. Raises UserCodeError if it has no copy."""
-        return _widened(model)
+        return _widened(model, "double")
 
-    def influences(self, model: Model, inputs: Mapping[str, Array]) -> dict[str, float]:
-        """Differentiate a float64 copy; see Differentiator."""
-        wide = _widened(model)
-        tensors = {name: _fitted(_to_tensor(value), _sample(wide)) for name, value in inputs.items()}
-        args, kwargs = bind_inputs(wide.forward, tensors)
-        with evaluated(wide):
-            failed = partial(UserCodeError, "the backward pass of the torch model")
-            return run_user_code(lambda: influences(wide, lambda: wide(*args, **kwargs)), failed)
+    def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
+        """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""
+        failed = partial(UserCodeError, "the backward pass of the torch model")
+        for width in ("double", "float"):
+            with suppress(UserCodeError):
+                wide = _widened(model, width)
+                tensors = {name: _fitted(_to_tensor(value), _sample(wide)) for name, value in inputs.items()}
+                args, kwargs = bind_inputs(wide.forward, tensors)
+                with evaluated(wide):
+                    call = partial(wide, *args, **kwargs)
+                    return Influences(wide, *run_user_code(partial(influences, wide, call), failed))
+        return None
 
     def load_trusted(self, path: Path) -> Any:
         """Load with `torch.load`, which runs what the file names; see TrustedLoader."""
@@ -121,9 +127,11 @@ class TorchFramework:
         return run_user_code(load, partial(_load_failed, path))
 
 
-def _widened(model: Model) -> Model:
-    failed = partial(UserCodeError, "copying the torch model")
-    return run_user_code(lambda: copy.deepcopy(model).double(), failed)
+def _widened(model: Model, width: str) -> Model:
+    def copied() -> Model:
+        return getattr(copy.deepcopy(model), width)()
+
+    return run_user_code(copied, partial(UserCodeError, "copying the torch model"))
 
 
 def to_array(tensor: Any) -> Array:

@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.core.protocols import Model
+    from align.core.traces import Influences
     from align.steps.layers import Layer
     from align.workflows.sides import Side
 
-# Far above the rounding of float64, far below what a layer of any depth has left.
-_SILENT = 1e-9
 _SEED = 1
 
 
 def blind_parameters(side: Side, layers: Sequence[Layer], inputs: Mapping[str, Array]) -> set[str]:
     """Names of the parameters of a model that no output depends on, at the values that it has and on these inputs.
 
-    Only of a framework that differentiates; of others nothing is known, and the set is empty.
+    Only of models that can be differentiated; of others nothing is known, and the set is empty.
     """
     if not isinstance(side.runner, Differentiator):
         return set()
-    shares = side.runner.influences(side.model, inputs)
-    silent = {name for name, share in shares.items() if share < _SILENT}
-    suspects = [group for layer in layers if (group := _suspects(layer, silent, shares))]
-    return _Perturbed(side, layers, inputs).without_effect(suspects)
+    found = side.runner.influences(side.model, inputs)
+    if found is None:
+        return set()
+    silent = {name for name, share in found.shares.items() if share < found.noise}
+    suspects = [group for layer in layers if (group := _suspects(layer, silent, found.shares))]
+    return _Perturbed(side, found, layers, inputs).without_effect(suspects) if suspects else set()
 
 
 def _suspects(layer: Layer, silent: set[str], shares: Mapping[str, float]) -> list[str]:
@@ -50,9 +50,9 @@ def _suspects(layer: Layer, silent: set[str], shares: Mapping[str, float]) -> li
 class _Perturbed:
     """Runs of a copy of the model in which some parameters have other values."""
 
-    def __init__(self, side: Side, layers: Sequence[Layer], inputs: Mapping[str, Array]) -> None:
+    def __init__(self, side: Side, found: Influences, layers: Sequence[Layer], inputs: Mapping[str, Array]) -> None:
         self._side, self._layers, self._inputs = side, layers, inputs
-        self._model: Model = side.runner.widened(side.model) or side.model
+        self._model, self._noise = found.model, found.noise
         self._own = side.reader.read_values(self._model)
         self._tied = {p.name: p.tied_to for layer in layers for p in layer.roles.values() if p.tied_to}
         self._before = self._outputs({})
@@ -71,7 +71,7 @@ class _Perturbed:
         drawn = distinct_values(self._layers, names, np.random.default_rng(_SEED))
         after = self._outputs(drawn)
         return len(after) != len(self._before) or any(
-            distance(a, b) > _SILENT for a, b in zip(self._before, after, strict=True)
+            distance(a, b) > self._noise for a, b in zip(self._before, after, strict=True)
         )
 
     def _outputs(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
