@@ -59,3 +59,13 @@ def test_the_wide_copy_computes_in_float64() -> None:
     sink = Captured()
     ADAPTER.run(ADAPTER.widened(model()), {"x": np.float32([[1, -1]])}, sink)
     assert sink["fc#0"].dtype == np.float64
+
+
+def test_every_run_draws_the_same_and_leaves_the_random_state() -> None:
+    drawing = ArrayModel((ArrayLayer("noise", "Noise", lambda x: x + np.random.rand(), {}),))
+    state = np.random.get_state()[1].tolist()  # type: ignore[index]
+    first, second = Captured(), Captured()
+    for sink in (first, second):
+        ADAPTER.run(drawing, {"x": np.ones(2)}, sink)
+    assert np.array_equal(first["#0"], second["#0"])
+    assert np.random.get_state()[1].tolist() == state  # type: ignore[index]
