@@ -31,9 +31,14 @@ def test_attributes_and_what_their_containers_held_are_put_back() -> None:
 
 def test_attributes_are_put_back_after_a_failure_and_those_that_do_not_count_stay() -> None:
     model = SimpleNamespace(calls=0, _compiled=False)
-    with pytest.raises(KeyboardInterrupt), attributes_kept([model], lambda name: not name.startswith("_")):
-        model.calls, model._compiled, model._new = 1, True, 1
-        raise KeyboardInterrupt
+
+    def fail() -> None:
+        with attributes_kept([model], lambda name: not name.startswith("_")):
+            model.calls, model._compiled, model._new = 1, True, 1
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
     assert vars(model) == {"calls": 0, "_compiled": True, "_new": 1}
 
 
