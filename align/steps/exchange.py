@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from align.core.names import SURE
 from align.steps.containers import read_contents
 from align.steps.evidence import SETTLED, exchange_benefit, learn, replacement_benefit
+from align.steps.number_lists import NumberLists
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence, Set
@@ -60,10 +61,13 @@ def settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: b
     settlement = _weigh(list(pairs), free, learn(known, ordered, contents), unlike)
     alone = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= _UNRIVALLED]
     settlement = _weigh(settlement.pairs, free, learn([*known, *alone], ordered, contents), unlike)
+    lists: NumberLists | None = None  # numbers speak when the rest has told what they mean
     for _ in range(_ROUNDS):
         weighed = zip(settlement.pairs, settlement.weakest, strict=True)
         sure = [pair for pair, weak in weighed if confidence(weak) >= SURE]  # no guess teaches another
-        learnt = learn([*known, *sure], ordered, contents)
+        taught = [*known, *sure]
+        lists = lists or NumberLists([*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)], taught)
+        learnt = learn(taught, ordered, contents, lists)
         previous = settlement
         settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt, unlike)
         if settlement == previous:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 
 WIDTHS = (16, 24, 32, 40)
-NAMES = ("layers", "norm", "q", "up", "down")
-RENAMED = ("stack", "ln", "qq", "grow", "shrink")
+NAMES = ("layers", "norm", "q", "mix", "up", "down")
+RENAMED = ("stack", "ln", "qq", "blend", "grow", "shrink")
 
 
 def blocks(w, widths=WIDTHS, names=NAMES):
-    """Blocks whose feed-forward tells them apart, and whose norm and query do not."""
-    top, norm, query, up, down = names
+    """Blocks whose feed-forward tells them apart, and most of whose layers do not."""
+    top, norm, query, mix, up, down = names
     return [
         layer
         for n, width in enumerate(widths)
         for layer in (
             w.layer_norm(f"{top}.{n}.{norm}", 8),
             w.linear(f"{top}.{n}.{query}", 8, 8),
+            w.linear(f"{top}.{n}.{mix}", 8, 7),
             w.linear(f"{top}.{n}.{up}", width, 8),
             w.linear(f"{top}.{n}.{down}", 8, width),
         )
@@ -102,7 +103,7 @@ def test_blocks_in_another_order_are_not_torn(written, names) -> None:
     target = blocks(w, (16, 32, 24, 40), names)
     name_map = w.matched(w.side("torch", *blocks(w)), w.side("nn", *target))
     assert joined_blocks(name_map) == {"0": {"0"}, "1": {"2"}, "2": {"1"}, "3": {"3"}}
-    assert {f"layers.{n}.{name}.weight" for n in (1, 2) for name in ("norm", "q")} <= w.open_names(name_map)
+    assert {f"layers.{n}.{name}.weight" for n in (1, 2) for name in ("norm", "q", "mix")} <= w.open_names(name_map)
 
 
 @pytest.mark.parametrize("names", [NAMES, RENAMED], ids=["same names", "renamed"])
