@@ -73,19 +73,14 @@ class Calls:
         What they are given later may hang on layers that are still open.
         """
         calls = self.source.calls(a), self.target.calls(b)
+        if calls[0] != calls[1] and (all(calls) or not any(self.past)):
+            return False
         if not all(calls):
             return None
-        if calls[0] != calls[1]:
-            return False
         given = self.source.inputs.get((a, 0), ()), self.target.inputs.get((b, 0), ())
         if not all(any(varies(sample) for sample in samples) for samples in given):
             return None
         return agree(*given)
-
-    def apart(self, a: str, b: str) -> bool:
-        """Tell whether two modules are given unlike tensors, or only one of them is called."""
-        called = bool(self.source.calls(a)), bool(self.target.calls(b))
-        return self.same_place(a, b) is False or (called[0] != called[1] and not any(self.past))
 
     def all_called(self, group: OpenGroup) -> bool:
         """Tell whether all layers of a group that have an effect are called, so that none is used past its module."""

@@ -50,7 +50,7 @@ def contradicted(
     Its rivals that are given anything else than their counterparts are in question with it, and those that are `free`.
     """
     joined = _layers(pairings, layer_of)
-    off = {a: b for a, b in calls.modules.items() if a in joined and calls.apart(a, b)}
+    off = {a: b for a, b in calls.modules.items() if a in joined and calls.same_place(a, b) is False}
     sources = [*(joined[a][0] for a in off), *free[0]]
     targets = [*(joined[a][1] for a in off), *free[1]]
     crossed = {a for a in off if any(_stands(calls, joined[a][0], b) for b in targets)}
