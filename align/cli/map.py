@@ -15,12 +15,20 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
+from align.cli.convert import Family  # noqa: TC001 - typer reads the annotations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from align.core.comparisons import MapCheck, MapResult
+    from align.runs.mapfile import KeptLines
     from align.workflows.sides import Side
 
+_WHY = {
+    "--target": "it maps one side alone; leave one of both out",
+    "--check": "it makes no map; leave one of both out",
+    "CANDIDATE": "two sides tell what each layer is; leave one of both out",
+}
 _SIDE = (
     "A model (`package.module:function` or `file.py:function`) or a checkpoint (file, index or folder); "
     "by default the model of the project file."
@@ -48,6 +56,13 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(metavar="NAME", help="Ready map of a model family; auto: the one that knows all names."),
     ] = None,
+    target: Annotated[
+        Family | None, typer.Option(help="Map REFERENCE alone, to the names that such layers give its parameters.")
+    ] = None,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN=KIND", help="With --target: what a layer is that a checkpoint leaves open."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Map to write (.toml, .csv, .json); your lines in a .toml file are kept."),
@@ -64,46 +79,44 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Map the parameters of two models or checkpoints and write the map as a file to edit.
+    """Map the parameters of two models or checkpoints, or with --target of one, and write the map as a file to edit.
 
-    Exit code 0: every parameter is paired, or dropped with a reason; 1: some are not. With --check, 1: the map has
-    faults.
+    Exit code 0: every parameter is surely paired, or dropped with a reason; 1: some are not. With --check, 1: the map
+    has faults.
     """
-    from align.runs.folder import RunFolder
-    from align.runs.map_export import check_suffix, is_editable, write_map_file
-    from align.workflows.check_map import check_name_map
+    from align.runs.map_export import is_editable
+    from align.workflows.map_one_side import map_one_side
     from align.workflows.map_parameters import map_parameters
     from align.workflows.map_rules import read_map_rules, require_used
 
-    settings = read_settings(project, reference, candidate)
-    names = str(settings.reference.model), str(settings.candidate.model)
-    given = {
-        "rules": rules,
-        "inputs": Path(inputs) if inputs and ":" not in inputs else inputs,
-        "map": check,
-        "reference_checkpoint": reference_checkpoint,
-        "candidate_checkpoint": candidate_checkpoint,
-    }
-    made_from = _made_from(names, given)
-    files = _files(out, run) if check is None else []
+    checkpoints = {"reference_checkpoint": reference_checkpoint, "candidate_checkpoint": candidate_checkpoint}
+    _check_options(
+        {"CANDIDATE": candidate, "--rules": rules, "--inputs": inputs, "--trial": trial, "--family": family}
+        | {"--target": target, "--layer": layer, "--out": out, "--check": check}
+        | {f"--{name.replace('_', '-')}": path for name, path in checkpoints.items()}
+    )
+    names = _sides(project, reference, candidate, one=target is not None)
+    sources = {"rules": rules, "inputs": Path(inputs) if inputs and ":" not in inputs else inputs, "map": check}
+    made_from = _made_from(names, {**sources, **checkpoints})
     if check is not None:
-        _refuse_with_check({"--rules": rules, "--inputs": inputs, "--trial": trial, "--family": family, "--out": out})
-    elif out is not None:
-        check_suffix(out)
-    asked = read_map_rules(rules, next(filter(is_editable, files), None))
-    sides = _filled(names[0], reference_checkpoint), _filled(names[1], candidate_checkpoint)
-    if check is not None:
-        judged = check_name_map(*sides, check)
+        judged = _judge(_filled(names, checkpoints), check)
         hand_over(judged, made_from, run, json, show_all=show_all)
         return judged.verdict.exit_code
+    files = _files(out, run)
+    asked = read_map_rules(rules, next(filter(is_editable, files), None))
     with progress_bar() as progress:
-        result = map_parameters(*sides, rules=asked.rules, inputs=inputs, trial=trial, family=family, progress=progress)
+        if target is not None:
+            result = map_one_side(names[0], target.value, family=family, layers=layer or (), rules=asked.rules)
+        else:
+            sides = _filled(names, checkpoints)
+            result = map_parameters(
+                *sides, rules=asked.rules, inputs=inputs, trial=trial, family=family, progress=progress
+            )
     if strict_rules:
         require_used(result.name_map.unused_rules, asked.rules)
-    for path in files:
-        if run is not None and path.parent == run:
-            RunFolder.create(run)
-        write_map_file(path, result, asked.kept, expand=expand)
+    if target is not None and not result.name_map.complete:
+        files = []
+    _write(files, result, asked.kept, run, expand)
     hand_over(result, made_from, run, json, show_all=show_all)
     if not json:
         for path in files:
@@ -111,17 +124,42 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     return result.verdict.exit_code
 
 
-def _made_from(sides: tuple[str, str], given: Mapping[str, Path | str | None]) -> dict[str, Path | str]:
-    reference, candidate = (Path(side) if Path(side).exists() else side for side in sides)
-    sources = {role: source for role, source in given.items() if source is not None}
-    return {"reference": reference, "candidate": candidate, **sources}
-
-
-def _refuse_with_check(options: Mapping[str, object]) -> None:
+def _sides(project: Path | None, reference: str | None, candidate: str | None, *, one: bool) -> tuple[str, ...]:
+    """What names the sides; with `one` the reference alone."""
     from align.errors import UsageError
 
-    if used := [name for name, value in options.items() if value]:
-        raise UsageError(f"{' and '.join(used)} cannot be given with --check, which makes no map", "leave one out")
+    if one:
+        return (str(read_settings(project, reference, "").reference.model),)
+    try:
+        settings = read_settings(project, reference, candidate)
+    except UsageError as error:
+        error.hint += "; or map one side alone with --target nn, mint or torch"
+        raise
+    return str(settings.reference.model), str(settings.candidate.model)
+
+
+def _made_from(sides: Sequence[str], given: Mapping[str, Path | str | None]) -> dict[str, Path | str]:
+    named = zip(("reference", "candidate"), sides, strict=False)
+    paths = {role: Path(side) if Path(side).exists() else side for role, side in named}
+    return paths | {role: source for role, source in given.items() if source is not None}
+
+
+def _check_options(given: Mapping[str, object]) -> None:
+    """Refuse options that do not go together, and a map that cannot be written, before any work is done."""
+    from align.errors import UsageError
+    from align.runs.map_export import check_suffix
+
+    alone, runs = ("--inputs", "--trial", "--check"), ("--rules", "--inputs", "--trial", "--family", "--out")
+    filled = "--reference-checkpoint", "--candidate-checkpoint"
+    for beside, refused in (
+        ("--target", ("CANDIDATE", *alone, *filled)),
+        ("--check", runs),
+        ("CANDIDATE", ("--layer",)),
+    ):
+        if given[beside] and (used := [name for name in refused if given[name]]):
+            raise UsageError(f"{' and '.join(used)} cannot be given with {beside}", _WHY[beside])
+    if isinstance(out := given["--out"], Path):
+        check_suffix(out)
 
 
 def _files(out: Path | None, run: Path | None) -> list[Path]:
@@ -129,8 +167,28 @@ def _files(out: Path | None, run: Path | None) -> list[Path]:
     return [*([out] if out is not None else []), *([run / "map.toml"] if run is not None else [])]
 
 
-def _filled(side: str, checkpoint: Path | None) -> str | Side:
-    """The side, built and filled if there is a checkpoint for it."""
+def _filled(sides: Sequence[str], checkpoints: Mapping[str, Path | None]) -> tuple[str | Side, str | Side]:
+    """The sides, built and filled where there is a checkpoint for one."""
     from align.workflows.sides import open_side
 
-    return side if checkpoint is None else open_side(side, checkpoint)
+    left, right = (
+        side if checkpoint is None else open_side(side, checkpoint)
+        for side, checkpoint in zip(sides, checkpoints.values(), strict=True)
+    )
+    return left, right
+
+
+def _judge(sides: tuple[str | Side, str | Side], name_map: Path) -> MapCheck:
+    from align.workflows.check_map import check_name_map
+
+    return check_name_map(*sides, name_map)
+
+
+def _write(files: Sequence[Path], result: MapResult, kept: KeptLines | None, run: Path | None, expand: bool) -> None:
+    from align.runs.folder import RunFolder
+    from align.runs.map_export import write_map_file
+
+    for path in files:
+        if run is not None and path.parent == run:
+            RunFolder.create(run)
+        write_map_file(path, result, kept, expand=expand)

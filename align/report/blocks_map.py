@@ -27,7 +27,8 @@ def map_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bloc
         *_ambiguous(name_map["ambiguous"]),
         *_by_reason("map.unmatched", name_map["unmatched"], "bad"),
         *_by_reason("map.dropped", name_map["dropped"], "plain"),
-        *_unused(name_map["unused_rules"]),
+        *_listed("map.unused_rules", fold_names(name_map["unused_rules"])),
+        *_listed("map.warnings", document.get("warnings", ())),
         verdict_block(document["verdict"], ("source", "target")),
     ]
 
@@ -97,5 +98,5 @@ def _reason_line(side: str, reason: str, entries: list[dict[str, Any]]) -> str:
     )
 
 
-def _unused(rules: list[str]) -> list[Block]:
-    return [Lines(say("map.unused_rules"), tuple(fold_names(rules)), "open")] if rules else []
+def _listed(title: str, lines: Sequence[str]) -> list[Block]:
+    return [Lines(say(title), tuple(lines), "open")] if lines else []

@@ -43,12 +43,23 @@ def map_from_file(
     >>> inferred.name_map.pairings[0].target
     'embed.embedding_table'
     """
+    inferred = infer_from_file(tensors, family, layers, told)
+    if inferred.open:
+        raise open_names_error(inferred.open)
+    return inferred
+
+
+def infer_from_file(
+    tensors: Mapping[str, StoredTensor | Parameter],
+    family: TargetFamily,
+    layers: Iterable[str] = (),
+    told: Mapping[str, Sequence[str]] | None = None,
+) -> InferredNames:
+    """Return what `map_from_file` does, with what is open; raises UsageError for choices that cannot be applied."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     inferred = infer_names(shapes, layer_rules(), family, [_choice(text) for text in layers], told)
     if inferred.faults:
         raise UsageError(f"--layer cannot be applied:{as_lines(inferred.faults)}", CHOICE)
-    if inferred.open:
-        raise open_names_error(inferred.open)
     return inferred
 
 

@@ -12,7 +12,7 @@ from align.steps.infer_layers import AS_IS
 from align.steps.layers import USUAL_ROLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
     from align.core.parameters import Module, Parameter, ParameterSet
@@ -50,7 +50,7 @@ def told_by(model: ParameterSet) -> dict[str, list[str]]:
     return {path: [*kinds, *inner.get(path, ())] for path, kinds in told.items()}
 
 
-def model_warnings(model: ParameterSet, tensors: Mapping[str, StoredTensor]) -> Iterable[str]:
+def model_warnings(model: ParameterSet, tensors: Container[str]) -> Iterable[str]:
     """Say which layers are of classes that no rule knows, and which tied names the file lacks.
 
     A module that holds a token or another parameter of its own beside its children is no layer.

@@ -10,7 +10,7 @@ from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.core.mappings import layer_rules
 from align.core.training_rules import training_rules
-from align.errors import SideError
+from align.errors import CannotRunError, SideError
 from align.steps.naming import source_framework, told_framework
 from align.steps.read_file import parameters_of_file
 from align.steps.training_state import training_state
@@ -18,7 +18,7 @@ from align.workflows.open_checkpoint import open_checkpoint
 from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
@@ -58,6 +58,13 @@ def open_map_side(side: str | Path | Model | Side) -> MapSide:
         return _read_checkpoint(Path(side))
     live = open_side(side)
     return MapSide(live.reader.read_parameters(live.model, live.label), live)
+
+
+def require_parameters(sides: Iterable[MapSide]) -> None:
+    """Raise CannotRunError naming the sides that have no parameters."""
+    if empty := [side.parameters.label for side in sides if not side.parameters.parameters]:
+        said = f"there is nothing to map: no parameter in {' and '.join(empty)}"
+        raise CannotRunError(said, "check that the function returns the model, or that the file holds its weights")
 
 
 def is_checkpoint(side: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.folding import common_glob, fold_alike
+from align.core.names import Unmatched
 from align.errors import OpenNamesError
 
 if TYPE_CHECKING:
@@ -25,22 +26,39 @@ def open_names_error(layers: Sequence[OpenLayer]) -> OpenNamesError:
     return OpenNamesError(lines, _hint(globs[0], layers[0]), folded)
 
 
+def open_names(layers: Sequence[OpenLayer]) -> list[Unmatched]:
+    """The names of open layers, with what each may be and the option that says which; a module stands for its own."""
+    found = []
+    for _, places in fold_alike((layer.prefix, _likeness(layer)) for layer in layers):
+        own = [layers[place] for place in places]
+        reason = f"{_ways(own[0])}: say which by {_choices(common_glob([layer.prefix for layer in own]), own[0])}"
+        names = [f"{layer.prefix}.{attribute}".strip(".") for layer in own for attribute in layer.shapes or ("",)]
+        found += [Unmatched(name, "source", reason) for name in names]
+    return found
+
+
 def _likeness(layer: OpenLayer) -> tuple[object, ...]:
     return tuple(layer.shapes.items()), layer.alternatives
 
 
 def _line(name: str, layer: OpenLayer) -> str:
     shapes = ", ".join(f"{attribute} {shape}" for attribute, shape in layer.shapes.items())
-    ways = "; ".join(f"{ids} -> {', '.join(names)}" for ids, names in layer.alternatives)
-    return f"{name or '(top level)'}{f' ({shapes})' if shapes else ''}: {ways}"
+    return f"{name or '(top level)'}{f' ({shapes})' if shapes else ''}: {_ways(layer)}"
+
+
+def _ways(layer: OpenLayer) -> str:
+    return "; ".join(f"{ids} -> {', '.join(names)}" for ids, names in layer.alternatives)
 
 
 def _hint(glob: str, layer: OpenLayer) -> str:
-    """All that the layer can be, none before the others: the first is often not the right one."""
-    first, *others = [ids.partition(",")[0] for ids, _ in layer.alternatives]
-    choices = " or ".join([f"--layer '{glob}={first}'", *(f"...={other}" for other in others)])
     top = "" if layer.prefix else " for the top level"
     return (
-        f"say what each is: {choices}{top} (patterns such as 'encoder.*' too), or give a map with --map or the model "
-        "with --source-model"
+        f"say what each is: {_choices(glob, layer)}{top} (patterns such as 'encoder.*' too), or give a map with --map "
+        "or the model with --source-model"
     )
+
+
+def _choices(glob: str, layer: OpenLayer) -> str:
+    """All that the layer can be, none before the others: the first is often not the right one."""
+    first, *others = [ids.partition(",")[0] for ids, _ in layer.alternatives]
+    return " or ".join([f"--layer '{glob}={first}'", *(f"...={other}" for other in others)])

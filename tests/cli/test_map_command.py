@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from align.cli.main import main
@@ -163,7 +164,30 @@ def test_the_sides_may_stand_in_the_project_file(folder: Path) -> None:
     assert main(["map", "--project", "other.toml"]) == 0
 
 
+def test_one_side_is_mapped_to_the_names_of_a_framework(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["map", "nets.py:original", "--target", "nn", "--out", "map.toml"]) == 0
+    assert '"norm.weight" = "norm.gamma"  #= rule 1.00' in (folder / "map.toml").read_text(encoding="utf-8")
+    np.savez("file.npz", **{"embed.weight": np.ones((5, 4)), "fc.weight": np.ones((5, 4)), "fc.bias": np.ones(5)})
+    capsys.readouterr()
+    file = ["map", "file.npz", "--target", "nn", "--out", "file.toml", "--run", "run"]
+    assert main(file) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "say which by --layer 'embed=embedding' or ...=linear: embed.weight" in said
+    assert "NOT ALIGNED: 1 name is open: no map file is written" in said
+    assert "Map file" not in said
+    assert not (folder / "file.toml").exists()
+    assert main([*file, "--layer", "embed=embedding"]) == 0
+    assert "Map file: file.toml" in capsys.readouterr().out
+
+
 BAD = {
+    "one side": (["nets.py:original"], ["no candidate model is given", "--target nn, mint or torch"]),
+    "two sides and a target": (["nets.py:original", "nets.py:port", "--target", "nn"], ["CANDIDATE", "--target"]),
+    "a trial of one side": (
+        ["nets.py:original", "--target", "nn", "--trial"],
+        ["--trial cannot be given with --target"],
+    ),
+    "a layer of two sides": (["nets.py:original", "nets.py:port", "--layer", "q=linear"], ["--layer", "CANDIDATE"]),
     "a missing file": (["gone.py:build", "nets.py:port"], ["model file not found: gone.py"]),
     "no such function": (["nets.py:orignal", "nets.py:port"], ["'orignal' does not exist in nets.py", "original"]),
     "a factory that raises": (["nets.py:fails", "nets.py:port"], ["nets.py:fails failed: ValueError: no weights here"]),
@@ -180,7 +204,6 @@ BAD = {
         ["faulty.toml", "both lead to stem.norm.gamma", "conv.weight (line 4) -> nowhere", "the target has [4, 4]"],
     ),
     "no side": ([], ["no reference model is given"]),
-    "one side": (["nets.py:original"], ["no candidate model is given"]),
     "a missing project file": (["--project", "gone.toml"], ["project file not found: gone.toml"]),
     "a faulty project file": (
         ["--project", "bad_project.toml"],
