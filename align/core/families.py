@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
@@ -24,7 +24,7 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
 AS_IS = "as-is"  # a layer whose parameters have the same names on both sides
@@ -58,6 +58,14 @@ class PlaceRule:
     kind: str = ""
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
+    def without(self, prefixes: dict[str, str]) -> PlaceRule:
+        """The rule where names lack the prefix of their side."""
+        torch, mindspore = (
+            tuple(path.removeprefix(prefixes.get(side, "")) for path in paths)
+            for side, paths in zip(_SIDES, (self.torch, self.mindspore), strict=True)
+        )
+        return replace(self, torch=torch, mindspore=mindspore)
+
     def place(self, path: str, *, backwards: bool) -> Place | None:
         """The place of a path; None if the rule does not know it."""
         old, new = (self.mindspore, self.torch) if backwards else (self.torch, self.mindspore)
@@ -84,6 +92,29 @@ class ModelFamily:
     dropped: dict[str, dict[str, str]] = field(default_factory=dict)
     hits: tuple[tuple[str, str], ...] = ()
     misses: tuple[str, ...] = ()
+    optional: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def forms(self) -> list[ModelFamily]:
+        """The family with the optional prefixes, without both, and without one of them; the likelier first."""
+        lacking = [{}, self.optional, *({side: prefix} for side, prefix in self.optional.items())]
+        return [self._without(prefixes) for n, prefixes in enumerate(lacking) if prefixes not in lacking[:n]]
+
+    def form_of(self, names: Collection[str], *, backwards: bool) -> ModelFamily:
+        """The first form that knows all names of a side, or the family itself."""
+        known = (form for form in self.forms if all(form.knows(name, backwards=backwards) for name in names))
+        return next(known, self)
+
+    def _without(self, prefixes: dict[str, str]) -> ModelFamily:
+        return replace(
+            self,
+            needs=tuple(glob.removeprefix(prefixes.get("torch", "")) for glob in self.needs),
+            rules=tuple(rule.without(prefixes) for rule in self.rules),
+            dropped={
+                side: {glob.removeprefix(prefixes.get(side, "")): reason for glob, reason in drops.items()}
+                for side, drops in self.dropped.items()
+            },
+        )
 
     def knows(self, name: str, *, backwards: bool) -> bool:
         """Tell whether a name has a place, or is one that only its side has."""
@@ -138,9 +169,10 @@ def _read(path: Path) -> ModelFamily:
 
 
 def _family(name: str, table: dict[str, Any]) -> ModelFamily:
-    dropped, examples = table.get("dropped", {}), table["examples"]
-    _check_keys("family", table, "about", "needs", "group", "dropped", "examples")
+    dropped, examples, optional = table.get("dropped", {}), table["examples"], table.get("optional", {})
+    _check_keys("family", table, "about", "needs", "group", "dropped", "examples", "optional")
     _check_keys("[dropped]", dropped, *_SIDES)
+    _check_keys("optional", optional, *_SIDES)
     _check_keys("[examples]", examples, "hits", "misses")
     return ModelFamily(
         name,
@@ -150,6 +182,7 @@ def _family(name: str, table: dict[str, Any]) -> ModelFamily:
         {side: {glob: str(reason) for glob, reason in dropped.get(side, {}).items()} for side in _SIDES},
         tuple((str(torch), str(mindspore)) for torch, mindspore in examples["hits"]),
         tuple(map(str, examples["misses"])),
+        {side: f"{prefix}." for side, prefix in optional.items()},
     )
 
 

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 def map_from_family(
     family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
 ) -> InferredNames:
-    """Return the map to the names of the family's MindSpore model, or back to torch's.
+    """Return the map to the names of the family's MindSpore model, or back to torch's, with or without its prefixes.
 
     Raises MapError listing every name that the family does not know, OpenNamesError and UsageError as `map_from_file`.
     """
     backwards = to == "torch"
+    family = family.form_of(tensors, backwards=backwards)
     here, there = ("mindspore", "torch") if backwards else ("torch", "mindspore")
     drops = {name: reason for name in tensors if (reason := family.reason_to_drop(name, here))}
     places = _places(family, [name for name in tensors if name not in drops], backwards=backwards)

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING
 
 from align.core.families import AS_IS, model_families, read_family
 from align.core.mappings import layer_rules
+from align.core.names import Dropped
+from align.core.rename import as_literal
 from align.errors import MapError, OpenNamesError, UsageError
 from align.steps.infer_layers import read_groups
 from align.steps.translations import translations
 from align.workflows.map_from_family import map_from_family
+from align.workflows.pair_by_family import pair_by_family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from align.core.checkpoints import StoredTensor
     from align.core.families import ModelFamily
-    from align.core.names import NameMap, Pairing
+    from align.core.names import NameMap, Pairing, Unmatched
     from align.core.parameters import Parameter, ParameterSet
     from align.core.rename import NameRules
     from align.core.transforms import Transform
@@ -33,10 +36,15 @@ AUTO = "auto"  # asks for the family of which both sides are
 
 @dataclass(frozen=True, slots=True)
 class RecognisedFamily:
-    """A family that knows all names of the source, and its pairs in that direction."""
+    """A family that knows all names of the source, and its pairs in that direction.
+
+    `unmatched` are names that have a place in the family which does not fit, `dropped` those that only one side has.
+    """
 
     family: ModelFamily
     pairings: tuple[Pairing, ...]
+    unmatched: tuple[Unmatched, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
 
     @property
     def name(self) -> str:
@@ -44,16 +52,30 @@ class RecognisedFamily:
         return self.family.name
 
     def beside(self, rules: NameRules) -> NameRules:
-        """The rules with the family's pairs as exact names, but for names of which the rules speak."""
-        spoken = {target for _, target, _ in rules.all_names}
+        """The rules with the family's pairs as exact names, but for names of which the rules speak.
+
+        What has no counterpart at its place in the family is left out like what is dropped.
+        """
+        sources = {pair.source for pair in self.pairings} | {one.name for one in self.unmatched}
+        told = {source for source in sources if rules.target_of(source) or rules.drop_of("source", source)}
+        spoken = {to for source in (*rules.names, *told) for to, _, _ in rules.targets_of(source)}
         targets: dict[str, list[tuple[str, Transform]]] = {}
         for pair in self.pairings:
-            told = rules.target_of(pair.source) or rules.drop_of("source", pair.source)
-            if not told and pair.target not in spoken and not rules.drop_of("target", pair.target):
+            if pair.source not in told and pair.target not in spoken and not rules.drop_of("target", pair.target):
                 targets.setdefault(pair.source, []).append((pair.target, pair.transform))
-        names = {source: several[0] for source, several in targets.items()}
-        further = {source: tuple(several[1:]) for source, several in targets.items() if len(several) > 1}
-        return replace(rules, names=names | rules.names, further=further | dict(rules.further))
+        out: dict[str, dict[str, str]] = {"source": {}, "target": {}}
+        left_out: tuple[Unmatched | Dropped, ...] = (*self.unmatched, *self.dropped)
+        for one in left_out:
+            if one.name not in (told if one.side == "source" else spoken):
+                out[one.side][as_literal(one.name)] = one.reason
+        return replace(
+            rules,
+            names={source: several[0] for source, several in targets.items()} | rules.names,
+            further={source: tuple(several[1:]) for source, several in targets.items() if len(several) > 1}
+            | dict(rules.further),
+            dropped_source=rules.dropped_source | out["source"],
+            dropped_target=rules.dropped_target | out["target"],
+        )
 
     def marked(self, name_map: NameMap, rules: NameRules) -> NameMap:
         """The map with its pairs told as the family's, but for those of the rules."""
@@ -65,7 +87,14 @@ class RecognisedFamily:
             for p in name_map.pairings
         )
         unused = tuple(rule for rule in name_map.unused_rules if rule in rules.all_rules)
-        return replace(name_map, pairings=tuple(pairings), unused_rules=unused)
+        apart = {Dropped(one.name, one.side, one.reason): one for one in self.unmatched}
+        return replace(
+            name_map,
+            pairings=tuple(pairings),
+            dropped=tuple(drop for drop in name_map.dropped if drop not in apart),
+            unmatched=(*(apart[drop] for drop in name_map.dropped if drop in apart), *name_map.unmatched),
+            unused_rules=unused,
+        )
 
 
 def choose_family(name: str | None, source: ParameterSet, target: ParameterSet) -> RecognisedFamily | None:
@@ -81,8 +110,7 @@ def choose_family(name: str | None, source: ParameterSet, target: ParameterSet) 
     if not _differ(source, target):
         hint = "leave --family out, or give a model of torch and one of MindSpore"
         raise UsageError(f"--family {name} leads from torch to MindSpore or back", hint)
-    pairings = map_from_family(family, source.by_name, _to(source.framework)).name_map.pairings
-    return RecognisedFamily(family, tuple(_agreeing(pairings, source, target)))
+    return _paired(family, source, target)
 
 
 def recognise_families(
@@ -102,12 +130,25 @@ def recognise_pair(source: ParameterSet, target: ParameterSet) -> RecognisedFami
         return None
     backwards = target.framework == "mindspore"
     known = [
-        RecognisedFamily(found.family, pairings)
+        paired
         for found in recognise_families(source.by_name, source.framework)
-        if all(found.family.knows(name, backwards=backwards) for name in target.names)
-        and (pairings := tuple(_agreeing(found.pairings, source, target)))
+        if _knows(found.family, target, backwards=backwards)
+        and (paired := _paired(found.family, source, target)).pairings
     ]
     return known[0] if len(known) == 1 else None
+
+
+def _knows(family: ModelFamily, side: ParameterSet, *, backwards: bool) -> bool:
+    return any(all(form.knows(name, backwards=backwards) for name in side.names) for form in family.forms)
+
+
+def _paired(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
+    """The form of a family that knows all names of the source and pairs most of them."""
+    backwards = source.framework == "mindspore"
+    known = [form for form in family.forms if all(form.knows(name, backwards=backwards) for name in source.names)]
+    found = [(form, pair_by_family(form, source, target)) for form in known or [family]]
+    form, most = max(found, key=lambda one: len(one[1].pairings))
+    return RecognisedFamily(form, most.pairings, most.unmatched, most.dropped)
 
 
 def _differ(source: ParameterSet, target: ParameterSet) -> bool:
@@ -121,6 +162,7 @@ def _to(framework: str | None) -> TargetFamily:
 def _recognised(
     family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
 ) -> RecognisedFamily | None:
+    family = family.form_of(tensors, backwards=to == "torch")
     if not all(family.knows(name, backwards=to == "torch") for name in tensors):
         return None
     try:
@@ -142,10 +184,3 @@ def _kinds_agree(family: ModelFamily, tensors: Mapping[str, StoredTensor | Param
         if all(place.rule.kind not in (rule.kind, rule.id) for rule in reading.rules):
             return False
     return True
-
-
-def _agreeing(pairings: Iterable[Pairing], source: ParameterSet, target: ParameterSet) -> Iterator[Pairing]:
-    for pairing in pairings:
-        other = target.by_name.get(pairing.target)
-        if other and pairing.transform.output_shape(source.by_name[pairing.source].shape) == other.shape:
-            yield pairing

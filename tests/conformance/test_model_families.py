@@ -29,6 +29,21 @@ def test_an_example_leads_there_and_back(name, torch, mindspore) -> None:
     assert torch in place(FAMILIES[name], mindspore, backwards=True).paths
 
 
+@pytest.mark.parametrize("name", [name for name, family in FAMILIES.items() if family.optional])
+def test_names_without_an_optional_prefix_have_the_places_of_those_with_it(name) -> None:
+    family = FAMILIES[name]
+    for side, prefix in family.optional.items():
+        number = ("torch", "mindspore").index(side)
+        hits = [hit for hit in family.hits if hit[number].startswith(prefix)]
+        assert hits, f"no example has the prefix {prefix}"
+        for hit in hits:
+            bare = hit[number].removeprefix(prefix)
+            places = [place(form, bare, backwards=side == "mindspore") for form in family.forms]
+            found = next(one for one in places if one is not None)
+            assert any(path.endswith(hit[1 - number].removeprefix(prefix)) for path in found.paths)
+            assert place(family, bare, backwards=side == "mindspore") is None
+
+
 @pytest.mark.parametrize(("name", "path"), MISSES)
 def test_a_path_of_another_model_is_not_known(name, path) -> None:
     assert place(FAMILIES[name], path, backwards=False) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -102,3 +103,27 @@ def test_sides_that_are_not_both_of_one_family_are_not_recognised(source, target
 def test_the_way_back_is_recognised_too() -> None:
     found = recognise_pair(side("mindcv convnext_tiny", "mindspore"), side("torchvision convnext_tiny"))
     assert (found.name, len(found.pairings)) == ("tv-convnext", 182)
+
+
+def test_a_port_of_mint_layers_stands_at_the_places_of_the_family_under_names_of_torch() -> None:
+    torch = side("torchvision resnet18")
+    renamed = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
+    port = []
+    for parameter in side("mindcv resnet18", "mindspore").parameters:
+        name = f"{parameter.module}.{renamed.get(parameter.attribute, parameter.attribute)}"
+        port.append(replace(parameter, name=name, attribute=name.rpartition(".")[2]))
+    target = ParameterSet("port", "mindspore", tuple(port))
+    found = recognise_pair(torch, target)
+    assert len(found.pairings) == 102
+    assert found.unmatched == ()
+
+
+def test_of_a_fused_layer_that_cannot_be_made_whole_no_piece_is_paired() -> None:
+    whole = {f"blocks.0.attn.qkv.{role}" for role in ("weight", "bias")}
+    key = "vit.layers.0.attention.k_proj"
+    torch = side("transformers5 vit_b_16", **{f"{key}.weight": (700, 768), f"{key}.bias": (700,)})
+    found = recognise_pair(torch, side("mindcv vit_b_16_224", "mindspore"))
+    assert found is not None
+    assert whole.isdisjoint(pair.target for pair in found.pairings)
+    pieces = {f"vit.layers.0.attention.{one}_proj.{role}" for one in "qkv" for role in ("weight", "bias")}
+    assert {one.name for one in found.unmatched} == whole | pieces
