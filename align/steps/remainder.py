@@ -34,7 +34,8 @@ def explain_remainder(
 
     `ruled` was dropped by the user; `layers` are the pairs of layers that `pairings` come from.
     """
-    paired = {p.source for p in pairings}, {p.target for p in pairings}
+    pairs = [(p.source, p.target) for p in pairings]
+    paired = {a for a, _ in pairs}, {b for _, b in pairs}
     in_groups = {n for group in ambiguous for n in group.sources}, {n for group in ambiguous for n in group.targets}
     rest = []
     for index, side in enumerate(sides):
@@ -50,7 +51,8 @@ def explain_remainder(
         roles = known[index], known[1 - index]
         reasons = _constants(sides[index], rest[index]) | _drop_reasons(roles, counterparts)
         reasons |= _tie_reasons(sides[index], paired[index])
-        seen = WhyUnmatched(name, counterparts, rest[1 - index], sides[1 - index], roles)
+        partners = dict(names if index else names[::-1] for names in pairs)
+        seen = WhyUnmatched(name, counterparts, partners, rest[index], rest[1 - index], roles)
         for parameter in rest[index]:
             if reason := reasons.get(parameter.name):
                 dropped.append(Dropped(parameter.name, name, reason))

@@ -5,6 +5,7 @@ Names that differ in their numbers alone are looked up once; the answer is then 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -13,12 +14,13 @@ from align.core.folding import NUMBER
 from align.core.names import Unmatched
 from align.core.words import some
 from align.steps.layers import whole_of
+from align.steps.paths import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from align.core.names import SideName
-    from align.core.parameters import Parameter, ParameterSet, Shape
+    from align.core.parameters import Parameter, Shape
     from align.steps.layers import Layer
 
     Roles = dict[str, tuple[Layer, str]]
@@ -34,17 +36,20 @@ _PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class WhyUnmatched:
-    """What parameters of a side are held against: `left` is what is left on the `other` side.
+    """What parameters of a side are held against: `own` is what is left of it, `left` what is left on the other side.
 
-    `counterparts` are the layers there that theirs are paired with, by name; `roles` the layers of both sides, their
-    own first.
+    `counterparts` are the layers there that theirs are paired with, by name; `partners` the parameters there that are
+    paired, each with its own of this side; `roles` the layers of both sides, their own first.
     """
 
     side: SideName
     counterparts: dict[str, Layer]
+    partners: dict[str, str]
+    own: list[Parameter]
     left: list[Parameter]
-    other: ParameterSet
     roles: tuple[Roles, Roles]
+    _by_role: dict[tuple[str, str], Parameter] = field(init=False, default_factory=dict)
+    _lost: set[str] = field(init=False, default_factory=set)
     _by_shape: dict[Shape, list[Parameter]] = field(init=False, default_factory=dict)
     _parts: dict[str, list[str]] = field(init=False, default_factory=dict)
     _known: dict[tuple[str, Shape, bool], list[Group]] = field(init=False, default_factory=dict)
@@ -54,6 +59,9 @@ class WhyUnmatched:
             self._by_shape.setdefault(parameter.shape, []).append(parameter)
             if whole := whole_of(parameter):
                 self._parts.setdefault(whole, []).append(parameter.name)
+        for layer, role in self.roles[1].values():
+            self._by_role[layer.path, role] = layer.roles[role]
+        self._lost.update(_lost_children(self.roles[0], [parameter.name for parameter in self.own]))
 
     def explain(self, parameter: Parameter) -> Unmatched:
         """Say why a parameter has no counterpart, with the names that come closest."""
@@ -64,19 +72,47 @@ class WhyUnmatched:
         shape = list(parameter.shape)
         same_shape = self._by_shape.get(parameter.shape, [])
         close = self._closest(parameter, whole_shape=True)
-        namesake = self.other.by_name.get(parameter.name)
         if layer := self.counterparts.get(parameter.name):
-            reason = f"its layer is paired with {layer.path or 'the root'}, which has no such parameter"
+            reason = f"its layer is paired with {layer.path or 'the root'}, {self._beside(parameter, layer)}"
+        elif namesake := self._namesake(parameter):
+            turned = ", transposed" if len(shape) == 2 and namesake.shape == parameter.shape[::-1] else ""
+            reason = f"shape {shape}, the parameter of this name has {list(namesake.shape)}{turned}"
+            close = [namesake]
         elif same_shape:
             reason = f"what is left of shape {shape} {self._differences(parameter, close or same_shape)}"
-        elif namesake is not None and namesake.shape != parameter.shape:
-            reason = f"shape {shape}, the parameter of this name has {list(namesake.shape)}"
-            close = [namesake]
+        elif lost := self._lost_child(parameter):
+            reason = f"the other side has nothing of {lost}"
         elif close := self._closest(parameter, whole_shape=False):
             reason = f"nothing is left of shape {shape}, the closest name has {list(close[0].shape)}"
         else:
             reason = f"nothing is left of shape {shape} on the other side"
         return Unmatched(parameter.name, self.side, reason, tuple(p.name for p in close))
+
+    def _beside(self, parameter: Parameter, layer: Layer) -> str:
+        """Why the layer that is paired with a parameter's own has no counterpart for it."""
+        other = self._in_role(parameter, layer)
+        if other is None:
+            return "which has no such parameter"
+        if other.name in self.partners:
+            return f"whose {other.attribute} is paired with {self.partners[other.name]}"
+        return f"whose {other.attribute} has shape {list(other.shape)}"
+
+    def _namesake(self, parameter: Parameter) -> Parameter | None:
+        """The parameter of the same path and role, if it is left over too and has another shape."""
+        other = self._in_role(parameter)
+        if other is None or other.shape == parameter.shape or other.name in self.partners:
+            return None
+        return other
+
+    def _in_role(self, parameter: Parameter, layer: Layer | None = None) -> Parameter | None:
+        """What plays the parameter's role in a layer of the other side, or in the one that is called as its own."""
+        own, role = self.roles[0].get(parameter.name, (None, ""))
+        layer = layer or own
+        return self._by_role.get((layer.path, role)) if layer else None
+
+    def _lost_child(self, parameter: Parameter) -> str:
+        above = parameter.module
+        return next((child for _, _, child in numbered(above) if child in self._lost and child != above), "")
 
     def _closest(self, parameter: Parameter, *, whole_shape: bool) -> list[Parameter]:
         """The parameters left, of this shape or of as many axes, whose names are most like its own."""
@@ -119,3 +155,11 @@ def _difference(mine: tuple[Layer, str], theirs: tuple[Layer, str]) -> str:
 
 def _numbers(parameter: Parameter) -> tuple[str, ...]:
     return tuple(NUMBER.findall(parameter.name))
+
+
+def _lost_children(names: Iterable[str], left: Iterable[str]) -> set[str]:
+    """Children of numbered lists of which all is left over, where that does not hold of the whole list."""
+    every, over = (Counter(child[::2] for name in group for child in numbered(name)) for group in (names, left))
+    lost = {child for child in over if over[child] == every[child]}
+    lists = {container for container, _ in every.keys() - lost}
+    return {child for container, child in lost if container in lists}

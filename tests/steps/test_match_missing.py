@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from align.core.transforms import IDENTITY
+
 
 def trunk(w, missing=()):
     """Blocks of a width of their own, each with a convolution, a norm and two gates of one shape."""
@@ -172,6 +174,33 @@ def test_a_head_of_another_width_is_said_with_both_shapes_and_a_suggestion(writt
         assert "[1000, 4]" in head.reason
         assert "[10, 4]" in head.reason
         assert head.suggestions == (f"{theirs}.weight",)
+
+
+def test_a_matrix_that_stands_the_other_way_round_is_said_to_be_transposed(written) -> None:
+    w = written
+    name_map = w.matched(w.side("torch", w.linear("up", 6, 4)), w.side("nn", w.linear("up", 4, 6)))
+    reason = next(one.reason for one in name_map.unmatched if one.name == "up.weight")
+    assert reason == "shape [6, 4], the parameter of this name has [4, 6], transposed"
+
+
+def test_a_block_of_which_nothing_is_on_the_other_side_is_said_to_be_missing(written) -> None:
+    w = written
+    source = trunk(w)
+    target = [layer for layer in source if not layer.path.startswith("blocks.3")]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert {one.reason for one in name_map.unmatched} == {"the other side has nothing of blocks.3"}
+    lone = w.matched(w.side("torch", *source), w.side("nn", w.linear("blocks.9.other", 17, 19)))
+    assert not any("nothing of" in one.reason for one in lone.unmatched)
+
+
+def test_what_the_user_paired_otherwise_is_told_and_not_denied(written) -> None:
+    w = written
+    rules = w.NameRules(names={"norm.weight": ("ln.beta", IDENTITY)})
+    name_map = w.matched(w.side("torch", w.layer_norm("norm")), w.side("nn", w.layer_norm("ln")), rules)
+    assert {one.name: one.reason for one in name_map.unmatched} == {
+        "norm.bias": "its layer is paired with ln, whose beta is paired with norm.weight",
+        "ln.gamma": "its layer is paired with norm, whose weight is paired with ln.beta",
+    }
 
 
 def test_two_sides_that_share_nothing_pair_nothing(written) -> None:
