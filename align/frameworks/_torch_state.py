@@ -90,18 +90,18 @@ def refuse_scripted(model: Model) -> None:
         )
 
 
-def refuse_shapeless(tensors: Mapping[str, Any]) -> None:
+def refuse_shapeless(tensors: Mapping[str, Any], label: str) -> None:
     """Raise UnreadableModelError for tensors that the first forward would make."""
     from torch.nn.parameter import is_lazy
 
     if lazy := [name for name, tensor in tensors.items() if is_lazy(tensor)]:
         hint = "run the model once on inputs of their true shapes before the function returns it"
-        raise UnreadableModelError("the torch model has lazy layers, whose tensors have no shape yet", hint, lazy)
+        raise UnreadableModelError(f"{label} has lazy layers, whose tensors have no shape yet", hint, lazy)
 
 
 def refuse_empty(tensors: Mapping[str, Any]) -> None:
     """Raise UnreadableModelError for tensors without a shape or without values."""
-    refuse_shapeless(tensors)
+    refuse_shapeless(tensors, "the torch model")
     if meta := [name for name, tensor in tensors.items() if tensor.is_meta]:
         hint = "build it on the CPU, random weights will do: without `torch.device('meta')` or `init_empty_weights`"
         raise UnreadableModelError("the torch model has tensors on the meta device, without values", hint, meta)

@@ -58,7 +58,7 @@ class MindSporeFramework:
             own = list(_own_parameters(path, cell, classes, seen))
             parameters += own
             modules.append(Module(path, classes, tuple(p.name for p in own), inputs_first(classes, cell)))
-        _refuse_doubled((p.name, f"{p.module}.{p.attribute}".removeprefix(".")) for p in parameters)
+        _refuse_doubled(((p.name, f"{p.module}.{p.attribute}".removeprefix(".")) for p in parameters), label)
         shared = tuple((place, name) for name, *places in seen.values() for place in places)
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules), shared=shared)
 
@@ -142,13 +142,13 @@ def _tensors(model: Model) -> dict[str, Any]:
     return tensors | {name: buffer for name, buffer in model.named_buffers() if name not in tensors}
 
 
-def _refuse_doubled(places: Iterable[tuple[str, str]]) -> None:
+def _refuse_doubled(places: Iterable[tuple[str, str]], label: str) -> None:
     """Raise UnreadableModelError, given the name and place of every tensor, if some have one name."""
     by_name: dict[str, list[str]] = defaultdict(list)
     for name, place in places:
         by_name[name].append(place)
     if doubled := [f"{name}: {', '.join(own)}" for name, own in by_name.items() if len(own) > 1]:
-        reason = "the MindSpore network has several tensors of one name, of which a checkpoint keeps one"
+        reason = f"{label} has several tensors of one name, of which a checkpoint keeps one"
         hint = "give each a name of its own where the network is built: `cell.weight.name = ...` (`parameter.name`)"
         raise UnreadableModelError(reason, hint, doubled)
 

@@ -55,7 +55,7 @@ class TorchFramework:
         parameters: list[Parameter] = []
         modules: list[Module] = []
         persistent = _named_tensors(model)
-        refuse_shapeless(persistent)
+        refuse_shapeless(persistent, label)
         for path, module in model.named_modules(remove_duplicate=False):
             own = [p for p in _own_parameters(path, module, first_name) if p.name in persistent]
             parameters += own

@@ -372,7 +372,7 @@ def test_two_parameters_of_one_name_are_named_with_their_places(adapter: Any) ->
     net = nn.SequentialCell(nn.Dense(4, 4), nn.Dense(4, 4), nn.Dense(4, 4))
     net[0].weight.name = net[2].weight.name = "w"
     net[1].bias = net[0].bias  # one Parameter in two places: no doubled name
-    with pytest.raises(UnreadableModelError, match="several tensors of one name") as caught:
+    with pytest.raises(UnreadableModelError, match="net has several tensors of one name") as caught:
         adapter.read_parameters(net, "net")
     assert caught.value.lines == ("w: 0.weight, 2.weight",)
     assert "parameter.name" in caught.value.hint
