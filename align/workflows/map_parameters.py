@@ -19,6 +19,7 @@ from align.steps.match import match_names
 from align.steps.match_by_order import match_by_order
 from align.steps.remainder import explain_anew
 from align.steps.settle_by_values import told_by_values, with_told
+from align.steps.value_conflicts import doubt_by_values
 from align.workflows.inputs import read_inputs
 from align.workflows.map_rules import MapRules, read_map_rules
 from align.workflows.map_sides import MapSide, open_map_side, require_parameters
@@ -79,6 +80,9 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     name_map = _with_left_out(sides, name_map if known is None else known.marked(name_map, told.rules))
     if trial:
         name_map = _by_trial(sides, name_map, given, progress)
+    if told.rules.all_rules:
+        name_map, conflicts = doubt_by_values(name_map, (sides[0].values, sides[1].values))
+        warnings += conflicts
     counts = summarize_parameters(source), summarize_parameters(target)
     both = source.parameters, target.parameters
     result = MapResult(name_map, *counts, _verdict(name_map), *both, tuple(warnings))

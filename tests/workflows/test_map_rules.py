@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from align.core.names import Dropped, NameMap, Pairing
 from align.errors import MissingFileError
 from align.runs.mapfile import write_map
+from align.workflows.map_parameters import map_parameters
 from align.workflows.map_rules import read_map_rules
 
 if TYPE_CHECKING:
@@ -44,3 +46,18 @@ def test_a_pair_and_a_drop_that_the_user_told_in_another_file_are_rules_still(tm
     write_map(tmp_path / "map.toml", NameMap("s", "t", pairs, drops))
     assert read_map_rules(tmp_path / "map.toml").rules.all_rules == ("[names] a", "[dropped.source] c")
     assert read_map_rules(None, tmp_path / "map.toml").rules.all_rules == ()
+
+
+def test_a_rule_against_equal_values_of_two_files_is_told_and_stands(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0).normal
+    q, k = draw(size=(3, 3)), draw(size=(3, 3))
+    np.savez(tmp_path / "a.npz", **{"q.weight": q, "k.weight": k})
+    np.savez(tmp_path / "b.npz", **{"red.weight": q, "green.weight": k})
+    (tmp_path / "rules.toml").write_text('[names]\n"q.weight" = "green.weight"\n', encoding="utf-8")
+    result = map_parameters(tmp_path / "a.npz", tmp_path / "b.npz", rules=tmp_path / "rules.toml")
+    assert result.name_map.by_source["q.weight"].target == "green.weight"
+    assert result.warnings == (
+        "q.weight -> green.weight is your rule and stands, against the values, by which it is red.weight",
+    )
+    assert result.verdict.exit_code == 1
+    assert map_parameters(tmp_path / "a.npz", tmp_path / "b.npz").warnings == ()
