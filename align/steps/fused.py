@@ -2,7 +2,8 @@
 
 The layers must stand in one place of both models, fill each other exactly, and have no rival there. Shapes do not tell
 the order of the pieces: words do (q, k, v), and numbers only where q, k and v are meant. No shape tells either whether
-the pieces follow each other or are interleaved by heads, so that such pairs are never sure before a trial.
+the pieces follow each other or are interleaved by heads, so that such pairs are never sure before a trial. Where not
+all have a bias, all must be named, and the weights are paired alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from align.core.names import Ambiguity, Pairing
+from align.core.words import some
 from align.steps.forms import part_of_target, piece_of_source
+from align.steps.paths import tokens
 from align.steps.piece_order import piece_order, piece_sign
 
 if TYPE_CHECKING:
@@ -24,6 +27,11 @@ if TYPE_CHECKING:
     from align.steps.places import Places
 
 _UNORDERED = "one is the others side by side, and nothing but a trial with values could tell in which order"
+_PARTLY = (
+    "{} of the pieces has no bias, and no map makes the zeros that stand for it in the fused one, or leaves them out"
+)
+# A bias beside the fused layer is not cut: its name says of which piece it is.
+_BESIDE = 0.9
 _RIVALS = "one layer is several others side by side, and more than one could be it"
 
 
@@ -59,6 +67,8 @@ def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: Places) -
             found.ambiguous.extend(_open(fusion, _UNORDERED))
         else:
             found.pairings.extend(_pairings(fusion, order))
+            found.pairings.extend(_own_biases(fusion, left if fusion.cut else right))
+            found.ambiguous.extend(_open_biases(fusion))
     return FusedMatch(found.pairings, _merged(found.ambiguous))
 
 
@@ -77,12 +87,19 @@ def _fusions(wholes: Sequence[Layer], others: Sequence[Layer], places: Places, *
     for whole in filter(_is_linear, wholes):
         fitting = fillings.get((whole.shapes["weight"][0], *_form(whole)), {})
         facing = places.facing(whole, side) if fitting else frozenset()
-        yield from (_Fusion(whole, one, cut) for module in sorted(facing) for one in fitting.get(module, ()))
+        found = (one for module in sorted(facing) for one in fitting.get(module, ()))
+        yield from (_Fusion(whole, one, cut) for one in found if _alike(whole, one))
 
 
 def _form(layer: Layer) -> tuple[object, ...]:
     """What a fused layer and its pieces have in common."""
-    return layer.shapes["weight"][1:], frozenset(layer.shapes), layer.aside
+    return layer.shapes["weight"][1:], layer.aside
+
+
+def _alike(whole: Layer, pieces: Sequence[Layer]) -> bool:
+    """Tell whether all have a bias or none has, or all pieces are named."""
+    same = all(piece.shapes.keys() == whole.shapes.keys() for piece in pieces)
+    return same or all(piece_sign(piece.path) for piece in pieces)
 
 
 def _is_linear(layer: Layer) -> bool:
@@ -92,12 +109,14 @@ def _is_linear(layer: Layer) -> bool:
 
 
 def _fillings(pieces: Sequence[Layer]) -> Iterator[tuple[Layer, ...]]:
-    """Yield all layers of a module, and those that names tell: which of others are meant, nobody knows."""
+    """Yield all layers of a module, all with or without a bias, and those that names tell.
+
+    Which of others are meant, nobody knows.
+    """
+    alike = ([piece for piece in pieces if ("bias" in piece.shapes) == biased] for biased in (True, False))
     named = [piece for piece in pieces if piece_sign(piece.path)]
-    if len(pieces) > 1:
-        yield tuple(pieces)
-    if 1 < len(named) < len(pieces):
-        yield tuple(named)
+    fillings = (tuple(one) for one in (pieces, *alike, named) if len(one) > 1)
+    yield from {tuple(map(id, one)): one for one in fillings}.values()
 
 
 def _pairings(fusion: _Fusion, order: PieceOrder) -> Iterator[Pairing]:
@@ -105,6 +124,8 @@ def _pairings(fusion: _Fusion, order: PieceOrder) -> Iterator[Pairing]:
     ends = accumulate((piece.shapes["weight"][0] for piece in ordered), initial=0)
     spans = list(pairwise(ends))
     for role, whole in fusion.whole.roles.items():
+        if not all(role in piece.roles for piece in ordered):
+            continue
         for piece, span in zip(ordered, spans, strict=True):
             own = piece.roles[role].name
             if fusion.cut:
@@ -115,9 +136,40 @@ def _pairings(fusion: _Fusion, order: PieceOrder) -> Iterator[Pairing]:
                 yield Pairing(own, whole.name, "structure", order.confidence, transform, order.note)
 
 
+def _own_biases(fusion: _Fusion, layers: Sequence[Layer]) -> Iterator[Pairing]:
+    """Pair parameters beside a fused layer without a bias (`q_bias`) with the biases of the pieces of that name."""
+    if "bias" in fusion.whole.roles:
+        return
+    parent = _parent(fusion.whole.path)
+    beside = {
+        (piece_sign(layer.path), *layer.shapes.values()): parameter
+        for layer in layers
+        if _parent(layer.path) == parent and tokens(layer.path)[-1] == "bias"
+        for parameter in layer.roles.values()
+    }
+    for piece in fusion.pieces:
+        own = beside.get((piece_sign(piece.path), piece.shapes.get("bias", ())))
+        if own is not None and piece_sign(piece.path):
+            bias = piece.roles["bias"]
+            source, target = (own, bias) if fusion.cut else (bias, own)
+            yield Pairing(source.name, target.name, "structure", _BESIDE)
+
+
+def _open_biases(fusion: _Fusion) -> Iterator[Ambiguity]:
+    """Leave the bias of a fused layer open if some pieces have one and others not."""
+    biases = tuple(piece.roles["bias"].name for piece in fusion.pieces if "bias" in piece.roles)
+    whole = fusion.whole.roles.get("bias")
+    if whole is not None and 0 < len(biases) < len(fusion.pieces):
+        lacking = [piece.path.rpartition(".")[2] for piece in fusion.pieces if "bias" not in piece.roles]
+        reason = _PARTLY.format(some(lacking))
+        yield Ambiguity((whole.name,), biases, reason) if fusion.cut else Ambiguity(biases, (whole.name,), reason)
+
+
 def _open(fusion: _Fusion, reason: str) -> Iterator[Ambiguity]:
     for role, whole in fusion.whole.roles.items():
-        pieces = tuple(piece.roles[role].name for piece in fusion.pieces)
+        pieces = tuple(piece.roles[role].name for piece in fusion.pieces if role in piece.roles)
+        if not pieces:
+            continue
         yield Ambiguity((whole.name,), pieces, reason) if fusion.cut else Ambiguity(pieces, (whole.name,), reason)
 
 

@@ -15,11 +15,12 @@ from align.steps.piece_order import piece_sign
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Signature
 
 _GROUPS = (("q", "k", "v"), ("k", "v"))
 
 Group = tuple["Layer", ...]
+Form = tuple["Signature", bool]
 
 
 def reserve_fused(left: Sequence[Layer], right: Sequence[Layer]) -> tuple[set[str], set[str]]:
@@ -37,13 +38,13 @@ def _matching(
     wholes: Sequence[Layer], others: Sequence[Layer], signs: tuple[str, ...]
 ) -> Iterator[tuple[list[Layer], list[Layer]]]:
     """Yield fused layers and all pieces of them, form by form."""
-    groups: dict[object, list[Group]] = defaultdict(list)
+    groups: dict[Form | None, list[Group]] = defaultdict(list)
     for group in named_groups(others, signs):
         groups[_joint_form(group)].append(group)
     taken = {_joint_form(group) for group in named_groups(wholes, signs)}
     for form, found in groups.items():
-        fused = [layer for layer in wholes if layer.signature == form]
-        if len(fused) == len(found) and form not in taken and not any(layer.signature == form for layer in others):
+        fused = [layer for layer in wholes if _has(layer, form)]
+        if len(fused) == len(found) and form not in taken and not any(_has(layer, form) for layer in others):
             yield fused, [piece for group in found for piece in group]
 
 
@@ -58,13 +59,27 @@ def named_groups(layers: Sequence[Layer], signs: tuple[str, ...]) -> Iterator[Gr
             yield tuple(found[sign][0] for sign in signs)
 
 
-def _joint_form(group: Group) -> object:
-    """The signature of a layer that is all of a group; None if they do not fit together."""
-    first = group[0]
+def _joint_form(group: Group) -> Form | None:
+    """What a layer that is all of a group has, and whether that is all it has; None if they do not fit together.
+
+    Where some have a bias and others not, the whole one may have one or not.
+    """
+    signatures = [dict(layer.signature) for layer in group]
+    shared = [role for role in signatures[0] if all(role in signature for signature in signatures)]
+    even = all(len(signature) == len(shared) for signature in signatures)
+    if not even and shared != ["weight"]:
+        return None
     joint = []
-    for role, shape in first.signature:
-        shapes = [layer.shapes.get(role, ()) for layer in group]
-        if any(other[1:] != shape[1:] for other in shapes) or not all(shapes):
+    for role in shared:
+        shapes = [signature[role] for signature in signatures]
+        if not all(shapes) or len({shape[1:] for shape in shapes}) > 1:
             return None
-        joint.append((role, (sum(other[0] for other in shapes), *shape[1:])))
-    return tuple(joint)
+        joint.append((role, (sum(shape[0] for shape in shapes), *shapes[0][1:])))
+    return tuple(joint), even
+
+
+def _has(layer: Layer, form: Form | None) -> bool:
+    if form is None:
+        return False
+    signature, even = form
+    return layer.signature == signature if even else set(signature) <= set(layer.signature)

@@ -268,6 +268,60 @@ def test_pieces_that_do_not_fill_the_fused_layer_are_unmatched(written) -> None:
     assert "a.qkv.weight" in w.unmatched(name_map, "source")
 
 
+def without_k_bias(w, path, names="qkv", width=4):
+    return [w.linear(f"{path}.{name}", width, width, bias=name not in ("k", "key")) for name in names]
+
+
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("fused_bias", [True, False])
+def test_where_k_has_no_bias_the_weights_are_paired_alone(written, cut, fused_bias) -> None:
+    w = written
+    whole = w.linear("a.attn.qkv", 12, 4, bias=fused_bias)
+    fused = w.side("torch", *block(w, "a", whole, w.linear("a.attn.proj", 4, 4)))
+    apart = w.side("nn", *block(w, "x", *without_k_bias(w, "x.attn"), w.linear("x.attn.out", 4, 4)))
+    name_map = w.matched(fused, apart) if cut else w.matched(apart, fused)
+    pairs = {frozenset((p.source, p.target)): p.confidence for p in name_map.pairings}
+    for piece in "qkv":
+        assert pairs[frozenset(("a.attn.qkv.weight", f"x.attn.{piece}.weight"))] == 0.7
+        assert pairs.get(frozenset(("a.attn.qkv.bias", f"x.attn.{piece}.bias"))) is None
+    groups = [g for g in name_map.ambiguous if "a.attn.qkv.bias" in (*g.sources, *g.targets)]
+    assert len(groups) == fused_bias
+    if fused_bias:
+        assert {*groups[0].sources, *groups[0].targets} == {"a.attn.qkv.bias", "x.attn.q.bias", "x.attn.v.bias"}
+        assert groups[0].reason.startswith("k of the pieces has no bias")
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_biases_beside_a_fused_layer_are_those_of_the_pieces_of_their_name(written, cut) -> None:
+    w = written
+    whole = [w.own("a.attn", v_bias=(4,), q_bias=(4,)), w.linear("a.attn.qkv", 12, 4, bias=False)]
+    fused = w.side("torch", *block(w, "a", *whole, w.linear("a.attn.proj", 4, 4)))
+    parts = without_k_bias(w, "a.attn", ("query", "key", "value"))
+    apart = w.side("nn", *block(w, "a", *parts, w.linear("a.attn.proj", 4, 4)))
+    name_map = w.matched(fused, apart) if cut else w.matched(apart, fused)
+    assert name_map.complete
+    pairs = {frozenset((p.source, p.target)) for p in name_map.pairings}
+    assert frozenset(("a.attn.q_bias", "a.attn.query.bias")) in pairs
+    assert frozenset(("a.attn.v_bias", "a.attn.value.bias")) in pairs
+
+
+def test_pieces_that_no_word_tells_need_a_bias_all_or_none(written) -> None:
+    w = written
+    parts = [w.linear(f"a.fc{n}", 4, 4, bias=n != 1) for n in range(3)]
+    source = w.side("torch", *block(w, "a", w.linear("a.qkv", 12, 4)))
+    name_map = w.matched(source, w.side("nn", *block(w, "a", *parts)))
+    assert not any("qkv" in name for name in w.paired(name_map))
+
+
+def test_a_bias_beside_a_fused_layer_elsewhere_or_of_another_length_is_not_taken(written) -> None:
+    w = written
+    for beside in (w.own("b.attn", q_bias=(4,), v_bias=(4,)), w.own("a.attn", q_bias=(6,), v_bias=(6,))):
+        whole = w.linear("a.attn.qkv", 12, 4, bias=False)
+        fused = w.side("torch", beside, *block(w, "a", whole, w.linear("a.attn.proj", 4, 4)))
+        apart = w.side("nn", *block(w, "a", *without_k_bias(w, "a.attn"), w.linear("a.attn.proj", 4, 4)))
+        assert not any("_bias" in name for name in w.paired(w.matched(fused, apart)))
+
+
 def test_each_block_keeps_the_pieces_of_its_own(written) -> None:
     w = written
     source, target = [], []
