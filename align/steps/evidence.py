@@ -78,7 +78,7 @@ def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
     (a, b), (a2, b2) = one, two
     order = 1.0 if (a.position < a2.position) == (b.position < b2.position) else -1.0
     numbers = float(number_order(a.path, a2.path) * number_order(b.path, b2.path))
-    knowledge = [_context(learnt, (one, two))] if numbers else _knowledge(learnt, (one, two))
+    knowledge = [_context(learnt, (one, two)), _axes] if numbers else _knowledge(learnt, (one, two))
     evidence = [
         sum(knows(pair) for pair in (one, two)) - sum(knows(pair) for pair in ((a, b2), (a2, b))) for knows in knowledge
     ]
@@ -98,7 +98,13 @@ def _knowledge(learnt: Learnt, judged: Sequence[Pair]) -> list[Callable[[Pair], 
         lambda pair: NEXT_TO * learnt.around.neighbours(pair, judged),
         _context(learnt, judged),
         lambda pair: learnt.around.company(pair, judged),
+        _axes,
     ]
+
+
+def _axes(pair: Pair) -> float:
+    """1 if the classes of both say that they work on equally many axes; BatchNorm1d and BatchNorm2d have one shape."""
+    return float(bool(pair[0].axes) and pair[0].axes == pair[1].axes)
 
 
 def _context(learnt: Learnt, judged: Sequence[Pair]) -> Callable[[Pair], float]:

@@ -6,6 +6,7 @@ its parameters have usual names (`gamma`, `weight`, ...); otherwise each of its 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ UNTOLD_ROLES = frozenset({"batches"})
 # Words for parts beside the model proper, which repeat its layers: never counterparts of the model's own.
 ASIDE = frozenset({"aux", "auxiliary", "ema", "shadow", "teacher"})
 
+_AXES = re.compile(r"([123]d)$")
+
 Signature = tuple[tuple[str, "Shape"], ...]
 
 
@@ -41,7 +44,8 @@ class Layer:
     `signature` lists the (role, shape) that a counterpart must have. `position` counts the parameters before it on its
     side. `aside` is True below an auxiliary head or a second copy of the model. `inputs_first` is True where the weight
     stands as (in, out), None where nobody knows. `ran` is False where a run did
-    not show its module, so that its position tells nothing.
+    not show its module, so that its position tells nothing. `axes` is what the name of its class ends in, `2d` of
+    BatchNorm2d, "" where it does not say.
     """
 
     path: str
@@ -54,6 +58,7 @@ class Layer:
     aside: bool
     inputs_first: bool | None = False
     ran: bool = True
+    axes: str = ""
 
 
 def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]:
@@ -157,7 +162,8 @@ def _layers_of(module: Module, own: list[Parameter], position: int, *, whole: bo
         roles = {attribute: role for role, attribute in family.parameters.items()}
         if all(parameter.attribute in roles for parameter in own):
             by_role = {roles[parameter.attribute]: parameter for parameter in own}
-            yield _layer(module.path, position, rule.kind, by_role, family)
+            axes = next((found[1] for name in module.classes if (found := _AXES.search(name))), "")
+            yield replace(_layer(module.path, position, rule.kind, by_role, family), axes=axes)
             return
     usual = {USUAL_ROLES.get(parameter.attribute, ""): parameter for parameter in own}
     if whole and "" not in usual and len(usual) == len(own):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from align.core.parameters import Module, Parameter, ParameterSet
@@ -156,3 +158,39 @@ class TestExecutionOrder:
 
     def test_a_module_without_parameters_need_not_be_called(self) -> None:
         assert in_execution_order(self.SIDE, self.called("b", "a", "")).order == "execution"
+
+
+class TestAxes:
+    def norms(self, w, family: str, **axes: str) -> ParameterSet:
+        """Batch norms of one width, by path, each of the class for so many axes."""
+        flat = w.side(family, *(w.batch_norm(path) for path in axes))
+        modules = (
+            replace(module, classes=tuple(name.replace("2d", axes[module.path]) for name in module.classes))
+            for module in flat.modules
+        )
+        return replace(flat, modules=tuple(modules))
+
+    def test_a_norm_of_one_axis_is_not_that_of_two_beside_it(self, written) -> None:
+        w = written
+        source, target = self.norms(w, "torch", red="2d", blue="1d"), self.norms(w, "nn", north="1d", south="2d")
+        pairings = w.matched(source, target).pairings
+        assert {(p.source, p.target) for p in pairings if p.source.endswith("weight")} == {
+            ("red.weight", "south.gamma"),
+            ("blue.weight", "north.gamma"),
+        }
+
+    def test_a_port_that_takes_one_class_for_both_leaves_them_open(self, written) -> None:
+        w = written
+        source, target = self.norms(w, "torch", red="2d", blue="1d"), self.norms(w, "nn", north="2d", south="2d")
+        assert w.paired(w.matched(source, target)) == {}
+
+    def test_the_only_norm_is_one_whatever_the_axes_of_its_class(self, written) -> None:
+        w = written
+        name_map = w.matched(self.norms(w, "torch", red="1d"), self.norms(w, "nn", north="2d"))
+        assert w.paired(name_map)["red.weight"] == "north.gamma"
+        assert all(p.sure for p in name_map.pairings)
+
+    def test_axes_that_contradict_a_number_leave_the_pair_open(self, written) -> None:
+        w = written
+        source, target = self.norms(w, "torch", n1="2d", n2="1d"), self.norms(w, "nn", m1="1d", m2="2d")
+        assert w.paired(w.matched(source, target)) == {}
