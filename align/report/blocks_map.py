@@ -24,6 +24,7 @@ def map_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Bloc
         *([_evidence(name_map["pairings"])] if name_map["pairings"] else []),
         *(parameter_tables(document) if show_all and document.get("source_parameters") else []),
         *pair_table(name_map["pairings"], document.get("source_parameters", ()), show_all=show_all),
+        *_notes(name_map["pairings"]),
         *_ambiguous(name_map["ambiguous"]),
         *_by_reason("map.unmatched", name_map["unmatched"], "bad"),
         *_by_reason("map.dropped", name_map["dropped"], "plain"),
@@ -67,6 +68,15 @@ def _evidence(pairings: list[dict[str, Any]]) -> Table:
         Column(say("map.lowest_confidence"), "number"),
     )
     return Table(say("map.paired", count=number(len(pairings))), columns, tuple(rows))
+
+
+def _notes(pairings: list[dict[str, Any]]) -> list[Block]:
+    """What is to be known of some pairs, each note once with the source names that it holds for."""
+    noted: dict[str, list[str]] = {}
+    for (note, names), places in fold_runs([((p["note"], p["source"]), None) for p in pairings if p["note"]]):
+        noted.setdefault(note, []).append(names if len(places) == 1 else f"{names} ({len(places)})")
+    lines = [say("map.noted", note=note, names=", ".join(names)) for note, names in noted.items()]
+    return [Lines(say("map.notes"), tuple(lines), "open")] if lines else []
 
 
 def _ambiguous(groups: list[dict[str, Any]]) -> list[Block]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 UNSEEN = "blind: no output of the trial's run depends on it"
 UNTOLD = "of equal class and shape; a trial was run and does not tell: none is given what another is, or not one to one"
-_CROSSED = "the names say {}, which in the run is given what another layer is given"
+_CROSSED = "the names say {}, which stands elsewhere in the run"
 
 
 def inverted(name_map: NameMap, target: ParameterSet, source: ParameterSet) -> NameMap:
@@ -47,10 +47,13 @@ def with_trial(name_map: NameMap, found: Found, order: Sequence[str]) -> NameMap
     """Return the map with the settled pairings in place of older ones and of their groups, in the source's order."""
     gone = {p.source for p in found.pairings}, {p.target for p in found.pairings}
     reopened = {name for group in found.reopened for name in group.sources}
-    named = {p.source: p.target for p in name_map.pairings if p.source in reopened}
+    named = {p.source: p.target for p in name_map.pairings if p.sure}
     place = {name: index for index, name in enumerate(order)}
     kept = [p for p in name_map.pairings if p.source not in gone[0] | reopened and p.target not in gone[1]]
-    new = [replace(p, note=_CROSSED.format(named[p.source])) if p.source in named else p for p in found.pairings]
+    new = [
+        replace(p, note=_CROSSED.format(own)) if (own := named.get(p.source, p.target)) != p.target else p
+        for p in found.pairings
+    ]
     opened = gone[0] | reopened, gone[1] | {name for group in found.reopened for name in group.targets}
     ambiguous = [left for group in name_map.ambiguous for left in _left(group, opened, found.reasons)]
     ambiguous += [left for group in found.reopened for left in _left(group, gone, found.reasons)]
@@ -61,18 +64,19 @@ def with_trial(name_map: NameMap, found: Found, order: Sequence[str]) -> NameMap
     )
 
 
-def with_blind(name_map: NameMap, blind: Set[str], before: NameMap) -> NameMap:
-    """Return the map with a note at each pair of which a name is `blind`.
+def with_blind(name_map: NameMap, blind: tuple[Set[str], Set[str]], before: NameMap) -> NameMap:
+    """Return the map with a note at each pair of which a name is `blind` on its side.
 
     The other parameters of its layer tell where it belongs; where all are blind, a pair is what it was `before`.
     """
     known = {(p.source, p.target, p.transform): p for p in before.pairings}
-    seen = {_owners(p) for p in name_map.pairings if not {p.source, p.target} & blind}
+    unseen = {id(p) for p in name_map.pairings if p.source in blind[0] or p.target in blind[1]}
+    seen = {_owners(p) for p in name_map.pairings if id(p) not in unseen}
     pairings: list[Pairing] = []
     ambiguous = list(name_map.ambiguous)
     for pairing in name_map.pairings:
         own: Pairing | None = pairing
-        if {pairing.source, pairing.target} & blind:
+        if id(pairing) in unseen:
             if _owners(pairing) not in seen:
                 own = known.get((pairing.source, pairing.target, pairing.transform))
             own = own and replace(own, note="; ".join(filter(None, (own.note, UNSEEN))))

@@ -70,10 +70,11 @@ def settle_by_trial(
         found = settle_groups(groups, (*asked.pairings, *equal), bench, layer_of, orders)
         found = replace(found, pairings=[*equal, *found.pairings])
         bench.observe((), with_trial(asked, found, parameters[0].names).pairings)
-        blind = set().union(*(blind_parameters(p.side, p.layers, inputs) for p in bench.players))
+        one, other = (blind_parameters(player.side, player.layers, inputs) for player in bench.players)
     if backwards:
         reopened = [replace(one, sources=one.targets, targets=one.sources) for one in found.reopened]
         found = replace(found, pairings=inverted_pairings(found.pairings, parameters[0]), reopened=reopened)
+    blind = (other, one) if backwards else (one, other)
     return with_blind(with_trial(name_map, found, order), blind, name_map)
 
 

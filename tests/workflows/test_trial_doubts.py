@@ -93,6 +93,10 @@ def test_norms_of_equal_names_that_the_port_calls_crosswise_are_exchanged_and_th
 def test_a_query_that_the_port_calls_key_is_found_where_the_scores_are_used() -> None:
     settled = tried(net("q k v out", attending("q", "k")), net("q k v out", attending("k", "q")))
     assert crossed(settled) == {"q.weight": "k.weight", "k.weight": "q.weight", "q.bias": "k.bias", "k.bias": "q.bias"}
+    assert all(
+        f"the names say {source}" in p.note for p in settled.pairings if (source := p.source) in crossed(settled)
+    )
+    assert blind(settled) == {"k.bias"}  # the port's q.bias
 
 
 def test_a_port_that_names_alike_and_computes_alike_keeps_its_names() -> None:
