@@ -17,7 +17,7 @@ from align.steps.evidence import SETTLED, exchange_benefit, learn, replacement_b
 from align.steps.number_lists import NumberLists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence, Set
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
     from align.steps.evidence import Learnt, Pair, Rival
     from align.steps.layers import Layer
@@ -169,7 +169,15 @@ def _unplaced(pairs: Sequence[Pair], free: Sides) -> Sides:
 def _contests(pairs: Sequence[Pair], rivals: Sides) -> list[tuple[int, Rival]]:
     """Return each pair, by its index, with each layer of `rivals` that could take a place in it."""
     found: list[tuple[int, Rival]] = []
+    sources, targets = (_by_signature(side) for side in rivals)
     for index, (a, b) in enumerate(pairs):
-        found += [(index, (layer, None)) for layer in rivals[0] if may_pair(layer, b)]
-        found += [(index, (None, layer)) for layer in rivals[1] if may_pair(a, layer)]
+        found += [(index, (layer, None)) for layer in sources.get(b.signature, ()) if may_pair(layer, b)]
+        found += [(index, (None, layer)) for layer in targets.get(a.signature, ()) if may_pair(a, layer)]
+    return found
+
+
+def _by_signature(layers: Iterable[Layer]) -> dict[object, list[Layer]]:
+    found: dict[object, list[Layer]] = defaultdict(list)
+    for layer in layers:
+        found[layer.signature].append(layer)
     return found

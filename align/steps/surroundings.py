@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.steps.containers import containers
@@ -79,21 +80,27 @@ class Surroundings:
         theirs = _nearest(_ancestors(b.path), self.below_right, [y.path for _, y in own])
         if not mine or not theirs:
             return 0.0
-        others = self.joined[mine, theirs] - sum(
-            mine in containers(x.path) and theirs in containers(y.path) for x, y in own
-        )
-        return 1.0 if others else -1.0
+        shared = self.joined[mine, theirs]
+        if shared > len(own):  # more than could be left out
+            return 1.0
+        left_out = sum(mine in containers(x.path) and theirs in containers(y.path) for x, y in own)
+        return 1.0 if shared > left_out else -1.0
 
 
 def _nearest(around: Iterable[str], below: Counter[str], left_out: Sequence[str]) -> str | None:
     """The first container that holds a settled layer beside those left out."""
-    return next((path for path in around if below[path] > sum(path in containers(own) for own in left_out)), None)
+    for path in around:
+        held = below[path]
+        if held > len(left_out) or (held and held > sum(path in containers(own) for own in left_out)):
+            return path
+    return None
 
 
-def _ancestors(path: str) -> list[str]:
+@lru_cache(maxsize=1 << 16)
+def _ancestors(path: str) -> tuple[str, ...]:
     """Paths of the modules above, the nearest first, the root ("") last."""
     parts = path.split(".")
-    return [".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1)]
+    return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))
 
 
 def _around(settled: list[int], position: int, skipped: set[int]) -> tuple[int | None, int | None]:
