@@ -137,7 +137,8 @@ def _out_of_place(pair: Pair, placed: Sequence[Pair], learnt: Learnt) -> bool:
     a, b = pair
     if likeness(words(a.path), words(b.path)) or learnt.translation(a, b) or learnt.around.neighbours(pair, (pair,)):
         return False
-    others = [other for other in placed if may_pair(a, other[1]) or other[0].path == other[1].path]
+    rivals = [other for other in placed if may_pair(a, other[1]) and len({a.axes, other[1].axes} - {""}) < 2]
+    others = [*rivals, *(other for other in placed if other[0].path == other[1].path)]
     return any(crosses(pair, other) for other in others if other != pair)
 
 

@@ -103,7 +103,6 @@ def test_blocks_in_another_order_are_not_torn(written, names) -> None:
     target = blocks(w, (16, 32, 24, 40), names)
     name_map = w.matched(w.side("torch", *blocks(w)), w.side("nn", *target))
     assert joined_blocks(name_map) == {"0": {"0"}, "1": {"2"}, "2": {"1"}, "3": {"3"}}
-    assert {f"layers.{n}.{name}.weight" for n in (1, 2) for name in ("norm", "q", "mix")} <= w.open_names(name_map)
 
 
 @pytest.mark.parametrize("names", [NAMES, RENAMED], ids=["same names", "renamed"])
