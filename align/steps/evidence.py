@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from align.steps.layers import Layer
+    from align.steps.number_lists import NumberLists
 
 _SUFFIX = 3
 
@@ -39,6 +40,7 @@ class Learnt:
     target: Counter[str] = field(default_factory=Counter)
     around: Surroundings = field(default_factory=Surroundings)
     contents: Contents = NOTHING
+    lists: NumberLists | None = None
 
     def add(self, a: Layer, b: Layer) -> None:
         """Take a settled pair in."""
@@ -61,9 +63,11 @@ class Learnt:
         )
 
 
-def learn(pairs: Iterable[Pair], ordered: bool, contents: Contents = NOTHING) -> Learnt:
-    """Return what settled pairs teach, and what the `contents` of both sides tell."""
-    learnt = Learnt(ordered, contents=contents)
+def learn(
+    pairs: Iterable[Pair], ordered: bool, contents: Contents = NOTHING, lists: NumberLists | None = None
+) -> Learnt:
+    """Return what settled pairs teach, and what the `contents` of both sides and the numbers of their `lists` tell."""
+    learnt = Learnt(ordered, contents=contents, lists=lists)
     for a, b in pairs:
         learnt.add(a, b)
     return learnt
@@ -77,16 +81,17 @@ def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
     """
     (a, b), (a2, b2) = one, two
     order = 1.0 if (a.position < a2.position) == (b.position < b2.position) else -1.0
-    numbers = float(number_order(a.path, a2.path) * number_order(b.path, b2.path))
-    knowledge = [_context(learnt, (one, two)), _axes] if numbers else _knowledge(learnt, (one, two))
+    numbers, nested_alike = learnt.lists.agreement(one, two) if learnt.lists else (0, True)
+    knowledge = _knowledge(learnt, (one, two))
+    if numbers:
+        knowledge = [_axes, _context(learnt, (one, two))] if nested_alike else [_axes]
     evidence = [
         sum(knows(pair) for pair in (one, two)) - sum(knows(pair) for pair in ((a, b2), (a2, b))) for knows in knowledge
     ]
     if numbers:
-        evidence.append(numbers)
+        evidence.append(float(numbers))
     else:
-        evidence.append(float(place_order(a.path, a2.path) * place_order(b.path, b2.path)))
-        evidence += [_words(one, two, order), _contents(one, two, order, learnt.contents)]
+        evidence += [_places(one, two, order), _words(one, two, order), _contents(one, two, order, learnt.contents)]
     if learnt.ordered and all(layer.ran for layer in (a, b, a2, b2)):
         evidence.append(ORDER * order)
     return _sum_unless_contradictory(evidence)
@@ -140,6 +145,13 @@ def _sum_unless_contradictory(evidence: list[float]) -> float:
 def _unless_slight(share: float) -> float:
     """Return 0 where not even every second word is alike: `aux_head.fc` is not `fc` for its last word."""
     return share if abs(share) > MOST else 0.0
+
+
+def _places(one: Pair, two: Pair, order: float) -> float:
+    """What words for places say (`pre`, `post`) beside others or numbers, where the order of registration agrees."""
+    paths = (one[0].path, two[0].path), (one[1].path, two[1].path)
+    benefit = float(place_order(*paths[0]) * place_order(*paths[1]))
+    return benefit if benefit * order > 0 and not all(number_order(*two_paths) for two_paths in paths) else 0.0
 
 
 def _words(one: Pair, two: Pair, order: float) -> float:
