@@ -1,8 +1,8 @@
 """A given map held against two sides: every name that is missing, every pair that cannot be, everything left out.
 
-A pair contradicts what is sure if its roles or the kinds of its layers differ, or if the sides, matched without the
-map, pair one of its names otherwise with confidence 1. A change of form that the map states may join layers of two
-kinds, such as a 1x1 convolution and a dense layer.
+A pair contradicts what is sure if its roles or the kinds of its layers differ, if it turns a matrix that the classes do
+not or leaves one that they do, or if the sides, matched without the map, surely pair one of its names otherwise. A
+change of form that the map states may join layers of two kinds, such as a 1x1 convolution and a dense layer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from align.core.findings import Finding
 from align.core.pieces import apart_from_whole, cut_faults, join_fault
-from align.core.transforms import IDENTITY
+from align.core.transforms import IDENTITY, Permute, steps_of
+from align.steps.forms import is_turned
 from align.steps.layers import roles_by_name
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from align.core.names import NameMap, Pairing
     from align.core.parameters import ParameterSet
+    from align.steps.layers import Layer
 
 Sides = tuple["ParameterSet", "ParameterSet"]
 
@@ -86,12 +88,33 @@ def _unlike(pairings: Iterable[Pairing], sides: Sides) -> Iterator[Finding]:
     left, right = (roles_by_name(side) for side in sides)
     for pairing in pairings:
         (mine, role), (theirs, other) = left.get(pairing.source, (None, "")), right.get(pairing.target, (None, ""))
-        if mine is None or theirs is None or pairing.transform != IDENTITY:
+        if mine is None or theirs is None:
+            continue
+        turn = _turn_fault(pairing, (mine, role), (theirs, other))
+        if turn and not _shape_fault(pairing, sides):
+            yield _fault("transpose", pairing, turn)
+        if pairing.transform != IDENTITY:
             continue
         if role != other:
             yield _fault("role", pairing, f"{role} of a layer against {other}")
         elif mine.kind and theirs.kind and mine.kind != theirs.kind:
             yield _fault("kind", pairing, f"{mine.kind} against {theirs.kind}")
+
+
+def _turn_fault(pairing: Pairing, mine: tuple[Layer, str], theirs: tuple[Layer, str]) -> str:
+    """Say where the classes of two layers tell that a matrix is turned or not, and the map does otherwise."""
+    (a, role), (b, other) = mine, theirs
+    if not a.kind or a.kind != b.kind or None in (a.inputs_first, b.inputs_first):
+        return ""
+    if len(a.shapes[role]) != len(a.roles[role].shape) or len(b.shapes[other]) != 2:
+        return ""
+    turned = is_turned(a, role) != is_turned(b, other)
+    told = sum(isinstance(step, Permute) and step.axes == (1, 0) for step in steps_of(pairing.transform)) % 2 == 1
+    if turned == told:
+        return ""
+    return (
+        "one side holds (in, out) by its class: permute it" if turned else "both sides hold it alike by their classes"
+    )
 
 
 def _contradicted(pairings: Iterable[Pairing], own: NameMap) -> Iterator[Finding]:

@@ -1,15 +1,19 @@
 """Layers whose counterparts hold the same values in another form, paired among what the ordinary stages left over.
 
-One to one: a convolution of one position against a linear layer, axes of length 1 that one side has, the packed matrix
-of an attention layer, a hand-written layer that holds (in, out). The layers are written in one form and matched as
-always; but a form is a guess, so what stands around both must be paired to each other, or their names must be alike.
+One to one: a convolution of one position, or of all positions, against a linear layer, axes of length 1 that one side
+has, the packed matrix of an attention layer, a hand-written layer that holds (in, out). The layers are written in one
+form and matched as always; but a form is a guess, so what stands around both must be paired to each other, or their
+names must be alike.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING
 
+from align.core.names import Pairing
+from align.steps.forms import transform_between
 from align.steps.fused import match_fused
 from align.steps.layers import with_shapes
 from align.steps.match_layers import match_layers
@@ -17,9 +21,9 @@ from align.steps.paths import likeness, words
 from align.steps.places import Places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from align.core.names import Ambiguity, Pairing
+    from align.core.names import Ambiguity
     from align.core.parameters import Shape
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
@@ -31,6 +35,9 @@ _PACKED = {"in_proj_weight": "weight", "in_proj_bias": "bias"}
 _ALIKE = 0.5
 # That a layer holds the same values in another form is a guess, however well it is placed.
 _MOST = 0.9
+# Some models flatten the positions before the channels (patches cut with einops): never sure before a trial.
+_FLAT = 0.7
+_FLAT_NOTE = "a convolution behind a flattening, with the channels before the positions (NCHW); a trial would tell"
 # That a matrix stands as (in, out) is a guess where no class says so: never sure.
 _TURNED = 0.7
 
@@ -59,6 +66,11 @@ def match_other_forms(left: list[Layer], right: list[Layer], known: Sequence[Pai
     fused = match_fused(_in_form(left, _same, found), _in_form(right, _same, found), places)
     found.pairings.extend(fused.pairings)
     found.ambiguous.extend(fused.ambiguous)
+    for before, after in ((_flattened, _dense), (_dense, _flattened)):
+        matched = match_layers(_in_form(left, before, found), _in_form(right, after, found), known, ordered)
+        found.pairings.extend(
+            one for pair, sure in matched.pairs if _in_place(pair, places) for one in _pairings(pair, sure)
+        )
     return found
 
 
@@ -84,6 +96,31 @@ def turned(layer: Layer) -> Layer | None:
     return replace(with_shapes(layer, layer.shapes | {"weight": weight[::-1]}), inputs_first=True)
 
 
+def _flattened(layer: Layer) -> Layer | None:
+    """A convolution of several channels and positions, as a linear layer behind a flattening.
+
+    Of one channel it is as likely one of each channel alone.
+    """
+    weight = layer.shapes.get("weight", ())
+    if layer.kind != "conv" or len(weight) < 3 or weight[1] == 1:
+        return None
+    return with_shapes(replace(layer, kind="linear"), layer.shapes | {"weight": (weight[0], prod(weight[1:]))})
+
+
+def _dense(layer: Layer) -> Layer | None:
+    """A layer that is linear by its class, and no convolution of one position."""
+    is_dense = layer.kind == "linear" and "weight" in layer.roles and len(layer.roles["weight"].shape) == 2
+    return layer if is_dense else None
+
+
+def _pairings(pair: Pair, sure: float) -> Iterator[Pairing]:
+    a, b = pair
+    for role, mine in a.roles.items():
+        change = transform_between(a, b, role)
+        note = _FLAT_NOTE if a.shapes[role] == a.shapes.get("weight") else ""
+        yield Pairing(mine.name, b.roles[role].name, "structure", min(sure, _FLAT), change, note)
+
+
 def _same(layer: Layer) -> Layer | None:
     return layer
 
@@ -96,6 +133,7 @@ def _in_form(layers: Sequence[Layer], form: Callable[[Layer], Layer | None], fou
     """The layers that are free yet, in a form, as far as they have it."""
     taken = {id(p) for pair, _ in found.pairs for layer in pair for p in layer.roles.values()}
     named = {name for group in found.ambiguous for name in (*group.sources, *group.targets)}
+    named |= {name for pairing in found.pairings for name in (pairing.source, pairing.target)}
     free = [layer for layer in layers if all(id(p) not in taken and p.name not in named for p in layer.roles.values())]
     return [formed for layer in free if (formed := form(layer))]
 

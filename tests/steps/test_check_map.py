@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from align.core.names import Pairing
+from align.core.transforms import IDENTITY, Permute
 from align.errors import MapError, NothingInCommonError
 from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.steps.check_map import check_map
 from align.workflows.check_map import check_name_map
 from align.workflows.map_parameters import map_parameters
 
@@ -128,3 +132,26 @@ def test_a_source_that_is_cut_with_a_piece_twice_and_one_left_out_is_a_fault(tmp
     assert fault.message == "it is cut along axis 0, and nothing covers 0:4, 4:8 is covered twice"
     with pytest.raises(MapError, match=r"qkv\.weight \(line 2\) \[12, 4\]: it is cut along axis 0, and nothing covers"):
         map_parameters(fused, apart, rules=tmp_path / "map.toml")
+
+
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("told", [True, False])
+def test_a_square_matrix_is_turned_as_the_classes_of_both_layers_say(written, turned, told) -> None:
+    w = written
+    source = w.side("torch", w.own("c_proj", weight=(4, 4)) if turned else w.linear("c_proj", 4, 4, bias=False))
+    if turned:
+        (module,) = source.modules
+        known = replace(module, classes=("transformers.pytorch_utils.Conv1D",), inputs_first=True)
+        source = replace(source, modules=(known,))
+    target = w.side("nn", w.linear("proj", 4, 4, bias=False))
+    given = [Pairing("c_proj.weight", "proj.weight", "user", 1.0, Permute((1, 0)) if told else IDENTITY)]
+    found = check_map(given, (set(), set()), (source, target), w.matched(source, target))
+    assert [fault.code for fault in found] == ([] if turned == told else ["transpose"])
+
+
+def test_a_square_matrix_of_a_class_that_nobody_knows_may_stand_either_way(written) -> None:
+    w = written
+    sides = w.side("torch", w.own("fc", weight=(4, 4))), w.side("nn", w.linear("fc", 4, 4, bias=False))
+    for change in (IDENTITY, Permute((1, 0))):
+        given = [Pairing("fc.weight", "fc.weight", "user", 1.0, change)]
+        assert check_map(given, (set(), set()), sides, w.matched(*sides)) == []

@@ -82,6 +82,39 @@ def test_two_convolutions_of_one_shape_in_one_place_leave_two_linear_layers_open
     assert not {"a.red.weight", "a.blue.weight"} & w.paired(name_map).keys()
 
 
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_convolution_of_all_positions_is_a_linear_layer_behind_a_flattening_and_not_sure(written, cut) -> None:
+    w = written
+    source = w.side("torch", *block(w, "head", w.conv("head.fc1", 6, 5, 3, bias=True)))
+    target = w.side("nn", *block(w, "top", w.linear("top.fc1", 6, 45)))
+    source, target = (source, target) if cut else (target, source)
+    name_map = w.matched(source, target)
+    assert name_map.complete
+    values = numbered(source)
+    result = made(name_map, values, target)
+    weights = [(p.confidence, p.note) for p in name_map.pairings if p.source.endswith("fc1.weight")]
+    assert [sure for sure, _ in weights] == [0.7]
+    assert "NCHW" in weights[0][1]
+    before, after = (name for name in (source.names[2], target.names[2]))
+    assert np.array_equal(values[before].ravel(), result[after].ravel())
+
+
+def test_a_convolution_of_several_positions_is_no_linear_layer_elsewhere_and_no_other_convolution(written) -> None:
+    w = written
+    cases = [
+        (w.conv("head.fc1", 6, 5, 3), w.conv("head.mix", 6, 45, 1)),  # as many values, but no flattening before it
+        (w.conv("head.fc1", 6, 1, 3), w.linear("head.mix", 6, 9, bias=False)),  # one channel: each for itself
+        (w.conv("head.fc1", 6, 5, 3), w.linear("head.mix", 6, 44, bias=False)),
+        (w.conv("head.fc1", 6, 5, 3), w.linear("head.mix", 6, 45)),  # a bias that only one has
+    ]
+    for one, other in cases:
+        source, target = w.side("torch", *block(w, "head", one)), w.side("nn", *block(w, "head", other))
+        assert "head.fc1.weight" not in w.paired(w.matched(source, target))
+    far = w.side("nn", *block(w, "head"), *block(w, "tail", w.linear("tail.mix", 6, 45, bias=False), width=8))
+    near = w.side("torch", *block(w, "head", w.conv("head.fc1", 6, 5, 3)), *block(w, "tail", width=8))
+    assert "head.fc1.weight" not in w.paired(w.matched(near, far))
+
+
 def test_a_linear_layer_elsewhere_is_no_counterpart_of_a_convolution(written) -> None:
     w = written
     source = w.side("torch", *block(w, "one", w.conv("one.mix", 2, 4, 1)), *block(w, "two", width=8))
