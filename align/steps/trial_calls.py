@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.steps.layers import Layer
-    from align.steps.trial_groups import OpenGroup
+    from align.steps.trial_groups import TrialGroup
     from align.steps.trial_sinks import CallKey, Watch
 
 # Terms that are added in another order differ by as much.
@@ -82,7 +82,7 @@ class Calls:
             return None
         return agree(*given)
 
-    def all_called(self, group: OpenGroup) -> bool:
+    def all_called(self, group: TrialGroup) -> bool:
         """Tell whether all layers of a group that have an effect are called, so that none is used past its module."""
         sides = (group.sources, self.source, self.past[0]), (group.targets, self.target, self.past[1])
         return all(

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.names import Pairing
-    from align.steps.trial_groups import Alternative, OpenGroup
+    from align.steps.trial_groups import Alternative, TrialGroup
 
 Values = tuple["Mapping[str, Array]", "Mapping[str, Array]"]
 
 
-def settle_by_equality(groups: Sequence[OpenGroup], values: Values) -> list[Pairing]:
+def settle_by_equality(groups: Sequence[TrialGroup], values: Values) -> list[Pairing]:
     """Pairings of layers that alone hold the same values, taken out of their groups.
 
     A tensor of one value throughout, as fresh norms and biases have it, shows nothing.

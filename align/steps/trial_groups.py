@@ -28,7 +28,7 @@ Edges = dict[str, set[str]]  # paths of the targets that a source, by its path, 
 
 
 @dataclass
-class OpenGroup:
+class TrialGroup:
     """Layers that are one another's rivals, by path; `slots` holds, for each ambiguity, who has which name in it."""
 
     sources: dict[str, Layer] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class OpenGroup:
 
 def open_groups(
     ambiguous: Iterable[Ambiguity], left: Mapping[str, Layer], right: Mapping[str, Layer]
-) -> list[OpenGroup]:
+) -> list[TrialGroup]:
     """Join the ambiguities of the same layers; `left` and `right` say whose each name is.
 
     Groups in which a layer has two rivals of its own are left out: which name is which role is not known.
@@ -100,7 +100,7 @@ def open_groups(
         for key in keys:
             joined.add(key)
             joined.merge(keys[0], key)
-    groups: dict[object, OpenGroup] = defaultdict(OpenGroup)
+    groups: dict[object, TrialGroup] = defaultdict(TrialGroup)
     for ambiguity in regular:
         group = groups[joined[("s", left[ambiguity.sources[0]].path)]]
         group.sources |= {left[name].path: left[name] for name in ambiguity.sources}

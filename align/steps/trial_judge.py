@@ -1,39 +1,26 @@
-"""Which choice of partners the values tell: by what layers are given, and by what comes of each choice."""
+"""What a trial makes of a map: it settles what is open, doubts what the run contradicts, confirms what was not sure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from align.steps.trial_calls import module_of, shown
+from align.steps.trial_calls import module_of
 from align.steps.trial_doubts import contradicted, sibling_doubts
-from align.steps.trial_groups import components, doubtful_pieces, open_groups, rivals
+from align.steps.trial_groups import open_groups, rivals
+from align.steps.trial_jury import Jury
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+    from collections.abc import Mapping, Sequence
 
     from align.core.names import Ambiguity, Pairing
     from align.steps.layers import Layer
-    from align.steps.trial_calls import Calls, Sight
-    from align.steps.trial_groups import Alternative, Edges, OpenGroup
+    from align.steps.trial_groups import Alternative, TrialGroup
+    from align.steps.trial_jury import Bench
 
-BLIND = "blind: nothing that the run captured depends on which is which"
-ALIKE = "the trial gives the same outputs for several choices"
-UNLIKE = "the trial gives the source's values for none of the choices: something else differs around them"
-TOO_MANY = "too many choices for a trial"
-
+    Layers = Sequence[Mapping[str, Layer]]
 
 _MOST_CONFIRMED = 200  # layers: each takes a run
-_DEPTH = 8  # how many layers further two choices are followed
-
-
-class Bench(Protocol):
-    """Runs the target with an assignment."""
-
-    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> Calls:
-        """Load both kinds of pairings and run; layers of the first kind return what the source's returned."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -46,30 +33,80 @@ class Found:
 
 
 def settle_groups(
-    groups: Sequence[OpenGroup],
+    groups: Sequence[TrialGroup],
     pairings: Sequence[Pairing],
     bench: Bench,
-    layer_of: Sequence[Mapping[str, Layer]],
+    layer_of: Layers,
     orders: Sequence[list[Alternative]] = (),
 ) -> Found:
     """Settle what can be settled, doubt what the run contradicts, confirm or correct what was not sure.
 
     `orders` are those in which open fused layers may be their pieces.
     """
-    jury = _Jury(list(groups), list(pairings), bench)
+    jury = Jury(list(groups), list(pairings), bench)
     jury.doubt(orders)
     jury.settle()
-    reopened = jury.contradicted(layer_of)
+    reopened = _reopened(jury, bench, layer_of)
     jury.doubt(sibling_doubts(jury.settled(), bench.observe(jury.settled()), layer_of))
     jury.settle()
-    sure = {p.source: p for p in jury.confirmed(layer_of)}
+    sure = {p.source: p for p in _confirmed(jury, bench, layer_of)}
     new = [*jury.new, *sure.values(), *_corrected(jury, sure, bench, layer_of)]
     return Found(new, jury.reasons, reopened)
 
 
-def _corrected(
-    jury: _Jury, sure: Mapping[str, Pairing], bench: Bench, layer_of: Sequence[Mapping[str, Layer]]
-) -> list[Pairing]:
+def _reopened(jury: Jury, bench: Bench, layer_of: Layers) -> list[Ambiguity]:
+    """Open pairs again that the run contradicts, and settle them, until it contradicts none; return the groups.
+
+    Exchanged layers put what stands behind them out of place too: such pairs are given back where nothing settles
+    them otherwise.
+    """
+    reopened: list[Ambiguity] = []
+    before, crossed = list(jury.pairings), set[str]()
+    while found := contradicted(jury.pairings, bench.observe(jury.settled()), layer_of, jury.free()):
+        names = {name for group in found.groups for name in group.sources}
+        crossed |= found.crossed
+        reopened = [group for group in reopened if names.isdisjoint(group.sources)] + found.groups
+        jury.reopen(found.groups, layer_of)
+        jury.settle()
+    taken = {p.source for p in jury.settled()}, {p.target for p in jury.settled()}
+    left = [p for p in before if p.source not in taken[0] and p.target not in taken[1] and p.source not in crossed]
+    jury.give_back(left)
+    return [one for group in reopened if (one := _without(group, left)).sources]
+
+
+def _confirmed(jury: Jury, bench: Bench, layer_of: Layers) -> list[Pairing]:
+    """Pairs that were not sure, and with which all is right: the whole model, else all that changes without them.
+
+    None of them returns what the source's did: two branches that were exchanged as a whole would agree up to where
+    they meet.
+    """
+    doubtful = [p for p in jury.pairings if p.confidence < 1 and p.evidence != "user"]
+    sure = [pairing for pairing in jury.settled() if pairing not in doubtful]
+    if not doubtful:
+        return []
+    whole = bench.observe(sure, doubtful)
+    if whole.all_agree():
+        return [_as_trial(pairing) for pairing in doubtful]
+    owners: dict[str, list[Pairing]] = {}
+    for pairing in doubtful:
+        owners.setdefault(module_of(layer_of[0][pairing.source]), []).append(pairing)
+    if len(owners) > _MOST_CONFIRMED:
+        return []
+    right = whole.agreeing()
+    found: list[Pairing] = []
+    for own, pairings in owners.items():
+        without = bench.observe(sure, [p for p in doubtful if p not in pairings])
+        touched = {sight for sight in whole.changed(without) if sight[0] != own}
+        if touched and touched <= right:
+            found += [_as_trial(pairing) for pairing in pairings]
+    return found
+
+
+def _as_trial(pairing: Pairing) -> Pairing:
+    return replace(pairing, evidence="trial", confidence=1.0, note="")
+
+
+def _corrected(jury: Jury, sure: Mapping[str, Pairing], bench: Bench, layer_of: Layers) -> list[Pairing]:
     """Pairs that were not sure, exchanged among layers of one shape if the values then settle each of them."""
     settled = [sure.get(pairing.source, pairing) for pairing in jury.settled()]
     ambiguous = rivals([p for p in settled if p.confidence < 1 and p.evidence != "user"], layer_of[0])
@@ -78,222 +115,10 @@ def _corrected(
     groups = open_groups(ambiguous, *layer_of)
     members = [{name for path in group.sources for name in group.names(path)} for group in groups]
     doubted = set().union(*members)
-    second = _Jury(groups, [pairing for pairing in settled if pairing.source not in doubted], bench)
+    second = Jury(groups, [pairing for pairing in settled if pairing.source not in doubted], bench)
     second.settle()
     closed = set().union(*(names for group, names in zip(groups, members, strict=True) if not group.sources))
     return [pairing for pairing in second.new if pairing.source in closed]
-
-
-class _Jury:
-    def __init__(self, groups: list[OpenGroup], pairings: list[Pairing], bench: Bench) -> None:
-        self._groups, self._pairings, self._bench = groups, pairings, bench
-        self.new: list[Pairing] = []
-        self._assumed: list[Pairing] = []
-        self.reasons: dict[str, str] = {}
-        self._asked: dict[tuple[str, ...], int] = {}
-        self._doubts = doubtful_pieces(pairings)
-
-    def settle(self) -> None:
-        """Settle whatever can be settled."""
-        while self.by_place() or self.by_outcome() or self.doubted():
-            pass
-
-    def contradicted(self, layer_of: Sequence[Mapping[str, Layer]]) -> list[Ambiguity]:
-        """Open pairs again that the run contradicts, and settle them, until it contradicts none; return the groups.
-
-        Exchanged layers put what stands behind them out of place too: such pairs are given back where nothing settles
-        them otherwise.
-        """
-        reopened: list[Ambiguity] = []
-        before, crossed = list(self._pairings), set[str]()
-        while found := contradicted(self._pairings, self._bench.observe(self.settled()), layer_of, self._free()):
-            names = {name for group in found.groups for name in group.sources}
-            crossed |= found.crossed
-            reopened = [group for group in reopened if names.isdisjoint(group.sources)] + found.groups
-            self._pairings = [pairing for pairing in self._pairings if pairing.source not in names]
-            for group in self._groups:
-                group.leave(found.groups)
-            self._groups += open_groups(found.groups, *layer_of)
-            self.settle()
-        taken = {p.source for p in self.settled()}, {p.target for p in self.settled()}
-        left = [p for p in before if p.source not in taken[0] and p.target not in taken[1] and p.source not in crossed]
-        self._pairings += left
-        for group in self._groups:
-            group.close(left)
-        return [one for group in reopened if (one := _without(group, left)).sources]
-
-    def _free(self) -> tuple[list[Layer], list[Layer]]:
-        sides = (
-            ([*group.sources.values()] for group in self._groups),
-            ([*group.targets.values()] for group in self._groups),
-        )
-        left, right = ([layer for layers in side for layer in layers] for side in sides)
-        return left, right
-
-    def doubt(self, orders: Sequence[list[Alternative]]) -> None:
-        """Put these in question; of pairs that are made already the present order comes first."""
-        self._doubts += orders
-
-    def by_place(self) -> bool:
-        """Settle layers that alone are given the same tensors; tell whether there were any."""
-        return self._round(lambda place: place is True, again=False)
-
-    def by_outcome(self) -> bool:
-        """Settle layers of which neither the place nor the input tells, and those that did not settle before."""
-        return self._round(bool, again=True) or self._round(lambda place: place is not False, again=True)
-
-    def doubted(self) -> bool:
-        """Put the pieces of fused tensors in question whose order is not sure; tell whether any was settled."""
-        before = len(self.new)
-        for doubt in list(self._doubts):
-            others = self._pairings
-            self._pairings = [pairing for pairing in others if pairing not in doubt[0]]
-            best, reason = self._try(doubt, set(), set())
-            self._reason(doubt, reason)
-            if len(best) == 1:
-                self._doubts.remove(doubt)
-                self.new += [replace(pairing, evidence="trial", confidence=1.0, note="") for pairing in best[0]]
-            else:
-                self._pairings = others
-        return len(self.new) > before
-
-    def confirmed(self, layer_of: Sequence[Mapping[str, Layer]]) -> list[Pairing]:
-        """Pairs that were not sure, and with which all is right: the whole model, else all that changes without them.
-
-        None of them returns what the source's did: two branches that were exchanged as a whole would agree up to where
-        they meet.
-        """
-        doubtful = [p for p in self._pairings if p.confidence < 1 and p.evidence != "user"]
-        sure = [pairing for pairing in self.settled() if pairing not in doubtful]
-        owners: dict[tuple[str, str], list[Pairing]] = {}
-        for pairing in doubtful:
-            key = module_of(layer_of[0][pairing.source]), module_of(layer_of[1][pairing.target])
-            owners.setdefault(key, []).append(pairing)
-        if not doubtful:
-            return []
-        whole = self._bench.observe(sure, doubtful)
-        if whole.all_agree():
-            return [replace(pairing, evidence="trial", confidence=1.0, note="") for pairing in doubtful]
-        if len(owners) > _MOST_CONFIRMED:
-            return []
-        right = whole.agreeing()
-        found: list[Pairing] = []
-        for (own, _), pairings in owners.items():
-            without = self._bench.observe(sure, [p for p in doubtful if p not in pairings])
-            touched = {sight for sight in whole.changed(without) if sight[0] != own}
-            if touched and touched <= right:
-                found += [replace(pairing, evidence="trial", confidence=1.0, note="") for pairing in pairings]
-        return found
-
-    def _round(self, fits: Callable[[bool | None], bool], *, again: bool) -> bool:
-        before = len(self.new)
-        if not any(group.sources for group in self._groups):
-            return False
-        calls = self._bench.observe(self.settled())
-        for group in self._groups:
-            placed, called = not fits(None), calls.all_called(group)
-            if placed and not called:  # one that is used past its module may be what stands there
-                continue
-            edges = group.edges(partial(_fits, calls, fits) if called else lambda *_: True)
-            for sources, targets in components(edges):
-                if placed and self._by_input(group, sources, targets):
-                    continue
-                key = (*sources, "", *targets)
-                if key not in self._asked or (again and self._asked[key] < len(self.new)):
-                    self._asked[key] = len(self.new)
-                    self._ask(group, sources, targets, edges, hidden=not called)
-        return len(self.new) > before
-
-    def _by_input(self, group: OpenGroup, sources: list[str], targets: list[str]) -> bool:
-        """Settle two layers of one kind that alone are given the same tensors."""
-        pairings = _certain(group, sources, targets)
-        self._take(group, pairings)
-        return bool(pairings)
-
-    def _ask(self, group: OpenGroup, sources: list[str], targets: list[str], edges: Edges, *, hidden: bool) -> None:
-        """Try every choice; what layers themselves return counts nothing where some of them are never called."""
-        alternatives = group.alternatives(sources, targets, edges)
-        if not alternatives:
-            self._leave(group, sources, TOO_MANY if alternatives is None else UNLIKE)
-            return
-        modules = {module_of(group.sources[path]) for path in sources}
-        own = {module_of(group.targets[path]) for path in targets}
-        best, reason = self._try(alternatives, modules, own, modules if hidden else set())
-        if hidden and len(alternatives) == 1 and not self._mended(alternatives[0], modules):
-            best, reason = [], BLIND
-        common = set(best[0]).intersection(*best) if best else set()
-        whole = [path for path in sources if group.names(path) <= {p.source for p in common}]
-        names = {name for path in whole for name in group.names(path)}
-        self._leave(group, [path for path in sources if path not in whole], reason)
-        self._take(group, tuple(p for p in (best or alternatives)[0] if p.source in names))
-        if reason == BLIND:  # any choice will do for what comes behind them
-            self._assumed += alternatives[0]
-            group.close(alternatives[0])
-
-    def _try(
-        self, alternatives: list[Alternative], modules: set[str], own: set[str], hidden: Set[str] = frozenset()
-    ) -> tuple[list[Alternative], str]:
-        """Return the alternatives that fit best, and why if there are several or none.
-
-        Where several fit alike, each is followed by what it would settle next: two branches may only meet later.
-        """
-        tried = dict(enumerate(alternatives))
-        told, reason = False, ""
-        for _ in range(_DEPTH):
-            runs = {n: self._bench.observe(self.settled(), tried[n]) for n in tried}
-            sights = (runs[n].agreeing() | self._placed(runs[n]) for n in tried)
-            seen = [frozenset(sight for sight in seen_by if sight[0] not in hidden) for seen_by in sights]
-            reason = reason or (UNLIKE if shown(list(runs.values()), own) else BLIND)
-            best = _best(list(tried), seen, modules - hidden)
-            if not best:
-                return [], reason
-            told = told or len(best) < len(alternatives)
-            follow = {n: self._follow(runs[n], tried[n]) for n in best}
-            if len(best) == 1 or not any(follow.values()):
-                break
-            tried = {n: (*tried[n], *follow[n]) for n in best}
-        if not told and len(alternatives) > 1:
-            return [], ALIKE if reason == UNLIKE else reason
-        return [alternatives[n] for n in best], ALIKE
-
-    def _mended(self, alternative: Alternative, modules: set[str]) -> bool:
-        """Tell whether more agrees with an alternative than without, beside the layers themselves."""
-        runs = self._bench.observe(self.settled()), self._bench.observe(self.settled(), alternative)
-        without, with_it = ({sight for sight in run.agreeing() if sight[0] not in modules} for run in runs)
-        return with_it > without
-
-    def _placed(self, calls: Calls) -> frozenset[Sight]:
-        """Open layers of the source that some open layer of the target is given the inputs of."""
-        fits = partial(_fits, calls, bool)
-        return frozenset(
-            (path, 0, "place") for group in self._groups for path, found in group.edges(fits).items() if found
-        )
-
-    def _follow(self, calls: Calls, alternative: Alternative) -> Alternative:
-        """What would be settled next by the places of layers, if an alternative were right."""
-        known = {p.source for p in alternative}
-        found: list[Pairing] = []
-        for group in self._groups:
-            for sources, targets in components(group.edges(partial(_fits, calls, bool))):
-                pairings = _certain(group, sources, targets)
-                found += () if known & {p.source for p in pairings} else pairings
-        return tuple(found)
-
-    def _take(self, group: OpenGroup, pairings: Alternative) -> None:
-        self.new += pairings
-        group.close(pairings)
-        for pairing in pairings:
-            self.reasons.pop(pairing.source, None)
-
-    def _reason(self, doubt: Sequence[Alternative], reason: str) -> None:
-        self.reasons |= {name: reason for pairing in doubt[0] for name in (pairing.source, pairing.target)}
-
-    def _leave(self, group: OpenGroup, sources: Iterable[str], reason: str) -> None:
-        self.reasons |= {name: reason for path in sources for name in group.names(path)}
-
-    def settled(self) -> list[Pairing]:
-        """All pairings, the new ones and those of which nothing depends on the choice last."""
-        return [*self._pairings, *self.new, *self._assumed]
 
 
 def _without(group: Ambiguity, pairings: Sequence[Pairing]) -> Ambiguity:
@@ -303,24 +128,3 @@ def _without(group: Ambiguity, pairings: Sequence[Pairing]) -> Ambiguity:
         for side, names in zip((group.sources, group.targets), gone, strict=True)
     )
     return replace(group, sources=sources, targets=targets)
-
-
-def _fits(calls: Calls, fits: Callable[[bool | None], bool], a: Layer, b: Layer) -> bool:
-    return fits(calls.same_place(module_of(a), module_of(b)))
-
-
-def _certain(group: OpenGroup, sources: Sequence[str], targets: Sequence[str]) -> Alternative:
-    """The pairings of two layers of one known kind, if they are the only ones and can be joined in one form only."""
-    if not len(sources) == len(targets) == 1:
-        return ()
-    a, b = group.sources[sources[0]], group.targets[targets[0]]
-    forms = group.forms(a.path, b.path)
-    return forms[0] if len(forms) == 1 and a.kind and a.kind == b.kind else ()
-
-
-def _best(tried: Sequence[int], seen: Sequence[frozenset[Sight]], modules: set[str]) -> list[int]:
-    """Those that make agree whatever any of them does; in one of them at least, the layers themselves have to."""
-    most: frozenset[Sight] = frozenset().union(*seen)
-    if not modules <= {path for path, _, what in most if what == "out"} and len(tried) == 1:
-        return []
-    return [number for number, sights in zip(tried, seen, strict=True) if sights == most]

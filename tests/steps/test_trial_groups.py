@@ -6,7 +6,7 @@ import pytest
 
 from align.core.parameters import Parameter
 from align.steps.layers import Layer
-from align.steps.trial_groups import OpenGroup
+from align.steps.trial_groups import TrialGroup
 
 
 def layer(path: str, kind: str, inputs_first: bool | None) -> tuple[Layer, Parameter]:
@@ -29,5 +29,5 @@ def test_a_square_matrix_is_turned_where_the_classes_say_so_and_tried_where_they
     kinds, firsts, expected
 ) -> None:
     (a, mine), (b, theirs) = layer("a", kinds[0], firsts[0]), layer("b", kinds[1], firsts[1])
-    group = OpenGroup({"a": a}, {"b": b}, [({"a": mine}, {"b": theirs})])
+    group = TrialGroup({"a": a}, {"b": b}, [({"a": mine}, {"b": theirs})])
     assert [pairing.transform.op for (pairing,) in group.forms("a", "b")] == expected

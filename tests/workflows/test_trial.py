@@ -11,7 +11,7 @@ from align.core.names import Ambiguity, NameMap, Pairing
 from align.core.pieces import Slice
 from align.errors import UserCodeError
 from align.frameworks.arrays import ArrayLayer, ArrayModel
-from align.steps.trial_judge import ALIKE, BLIND, UNLIKE
+from align.steps.trial_jury import ALIKE, BLIND, UNLIKE
 from align.steps.trial_result import UNSEEN
 from align.workflows.sides import open_side
 from align.workflows.trial import settle_by_trial
