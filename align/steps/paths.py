@@ -19,8 +19,9 @@ _CROSS = re.compile(
     r"(?<![^.])(?:enc(?:oder)?_?(?:dec(?:oder)?_?)?att(?:n|ention)|crossatt(?:n|ention))", re.IGNORECASE
 )
 _INDEXED = re.compile(r"([A-Za-z]*)(\d+)")
-# An index is a whole part of a path (`blocks.0`) or the number at the end of a word (`fc1`, `ln_1`).
-_NUMBERED = re.compile(r"((?:.*[^\W\d])?_?)(\d+)")
+# An index is a whole part of a path (`blocks.0`) or the number at the end of a word (`fc1`, `ln_1`): 9 digits at most.
+_NUMBERED = re.compile(r"((?:.*[^\W\d])?_?)([0-9]{1,9})")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 Tokens = tuple[str, ...]
 # Words for the place of a layer beside others, the first before the last.
@@ -82,6 +83,11 @@ def numbered(path: str) -> Iterator[tuple[str, str, str]]:
             yield ".".join([*parts[:place], indexed[1]]), indexed[2], ".".join(parts[: place + 1])
 
 
+def is_number(token: str) -> bool:
+    """Tell whether a token of a path is an index."""
+    return _NUMBER.fullmatch(token) is not None
+
+
 def words(path: str) -> Tokens:
     """Words of a path without its numbers: the same index at different levels of two paths is a coincidence."""
     return tuple(token for token in tokens(path) if not token.isdigit())
@@ -137,7 +143,7 @@ def apart(a: str, b: str) -> tuple[Tokens, Tokens]:
 def number_order(a: str, b: str) -> int:
     """-1, 0 or 1: how two paths compare by the first place where they differ, 0 unless both have a number there."""
     x, y = difference(a, b)
-    if x and y and x[0].isdigit() and y[0].isdigit():
+    if x and y and is_number(x[0]) and is_number(y[0]):
         return (int(x[0]) > int(y[0])) - (int(x[0]) < int(y[0]))
     return 0
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.steps.paths import tokens
+from align.steps.paths import is_number, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ def _sign(words: Sequence[str]) -> str:
 
 def _numbered(own: Sequence[Sequence[str]]) -> tuple[int, ...]:
     """Places 0 to n - 1 if the pieces differ in numbers that follow each other, in the order of registration."""
-    if not all(len(words) == 1 and words[0].isdigit() for words in own):
+    if not all(len(words) == 1 and is_number(words[0]) for words in own):
         return ()
     numbers = [int(words[0]) for words in own]
     return tuple(range(len(own))) if numbers == list(range(numbers[0], numbers[0] + len(own))) else ()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from align.steps.layers import Layer
 
 _SHORT = 5  # runs up to this length are matched whole
-_LONGEST = 9  # digits of an index
 _DIGITS = re.compile(r"\d+")
 
 Coordinates = tuple[int, ...]
@@ -105,7 +104,7 @@ def _children(layers: Iterable[tuple[Layer, bool]], unfolded: Set[str]) -> list[
     lists: dict[str, dict[int, tuple[str, list[tuple[Layer, bool]]]]] = defaultdict(dict)
     for layer, free in layers:
         for container, number, path in numbered(layer.path):
-            if len(number) <= _LONGEST and without_numbers(container) not in unfolded:
+            if without_numbers(container) not in unfolded:
                 lists[container].setdefault(int(number), (path, []))[1].append((layer, free))
     return [
         [_child(number, rank, *own[number]) for rank, number in enumerate(sorted(own))]
