@@ -24,10 +24,13 @@ TONES: dict[str, Tone] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Paths are shortened to the room there is; a `wide` column is shown in the notebook only."""
+    """One column. Paths are shortened to the room that the others leave, words stand in it on several lines.
+
+    A `wide` column is shown in the notebook only.
+    """
 
     header: str
-    kind: Literal["text", "number", "path"] = "text"
+    kind: Literal["text", "number", "path", "words"] = "text"
     wide: bool = False
 
 

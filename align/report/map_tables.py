@@ -35,7 +35,7 @@ def pair_table(
         Column(say("map.pairs"), "number"),
         Column(say("map.evidence")),
         Column(say("map.confidence"), "number"),
-        Column(say("map.shape")),  # with what is done to the values: no part of it may be missing
+        Column(say("map.shape"), "words"),  # with what is done to the values: no part of it may be missing
         Column(say("map.holds"), "path", wide=True),
         Column(say("word.note"), "path", wide=True),
     )

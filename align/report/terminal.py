@@ -66,10 +66,11 @@ def _table(block: Table, width: int) -> list[RenderableType]:
     rows = [(row, [row.cells[index] for index in shown]) for row in block.rows]
     room = _path_room(columns, [cells for _, cells in rows], width)
     table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for column in columns:
-        table.add_column(Text(column.header), **_alignment(column))
+    for column, limit in zip(columns, room, strict=True):
+        table.add_column(Text(column.header), max_width=limit, **_alignment(column))
+    cuts = [limit if column.kind == "path" else None for column, limit in zip(columns, room, strict=True)]
     for row, cells in rows:
-        table.add_row(*_row(row, cells, room), style=STYLES[row.tone])
+        table.add_row(*_row(row, cells, cuts), style=STYLES[row.tone])
     title: list[RenderableType] = [Text(block.title, style="bold")] if block.title else []
     note: list[RenderableType] = [Text(block.note, style="dim")] if block.note else []
     return [*title, table, *note]
@@ -89,11 +90,12 @@ def _row(row: Row, cells: list[str], room: list[int | None]) -> list[RenderableT
 
 
 def _path_room(columns: list[Column], rows: list[list[str]], width: int) -> list[int | None]:
-    """Share the room that the other columns leave among the path columns; short ones give theirs to long ones."""
+    """Share the room that the other columns leave among paths and words; short ones give theirs to long ones."""
     natural = [max(map(len, [column.header, *cells])) for column, *cells in zip(columns, *rows, strict=True)]
-    left = width + 1 - 2 * len(columns) - sum(n for n, c in zip(natural, columns, strict=True) if c.kind != "path")
+    elastic = [column.kind in ("path", "words") for column in columns]
+    left = width + 1 - 2 * len(columns) - sum(n for n, shared in zip(natural, elastic, strict=True) if not shared)
     room: list[int | None] = [None] * len(columns)
-    paths = sorted((i for i, column in enumerate(columns) if column.kind == "path"), key=natural.__getitem__)
+    paths = sorted((i for i, shared in enumerate(elastic) if shared), key=natural.__getitem__)
     for done, index in enumerate(paths):
         granted = max(NARROWEST_PATH, min(natural[index], left // (len(paths) - done)))
         room[index] = granted

@@ -217,7 +217,8 @@ def _renames(tables: Any, faults: Faults) -> Iterator[Rename]:
     for number, table in enumerate(tables if isinstance(tables, list) else [tables], 1):
         where = f"[[rename]] {number}"
         if not isinstance(table, dict) or not isinstance(table.get("from"), str):
-            faults.at(where, "expected from = 'pattern' and to = 'target'")
+            missing = isinstance(table, dict) and "from" not in table
+            faults.at(where, "`from` is missing" if missing else "expected from = 'pattern' and to = 'target'")
             continue
         faults.stands(f"[[rename]] {table['from']}", where)
         parsed = _target(where, table, faults, ("from", "to", "back"))

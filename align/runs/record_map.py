@@ -45,7 +45,7 @@ def read_record_map(path: Path) -> TwoWayMap:
         raise MapError(path, [f"not JSON: {error}"]) from error
     if document.get("schema") != SCHEMA:
         fault = f"schema {document.get('schema')!r}, expected {SCHEMA!r}, which `align convert --json` writes"
-        raise MapError(path, [fault])
+        raise MapError(path, [fault], "a map is given as TOML: `align map ... --out map.toml`")
     faults: list[str] = []
     tensors = _each(document.get("tensors"), "tensors", _tensor, faults)
     dropped = _by_name(document.get("dropped", {}), "dropped", _text, faults)
