@@ -59,20 +59,24 @@ def test_blocks_in_another_order_are_exchanged_whole_though_their_biases_are_zer
 
 
 def test_names_stay_where_values_are_other_or_stand_twice(mapped) -> None:
-    left, right = draw(8, 8), draw(8, 8)
-    names = {"m.left.weight": "m.left.weight", "m.right.weight": "m.right.weight"}
-    assert (
-        found(
-            mapped(dict(zip(names, (left, right), strict=True)), dict(zip(names, (right + 1, left + 1), strict=True)))
-        )
-        == names
-    )
-    assert (
-        found(mapped(dict(zip(names, (left, left), strict=True)), dict(zip(names, (right, left), strict=True))))
-        == names
-    )
-    alike = mapped(dict(zip(names, (left, right), strict=True)), dict(zip(names, (left, right), strict=True)))
-    assert {p.evidence for p in alike.pairings} == {"name"}
+    left, right = draw(8, 6), draw(8, 6)
+    names = "m.left.weight", "m.right.weight"
+
+    def side(*values: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(zip(names, values, strict=True))
+
+    same = {name: name for name in names}
+    assert found(mapped(side(left, right), side(right + 1, left + 1))) == same
+    assert found(mapped(side(left, left), side(right, left))) == same
+    assert {p.evidence for p in mapped(side(left, right), side(left, right)).pairings} == {"name"}
+
+
+def test_values_confirm_what_is_not_sure(mapped) -> None:
+    square = draw(8, 8)
+    (pairing,) = mapped({"fc.weight": square}, {"fc.weight": square + 1}).pairings
+    assert not pairing.sure
+    (pairing,) = mapped({"fc.weight": square}, {"fc.weight": square}).pairings
+    assert (pairing.evidence, pairing.confidence, pairing.note) == ("values", 1.0, "")
 
 
 def test_what_the_user_said_stands_whatever_the_values(mapped) -> None:
