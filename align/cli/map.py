@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,6 +113,9 @@ def map_command(  # noqa: PLR0913 - one parameter an option
             result = map_parameters(
                 *sides, rules=asked.rules, inputs=inputs, trial=trial, family=family, progress=progress
             )
+    if rules is not None and not asked.rules.all_rules:
+        said = f"{rules} holds no rule of yours: what align found is found again (docs/map.md)"
+        result = dataclasses.replace(result, warnings=(*result.warnings, said))
     if strict_rules:
         require_used(result.name_map.unused_rules, asked.rules)
     if target is not None and not result.name_map.complete:

@@ -28,7 +28,7 @@ from align.workflows.map_from_model import model_warnings, told_by
 from align.workflows.map_rules import MapRules, read_map_rules
 from align.workflows.map_sides import MapSide, open_map_side, require_parameters
 from align.workflows.open_names import open_names
-from align.workflows.recognise_family import recognise_families
+from align.workflows.recognise_family import AUTO, recognise_families
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -105,6 +105,10 @@ def _inferred(side: MapSide, target: TargetFamily, family: str | None, layers: I
     if family is not None:
         if listed := list(layers):
             raise UsageError(f"--layer {listed[0]!r} does not go with --family", "leave one of both out")
+        if family == AUTO:
+            known = [one.name for one in recognise_families(tensors, side.parameters.framework or "torch")]
+            hint = f"name the family of the port: {', '.join(known) or 'none knows all names of this side'}"
+            raise UsageError("--family auto tells families by both sides, and there is one", hint)
         return map_from_family(read_family(family), tensors, target)
     inferred = infer_from_file(tensors, target, layers, told_by(side.parameters) if side.live else None)
     warnings = model_warnings(side.parameters, side.parameters.by_name) if side.live else _families(side, inferred)

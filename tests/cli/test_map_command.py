@@ -128,6 +128,18 @@ def test_a_map_edited_by_hand_and_fed_back_is_honoured(folder: Path, capsys: pyt
     assert '"q.weight" = "green.weight"  #= user 1.00' in (folder / "run" / "map.toml").read_text(encoding="utf-8")
 
 
+def test_what_align_found_is_no_rule_in_another_file_either_which_is_said(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = ["map", "nets.py:original", "nets.py:port"]
+    main([*sides, "--out", "map.toml"])
+    capsys.readouterr()
+    main([*sides, "--rules", "map.toml", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert {pair["evidence"] for pair in result["name_map"]["pairings"]} == {"structure"}
+    assert result["warnings"] == ["map.toml holds no rule of yours: what align found is found again (docs/map.md)"]
+
+
 def test_unused_rules_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "rules.toml").write_text('[names]\n"gone.weight" = "x"\n', encoding="utf-8")
     assert main(["map", "nets.py:original", "nets.py:port", "--rules", "rules.toml"]) == 0

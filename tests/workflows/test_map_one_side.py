@@ -111,6 +111,8 @@ def test_a_family_names_the_modules_of_its_port(tmp_path: Path) -> None:
     result = map_one_side(tmp_path / "resnet.npz", "nn", family="tv-resnet")
     assert result.verdict.exit_code == 0
     assert pairs(result)["bn1.running_mean"].endswith("moving_mean")
+    with pytest.raises(UsageError, match=r"by both sides, and there is one\nHint: .*tv-resnet"):
+        map_one_side(tmp_path / "resnet.npz", "nn", family="auto")
     with pytest.raises(UsageError, match="does not go with --family"):
         map_one_side(tmp_path / "resnet.npz", "nn", family="tv-resnet", layers=["fc=linear"])
 
