@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _ROUNDS = 6
 # The benefit of a pair without rivals. Such pairs teach first: what numbers alone settle would confirm itself.
 _UNRIVALLED = 2.0
+_ENOUGH = 1.0  # the least benefit of a pair that teaches
 
 # Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
 Link = tuple["Pair", "Pair | Rival"]
@@ -58,20 +59,21 @@ def settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: b
     says that both sides stand in execution order. What is at an `unlike` path of both sides is paired with nothing.
     """
     contents = read_contents([*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)])
-    settlement = _weigh(list(pairs), free, learn(known, ordered, contents), unlike)
+    settlement = _weigh(list(pairs), free, learn(known, ordered, contents), unlike, _UNRIVALLED)
     alone = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= _UNRIVALLED]
-    settlement = _weigh(settlement.pairs, free, learn([*known, *alone], ordered, contents), unlike)
+    settlement = _weigh(settlement.pairs, free, learn([*known, *alone], ordered, contents), unlike, _ENOUGH)
     lists: NumberLists | None = None  # numbers speak when the rest has told what they mean
-    for _ in range(_ROUNDS):
+    previous, sure = settlement, alone
+    for turn in range(_ROUNDS):
         weighed = zip(settlement.pairs, settlement.weakest, strict=True)
-        sure = [pair for pair, weak in weighed if confidence(weak) >= SURE]  # no guess teaches another
+        before, sure = sure, [pair for pair, weak in weighed if confidence(weak) >= SURE]  # no guess teaches another
+        if turn and sure == before and settlement.pairs == previous.pairs:
+            break
         taught = [*known, *sure]
         lists = lists or NumberLists([*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)], taught)
         learnt = learn(taught, ordered, contents, lists)
         previous = settlement
         settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt, unlike)
-        if settlement == previous:
-            break
     return settlement
 
 
@@ -95,11 +97,15 @@ def crosses(one: Pair, two: Pair) -> bool:
     return (one[0].position < two[0].position) != (one[1].position < two[1].position)
 
 
-def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt, unlike: Set[str]) -> Settlement:
+def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt, unlike: Set[str], enough: float | None = None) -> Settlement:
+    """Weigh all rivals; with `enough`, only as far as it takes to know which pairs have so much over each."""
     settlement = Settlement(pairs, [0.0 if {a.path, b.path} & unlike else _UNRIVALLED for a, b in pairs], [])
-    for i, j in _rivals(pairs):
-        settlement.note(exchange_benefit(pairs[i], pairs[j], learnt), i, j)
     contests = _contests(pairs, _unplaced(pairs, free))
+    contested = {pairs[index][0].signature for index, _ in contests}
+    for i, j in _rivals(pairs):
+        known = enough is not None and max(settlement.weakest[i], settlement.weakest[j]) < enough
+        if not known or pairs[i][0].signature in contested:
+            settlement.note(exchange_benefit(pairs[i], pairs[j], learnt), i, j)
     uneven = _weigh_against(settlement, contests, learnt)
     # Where one side has more layers of a shape than the other, all others of them may be off by one with an open pair.
     judged: set[int] = set()
