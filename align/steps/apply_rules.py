@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from align.core.mappings import rule_for
 from align.core.names import Dropped, NameMap, Pairing, Unmatched
 from align.core.pieces import apart_from_whole, cut_faults, join_fault
+from align.core.rename import NameRules
 from align.core.transforms import IDENTITY
 from align.core.words import some
 from align.errors import MapError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from align.core.parameters import ParameterSet
-    from align.core.rename import NameRules
     from align.steps.layers import Layer
 
 
@@ -53,9 +53,7 @@ def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: Paramet
     known = [p for p in applied.pairings if p.target in target.by_name]
     fitted = _in_form(known, (source, target)) if known else []
     faults += [fault for p in fitted if (fault := _shape_fault(p, source, target, rules.named(p.source)))]
-    shapes = {parameter.name: parameter.shape for parameter in source.parameters}
-    cuts = cut_faults(applied.pairings, shapes)
-    faults += [f"{rules.named(name)} {list(shapes[name])}: {fault}" for name, fault in cuts.items()]
+    faults += _cut_faults(applied.pairings, source, rules)
     if faults:
         raise MapError(rules.label, faults)
     applied.pairings = fitted
@@ -63,9 +61,10 @@ def apply_rules_to_sides(rules: NameRules, source: ParameterSet, target: Paramet
 
 
 def check_shapes(name_map: NameMap, source: ParameterSet, target: ParameterSet) -> None:
-    """Raise MapError listing every pair of a map whose shapes do not fit, after its transform."""
+    """Raise MapError listing every pair of a map whose shapes do not fit, and every source that is cut up badly."""
     known = [p for p in name_map.pairings if p.source in source.by_name and p.target in target.by_name]
-    if faults := [fault for p in known if (fault := _shape_fault(p, source, target))]:
+    faults = [fault for p in known if (fault := _shape_fault(p, source, target))]
+    if faults := [*faults, *_cut_faults(known, source, NameRules())]:
         raise MapError("the name map", faults)
 
 
@@ -129,6 +128,13 @@ def _contradictions(rules: NameRules, pairings: Sequence[Pairing], target: Seque
         if all(apart_from_whole(change)[1] for change in changes) and (fault := join_fault(changes)):
             faults.append(f"{name} is not whole: {fault} (by {some([rules.named(one.source) for one in parts])})")
     return faults
+
+
+def _cut_faults(pairings: Iterable[Pairing], source: ParameterSet, rules: NameRules) -> list[str]:
+    shapes = {parameter.name: parameter.shape for parameter in source.parameters}
+    return [
+        f"{rules.named(name)} {list(shapes[name])}: {fault}" for name, fault in cut_faults(pairings, shapes).items()
+    ]
 
 
 def _as_map(rules: NameRules, applied: _Applied, unmatched: Sequence[Unmatched]) -> NameMap:

@@ -12,9 +12,12 @@ from align.core.names import Pairing
 from align.core.transforms import IDENTITY, Permute
 from align.errors import MapError, NothingInCommonError
 from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.runs.mapfile import read_map
+from align.steps.apply_rules import check_shapes
 from align.steps.check_map import check_map
 from align.workflows.check_map import check_name_map
 from align.workflows.map_parameters import map_parameters
+from align.workflows.map_sides import open_map_side
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,6 +135,10 @@ def test_a_source_that_is_cut_with_a_piece_twice_and_one_left_out_is_a_fault(tmp
     assert fault.message == "it is cut along axis 0, and nothing covers 0:4, 4:8 is covered twice"
     with pytest.raises(MapError, match=r"qkv\.weight \(line 2\) \[12, 4\]: it is cut along axis 0, and nothing covers"):
         map_parameters(fused, apart, rules=tmp_path / "map.toml")
+    sides = [open_map_side(model).parameters for model in (fused, apart)]
+    given = read_map(tmp_path / "map.toml", sides[0].names, sides[1].names)
+    with pytest.raises(MapError, match=r"qkv\.weight \[12, 4\]: it is cut along axis 0, and nothing covers"):
+        check_shapes(given, *sides)
 
 
 @pytest.mark.parametrize("turned", [True, False])
