@@ -94,13 +94,15 @@ def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
         evidence += [_places(one, two), _words(one, two, order), _contents(one, two, order, learnt.contents)]
     if learnt.ordered and all(layer.ran for layer in (a, b, a2, b2)):
         evidence.append(ORDER * order)
+    if max(map(abs, evidence)) < SETTLED:
+        beside = _next_to(learnt, (one, two))
+        evidence.append(beside(one) + beside(two) - beside((a, b2)) - beside((a2, b)))
     return _sum_unless_contradictory(evidence)
 
 
 def _knowledge(learnt: Learnt, judged: Sequence[Pair]) -> list[Callable[[Pair], float]]:
     return [
         lambda pair: learnt.translation(*pair),
-        lambda pair: NEXT_TO * learnt.around.neighbours(pair, judged),
         _context(learnt, judged),
         lambda pair: learnt.around.company(pair, judged),
         _axes,
@@ -110,6 +112,11 @@ def _knowledge(learnt: Learnt, judged: Sequence[Pair]) -> list[Callable[[Pair], 
 def _axes(pair: Pair) -> float:
     """1 if the classes of both say that they work on equally many axes; BatchNorm1d and BatchNorm2d have one shape."""
     return float(bool(pair[0].axes) and pair[0].axes == pair[1].axes)
+
+
+def _next_to(learnt: Learnt, judged: Sequence[Pair]) -> Callable[[Pair], float]:
+    """What sure siblings before and behind say, where nothing else speaks: batch norms stand at their convolutions."""
+    return lambda pair: NEXT_TO * learnt.around.neighbours(pair, judged) if pair[0].kind == "batch_norm" else 0.0
 
 
 def _context(learnt: Learnt, judged: Sequence[Pair]) -> Callable[[Pair], float]:
@@ -124,6 +131,9 @@ def replacement_benefit(pair: Pair, rival: Rival, learnt: Learnt) -> float:
     evidence = [_unless_slight(contained(mine, kept) - contained(others, kept))]
     new = (source or a, target or b)
     evidence += [knows(pair) - knows(new) for knows in _knowledge(learnt, (pair,))]
+    if max(map(abs, evidence)) < SETTLED:
+        beside = _next_to(learnt, (pair,))
+        evidence.append(beside(pair) - beside(new))
     return _sum_unless_contradictory(evidence)
 
 
@@ -132,7 +142,7 @@ SETTLED = 0.25
 MOST = 0.5
 # Two correct implementations may call two branches in another order: that tells less than a name or a number.
 ORDER = 0.5
-# Which sibling is registered before or behind tells less still: an exchange of neighbours alone leaves a pair unsure.
+# Which sibling is registered before or behind tells less still: neighbours alone leave a pair unsure.
 NEXT_TO = 0.25
 
 

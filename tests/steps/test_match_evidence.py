@@ -48,14 +48,21 @@ def test_numbers_that_the_order_of_execution_contradicts_leave_the_pair_open(wri
     assert w.paired(name_map) == {}
 
 
-def test_a_layer_next_to_a_sure_one_is_paired_but_never_sure_for_that(written) -> None:
+def test_layers_that_only_stand_in_one_order_beside_a_sure_one_stay_open(written) -> None:
     w = written
-    names = [("red.x", "thing.p"), ("red.mid", "thing.middle"), ("red.y", "thing.q")]
-    source = [w.linear(names[0][0]), w.layer_norm(names[1][0], 7), w.linear(names[2][0])]
-    target = [w.linear(names[0][1]), w.layer_norm(names[1][1], 7), w.linear(names[2][1])]
+    source = [w.linear("red.x"), w.layer_norm("red.mid", 7), w.linear("red.y")]
+    target = [w.linear("thing.p"), w.layer_norm("thing.middle", 7), w.linear("thing.q")]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.paired(name_map) == w.truth([(source[1], target[1])])
+
+
+def test_a_batch_norm_behind_a_sure_convolution_is_paired_and_not_sure(written) -> None:
+    w = written
+    source = [w.conv("a", 4, 3), w.batch_norm("red"), w.conv("b", 4, 5), w.batch_norm("blue")]
+    target = [w.conv("u", 4, 3), w.batch_norm("north"), w.conv("v", 4, 5), w.batch_norm("south")]
     name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
     assert w.paired(name_map) == w.truth(list(zip(source, target, strict=True)))
-    assert {p.source for p in name_map.pairings if p.sure} == {"red.mid.weight", "red.mid.bias"}
+    assert {p.source for p in name_map.pairings if p.sure} == {"a.weight", "b.weight"}
 
 
 def test_what_only_stands_next_to_sure_layers_teaches_no_other_block(written) -> None:
