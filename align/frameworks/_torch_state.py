@@ -21,7 +21,7 @@ _ACCELERATORS = ("cuda", "npu", "xpu")
 def evaluated(model: Model) -> Iterator[None]:
     """Run in evaluation mode on the same random numbers; leave modes, buffers, attributes and random states alone.
 
-    Of parameters only those are put back that got another tensor: they are not copied, for they may fill the memory.
+    Of parameters only those are put back that got other memory: they are not copied, for they may fill the device.
     """
     training = [module for module in model.modules() if module.training]
     eager = (module for module in model.modules() if not is_scripted(module))
@@ -36,15 +36,18 @@ def evaluated(model: Model) -> Iterator[None]:
 
 @contextmanager
 def _tensors_kept(model: Model) -> Iterator[None]:
+    import torch
+
     parameters = [(parameter, parameter.data) for parameter in model.parameters()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers() if not buffer.is_inference()]
+    attributes = (value for module in model.modules() for value in vars(module).values() if torch.is_tensor(value))
+    others = [(one, one.detach().clone()) for one in (*model.buffers(), *attributes) if not one.is_inference()]
     try:
         yield
     finally:
         for tensor, value in parameters:
             if tensor.data_ptr() != value.data_ptr():
                 tensor.data = value
-        for tensor, value in buffers:
+        for tensor, value in others:
             _put_back(tensor, value)
 
 

@@ -225,7 +225,10 @@ def _evaluated(model: Model) -> Iterator[None]:
 
 @contextmanager
 def _untrained_kept(model: Model) -> Iterator[None]:
+    tensor_type = _mindspore().Tensor
     tensors = [tensor for tensor in _tensors(model).values() if not getattr(tensor, "requires_grad", False)]
+    attributes = (value for _, cell in model.cells_and_names() for value in vars(cell).values())
+    tensors += [value for value in attributes if isinstance(value, tensor_type)]
     kept = [(tensor, to_array(tensor).copy()) for tensor in tensors]
     try:
         yield

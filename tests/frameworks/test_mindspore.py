@@ -328,11 +328,13 @@ def drawing_net() -> Any:
             self.steps.requires_grad = False
             self.register_buffer("seen", mindspore.Tensor(np.zeros(2, np.float32)), persistent=False)
             self.calls, self.cache = 0, {"x": None}
+            self.place = mindspore.Tensor(np.zeros(1, np.float32))
 
         def construct(self, x: Any) -> Any:
             self.steps.set_data(self.steps + 1)
             self.seen.assign_value(self.seen + 1)
             self.calls += 1
+            self.place.assign_value(self.place + 1)
             self.cache["x"] = x
             return self.fc(x) + ops.standard_normal(x.shape) + float(np.random.rand())
 
@@ -343,7 +345,7 @@ def test_counters_buffers_and_caches_are_as_they_were(adapter: Any) -> None:
     net = drawing_net()
     run(adapter, net, x=X)
     assert (net.steps.asnumpy().tolist(), net.seen.asnumpy().tolist()) == ([0], [0, 0])
-    assert (net.calls, net.cache) == (0, {"x": None})
+    assert (net.calls, net.cache, net.place.asnumpy().tolist()) == (0, {"x": None}, [0])
 
 
 @pytest.mark.parametrize("seed", [None, 7])

@@ -373,9 +373,11 @@ def drawing_model() -> Any:
             self.register_buffer("seen", torch.zeros(2), persistent=False)
             self.register_buffer("table", torch.zeros(1))
             self.length, self.history, self.cache = 1, [0], {"x": None}
+            self.place = torch.zeros(1)
 
         def forward(self, x: Any) -> Any:
             self.steps += 1
+            self.place += 1
             self.seen.data.add_(1)
             if len(x) > self.length:
                 self.length = len(x)
@@ -396,7 +398,7 @@ def test_buffers_counters_and_caches_are_as_they_were(adapter: Any) -> None:
     run(adapter, model, x=np.ones((3, 2), np.float32))
     assert dict(model.named_buffers()).keys() == buffers.keys()
     assert all(buffer is buffers[name] for name, buffer in model.named_buffers())
-    assert not any(buffer.any() for buffer in buffers.values())
+    assert not any(tensor.any() for tensor in (*buffers.values(), model.place))
     assert (model.length, model.history, model.cache) == (1, [0], {"x": None})
     assert not hasattr(model, "last")
     assert (model.fc.weight.data_ptr(), float(model.fc.weight.detach().min())) == (storage, 2)
@@ -430,7 +432,7 @@ def test_tensors_without_a_shape_are_named(adapter: Any) -> None:
 
     model = nn.Sequential(nn.LazyLinear(3), nn.Linear(3, 3), nn.LazyBatchNorm1d())
     for read in (lambda: adapter.read_parameters(model, "net"), lambda: run(adapter, model, x=np.ones((2, 2)))):
-        with pytest.raises(UnreadableModelError, match="net has lazy layers|have no shape yet") as caught:
+        with pytest.raises(UnreadableModelError, match="have no shape yet") as caught:
             read()
         assert caught.value.lines == (
             "0.weight", "0.bias", "2.weight", "2.bias", "2.running_mean", "2.running_var",
