@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ROUNDS = 6
 # The benefit of a pair without rivals. Such pairs teach first: what numbers alone settle would confirm itself.
 _UNRIVALLED = 2.0
-_ENOUGH = 1.0  # the least benefit of a pair that teaches
+_ENOUGH = 0.6  # the least benefit of a pair that is sure, and so teaches
 
 # Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
 Link = tuple["Pair", "Pair | Rival"]
