@@ -61,7 +61,8 @@ def settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: b
     contents = read_contents([*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)])
     settlement = _weigh(list(pairs), free, learn(known, ordered, contents), unlike, _UNRIVALLED)
     alone = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= _UNRIVALLED]
-    settlement = _weigh(settlement.pairs, free, learn([*known, *alone], ordered, contents), unlike, _ENOUGH)
+    learnt = learn([*known, *alone], ordered, contents)
+    settlement = _weigh(_improved(settlement.pairs, free, learnt), free, learnt, unlike, _ENOUGH)
     lists: NumberLists | None = None  # numbers speak when the rest has told what they mean
     previous, sure = settlement, alone
     for turn in range(_ROUNDS):

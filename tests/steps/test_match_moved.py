@@ -105,6 +105,14 @@ def test_blocks_in_another_order_are_not_torn(written, names) -> None:
     assert joined_blocks(name_map) == {"0": {"0"}, "1": {"2"}, "2": {"1"}, "3": {"3"}}
 
 
+def test_blocks_in_another_order_are_not_torn_where_their_layers_stand_in_modules_of_their_own(written) -> None:
+    w = written
+    source = blocks(w, names=("layer", "before", "attention.query", "attention.output", "mlp.up", "mlp.down"))
+    target = blocks(w, (16, 32, 24, 40), ("blocks", "norm1", "attn.q", "attn.proj", "ffn.fc1", "ffn.fc2"))
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert joined_blocks(name_map) == {"0": {"0"}, "1": {"2"}, "2": {"1"}, "3": {"3"}}
+
+
 @pytest.mark.parametrize("names", [NAMES, RENAMED], ids=["same names", "renamed"])
 @pytest.mark.parametrize("gone", [0, 1, 2, 3])
 def test_a_block_that_is_missing_is_missing_whole(written, names, gone) -> None:
