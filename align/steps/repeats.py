@@ -79,9 +79,11 @@ def find_repeats(
         _children([(layer, True) for layer in free] + [(layer, False) for layer in taken], unfolded)
         for free, taken, unfolded in zip(sides, joined, whole, strict=True)
     ]
-    runs = [list(_runs(own)) for own in children]
-    ranks = {end for own in runs for run in own for end in (run[0].rank, run[-1].rank + 1)}
-    numbers = {(_step(run), end) for own in runs for run in own for end in (run[0].number, run[-1].number + _step(run))}
+    lists = [[list(_runs([one])) for one in own] for own in children]
+    runs = [[run for one in own for run in one] for own in lists]
+    cutting = _cutting(lists)
+    ranks = {end for run in cutting for end in (run[0].rank, run[-1].rank + 1)}
+    numbers = {(_step(run), end) for run in cutting for end in (run[0].number, run[-1].number + _step(run))}
     found = []
     for free, taken, own in zip(sides, joined, runs, strict=True):
         places = {child.path: (piece, at) for piece in _pieces(own, ranks, numbers) for at, child in enumerate(piece)}
@@ -144,6 +146,18 @@ def _pieces(runs: Iterable[list[_Child]], ranks: Set[int], numbers: Set[tuple[in
         for start, end in pairwise([*starts, len(run)]):
             if end - start > _SHORT:
                 yield run[start:end]
+
+
+def _cutting(lists: Sequence[Sequence[list[list[_Child]]]]) -> list[list[_Child]]:
+    """The runs of both sides at whose ends other runs are cut: not short ones of a list whose like both sides have.
+
+    Layers of another width each, in both models, say nothing about where the list of experts within them may be cut.
+    """
+    patterns = [{tuple(map(len, one)) for one in own} for own in lists]
+    shared = set.intersection(*patterns)
+    return [
+        run for own in lists for one in own for run in one if len(run) > _SHORT or tuple(map(len, one)) not in shared
+    ]
 
 
 def _step(run: Sequence[_Child]) -> int:
