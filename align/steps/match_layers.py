@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from align.steps.ambiguity import OpenGroup, as_ambiguities, group_links
 from align.steps.evidence import SETTLED, learn
-from align.steps.exchange import confidence, crosses, may_pair, settle
+from align.steps.exchange import confidence, may_pair, settle
 from align.steps.identity import find_namesakes
-from align.steps.paths import likeness, words
 from align.steps.repeats import find_repeats
 from align.steps.sequences import align_alike
+from align.steps.strangers import OwnWords, is_estranged, is_out_of_place
 from align.steps.unfold import unfold_groups, unfold_pairs, unlike_lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from align.core.names import Ambiguity
-    from align.steps.evidence import Learnt, Pair
+    from align.steps.evidence import Pair
     from align.steps.layers import Layer
 
 _ESTRANGED = "the only free ones of this class and shape, but what stands around them is paired otherwise"
@@ -70,7 +70,14 @@ def _match(
     sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
     learnt = learn([*known, *(pair for pair, _ in sure)], ordered)
     placed = [*same, *(pair for pair, _ in sure)]
-    strange = {pair[0].path for pair, _ in sure if _estranged(pair, learnt) or _out_of_place(pair, placed, learnt)}
+    own = OwnWords(
+        [*left, *(a for a, _ in known)], [*right, *(b for _, b in known)], [*known, *(pair for pair, _ in sure)]
+    )
+    strange = {
+        pair[0].path
+        for pair, _ in sure
+        if is_estranged(pair, learnt, own) or is_out_of_place(pair, placed, learnt, own)
+    }
     open_pairs = [pair for pair, _ in sure if pair[0].path in strange]
     groups += [OpenGroup((("source", a), ("target", b)), _ESTRANGED) for a, b in open_pairs]
     pairs = [(pair, confidence(weak)) for pair, weak in sure if pair[0].path not in strange]
@@ -120,26 +127,6 @@ def _bits(places: Sequence[int]) -> int:
     for place in places:
         held[place // 8] |= 1 << place % 8
     return int.from_bytes(held, "little")
-
-
-def _estranged(pair: Pair, learnt: Learnt) -> bool:
-    """Tell whether the layers around both are paired elsewhere, and no words of the paths are alike."""
-    a, b = pair
-    return learnt.around.context(pair, (pair,)) < 0 and not likeness(words(a.path), words(b.path))
-
-
-def _out_of_place(pair: Pair, placed: Sequence[Pair], learnt: Learnt) -> bool:
-    """Tell whether nothing but its shape speaks for a pair, and its place against it.
-
-    Its place is judged among the pairs of its own shape, and among those of equal names: where a port keeps the
-    names, another name at another place is another layer.
-    """
-    a, b = pair
-    if likeness(words(a.path), words(b.path)) or learnt.translation(a, b) or learnt.around.neighbours(pair, (pair,)):
-        return False
-    rivals = [other for other in placed if may_pair(a, other[1]) and len({a.axes, other[1].axes} - {""}) < 2]
-    others = [*rivals, *(other for other in placed if other[0].path == other[1].path)]
-    return any(crosses(pair, other) for other in others if other != pair)
 
 
 def _without(layers: list[Layer], paths: set[str]) -> list[Layer]:
