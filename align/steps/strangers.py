@@ -48,7 +48,7 @@ class OwnWords:
     def differ(self, pair: Pair) -> bool:
         """Tell whether both names end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
         mine, theirs = (words(layer.path) for layer in pair)
-        ends = self._ends.get(mine[-1:], []) if mine[-1:] == theirs[-1:] else []
+        ends = self._ends.get(mine[-1:], []) if mine and mine[-1:] == theirs[-1:] else []
         others = [both for both in ends if both != (pair[0].path, pair[1].path)]
         kept = bool(others) and all(words(a)[-2:] == words(b)[-2:] for a, b in others)
         return kept and not self.alike(pair)
