@@ -6,7 +6,7 @@ against every unpaired rival that could take a place in it. Clear losses are exc
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -26,6 +26,8 @@ _ROUNDS = 6
 # The benefit of a pair without rivals. Such pairs teach first: what numbers alone settle would confirm itself.
 _UNRIVALLED = 2.0
 _ENOUGH = 0.6  # the least benefit of a pair that is sure, and so teaches
+# Exchanges weighed at most: one of 450 layers of one shape, some 20 s. No number of steps would tell thousands apart.
+_MOST = 100_000
 
 # Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
 Link = tuple["Pair", "Pair | Rival"]
@@ -57,7 +59,41 @@ def settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: b
 
     `free` are the layers of both sides that may be paired; those that are `known` to be pairs only teach. `ordered`
     says that both sides stand in execution order. What is at an `unlike` path of both sides is paired with nothing.
+    Layers of a shape that too many others have are not weighed, and open (`_MOST`).
     """
+    crowded = _crowded(free)
+    few = [[layer for layer in side if layer.signature not in crowded] for side in free]
+    settlement = _settle([p for p in pairs if p[0].signature not in crowded], (few[0], few[1]), known, ordered, unlike)
+    _open_crowds(settlement, pairs, free, crowded)
+    return settlement
+
+
+def _crowded(free: Sides) -> set[object]:
+    """Shapes of so many layers that their exchanges are beyond `_MOST`; the rarest shapes are weighed first."""
+    counts = [Counter(layer.signature for layer in side) for side in free]
+    costs = {shape: counts[0][shape] * counts[1][shape] // 2 for shape in counts[0].keys() & counts[1].keys()}
+    crowded: set[object] = set()
+    spent = 0
+    for shape in sorted(costs, key=lambda one: (costs[one], one)):
+        spent += costs[shape]
+        if spent > _MOST:
+            crowded.add(shape)
+    return crowded
+
+
+def _open_crowds(settlement: Settlement, pairs: Sequence[Pair], free: Sides, crowded: Set[object]) -> None:
+    """Link all layers of a crowded shape, paired or not, with the first pair of it."""
+    firsts: dict[object, Pair] = {}
+    crowd = [pair for pair in pairs if pair[0].signature in crowded]
+    for pair in crowd:
+        settlement.links.append((firsts.setdefault(pair[0].signature, pair), pair))
+    for index, side in enumerate(_unplaced(crowd, free)):
+        for layer in side:
+            if first := firsts.get(layer.signature):
+                settlement.links.append((first, (None, layer) if index else (layer, None)))
+
+
+def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: bool, unlike: Set[str]) -> Settlement:
     contents = read_contents([*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)])
     settlement = _weigh(list(pairs), free, learn(known, ordered, contents), unlike, _UNRIVALLED)
     alone = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= _UNRIVALLED]
