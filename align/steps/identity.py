@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING
 
 from align.steps.exchange import crosses, may_pair, of_one_kind
@@ -98,9 +97,23 @@ def _crossed_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequen
     """
     named = {a.path for a, _ in common}
     mine, theirs = ([layer for layer in side if layer.path not in named] for side in (left, right))
-    free = [(x, y) for x, y in product(mine, theirs) if may_pair(x, y)]
-    crossed = [a.path for a, b in common for x, y in free if may_pair(x, b) and crosses((a, b), (x, y))]
+    free: dict[object, list[Pair]] = defaultdict(list)
+    others: dict[object, list[Layer]] = defaultdict(list)
+    for layer in _ends(theirs):
+        others[layer.signature].append(layer)
+    for x in _ends(mine):
+        free[x.signature] += [(x, y) for y in others.get(x.signature, ()) if may_pair(x, y)]
+    rivals = ((a, b, free.get(b.signature, ())) for a, b in common)
+    crossed = [a.path for a, b, own in rivals if any(may_pair(x, b) and crosses((a, b), (x, y)) for x, y in own)]
     return {container for path in crossed for container in _lists_above(path)}
+
+
+def _ends(layers: Sequence[Layer]) -> list[Layer]:
+    """The first and the last of all layers that may pair the same: what crosses one between crosses one of these."""
+    likes: dict[object, list[Layer]] = defaultdict(list)
+    for layer in sorted(layers, key=lambda layer: layer.position):
+        likes[layer.signature, layer.kind, layer.aside].append(layer)
+    return [end for own in likes.values() for end in own[:: max(len(own) - 1, 1)]]
 
 
 def _lists(layers: Sequence[Layer]) -> dict[str, set[str]]:
