@@ -89,9 +89,9 @@ def cut_alike(left: list[Layer], right: list[Layer]) -> tuple[list[Layer], list[
 def _cut(layers: list[Layer], others: dict[str, Signature]) -> list[Layer]:
     found: list[Layer] = []
     for layer in layers:
-        parts = _parts(layer)
-        known = any(others.get(part.path) == part.signature for part in parts if part.path != layer.path)
-        found += parts if known else [layer]
+        likely = any(f"{layer.path}.{parameter.attribute}" in others for parameter in layer.roles.values())
+        parts = _parts(layer) if likely else []
+        found += parts if any(others.get(part.path) == part.signature for part in parts) else [layer]
     return found
 
 
