@@ -50,7 +50,7 @@ def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], o
         folded = find_repeats((left, right), known, whole)
         taught = [(a, b) for a, b in known if folded[0].spots[a.path].kept and folded[1].spots[b.path].kept]
         pairs, groups = _match(folded[0].kept, folded[1].kept, taught, ordered)
-        if not any(unlike := unlike_lists(folded, [pair for pair, _ in pairs])):
+        if not any(unlike := unlike_lists(folded, [pair for pair, _ in pairs], groups)):
             break
         for lists, more in zip(whole, unlike, strict=True):
             lists.update(more)

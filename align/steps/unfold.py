@@ -24,9 +24,9 @@ Folded = tuple["Repeats", "Repeats"]
 _SIDES = {"source": 0, "target": 1}
 
 
-def unlike_lists(folded: Folded, pairs: Iterable[Pair]) -> tuple[set[str], set[str]]:
+def unlike_lists(folded: Folded, pairs: Iterable[Pair], groups: Iterable[OpenGroup]) -> tuple[set[str], set[str]]:
     """Lists of each side whose matched members do not agree, so that no other member can follow them."""
-    unlike: tuple[set[str], set[str]] = (set(), set())
+    unlike = _folded_alone(folded, groups)
     partners: list[dict[str, list[Spot]]] = [defaultdict(list), defaultdict(list)]
     for a, b in pairs:
         spots = folded[0].spots[a.path], folded[1].spots[b.path]
@@ -41,6 +41,19 @@ def unlike_lists(folded: Folded, pairs: Iterable[Pair]) -> tuple[set[str], set[s
             if len({other.family for other in others}) > 1 or len(others) != sum(spot.kept for spot in members):
                 lists.update(members[0].lists)
     return unlike
+
+
+def _folded_alone(folded: Folded, groups: Iterable[OpenGroup]) -> tuple[set[str], set[str]]:
+    """Lists of open groups that are folded on one side alone: there the other has its numbers within words."""
+    found: tuple[set[str], set[str]] = (set(), set())
+    for group in groups:
+        spots: tuple[list[Spot], list[Spot]] = ([], [])
+        for side, layer in group.members:
+            spots[_SIDES[side]].append(_spot(folded, side, layer))
+        if all(spots) and len({frozenset(len(spot.lengths) for spot in own) for own in spots}) > 1:
+            for lists, own in zip(found, spots, strict=True):
+                lists.update(name for spot in own for name in spot.lists)
+    return found
 
 
 def unfold_pairs(folded: Folded, pairs: Sequence[tuple[Pair, float]]) -> list[tuple[Pair, float]]:

@@ -103,3 +103,25 @@ def test_a_pair_of_the_user_inside_a_long_list_teaches_and_stays(written):
     found = written.matched(written.side("torch", *source), written.side("nn", *target), rules)
     assert written.paired(found)["red.7.weight"] == "north.9.weight"
     assert all(p.target.startswith("north.9") for p in found.pairings if p.source.startswith("red.7"))
+
+
+@pytest.mark.parametrize("blocks", [5, 6, 12])
+@pytest.mark.parametrize("form", ["block_{}_attn_{}", "encoder.block{}_attn.{}", "{}_{}"])
+def test_blocks_whose_number_stands_within_a_word_are_found_however_many_there_are(written, blocks, form):
+    names = ("query", "key", "proj")
+    source = [written.linear(f"blocks.{i}.attn.{name}") for i in range(blocks) for name in names]
+    target = [written.linear(form.format(i, name)) for i in range(blocks) for name in names]
+    found = written.matched(written.side("torch", *source), written.side("nn", *target))
+    assert written.paired(found) == written.truth(list(zip(source, target, strict=True)))
+
+
+@pytest.mark.parametrize("moved", [1, 3])
+def test_members_of_a_long_list_that_are_paired_out_of_turn_are_matched_one_by_one(written, moved):
+    """The user says of one member that it is another: nothing is said of all by that."""
+    source = [written.linear(f"red.{i}.{name}") for i in range(12) for name in ("query", "key")]
+    target = [written.linear(f"blue.{i}.{name}") for i in range(12) for name in ("q", "k")]
+    rules = NameRules("rules", {f"red.{moved}.query.weight": ("blue.7.q.weight", IDENTITY)})
+    found = written.matched(written.side("torch", *source), written.side("nn", *target), rules)
+    pairs = written.paired(found)
+    assert pairs[f"red.{moved}.query.weight"] == "blue.7.q.weight"
+    assert all(a.endswith("query.weight") == b.endswith("q.weight") for a, b in pairs.items() if "weight" in a)
