@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from align.core import families
 from align.core.families import model_families
-from align.core.mappings import read_layer_rules
+from align.core.mappings import LayerFamily, mappings_folder, read_layer_rules
 from align.core.names import LayerChoice
 from align.core.parameters import Parameter
 from align.steps.infer_names import infer_names
@@ -55,6 +56,21 @@ def test_the_family_leads_there_and_back(family) -> None:
 def test_the_family_is_recognised(family) -> None:
     found = recognise_families(parameters({name: shape for name, (shape, _) in NAMES.items()}), "torch")
     assert [one.name for one in found] == [family.name] == ["somebody"]
+
+
+def test_the_layer_rule_is_the_one_that_the_conformance_tests_hold_against_the_frameworks(tmp_path) -> None:
+    (tmp_path / "prelu.toml").write_text(EXAMPLES["A layer rule"], encoding="utf-8")
+    assert read_layer_rules(tmp_path / "prelu.toml") == read_layer_rules(mappings_folder() / "layers" / "prelu.toml")
+
+
+def test_every_key_of_a_layer_rule_is_explained() -> None:
+    keys = [field.name for field in dataclasses.fields(LayerFamily)]
+    assert [key for key in keys if not re.search(rf"\b{key}\b( =|`)", TEXT)] == []
+
+
+def test_every_key_of_a_family_is_shown() -> None:
+    shown = set(re.findall(r"^(?:\[\[?)?(\w+)", EXAMPLES["A model family"], re.MULTILINE))
+    assert {"about", "needs", "optional", "group", "dropped", "examples", "at", "layers", "same", "parameters"} <= shown
 
 
 @pytest.mark.parametrize(("target", "name"), [("nn", "act.w"), ("mint", "act.weight")])

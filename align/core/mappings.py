@@ -104,13 +104,13 @@ def mappings_folder() -> Path:
 @cache
 def layer_rules() -> tuple[LayerRule, ...]:
     """All layer rules, sorted by id."""
-    rules: dict[str, LayerRule] = {}
+    rules: dict[str, tuple[LayerRule, Path]] = {}
     for path in sorted((mappings_folder() / "layers").glob("*.toml")):
         for rule in read_layer_rules(path):
             if rule.id in rules:
-                raise MappingRuleError(path, f"two rules are called {rule.id!r}")
-            rules[rule.id] = rule
-    return tuple(rules[name] for name in sorted(rules))
+                raise MappingRuleError(path, f"two rules are called {rule.id!r}, the other in {rules[rule.id][1]}")
+            rules[rule.id] = rule, path
+    return tuple(rules[name][0] for name in sorted(rules))
 
 
 def read_layer_rules(path: Path) -> list[LayerRule]:

@@ -140,11 +140,12 @@ def test_a_rule_without_classes_is_refused(tmp_path: Path) -> None:
         read_layer_rules(path)
 
 
-def test_two_rules_of_one_id_are_refused_with_the_second_file_named(folder: Path) -> None:
-    write(folder, SOUND)
+def test_two_rules_of_one_id_are_refused_with_both_files_named(folder: Path) -> None:
+    first = write(folder, SOUND)
     second = write(folder, SOUND.replace("Swish", "Other"), "twin.toml")
     with pytest.raises(MappingRuleError, match="two rules are called 'swish'") as caught:
         layer_rules()
+    assert str(first) in caught.value.message
     assert str(second) in caught.value.message
 
 
