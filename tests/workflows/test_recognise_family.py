@@ -23,14 +23,14 @@ def models():
 
 TORCH = [name for name in models() if name.partition(" ")[0] not in ("mindcv", "mindone")]
 EXPECTED = {
-    "timm seresnet50": [],
+    "timm seresnet50": ["timm-seresnet"],
     "timm resnet18": ["tv-resnet"],
     "timm resnet50": ["tv-resnet"],
     "timm efficientnet_b0": ["timm-efficientnet"],
     "torchvision wide_resnet50_2": ["tv-resnet"],
     "transformers resnet50": ["hf-resnet"],
     "transformers vit_b_16": ["hf-vit"],
-    "transformers efficientnet_b0": [],
+    "transformers efficientnet_b0": ["hf-efficientnet-b0"],
     "transformers5 vit_b_16": ["hf5-vit"],
     "transformers5 swin_tiny": ["hf5-swin"],
     "transformers5 convnext_tiny": ["hf-convnext"],
@@ -93,7 +93,7 @@ def test_a_head_of_another_width_is_not_paired_and_the_rest_is() -> None:
         (side("torchvision resnet18"), side("mindcv vit_b_16_224", "mindspore")),
         (side("torchvision resnet18"), side("mindcv resnet18", "mindspore", **{"neck.weight": (3, 3)})),
         (side("torchvision resnet18"), side("timm resnet18")),
-        (side("timm seresnet50"), side("mindcv seresnet50", "mindspore")),
+        (side("timm seresnet50"), side("mindcv resnet50", "mindspore")),
     ],
 )
 def test_sides_that_are_not_both_of_one_family_are_not_recognised(source, target) -> None:
