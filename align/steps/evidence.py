@@ -15,7 +15,7 @@ from align.steps.paths import ALIKE, apart, contained, likeness, number_order, p
 from align.steps.surroundings import Surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from align.steps.layers import Layer
     from align.steps.number_lists import NumberLists
@@ -50,13 +50,21 @@ class Learnt:
         self.together.update((x, y) for x in left for y in right)
         self.around.add(a, b)
 
-    def translation(self, a: Layer, b: Layer) -> float:
-        """Largest share, in [0, 1], at which an end of one path went with an end of the other; seen at least twice."""
+    def translation(self, a: Layer, b: Layer, judged: Sequence[Pair] = ()) -> float:
+        """Largest share, in [0, 1], at which an end of one path went with an end of the other; seen at least twice.
+
+        Ends that all pairs that are `judged` have in common do not tell them apart, and do not count.
+        """
+        shared = [_shared_ends(layers) for layers in zip(*judged, strict=True)] or [set(), set()]
+        mine, theirs = (
+            [end for end in _ends(layer.path) if end not in common]
+            for layer, common in zip((a, b), shared, strict=True)
+        )
         return max(
             (
                 self.together[x, y] / max(self.source[x], self.target[y])
-                for x in _ends(a.path)
-                for y in _ends(b.path)
+                for x in mine
+                for y in theirs
                 if self.together[x, y] > 1
             ),
             default=0.0,
@@ -100,9 +108,11 @@ def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
     return _sum_unless_contradictory(evidence)
 
 
-def _knowledge(learnt: Learnt, judged: Sequence[Pair]) -> list[Callable[[Pair], float]]:
+def _knowledge(
+    learnt: Learnt, judged: Sequence[Pair], apart_from: Sequence[Pair] = ()
+) -> list[Callable[[Pair], float]]:
     return [
-        lambda pair: learnt.translation(*pair),
+        lambda pair: learnt.translation(*pair, apart_from or judged),
         _context(learnt, judged),
         lambda pair: learnt.around.company(pair, judged),
         _axes,
@@ -130,7 +140,7 @@ def replacement_benefit(pair: Pair, rival: Rival, learnt: Learnt) -> float:
     kept = words(b.path if source else a.path)
     evidence = [_unless_slight(contained(mine, kept) - contained(others, kept))]
     new = (source or a, target or b)
-    evidence += [knows(pair) - knows(new) for knows in _knowledge(learnt, (pair,))]
+    evidence += [knows(pair) - knows(new) for knows in _knowledge(learnt, (pair,), (pair, new))]
     if max(map(abs, evidence)) < SETTLED:
         beside = _next_to(learnt, (pair,))
         evidence.append(beside(pair) - beside(new))
@@ -182,6 +192,12 @@ def _contents(one: Pair, two: Pair, order: float, contents: Contents) -> float:
     (a, b), (a2, b2) = one, two
     benefit = contents.alike(a, b) + contents.alike(a2, b2) - contents.alike(a, b2) - contents.alike(a2, b)
     return max(-2.0, min(benefit, 2.0)) if benefit * order > 0 else 0.0
+
+
+def _shared_ends(layers: Sequence[Layer]) -> Set[str]:
+    """Ends that the paths of several different layers have in common."""
+    paths = {layer.path for layer in layers}
+    return set.intersection(*(set(_ends(path)) for path in paths)) if len(paths) > 1 else set()
 
 
 @lru_cache(maxsize=1 << 16)
