@@ -4,7 +4,7 @@ A case is a module with torch_model(), mindspore_model(), inputs() and EXPECTED 
 names, or None), and EXPECTED.transforms; `common.py` beside it may hold what cases share. Judged are (source, target)
 pairs: a pair with another transform than the true one is wrong, and so is a drop of what has a counterpart, except of
 the second name of a tied tensor. Each case runs in a process of its own.
-Run: python benchmarks/mapper.py FOLDER [CASE ...] [--trial] [--families] [--json]; --moe for a mixture of experts.
+Run: python benchmarks/mapper.py FOLDER [CASE ...] [--trial] [--families] [--json]; --moe [NAME ...]: mixtures of experts.
 Bars, without families: no wrong pair; 97 % right of all and 90 % of each case; --moe (50,000 parameters) in 20 s, 1 GB.
 """
 
@@ -14,6 +14,7 @@ import argparse
 import importlib
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,17 @@ SHOWN = ("right", "wrong", "ambiguous", "unmatched", "pairs")
 COUNTED = (*SHOWN, "seconds")
 NO_CASES = {"common", "verify"}
 LAYERS, EXPERTS = 65, 256
+# Mixtures of experts, and what is odd about each; in some the port alone is.
+MIXTURES = {
+    "plain": "other names and nesting",
+    "shapes": "another width in each layer",
+    "singles": "another shape in each matrix of an expert",
+    "shuffled": "the port is defined in any order",
+    "missing": "the port lacks one expert",
+    "extra": "the port has one expert more",
+    "layerless": "the port lacks one layer",
+    "flat": "the port has underscores for points",
+}
 
 
 def main() -> int:
@@ -38,16 +50,21 @@ def main() -> int:
     parser.add_argument("--trial", action="store_true", help="settle by a run with distinct values")
     parser.add_argument("--families", action="store_true", help="also with the families of mappings/models")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--moe", action="store_true", help="time and peak memory of a synthetic mixture of experts")
+    told = "time and peak memory of synthetic mixtures of experts: " + "; ".join(
+        ": ".join(one) for one in MIXTURES.items()
+    )
+    parser.add_argument("--moe", nargs="*", metavar="NAME", help=told)
     parser.add_argument("--mode", help=argparse.SUPPRESS)
     parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.mode:
         return run_here(options)
-    if options.moe:
-        found = in_process(options, "moe", "")
-        show(found)
-        return code_of([found])
+    if options.moe is not None:
+        found = []
+        for name in options.moe or MIXTURES:
+            found.append(in_process(options, "moe", name))
+            show(found[-1])
+        return code_of(found)
     if options.folder is None:
         parser.error("give a folder of cases, or --moe")
     known = sorted(path.stem for path in options.folder.glob("*.py") if path.stem not in NO_CASES)
@@ -72,12 +89,14 @@ def in_process(options: argparse.Namespace, mode: str, case: str) -> dict[str, o
             found: dict[str, object] = json.loads(result.read_text(encoding="utf-8"))
         else:
             found = {"failed": f"exit {ran.returncode}: {ran.stderr.strip().rpartition(chr(10))[2]}"}
-    return {"case": case or "mixture of experts", "mode": mode, **found}
+    return {"case": case, "mode": mode, **found}
 
 
 def run_here(options: argparse.Namespace) -> int:
     """Run one case and leave without the frameworks' own goodbyes."""
-    found = moe() if options.mode == "moe" else judged(options)  # what a case raises is read from standard error
+    found = (
+        moe(options.cases[0]) if options.mode == "moe" else judged(options)
+    )  # what a case raises is read from standard error
     options.result.write_text(json.dumps(found), encoding="utf-8")
     os._exit(0)
 
@@ -204,18 +223,16 @@ def reorder(value, step):
     return np.concatenate([blocks[number] for number in step["blocks"]], step["axis"])
 
 
-def moe() -> dict[str, object]:
-    """Time and peak memory of mapping two mixtures of experts of 50,000 parameters with other names and nesting."""
+def moe(name: str) -> dict[str, object]:
+    """CPU time and peak memory of mapping two mixtures of experts of 50,000 parameters."""
     from align.workflows.map_parameters import map_parameters
 
-    sides = expert_model("torch", "model.layers", "mlp.experts"), expert_model("nn", "net.blocks", "ffn.expert_list")
-    begun = time.perf_counter()
+    sides, true = mixture(name)
+    begun = time.process_time()
     result = map_parameters(*sides)
-    seconds = time.perf_counter() - begun
+    seconds = time.process_time() - begun
     pairs = result.name_map.pairings
-    there, back = ([p.name for p in side] for side in (result.source_parameters, result.target_parameters))
-    true = dict(zip(there, back, strict=True))
-    wrong = [f"{p.source} = {p.target}" for p in pairs if true[p.source] != p.target]
+    wrong = [f"{p.source} = {p.target}" for p in pairs if true.get(layer_of(p.source)) != layer_of(p.target)]
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in line)
     counts = {"pairs": len(true), "right": len(pairs) - len(wrong), "wrong": len(wrong), "wrong pairs": wrong[:20]}
     open_ = sum(len(group.sources) for group in result.name_map.ambiguous)
@@ -224,37 +241,69 @@ def moe() -> dict[str, object]:
     return {**counts, "ambiguous": open_, "unmatched": unmatched, "seconds": round(seconds, 1), "peak GB": memory}
 
 
-def expert_model(family, stack, experts):
-    """One side: 65 layers of attention, norms, a router and 256 experts of three matrices each."""
+def layer_of(name: str) -> str:
+    """The path of a parameter's layer."""
+    return name.rpartition(".")[0]
+
+
+def mixture(name: str):
+    """Both sides of a mixture of experts, and which layer of the one is which of the other."""
+    layers = list(expert_layers(name))
+    lacking = {
+        "missing": f"layers.{LAYERS // 2}.mlp.experts.{EXPERTS // 2}.",
+        "extra": f"layers.{LAYERS // 2}.mlp.experts.{EXPERTS - 1}.",
+        "layerless": f"layers.{LAYERS // 2}.",
+    }.get(name, "none")
+    fewer = [layer for layer in layers if lacking not in layer[0]]
+    left, right = (fewer, layers) if name == "extra" else (layers, list(fewer))
+    if name == "flat":
+        right = [(path, to.replace(".", "_"), *rest) for path, to, *rest in right]
+    true = {path: to for path, to, *_ in right if name != "extra" or lacking not in path}
+    if name == "shuffled":
+        random.Random(0).shuffle(right)
+    sides = [(path, *rest) for path, _, *rest in left], [(to, *rest) for _, to, *rest in right]
+    return (array_model("torch", sides[0]), array_model("nn", sides[1])), true
+
+
+def expert_layers(name: str):
+    """Path, path in the port, kind and shape: 65 layers of attention, norms, a router and 256 experts each."""
+    yield "embed", "tok", "Embedding", (9, 3)
+    sizes = product(range(1, 250), range(1, 250))
+    for number in range(LAYERS):
+        at, to = f"model.layers.{number}", f"net.blocks.{number}"
+        yield f"{at}.norm1", f"{to}.attn_ln", "LayerNorm", (3,)
+        for letter in "qkvo":
+            yield f"{at}.self_attn.{letter}_proj", f"{to}.attention.w{letter}", "Linear", (3, 3)
+        yield f"{at}.mlp.gate", f"{to}.ffn.router", "Linear", (EXPERTS, 3)
+        width = 4 + number if name == "shapes" else 4
+        for expert in range(EXPERTS):
+            for own, short, shape in (("gate", "w1", (width, 3)), ("up", "w3", (width, 3)), ("down", "w2", (3, width))):
+                of_layer = next(sizes) if name == "singles" else shape
+                yield (
+                    f"{at}.mlp.experts.{expert}.{own}_proj",
+                    f"{to}.ffn.expert_list.{expert}.{short}",
+                    "Linear",
+                    of_layer,
+                )
+
+
+def array_model(family: str, layers):
+    """A model of zeros that take no room."""
     from align.frameworks.arrays import ArrayLayer, ArrayModel
 
-    torch = family == "torch"
-    linear, norm, table = (
-        ("torch.nn.Linear", "torch.nn.LayerNorm", "torch.nn.Embedding")
-        if torch
-        else ("mindspore.nn.Dense", "mindspore.nn.LayerNorm", "mindspore.nn.Embedding")
-    )
-    names = ("q_proj", "k_proj", "v_proj", "o_proj") if torch else ("wq", "wk", "wv", "wo")
-    heads = ("self_attn", "mlp.gate", "norm1") if torch else ("attention", "ffn.router", "attn_ln")
-    ffn = (("gate_proj", (4, 3)), ("up_proj", (4, 3)), ("down_proj", (3, 4)))
-    ffn = ffn if torch else tuple(zip(("w1", "w3", "w2"), ((4, 3), (4, 3), (3, 4)), strict=True))
-
-    def dense(path, shape):
-        return ArrayLayer(path, linear, None, {"weight": np.zeros(shape, np.float32)})
-
-    def layers():
-        attribute = "weight" if torch else "embedding_table"
-        yield ArrayLayer("embed" if torch else "tok", table, None, {attribute: np.zeros((9, 3), np.float32)})
-        for number in range(LAYERS):
-            at = f"{stack}.{number}"
-            attribute = "weight" if torch else "gamma"
-            yield ArrayLayer(f"{at}.{heads[2]}", norm, None, {attribute: np.zeros(3, np.float32)})
-            yield from (dense(f"{at}.{heads[0]}.{name}", (3, 3)) for name in names)
-            yield dense(f"{at}.{heads[1]}", (EXPERTS, 3))
-            for expert in range(EXPERTS):
-                yield from (dense(f"{at}.{experts}.{expert}.{name}", shape) for name, shape in ffn)
-
-    return ArrayModel(tuple(layers()))
+    classes = {
+        "torch": {kind: (f"torch.nn.{kind}", "weight") for kind in ("Linear", "LayerNorm", "Embedding")},
+        "nn": {
+            "Linear": ("mindspore.nn.Dense", "weight"),
+            "LayerNorm": ("mindspore.nn.LayerNorm", "gamma"),
+            "Embedding": ("mindspore.nn.Embedding", "embedding_table"),
+        },
+    }[family]
+    found = []
+    for path, kind, shape in layers:
+        class_name, attribute = classes[kind]
+        found.append(ArrayLayer(path, class_name, None, {attribute: np.broadcast_to(np.zeros(1, np.float32), shape)}))
+    return ArrayModel(tuple(found))
 
 
 def report(found: list[dict[str, object]], as_json: bool) -> int:
