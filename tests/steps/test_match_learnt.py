@@ -34,12 +34,3 @@ def test_two_pairs_of_one_ending_teach_nothing_of_each_other(written) -> None:
     source = blocks(w, ("stages", "shortcut", "expand"), widths, sizes)
     target = blocks(w, ("parts", "creating", "last"), widths, sizes)
     assert w.paired(w.matched(w.side("torch", *source), w.side("nn", *target))) == {}
-
-
-def test_a_path_that_is_a_layer_here_and_a_module_there_makes_its_list_no_name(written) -> None:
-    w = written
-    source = [w.linear("net.0"), w.linear("net.1", 3, 4), w.linear("net.2")]
-    target = [w.layer_norm("net.0", 9), w.linear("net.1.fc"), w.linear("net.1.out", 3, 4), w.linear("net.2")]
-    pairs = w.paired(w.matched(w.side("torch", *source), w.side("nn", *target)))
-    assert pairs.get("net.2.weight") != "net.2.weight"
-    assert pairs["net.1.weight"] == "net.1.out.weight"
