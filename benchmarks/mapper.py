@@ -4,7 +4,7 @@ A case is a module with torch_model(), mindspore_model(), inputs() and EXPECTED 
 names, or None), and EXPECTED.transforms; `common.py` beside it may hold what cases share. Judged are (source, target)
 pairs: a pair with another transform than the true one is wrong, and so is a drop of what has a counterpart, except of
 the second name of a tied tensor. Each case runs in a process of its own.
-Run: python benchmarks/mapper.py FOLDER [CASE ...] [--trial] [--families] [--json]; --moe [NAME ...]: mixtures of experts.
+Run: python benchmarks/mapper.py FOLDER [CASE ...] [--trial] [--families] [--json]; --moe [NAME ...]: mixtures.
 Bars, without families: no wrong pair; 97 % right of all and 90 % of each case; --moe (50,000 parameters) in 20 s, 1 GB.
 """
 
