@@ -67,13 +67,17 @@ NOTHING = Contents({}, {})
 
 def read_contents(left: Iterable[Layer], right: Iterable[Layer]) -> Contents:
     """Return what the containers of both sides hold: the signatures of their layers, each with its number."""
-    return Contents(_contents(list(left)), _contents(list(right)))
+    codes: dict[object, int] = {}
+    return Contents(_contents(list(left), codes), _contents(list(right), codes))
 
 
-def _contents(layers: list[Layer]) -> dict[str, frozenset[object]]:
+def _contents(layers: list[Layer], codes: dict[object, int]) -> dict[str, frozenset[object]]:
+    """As above; equal contents have one of the `codes`, for to compare all that a model holds takes long."""
     held: dict[str, Counter[object]] = defaultdict(Counter)
     for layer in layers:
         for container in containers(layer.path):
             held[container][layer.signature] += 1
-    contents = {container: frozenset(counter.items()) for container, counter in held.items()}
+    contents = {
+        container: codes.setdefault(frozenset(counter.items()), len(codes)) for container, counter in held.items()
+    }
     return {layer.path: frozenset(contents[one] for one in containers(layer.path)) for layer in layers}
