@@ -11,7 +11,6 @@ from align.core.names import FRAMEWORKS, Dropped
 from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.core.rename import NameRules
-from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError, UsageError
 from align.runs.map_export import write_map_file
 from align.steps.execution import CallOrder, in_execution_order, unseen
@@ -23,6 +22,7 @@ from align.steps.value_conflicts import doubt_by_values
 from align.workflows.inputs import read_inputs
 from align.workflows.map_rules import MapRules, read_map_rules
 from align.workflows.map_sides import MapSide, open_map_side, require_parameters
+from align.workflows.map_verdict import map_verdict
 from align.workflows.recognise_family import choose_family
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
         warnings += conflicts
     counts = summarize_parameters(source), summarize_parameters(target)
     both = source.parameters, target.parameters
-    result = MapResult(name_map, *counts, _verdict(name_map), *both, tuple(warnings))
+    result = MapResult(name_map, *counts, map_verdict(name_map), *both, tuple(warnings))
     if out is not None:
         write_map_file(Path(out), result, told.kept)
     return result
@@ -161,26 +161,3 @@ def _matched(source: ParameterSet, target: ParameterSet, rules: NameRules) -> Na
 
 def _known(side: ParameterSet) -> FrameworkName | None:
     return FRAMEWORKS.get(side.framework or "")
-
-
-def _verdict(name_map: NameMap) -> Verdict:
-    unmatched = [sum(one.side == side for one in name_map.unmatched) for side in ("source", "target")]
-    unsettled = [sum(len(names) for names in groups) for groups in _ambiguous_names(name_map)]
-    left, right = unmatched[0] + unsettled[0], unmatched[1] + unsettled[1]
-    coverage = Coverage("parameters", len(name_map.pairings), len(name_map.dropped), left, right)
-    unsure = sum(not pairing.sure for pairing in name_map.pairings)
-    reasons = []
-    if not name_map.complete:
-        reasons.append(f"{left} parameters of {name_map.source} and {right} of {name_map.target} are not paired")
-    if unsure:
-        reasons.append(
-            f"{unsure} pairs are the best reading of the names and not sure (a trial or a line of yours tells)"
-        )
-    if reasons:
-        return Verdict(Outcome.NOT_ALIGNED, "; ".join(reasons), coverage)
-    reason = f"all parameters are paired, {len(name_map.dropped)} are dropped with a reason"
-    return Verdict(Outcome.ALIGNED, reason, coverage)
-
-
-def _ambiguous_names(name_map: NameMap) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    return [group.sources for group in name_map.ambiguous], [group.targets for group in name_map.ambiguous]
