@@ -14,6 +14,7 @@ from align.steps.apply_rules import apply_rules_to_sides
 from align.steps.file_matrices import UNTOLD
 from align.steps.follow_fused import follow_fused
 from align.steps.forms import transform_between
+from align.steps.front import without_fronts
 from align.steps.layers import roles_by_name
 from align.steps.remainder import explain_remainder
 from align.steps.stages import match_in_stages
@@ -37,8 +38,8 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     Raises MapError if the rules contradict each other or the shapes. Order is taken as evidence only where both sides
     stand in execution order.
     """
-    sides = source, target
     ruled = apply_rules_to_sides(rules, source, target)
+    sides = without_fronts(source, target)
     spoken = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
         spoken[drop.side == "target"].add(drop.name)
