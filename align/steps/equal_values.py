@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -58,9 +59,9 @@ class _Reading:
     dtype: str
     turned: bool = False
 
-    def sample(self) -> object:
-        """The shape and some elements, None if these are all equal."""
-        value = self._value()
+    def sample(self, value: Array) -> object:
+        """The shape and some elements of the tensor's value, None if these are all equal."""
+        value = value.T if self.turned else value
         most = _POINTS if value.ndim == 2 else _POINTS**2
         table = value if value.ndim == 2 else value.reshape(-1)
         some = self._narrow(table[np.ix_(*(_spread(length, most) for length in table.shape))])
@@ -77,7 +78,7 @@ class _Reading:
         return digest.digest()
 
     def _value(self) -> Array:
-        value = self.tensor.load().reshape(_plain(self.tensor))
+        value = _loaded(self.tensor)
         return value.T if self.turned else value
 
     def _narrow(self, value: Array) -> Array:
@@ -115,8 +116,7 @@ def _alike(source: Values, target: Values) -> Iterator[tuple[list[_Reading], lis
         if rights := targets.get(shape):
             dtype = min((tensor.dtype for tensor in (*lefts, *rights)), key=lambda name: numpy_dtype(name).itemsize)
             ways = (False, True) if len(_plain(lefts[0])) == 2 else (False,)
-            mine = _by_sample(_Reading(tensor, dtype, turned) for turned in ways for tensor in lefts)
-            theirs = _by_sample(_Reading(tensor, dtype) for tensor in rights)
+            mine, theirs = _by_sample(lefts, dtype, ways), _by_sample(rights, dtype, (False,))
             yield from ((readings, theirs[sample]) for sample, readings in mine.items() if sample in theirs)
 
 
@@ -132,19 +132,26 @@ def _by_shape(side: Values) -> dict[object, list[StoredTensor]]:
     return found
 
 
-def _by_sample(readings: Iterable[_Reading]) -> dict[object, list[_Reading]]:
-    """Readings by their sample, each tensor once: a symmetric matrix stands as it is."""
+def _by_sample(tensors: Iterable[StoredTensor], dtype: str, ways: Sequence[bool]) -> dict[object, list[_Reading]]:
+    """Readings of tensors, turned or not, by their sample, each once: a symmetric matrix stands as it is."""
     found: dict[object, dict[str, _Reading]] = defaultdict(dict)
-    for reading in readings:
-        if sample := reading.sample():
-            found[sample].setdefault(reading.tensor.name, reading)
+    for tensor in tensors:
+        value = _loaded(tensor)
+        for reading in (_Reading(tensor, dtype, turned) for turned in ways):
+            if sample := reading.sample(value):
+                found[sample].setdefault(tensor.name, reading)
     return {sample: list(named.values()) for sample, named in found.items()}
+
+
+def _loaded(tensor: StoredTensor) -> Array:
+    return tensor.load().reshape(_plain(tensor))
 
 
 def _plain(tensor: StoredTensor) -> Shape:
     return tuple(length for length in tensor.shape if length != 1)
 
 
+@cache
 def _spread(length: int, most: int) -> Array:
     """At most so many indices, from the first to the last."""
     return np.linspace(0, length - 1, min(length, most)).astype(np.int64)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from align.core.folding import NUMBER
 from align.core.names import Ambiguity
 from align.steps.ambiguity import group_links
 from align.steps.evidence import SETTLED, exchange_benefit, learn
@@ -177,9 +178,24 @@ def _crossed(matrices: Sequence[Pair], pairs: Iterable[Pair]) -> list[OpenGroup]
         if one[0].shapes["weight"] != two[0].shapes["weight"]
     ]
     in_doubt = {pair[0].path for both in rivals for pair in both}
-    learnt = learn((pair for pair in pairs if pair[0].path not in in_doubt), ordered=False) if rivals else None
-    links = [both for both in rivals if learnt and not _told_apart(*both, learnt)]
+    if not rivals:
+        return []
+    learnt = learn((pair for pair in pairs if pair[0].path not in in_doubt), ordered=False)
+    told: dict[object, bool] = {}
+    links = []
+    for both in rivals:
+        like = tuple(_in_any_block(layer.path) for pair in both for layer in pair)
+        if like not in told:
+            told[like] = _told_apart(*both, learnt)
+        if not told[like]:
+            links.append(both)
     return [group for group in group_links(links) if _fits_turned(group)]
+
+
+def _in_any_block(path: str) -> str:
+    """The path with the numbers of the blocks left open: what names tell in one, they tell in all."""
+    block, dot, last = path.rpartition(".")
+    return NUMBER.sub("#", block) + dot + last
 
 
 def _told_apart(one: Pair, two: Pair, learnt: Learnt) -> bool:

@@ -80,8 +80,9 @@ def read_groups(
     beside = surroundings_of(shapes)
     known = {name for rule in rules for form in rule.forms for name in (*form.attributes, *form.optional)}
     telling = (known - NOT_TELLING) | SPLIT
+    fitting = _Fitting(rules, beside)
     return [
-        _reading(group, rules, beside, spoken_of(group.prefix, choices, told), telling) for group in groups.values()
+        _reading(group, rules, fitting, spoken_of(group.prefix, choices, told), telling) for group in groups.values()
     ]
 
 
@@ -146,14 +147,32 @@ def is_rare(group: Group, rule: Translation) -> bool:
     return any(form.rare and _fits(group.shapes, form, None) for form in rule.forms)
 
 
+class _Fitting:
+    """The rules that fit a group; groups of like form, as repeated blocks have them, are looked at once."""
+
+    def __init__(self, rules: Sequence[Translation], beside: Surroundings) -> None:
+        self.beside = beside
+        self._rules = rules
+        self._inner = {rule.inner for rule in rules}
+        self._known: dict[object, list[Translation]] = {}
+
+    def of(self, group: Group) -> list[Translation]:
+        """The rules of which a form fits."""
+        last = group.prefix.rpartition(".")[2]
+        key = tuple(group.shapes.items()), last if last in self._inner else ""
+        if key not in self._known:
+            self._known[key] = [rule for rule in self._rules if _fits_one(group, rule, self.beside)]
+        return self._known[key]
+
+
 def _reading(
     group: Group,
     rules: Sequence[Translation],
-    beside: Surroundings,
+    fits: _Fitting,
     choices: Sequence[LayerChoice],
     telling: Set[str],
 ) -> Reading:
-    fitting = [rule for rule in rules if _fits_one(group, rule, beside)]
+    fitting, beside = fits.of(group), fits.beside
     odd = not fitting and bool(telling & group.shapes.keys() or PARAMETRIZED in group.prefix.split("."))
     offered = fitting or (_nearest(group, rules, beside) if odd else [])
     for choice in reversed(choices):
