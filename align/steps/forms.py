@@ -28,7 +28,7 @@ def transform_between(source: Layer, target: Layer, role: str, other: str = "") 
     return turned_and_reshaped(before, wanted, is_turned(source, role) != is_turned(target, other or role))
 
 
-def piece_of_source(source: Layer, target: Layer, role: str, span: Span) -> Transform:
+def _piece_of_source(source: Layer, target: Layer, role: str, span: Span) -> Transform:
     """Cut a target's parameter out of a fused source; `span` counts outputs."""
     axis = int(is_turned(source, role))
     cut = Slice(axis, *span, source.roles[role].shape)
@@ -37,7 +37,7 @@ def piece_of_source(source: Layer, target: Layer, role: str, span: Span) -> Tran
     return chained(cut, turned_and_reshaped(shape, target.roles[role].shape, turned))
 
 
-def part_of_target(source: Layer, target: Layer, role: str, span: Span) -> Transform:
+def _part_of_target(source: Layer, target: Layer, role: str, span: Span) -> Transform:
     """Put a source's parameter in its place in a fused target; `span` counts outputs."""
     part = Part(int(is_turned(target, role)), *span, target.roles[role].shape)
     wanted = part.inverse(None, None).output_shape(part.shape)
@@ -55,9 +55,9 @@ def in_pieces(
         for piece, span in zip(pieces, spans, strict=True):
             own, other = whole.roles[role].name, piece.roles[role].name
             if cut:
-                yield own, other, piece_of_source(whole, piece, role, span)
+                yield own, other, _piece_of_source(whole, piece, role, span)
             else:
-                yield other, own, part_of_target(piece, whole, role, span)
+                yield other, own, _part_of_target(piece, whole, role, span)
 
 
 def is_turned(layer: Layer, role: str) -> bool:

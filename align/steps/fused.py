@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from align.core.names import Ambiguity, Pairing
 from align.core.words import some
-from align.steps.forms import part_of_target, piece_of_source
+from align.steps.forms import in_pieces
 from align.steps.paths import tokens
 from align.steps.piece_order import piece_order, piece_sign
 
@@ -121,19 +120,9 @@ def _fillings(pieces: Sequence[Layer]) -> Iterator[tuple[Layer, ...]]:
 
 def _pairings(fusion: _Fusion, order: PieceOrder) -> Iterator[Pairing]:
     ordered = [fusion.pieces[index] for index in order.indices]
-    ends = accumulate((piece.shapes["weight"][0] for piece in ordered), initial=0)
-    spans = list(pairwise(ends))
-    for role, whole in fusion.whole.roles.items():
-        if not all(role in piece.roles for piece in ordered):
-            continue
-        for piece, span in zip(ordered, spans, strict=True):
-            own = piece.roles[role].name
-            if fusion.cut:
-                transform = piece_of_source(fusion.whole, piece, role, span)
-                yield Pairing(whole.name, own, "structure", order.confidence, transform, order.note)
-            else:
-                transform = part_of_target(piece, fusion.whole, role, span)
-                yield Pairing(own, whole.name, "structure", order.confidence, transform, order.note)
+    shared = [role for role in fusion.whole.roles if all(role in piece.roles for piece in ordered)]
+    for source, target, transform in in_pieces(fusion.whole, ordered, shared, cut=fusion.cut):
+        yield Pairing(source, target, "structure", order.confidence, transform, order.note)
 
 
 def _own_biases(fusion: _Fusion, layers: Sequence[Layer]) -> Iterator[Pairing]:

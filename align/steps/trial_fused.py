@@ -47,6 +47,6 @@ def _orders(whole: Layer, pieces: Sequence[Layer], *, cut: bool) -> list[Alterna
     if "weight" not in roles or not filled or factorial(len(pieces)) > MOST_ALTERNATIVES:
         return []
     return [
-        tuple(Pairing(*found[:2], "trial", 1.0, found[2]) for found in in_pieces(whole, order, roles, cut=cut))
+        tuple(Pairing(a, b, "trial", 1.0, change) for a, b, change in in_pieces(whole, order, roles, cut=cut))
         for order in permutations(pieces)
     ]
