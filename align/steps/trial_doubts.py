@@ -83,7 +83,7 @@ def sibling_doubts(pairings: Sequence[Pairing], calls: Calls, layer_of: Layers) 
 
     Siblings are paired layers of one kind and shape that are given the same tensors.
     """
-    joined = _layers(pairings, layer_of)
+    joined = {path: both for path, both in _layers(pairings, layer_of).items() if path in calls.modules}
     order = [path for path, call in calls.source.outputs if not call and path in joined]
     off = {path for path in order if calls.same_place(path, calls.modules[path]) is False}
     if not off:

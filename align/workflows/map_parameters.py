@@ -11,7 +11,7 @@ from align.core.names import FRAMEWORKS, Dropped
 from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.core.rename import NameRules
-from align.errors import NothingInCommonError, UsageError
+from align.errors import ModelFailedError, NothingInCommonError, UsageError
 from align.runs.map_export import write_map_file
 from align.steps.execution import CallOrder, in_execution_order, unseen
 from align.steps.match import match_names
@@ -78,14 +78,15 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
         warnings = [line for side in ordered for line in unseen(side)] if name_map.ambiguous else []
         name_map = match_by_order(name_map, *ordered, rules_of_all)
     name_map = _with_left_out(sides, name_map if known is None else known.marked(name_map, told.rules))
+    unproven = ""
     if trial:
-        name_map = _by_trial(sides, name_map, given, progress)
+        name_map, unproven = _by_trial(sides, name_map, given, progress)
     if told.rules.all_rules:
         name_map, conflicts = doubt_by_values(name_map, (sides[0].values, sides[1].values))
         warnings += conflicts
     counts = summarize_parameters(source), summarize_parameters(target)
     both = source.parameters, target.parameters
-    result = MapResult(name_map, *counts, map_verdict(name_map), *both, tuple(warnings))
+    result = MapResult(name_map, *counts, map_verdict(name_map, unproven), *both, tuple(warnings))
     if out is not None:
         write_map_file(Path(out), result, told.kept)
     return result
@@ -124,13 +125,19 @@ def _with_left_out(sides: tuple[MapSide, MapSide], name_map: NameMap) -> NameMap
 
 def _by_trial(
     sides: tuple[MapSide, MapSide], name_map: NameMap, inputs: Mapping[str, Array] | None, progress: Progress
-) -> NameMap:
+) -> tuple[NameMap, str]:
+    """The map after a trial, and why it is not proven if the models cannot run though names settle all."""
     from align.workflows.trial import settle_by_trial
 
     if inputs is None:
         raise UsageError("a trial needs inputs to run on", "give them with --inputs, or as `inputs`")
-    settled = settle_by_trial(*_live(sides), name_map, inputs, progress)
-    return explain_anew((sides[0].parameters, sides[1].parameters), settled)
+    try:
+        settled = settle_by_trial(*_live(sides), name_map, inputs, progress)
+    except ModelFailedError as error:
+        if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
+            return name_map, f"names settle all, but the trial could not run: {error.message}"
+        raise
+    return explain_anew((sides[0].parameters, sides[1].parameters), settled), ""
 
 
 def executed(

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from align.core.names import NameMap
 
 
-def map_verdict(name_map: NameMap) -> Verdict:
-    """Aligned if every parameter is surely paired or dropped, and nothing stands in another place."""
+def map_verdict(name_map: NameMap, unproven: str = "") -> Verdict:
+    """Aligned if every parameter is surely paired or dropped, in its place, and nothing is `unproven`."""
     unmatched = [sum(one.side == side for one in name_map.unmatched) for side in ("source", "target")]
     groups = [group.sources for group in name_map.ambiguous], [group.targets for group in name_map.ambiguous]
     unsettled = [sum(len(names) for names in side) for side in groups]
     left, right = unmatched[0] + unsettled[0], unmatched[1] + unsettled[1]
     coverage = Coverage("parameters", len(name_map.pairings), len(name_map.dropped), left, right)
     unsure = sum(not pairing.sure for pairing in name_map.pairings)
-    reasons = []
+    reasons = [unproven] if unproven else []
     if not name_map.complete:
         reasons.append(f"{left} parameters of {name_map.source} and {right} of {name_map.target} are not paired")
     if unsure:

@@ -37,3 +37,23 @@ def test_blocks_that_only_moved_on_are_not_swapped() -> None:
     result = align.map_parameters(blocks("torch", 5, 6, 7), blocks("nn", 6, 7))
     assert "each other's place" not in result.verdict.reason
     assert {p.source: p.target for p in result.name_map.pairings}["layers.1.up.weight"] == "layers.0.up.weight"
+
+
+def test_a_trial_that_cannot_run_proves_nothing_and_loses_no_map_that_names_settle() -> None:
+    def fails(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        msg = "no kernel"
+        raise RuntimeError(msg)
+
+    def model(kind: str, name: str, function) -> ArrayModel:
+        return ArrayModel((ArrayLayer(name, kind, function, {"weight": np.ones((4, 4), np.float32)}),))
+
+    def linear(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        return x @ weight.T
+
+    inputs = {"x": np.ones((2, 4), np.float32)}
+    port = model("mindspore.nn.Dense", "fc", fails)
+    result = align.map_parameters(model("torch.nn.Linear", "fc", linear), port, inputs=inputs, trial=True)
+    assert result.name_map.complete
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    assert "the trial could not run" in result.verdict.reason
+    assert "no kernel" in result.verdict.reason
