@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from align.workflows.convert_checkpoint import convert_checkpoint
     from align.workflows.diff_checkpoints import diff_checkpoints
     from align.workflows.inspect_checkpoint import inspect_checkpoint
+    from align.workflows.lint_models import lint_models
     from align.workflows.map_one_side import map_one_side
     from align.workflows.map_parameters import map_parameters
     from align.workflows.sides import open_side
@@ -28,6 +29,7 @@ _HOMES = {
     "convert_checkpoint": "align.workflows.convert_checkpoint",
     "diff_checkpoints": "align.workflows.diff_checkpoints",
     "inspect_checkpoint": "align.workflows.inspect_checkpoint",
+    "lint_models": "align.workflows.lint_models",
     "map_frame": "align.report.frames",
     "map_one_side": "align.workflows.map_one_side",
     "map_parameters": "align.workflows.map_parameters",
@@ -42,6 +44,7 @@ __all__ = [
     "convert_checkpoint",
     "diff_checkpoints",
     "inspect_checkpoint",
+    "lint_models",
     "map_frame",
     "map_one_side",
     "map_parameters",

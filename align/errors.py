@@ -21,6 +21,7 @@
     │   ├── MetricMissingError      ├── StepsPerEpochError
     │   ├── UnlikeCurvesError       ├── RepeatedColumnError
     │   ├── ReportError             ├── UnreadableModelError
+    │   ├── PitfallFileError        │
     └── NotAlignedError         the sides were compared and differ: exit code 1
 
 The wording sits here, so that the code that raises states only the facts.
@@ -343,6 +344,15 @@ class MappingRuleError(CannotRunError):
 
     def __init__(self, path: Path | str, reason: str) -> None:
         super().__init__(f"{path}: {reason}", "CONTRIBUTING.md describes the rule files")
+
+
+class PitfallFileError(CannotRunError):
+    """Rule files under `mappings/pitfalls` with faults; all of them are listed."""
+
+    def __init__(self, folder: Path | str, faults: Sequence[str]) -> None:
+        said = f"rules in {folder} break the schema:{as_lines(faults)}"
+        super().__init__(said, "CONTRIBUTING.md describes the rule files")
+        self.faults = tuple(faults)
 
 
 class ProjectFileError(CannotRunError):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from align.core.curves import LossLog
     from align.core.dtypes import Array
     from align.core.parameters import ParameterSet
+    from align.core.settings import LayerSettings
     from align.core.traces import CaptureSink, Influences
 
 Model = Any
@@ -60,6 +61,19 @@ class ModelReader(Plugin, Protocol):
 
     def environment(self) -> dict[str, str]:
         """Versions, device and thread count, for the record."""
+        ...
+
+
+@runtime_checkable
+class SettingsReader(Plugin, Protocol):
+    """Reads how the layers of a live model, or a live optimizer, are set."""
+
+    def is_optimizer(self, model: Model) -> bool:
+        """Tell whether it is an optimizer of this framework, without importing the framework."""
+        ...
+
+    def read_settings(self, model: Model) -> list[LayerSettings]:
+        """Read the settings of every module by its path as in ParameterSet, or of every group of an optimizer."""
         ...
 
 

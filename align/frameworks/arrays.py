@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from align.core.calling import CallRecorder, bind_inputs, run_user_model
 from align.core.filling import check_fill
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.settings import LayerSettings
 from align.core.untouched import same_random_numbers
 
 if TYPE_CHECKING:
@@ -17,17 +18,22 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
+    from align.core.settings import Setting
     from align.core.traces import CaptureSink
 
 
 @dataclass(frozen=True)
 class ArrayLayer:
-    """One layer: `function(x, **parameters)`, parameters by attribute name; `class_name` is a public layer class."""
+    """One layer: `function(x, **parameters)`, parameters by attribute name; `class_name` is a public layer class.
+
+    `settings` are what a live layer of that class would keep as attributes.
+    """
 
     path: str
     class_name: str
     function: Callable[..., Any]
     parameters: dict[str, Array]
+    settings: dict[str, Setting] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,15 @@ class ArraysFramework:
             parameters += own
             modules.append(Module(layer.path, (layer.class_name,), tuple(p.name for p in own)))
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
+
+    def is_optimizer(self, model: Model) -> bool:  # noqa: ARG002
+        """Return False: there are no optimizers of arrays."""
+        return False
+
+    def read_settings(self, model: Model) -> list[LayerSettings]:
+        """Return the settings that each layer was given, those of the model first."""
+        layers = [LayerSettings(layer.path, (layer.class_name,), layer.settings) for layer in model.layers]
+        return [LayerSettings("", ("align.frameworks.arrays.ArrayModel",)), *layers]
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Copy out all parameters."""

@@ -22,8 +22,10 @@ from align.core.filling import check_fill
 from align.core.layouts import inputs_first
 from align.core.mappings import is_statistic
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.settings import LayerSettings
 from align.core.untouched import SEED, attributes_kept, same_random_numbers
 from align.errors import UnreadableModelError
+from align.frameworks._mindspore_settings import cell_settings, group_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -61,6 +63,20 @@ class MindSporeFramework:
         _refuse_doubled(((p.name, f"{p.module}.{p.attribute}".removeprefix(".")) for p in parameters), label)
         shared = tuple((place, name) for name, *places in seen.values() for place in places)
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules), shared=shared)
+
+    def is_optimizer(self, model: Model) -> bool:
+        """Tell whether it is an optimizer of mindspore.nn, mint or experimental."""
+        mindspore = sys.modules.get("mindspore")
+        if mindspore is None:
+            return False
+        return isinstance(model, (mindspore.nn.Optimizer, mindspore.experimental.optim.Optimizer))
+
+    def read_settings(self, model: Model) -> list[LayerSettings]:
+        """Read the attributes and operators of every cell, or the groups of an optimizer; see SettingsReader."""
+        if self.is_optimizer(model):
+            return group_settings(model, _public_classes(type(model)))
+        cells = model.cells_and_names()
+        return [LayerSettings(path, _public_classes(type(cell)), cell_settings(cell)) for path, cell in cells]
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Copy out all parameters and buffers by name."""
@@ -187,7 +203,8 @@ def _public_classes(cls: type) -> tuple[str, ...]:
 def _public_names() -> dict[type, str]:
     mindspore = _mindspore()
     names: dict[type, str] = {}
-    for prefix, space in (("mindspore.nn", mindspore.nn), ("mindspore.mint.nn", mindspore.mint.nn)):
+    spaces = {"nn": mindspore.nn, "mint.nn": mindspore.mint.nn, "mint.optim": mindspore.mint.optim}
+    for prefix, space in ((f"mindspore.{name}", space) for name, space in spaces.items()):
         for name in sorted(vars(space)):
             value = getattr(space, name)
             if isinstance(value, type) and issubclass(value, mindspore.nn.Cell):

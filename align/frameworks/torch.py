@@ -17,10 +17,12 @@ from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.filling import check_fill
 from align.core.layouts import inputs_first
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.settings import LayerSettings
 from align.core.traces import Influences
 from align.core.user_code import run_user_code
 from align.errors import MissingClassError, UserCodeError
 from align.frameworks._torch_influence import influences
+from align.frameworks._torch_settings import group_settings, module_settings
 from align.frameworks._torch_state import evaluated, is_scripted, refuse_empty, refuse_scripted, refuse_shapeless
 
 if TYPE_CHECKING:
@@ -62,6 +64,18 @@ class TorchFramework:
             classes = _public_classes(type(module))
             modules.append(Module(path, classes, tuple(p.name for p in own), inputs_first(classes, module)))
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
+
+    def is_optimizer(self, model: Model) -> bool:
+        """Tell whether it is a torch.optim.Optimizer."""
+        torch = sys.modules.get("torch")
+        return torch is not None and isinstance(model, torch.optim.Optimizer)
+
+    def read_settings(self, model: Model) -> list[LayerSettings]:
+        """Read the public attributes of every module, or the groups of an optimizer; see SettingsReader."""
+        if self.is_optimizer(model):
+            return group_settings(model)
+        modules = model.named_modules(remove_duplicate=False)
+        return [LayerSettings(path, _public_classes(type(one)), module_settings(one)) for path, one in modules]
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Copy out all parameters and persistent buffers by their `state_dict()` names."""

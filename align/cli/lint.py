@@ -1,0 +1,44 @@
+"""`align lint`: the settings of two models, compared before any run."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from align.cli._shared import (
+    CandidateArgument,
+    JsonOption,
+    ProjectOption,
+    ReferenceArgument,
+    RunOption,
+    hand_over,
+    read_settings,
+)
+
+
+def lint_command(  # noqa: PLR0913 - one parameter an option
+    reference: ReferenceArgument = None,
+    candidate: CandidateArgument = None,
+    map_file: Annotated[
+        Path | None, typer.Option("--map", metavar="FILE", help="Map file; without one the models are matched.")
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Give every layer a row of its own.")] = False,
+    project: ProjectOption = None,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Compare the settings of all paired layers (or of two optimizers) before any run; say which line to change.
+
+    Exit code 0: nothing above a note; 1: findings; 2: nothing could be compared.
+    """
+    from align.workflows.lint_models import lint_models
+
+    settings = read_settings(project, reference, candidate)
+    map_file = map_file or settings.map
+    sides = {"reference": str(settings.reference.model), "candidate": str(settings.candidate.model)}
+    result = lint_models(*sides.values(), name_map=map_file)
+    made_from: dict[str, Path | str] = {**sides, **({"map": map_file} if map_file is not None else {})}
+    hand_over(result, made_from, run, json, show_all=show_all)
+    return result.verdict.exit_code

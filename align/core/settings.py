@@ -1,0 +1,40 @@
+"""The settings of live layers and optimizers: what was chosen when they were built, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSettings:
+    """One layer or optimizer: its path, its public classes as in Module, and its public attributes of plain types.
+
+    A tensor stands as True; what is no plain value (a function, another layer) is left out. A setting that only an
+    operator inside the layer keeps has the operator's name before it: `elu.alpha`.
+    """
+
+    path: str
+    classes: tuple[str, ...]
+    values: dict[str, Setting] = field(default_factory=dict)
+
+
+def plain_settings(attributes: Mapping[str, object]) -> dict[str, Setting]:
+    """Return the public attributes that are plain, lists as tuples."""
+    public = {name: value for name, value in attributes.items() if not name.startswith("_")}
+    return {name: _plain(value) for name, value in public.items() if _is_plain(value)}
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _plain(value: object) -> Setting:
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value  # type: ignore[return-value]

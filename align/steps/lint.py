@@ -1,0 +1,167 @@
+"""The settings of paired layers held against the known pitfalls.
+
+A pair that rests on its place alone may be a wrong one: what it finds is a note, unless no layer of the other side has
+that setting as the layers of this side have it, so that every pairing would find the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.core.lint import SettingFinding
+from align.core.setting_forms import equal_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from align.core.findings import Severity
+    from align.core.pitfalls import Pitfall
+    from align.core.setting_forms import Form
+    from align.core.settings import LayerSettings, Setting
+
+GRAVITY: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPair:
+    """Two layers that correspond; `kinds` are those that the layer rules know, "" if none does."""
+
+    reference: LayerSettings
+    candidate: LayerSettings
+    certain: bool = True
+    kinds: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Findings, and how many settings were compared and how many could not be read."""
+
+    findings: tuple[SettingFinding, ...]
+    compared: int
+    unread: int
+
+
+def compare_settings(pairs: Sequence[LayerPair], rules: Sequence[Pitfall]) -> Compared:
+    """Compare every setting that a rule knows of both layers of a pair; findings come gravest first."""
+    findings = [finding for pair in pairs if (finding := _other_kind(pair))]
+    checks = [check for rule in rules for check in _checks(rule, pairs)]
+    readable = [check for check in checks if check.readable]
+    by_rule: dict[str, list[_Check]] = defaultdict(list)
+    for check in readable:
+        by_rule[check.rule.id].append(check)
+    for own in by_rule.values():
+        apart = _apart(own)
+        findings += [check.finding(apart) for check in own if check.unlike]
+    places = {id(pair.reference): number for number, pair in enumerate(pairs)}
+    order: Callable[[SettingFinding], int] = lambda finding: GRAVITY.index(finding.severity)  # noqa: E731
+    by_path = {pair.reference.path: places[id(pair.reference)] for pair in pairs}
+    findings.sort(key=lambda finding: (order(finding), by_path[finding.reference]))
+    return Compared(tuple(findings), len(readable), len(checks) - len(readable))
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    rule: Pitfall
+    pair: LayerPair
+    forms: tuple[Form, Form]
+
+    @property
+    def readable(self) -> bool:
+        sides = (self.pair.reference, self.pair.candidate)
+        return all(form.readable(side.values) for form, side in zip(self.forms, sides, strict=True))
+
+    @property
+    def values(self) -> tuple[Setting, Setting]:
+        reference, candidate = self.pair.reference, self.pair.candidate
+        return (
+            self.forms[0].read(reference.values, reference.classes),
+            self.forms[1].read(candidate.values, candidate.classes),
+        )
+
+    @property
+    def unlike(self) -> bool:
+        return not equal_settings(*self.values)
+
+    def finding(self, apart: bool) -> SettingFinding:
+        """State what is unlike; `apart` says that any other pairing of such layers would find it too."""
+        rule, (left, right) = self.rule, self.forms
+        certain = self.pair.certain or apart
+        known = certain and not _may_be_one_axis(self)
+        mine, theirs = self.values
+        return SettingFinding(
+            rule=rule.id,
+            severity=rule.severity if known else "note",
+            reference=self.pair.reference.path,
+            candidate=self.pair.candidate.path,
+            reference_class=_class_name(self.pair.reference),
+            candidate_class=_class_name(self.pair.candidate),
+            setting=rule.setting,
+            reference_setting=left.write(mine),
+            candidate_setting=right.write(theirs),
+            effect=rule.effect,
+            change=right.instead or f"{_known_class(self.pair.candidate, right)}(..., {right.write(mine)})",
+            certain=certain,
+        )
+
+
+def _checks(rule: Pitfall, pairs: Iterable[LayerPair]) -> Iterator[_Check]:
+    for pair in pairs:
+        left, right = (rule.form_of(side.classes) for side in (pair.reference, pair.candidate))
+        if left and right and not _is_idle(rule, pair):
+            yield _Check(rule, pair, (left, right))
+
+
+def _is_idle(rule: Pitfall, pair: LayerPair) -> bool:
+    """Tell whether the setting has no effect on either side."""
+    return bool(rule.idle) and all(
+        any(_holds(side.values.get(name), value) for name, value in rule.idle.items())
+        for side in (pair.reference, pair.candidate)
+    )
+
+
+def _holds(found: Setting, value: Setting) -> bool:
+    return all(map(_holds, found, [value] * len(found))) if isinstance(found, tuple) else equal_settings(found, value)
+
+
+def _apart(checks: Sequence[_Check]) -> bool:
+    mine, theirs = zip(*(check.values for check in checks), strict=True)
+    return not any(equal_settings(one, other) for one in mine for other in theirs)
+
+
+def _may_be_one_axis(check: _Check) -> bool:
+    """-1 and 1 are one axis of a matrix; None is chosen by the number of axes."""
+    if not all(form.means in ("axis", "first_axis") for form in check.forms):
+        return False
+    signs = [value < 0 if isinstance(value, int) else None for value in check.values]
+    return None in signs or signs[0] != signs[1]
+
+
+def _other_kind(pair: LayerPair) -> SettingFinding | None:
+    """Two layers of unlike kinds where both sides have one layer."""
+    mine, theirs = pair.kinds
+    if not pair.certain or not mine or not theirs or mine == theirs:
+        return None
+    return SettingFinding(
+        rule="other-kind",
+        severity="warning",
+        reference=pair.reference.path,
+        candidate=pair.candidate.path,
+        reference_class=_class_name(pair.reference),
+        candidate_class=_class_name(pair.candidate),
+        setting="kind of layer",
+        reference_setting=mine,
+        candidate_setting=theirs,
+        effect="at the same place another function is computed",
+        change=f"a layer of the kind {mine}",
+    )
+
+
+def _class_name(layer: LayerSettings) -> str:
+    return layer.classes[0].rpartition(".")[2] if layer.classes else ""
+
+
+def _known_class(layer: LayerSettings, form: Form) -> str:
+    name = next(name for name in layer.classes if name in form.classes)
+    return name.partition(".")[2]
