@@ -6,15 +6,15 @@ that setting as the layers of this side have it, so that every pairing would fin
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from align.core.lint import SettingFinding
 from align.core.setting_forms import equal_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.findings import Severity
     from align.core.pitfalls import Pitfall
@@ -26,12 +26,16 @@ GRAVITY: tuple[Severity, ...] = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class LayerPair:
-    """Two layers that correspond; `kinds` are those that the layer rules know, "" if none does."""
+    """Two layers that correspond; `kinds` are those that the layer rules know, "" if none does.
+
+    `padded` says that a layer that pads stands before one of them alone.
+    """
 
     reference: LayerSettings
     candidate: LayerSettings
     certain: bool = True
     kinds: tuple[str, str] = ("", "")
+    padded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +52,12 @@ def compare_settings(pairs: Sequence[LayerPair], rules: Sequence[Pitfall]) -> Co
     findings = [finding for pair in pairs if (finding := _other_kind(pair))]
     checks = [check for rule in rules for check in _checks(rule, pairs)]
     readable = [check for check in checks if check.readable]
-    by_rule: dict[str, list[_Check]] = defaultdict(list)
-    for check in readable:
-        by_rule[check.rule.id].append(check)
-    for own in by_rule.values():
+    for _, group in groupby(readable, key=lambda check: check.rule.id):
+        own = list(group)
         apart = _apart(own)
         findings += [check.finding(apart) for check in own if check.unlike]
-    places = {id(pair.reference): number for number, pair in enumerate(pairs)}
-    order: Callable[[SettingFinding], int] = lambda finding: GRAVITY.index(finding.severity)  # noqa: E731
-    by_path = {pair.reference.path: places[id(pair.reference)] for pair in pairs}
-    findings.sort(key=lambda finding: (order(finding), by_path[finding.reference]))
+    places = {pair.reference.path: number for number, pair in enumerate(pairs)}
+    findings.sort(key=lambda finding: (GRAVITY.index(finding.severity), places[finding.reference]))
     return Compared(tuple(findings), len(readable), len(checks) - len(readable))
 
 
@@ -88,7 +88,7 @@ class _Check:
         """State what is unlike; `apart` says that any other pairing of such layers would find it too."""
         rule, (left, right) = self.rule, self.forms
         certain = self.pair.certain or apart
-        known = certain and not _may_be_one_axis(self)
+        known = certain and not (_may_be_one_axis(self) or _is_padded_before(self))
         mine, theirs = self.values
         return SettingFinding(
             rule=rule.id,
@@ -136,6 +136,11 @@ def _may_be_one_axis(check: _Check) -> bool:
         return False
     signs = [value < 0 if isinstance(value, int) else None for value in check.values]
     return None in signs or signs[0] != signs[1]
+
+
+def _is_padded_before(check: _Check) -> bool:
+    """Padding that a layer lacks may be in the layer before."""
+    return check.pair.padded and check.forms[0].means == "padding"
 
 
 def _other_kind(pair: LayerPair) -> SettingFinding | None:

@@ -16,10 +16,8 @@ from align.core.words import counted
 from align.errors import CannotRunError, NothingInCommonError, UsageError
 from align.runs.mapfile import read_map
 from align.steps.apply_rules import check_shapes
-from align.steps.calls import CalledModules
 from align.steps.lint import LayerPair, compare_settings
-from align.steps.pair_calls import pair_calls
-from align.steps.tree_calls import tree_calls
+from align.steps.lint_pairs import pair_layers
 from align.workflows.map_parameters import match_sides
 from align.workflows.sides import Side, load_function, open_side
 
@@ -99,24 +97,13 @@ def _pair_groups(
 def _pair_layers(
     sides: tuple[Side, Side], settings: Sequence[list[LayerSettings]], given: NameMap | Path | str | None
 ) -> tuple[list[LayerPair], tuple[int, int]]:
-    """Pair as for a run in which every module is called once, in the order of the tree."""
+    """Layers of two models; of those that stay alone, count the ones that a rule knows."""
     left, right = (side.reader.read_parameters(side.model, side.label) for side in sides)
-    name_map = _name_map(given, left, right)
     by_path = [{layer.path: layer for layer in own} for own in settings]
-    called = CalledModules(tree_calls(left), left, name_map, "source")
-    calls = pair_calls(called, CalledModules(tree_calls(right), right, name_map, "target"))
-    pairs = []
-    for pair in calls.pairs:
-        kinds = pair.reference.kind, pair.candidate.kind
-        certain = pair.certain or bool(called.holds(pair.reference) and kinds[0] and kinds[0] == kinds[1])
-        layers = by_path[0][pair.reference.module], by_path[1][pair.candidate.module]
-        pairs.append(LayerPair(*layers, certain, kinds))
+    pairs, alone = pair_layers((left, right), _name_map(given, left, right), (by_path[0], by_path[1]))
     known = {name for rule in pitfalls() for form in rule.forms for name in form.classes}
-    alone = [
-        sum(one.side == name and not known.isdisjoint(own[one.module].classes) for one in calls.unpaired)
-        for name, own in zip(("reference", "candidate"), by_path, strict=True)
-    ]
-    return pairs, (alone[0], alone[1])
+    counts = [sum(not known.isdisjoint(layer.classes) for layer in own) for own in alone]
+    return pairs, (counts[0], counts[1])
 
 
 def _name_map(given: NameMap | Path | str | None, source: ParameterSet, target: ParameterSet) -> NameMap:

@@ -1,0 +1,60 @@
+"""Which layer's settings are to be compared with which: paired as for a run that calls every module once, in order."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from align.core.mappings import rule_for
+from align.steps.calls import CalledModules
+from align.steps.lint import LayerPair
+from align.steps.pair_calls import pair_calls
+from align.steps.tree_calls import tree_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.names import NameMap
+    from align.core.parameters import ParameterSet
+    from align.core.settings import LayerSettings
+    from align.steps.calls import CallPair
+
+PADS = "mindspore.nn.Pad"  # the only padding layer that no layer rule knows: it has no counterpart in torch
+
+
+def pair_layers(
+    sides: tuple[ParameterSet, ParameterSet],
+    name_map: NameMap,
+    settings: tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]],
+) -> tuple[list[LayerPair], tuple[list[LayerSettings], list[LayerSettings]]]:
+    """Return the pairs in the reference's order and, of each side, the layers without a counterpart.
+
+    `settings` are by path. Modules around others are certain where they hold the same parameters and are of one kind.
+    """
+    left = CalledModules(tree_calls(sides[0]), sides[0], name_map, "source")
+    right = CalledModules(tree_calls(sides[1]), sides[1], name_map, "target")
+    calls = pair_calls(left, right)
+    padded = _behind_padding(left, settings[0]), _behind_padding(right, settings[1])
+
+    def layers(pair: CallPair) -> LayerPair:
+        mine, theirs = pair.reference, pair.candidate
+        certain = pair.certain or bool(left.holds(mine) and mine.kind and mine.kind == theirs.kind)
+        behind = (mine.module in padded[0]) != (theirs.module in padded[1])
+        both = settings[0][mine.module], settings[1][theirs.module]
+        return LayerPair(*both, certain, (mine.kind, theirs.kind), behind)
+
+    alone = (
+        [settings[0][one.module] for one in calls.unpaired if one.side == "reference"],
+        [settings[1][one.module] for one in calls.unpaired if one.side == "candidate"],
+    )
+    return [layers(pair) for pair in calls.pairs], alone
+
+
+def _behind_padding(side: CalledModules, settings: Mapping[str, LayerSettings]) -> set[str]:
+    """Paths of the layers that stand right behind one that pads."""
+    return {after.module for before, after in pairwise(side.leaves) if _pads(settings[before.module])}
+
+
+def _pads(layer: LayerSettings) -> bool:
+    rule = rule_for(layer.classes)
+    return PADS in layer.classes or (rule is not None and rule[0].kind.endswith("_pad"))
