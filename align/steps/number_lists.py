@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, permutations, takewhile
 from math import gcd
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from align.steps.list_ways import way_of_lists
 from align.steps.paths import likeness, words
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
+    from align.steps.list_ways import ListWay
 
 _INDEX = re.compile(r"(?<![^._\-\s])[A-Za-z]*([0-9]{1,9})(?![^._\-\s])")
 _DEEPEST = 4  # lists within lists, of which all orders are tried
@@ -67,8 +70,11 @@ class NumberLists:
 
     def __init__(self, left: Iterable[Layer], right: Iterable[Layer], settled: Iterable[Pair]) -> None:
         self._sides = _Side(left), _Side(right)
-        self._ways = _learn_ways(settled)
-        self._turned = {(_parent(x), _parent(y)) for (x, y), way in self._ways.items() if way < 0}
+        told = self._learn_ways(settled)
+        self._ways = {lists: one.way for lists, one in told.items() if one.way is not None}
+        self._moved = {(mine, number) for (mine, _), one in told.items() for number in one.moved}
+        self._turned = {_beside(*lists) for lists, way in self._ways.items() if way < 0}
+        self._alike = {(*_beside(*lists), self._fall(*lists)) for lists, way in self._ways.items() if way > 0}
         self._readings: dict[tuple[Lists, Lists], list[_Read]] = {}
 
     def agreement(self, one: Pair, two: Pair) -> tuple[int, bool]:
@@ -79,8 +85,9 @@ class NumberLists:
         (a, b), (a2, b2) = one, two
         mine, signs = _compared(a.path, a2.path)
         theirs, other_signs = _compared(b.path, b2.path)
-        first = next(filter(None, signs), 0)
-        if not first or not any(other_signs):
+        first, at = next(filter(itemgetter(0), zip(signs, mine, strict=True)), (0, ""))
+        moved = any((at, dict(levels(path)).get(at)) in self._moved for path in (a.path, a2.path))
+        if not first or not any(other_signs) or moved:
             return 0, True
         if (mine, theirs) not in self._readings:
             self._readings[mine, theirs] = self._read(mine, theirs)
@@ -104,13 +111,25 @@ class NumberLists:
     def _way(self, mine: str, theirs: str) -> int:
         """1 if two lists run the same way, -1 if opposite ways, 0 if that is not known.
 
-        Lists of which no pair tells it run the same way, unless one is registered from its last number to its first,
-        or others beside both run opposite ways.
+        Lists of which no pair tells it run the same way, unless others beside both run opposite ways, or one is
+        registered from its last number to its first, and none beside both, registered alike, runs the same way.
         """
         if (mine, theirs) in self._ways:
             return self._ways[mine, theirs]
-        alike = (mine in self._sides[0].falling) == (theirs in self._sides[1].falling)
-        return int(alike and (_parent(mine), _parent(theirs)) not in self._turned)
+        beside, falls = _beside(mine, theirs), self._fall(mine, theirs)
+        return int(beside not in self._turned and (falls[0] == falls[1] or (*beside, falls) in self._alike))
+
+    def _fall(self, mine: str, theirs: str) -> tuple[bool, bool]:
+        return mine in self._sides[0].falling, theirs in self._sides[1].falling
+
+    def _learn_ways(self, settled: Iterable[Pair]) -> dict[tuple[str, str], ListWay]:
+        points: dict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
+        for a, b in settled:
+            for mine, number in levels(a.path):
+                for theirs, other in levels(b.path):
+                    points[mine, theirs].add((number, other))
+        left, right = (side.seen for side in self._sides)
+        return {(x, y): way_of_lists(told, left[x], right[y], "#" in x + y) for (x, y), told in points.items()}
 
     def _order(self, inner: Lists, outer: Lists) -> Lists:
         """The outer lists in the order of the inner ones that they are; () if several orders fit as well."""
@@ -139,10 +158,10 @@ class _Side:
         layers = sorted(layers, key=lambda layer: layer.position)
         self._levels = [dict(levels(layer.path)) for layer in layers]
         self._members = Counter(name for own in self._levels for name in own)
-        self._seen: dict[str, set[int]] = defaultdict(set)
+        self.seen: dict[str, set[int]] = defaultdict(set)
         falling: dict[str, bool] = {}
         for name, numbers in _instances(self._levels):
-            self._seen[name].update(numbers)
+            self.seen[name].update(numbers)
             if len(numbers) > 2:
                 falling[name] = falling.get(name, True) and numbers == sorted(numbers, reverse=True)
         self.falling = {
@@ -151,7 +170,7 @@ class _Side:
 
     def varying(self, lists: Lists) -> Lists:
         """Those of the lists that hold more than one number."""
-        return tuple(name for name in lists if len(self._seen[name]) > 1)
+        return tuple(name for name in lists if len(self.seen[name]) > 1)
 
     def runs(self, lists: Lists) -> list[int]:
         """A number for each list, equal for those of which each holds nothing but the next."""
@@ -180,26 +199,8 @@ def _instances(layers: Iterable[dict[str, int]]) -> Iterator[tuple[str, list[int
     yield from ((str(key[-1]), list(numbers)) for key, numbers in found.items())
 
 
-def _learn_ways(settled: Iterable[Pair]) -> dict[tuple[str, str], int]:
-    """1 for two lists of which settled pairs tell that they run the same way, -1 if opposite ways, 0 if neither."""
-    points: dict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
-    for a, b in settled:
-        for mine, number in levels(a.path):
-            for theirs, other in levels(b.path):
-                points[mine, theirs].add((number, other))
-    return {lists: way for lists, found in points.items() if (way := _way(found)) is not None}
-
-
-def _way(points: set[tuple[int, int]]) -> int | None:
-    """Whether the second numbers grow (1) or fall (-1) with the first, do neither (0), or stand at one place (None)."""
-    if any(len({point[side] for point in points}) == 1 for side in (0, 1)):
-        return None
-    reached: dict[int, list[int]] = defaultdict(list)
-    for number, other in sorted(points):
-        reached[number].append(other)
-    steps = list(pairwise(reached.values()))
-    grows, falls = all(x[-1] <= y[0] for x, y in steps), all(x[0] >= y[-1] for x, y in steps)
-    return grows - falls
+def _beside(mine: str, theirs: str) -> tuple[str, str]:
+    return _parent(mine), _parent(theirs)
 
 
 def _parent(name: str) -> str:
