@@ -41,14 +41,14 @@ class EqualValue:
 
 
 def pair_equal_values(source: Values, target: Values, known: Set[EqualValue] = frozenset()) -> list[EqualValue]:
-    """Return the pairs of one value, without those that are `known`, which are not read whole.
+    """Return the pairs of one value; those that are `known` are not read whole where no other has their sample.
 
     Floats of two dtypes are compared in the narrower one.
     """
     found = []
     for mine, theirs in _alike(source, target):
         found += [EqualValue(a.tensor.name, b.tensor.name, a.turned) for a, b in _equal(mine, theirs, known)]
-    return [one for one in found if one not in known]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,7 @@ def _equal(
     """Yield those of some readings with one sample that are the only ones of their value on either side."""
     alone = len(mine) == len(theirs) == 1
     if alone and EqualValue(mine[0].tensor.name, theirs[0].tensor.name, mine[0].turned) in known:
+        yield mine[0], theirs[0]
         return
     left, right = _by_digest(mine), _by_digest(theirs)
     for digest, a in left.items():

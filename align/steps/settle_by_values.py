@@ -27,7 +27,10 @@ Sides = tuple["ParameterSet", "ParameterSet"]
 
 
 def told_by_values(name_map: NameMap, sides: Sides, values: tuple[Values, Values]) -> dict[str, Pairing]:
-    """Return the pairs, by source, that values settle beside or against the map; what the user said stands."""
+    """Return the pairs, by source, that values settle beside or against the map, and those that they confirm.
+
+    What the user said stands.
+    """
     said = (
         {p.source for p in name_map.pairings if p.evidence == "user"},
         {p.target for p in name_map.pairings if p.evidence == "user"},
@@ -38,10 +41,14 @@ def told_by_values(name_map: NameMap, sides: Sides, values: tuple[Values, Values
     ]
     before = {p.source: p for p in name_map.pairings}
     layers = [roles_by_name(side) for side in sides]
-    told = {}
-    for equal in pair_equal_values(free[0], free[1], _known(name_map, sides)):
-        if layers[0][equal.source][0].aside == layers[1][equal.target][0].aside:
-            told[equal.source] = _pairing(equal, sides, before.get(equal.source))
+    told: dict[str, Pairing] = {}
+    known = _known(name_map, sides)
+    for equal in pair_equal_values(free[0], free[1], known):
+        mine = before.get(equal.source)
+        if equal in known:
+            told |= {equal.source: mine} if mine and mine.target == equal.target else {}
+        elif layers[0][equal.source][0].aside == layers[1][equal.target][0].aside:
+            told[equal.source] = _pairing(equal, sides, mine)
     return told
 
 

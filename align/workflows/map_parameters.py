@@ -107,11 +107,15 @@ def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
 def _settled(
     sides: tuple[MapSide, MapSide], parameters: tuple[ParameterSet, ParameterSet], rules: NameRules
 ) -> NameMap:
-    """Match, and settle by equal values where both sides have values; the rest of a layer follows."""
+    """Match, and settle by equal values where both sides have values; the rest of a layer follows.
+
+    What values confirm is told as well: what they contradict is no reason to doubt it.
+    """
     name_map = _matched(*parameters, rules)
     values = sides[0].values, sides[1].values
     told = told_by_values(name_map, parameters, values) if all(values) else {}
-    if not told:
+    before = {pairing.source: pairing for pairing in name_map.pairings}
+    if all(before.get(name) == pairing for name, pairing in told.items()):
         return name_map
     names = {name: (pairing.target, pairing.transform) for name, pairing in told.items()}
     return with_told(_matched(*parameters, replace(rules, names=rules.names | names)), told)

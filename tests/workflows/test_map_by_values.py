@@ -111,3 +111,14 @@ def test_a_transposed_convolution_of_one_position_keeps_its_axes(mapped) -> None
     weight = draw(8, 4, 1, 1)
     (pairing,) = mapped({"c.weight": weight}, {"c.weight": weight[:, :, 0, 0].T}).pairings
     assert np.array_equal(pairing.transform.apply(weight), weight[:, :, 0, 0].T)
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1, 3), (1, 0, 2, 3), (3, 1, 2, 0), (0, 1, 3, 2, 4, 5)])
+def test_blocks_beside_two_that_are_exchanged_stay_where_values_find_them(mapped, order) -> None:
+    shapes = {"fc1.weight": (6, 4), "fc1.bias": (6,), "fc2.weight": (4, 6)}
+    source = {f"blocks.{n}.{part}": draw(*shape) for n in range(len(order)) for part, shape in shapes.items()}
+    source |= {f"blocks.{n}.fc2.bias": np.zeros(4) for n in range(len(order))}
+    rests = [part.removeprefix("fc") for part in (*shapes, "fc2.bias")]
+    true = {f"blocks.{n}.fc{rest}": f"layers.{to}.lin{rest}" for n, to in enumerate(order) for rest in rests}
+    name_map = mapped(source, dict(sorted((to, source[name]) for name, to in true.items())))
+    assert found(name_map) == true
