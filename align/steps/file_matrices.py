@@ -1,30 +1,24 @@
 """Which way round the matrices of a checkpoint stand, which has no classes that would tell.
 
-A bias tells, as it is as long as the outputs; so does a shape, unless a layer beside it has that shape turned and no
-name tells the two apart. Layers of one name stand alike, so these tell of the squares among them. What tells nothing
-of a square's namesakes tells little of it: it is taken as it stands only if all that is told in the file stands so.
+A bias tells, as it is as long as the outputs; so does a shape, unless it is open which layer of two it belongs to.
+Layers of one name stand alike, so these tell of the squares among them. What tells nothing of a square's namesakes
+tells little of it: it is taken as it stands only if all that is told in the file stands so.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from typing import TYPE_CHECKING
 
-from align.core.folding import NUMBER
 from align.core.names import Ambiguity
-from align.steps.ambiguity import group_links
-from align.steps.evidence import SETTLED, exchange_benefit, learn
 from align.steps.forms import is_turned
-from align.steps.paths import number_order, numbered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Set
+    from collections.abc import Sequence, Set
 
     from align.core.parameters import ParameterSet
-    from align.steps.ambiguity import OpenGroup
-    from align.steps.evidence import Learnt, Pair
+    from align.steps.evidence import Pair
     from align.steps.layers import Layer
 
 Sure = tuple["Pair", float]
@@ -32,9 +26,6 @@ Sides = tuple["ParameterSet", "ParameterSet"]
 UNTOLD = "a square matrix, and nothing in the file tells whether it stands as (out, in)"
 # By its namesakes; never sure, as that any matrix stands as (in, out).
 _TURNED = 0.7
-_CROSSED = (
-    "a checkpoint has no classes: each of these fits as it stands or transposed, and no name tells which is which"
-)
 _SQUARE = (
     "a square matrix of a checkpoint of which some matrices are transposed, or may be: nothing tells whether it is"
 )
@@ -49,22 +40,21 @@ class FileMatrices:
     untold: set[str] = field(default_factory=set)
 
 
-def doubt_file_matrices(pairs: Sequence[Sure], sides: Sides, spoken: Set[str]) -> FileMatrices:
+def doubt_file_matrices(pairs: Sequence[Sure], sides: Sides, spoken: Set[str], open_paths: Set[str]) -> FileMatrices:
     """Return the pairs with what their matrices' orientation leaves open, where a side is a checkpoint.
 
-    Nothing is said of the sources that the user has `spoken` of.
+    Nothing is said of the sources that the user has `spoken` of. Those at `open_paths` are open already, and tell
+    nothing.
     """
     files = [side.order == "file" for side in sides]
     matrices = [pair for pair, _ in pairs if _may_be_turned(pair, files, spoken)]
     if not matrices:
         return FileMatrices(list(pairs))
-    crossed = _crossed(matrices, [pair for pair, _ in pairs])
-    open_paths = {layer.path for group in crossed for side, layer in group.members if side == "source"}
-    told = _Told(files, mixed=bool(crossed))
+    told = _Told(files, mixed=bool(open_paths))
     for pair in matrices:
         if not _is_square(pair) and pair[0].path not in open_paths:
             told.add(pair)
-    found = FileMatrices([], [_ambiguity(group) for group in crossed])
+    found = FileMatrices([])
     squares = {pair[0].path for pair in matrices if _is_square(pair)}
     for pair, sure in pairs:
         if pair[0].path in squares:
@@ -160,69 +150,3 @@ def _may_be_turned(pair: Pair, files: Sequence[bool], spoken: Set[str]) -> bool:
 def _is_square(pair: Pair) -> bool:
     rows, columns = pair[0].shapes["weight"]
     return rows == columns
-
-
-def _crossed(matrices: Sequence[Pair], pairs: Iterable[Pair]) -> list[OpenGroup]:
-    """Groups of layers side by side that would fit as well if all of them were turned and paired crosswise."""
-    open_pairs = [
-        pair for pair in matrices if not _is_square(pair) and not _has_bias(pair) and pair[0].path != pair[1].path
-    ]
-    places: dict[object, list[Pair]] = defaultdict(list)
-    for pair in open_pairs:
-        shape = frozenset(pair[0].shapes["weight"])
-        places[_place(pair[0].path), _place(pair[1].path), shape].append(pair)
-    rivals = [
-        (one, two)
-        for beside in places.values()
-        for one, two in combinations(beside, 2)
-        if one[0].shapes["weight"] != two[0].shapes["weight"]
-    ]
-    in_doubt = {pair[0].path for both in rivals for pair in both}
-    if not rivals:
-        return []
-    learnt = learn((pair for pair in pairs if pair[0].path not in in_doubt), ordered=False)
-    told: dict[object, bool] = {}
-    links = []
-    for both in rivals:
-        like = tuple(_in_any_block(layer.path) for pair in both for layer in pair)
-        if like not in told:
-            told[like] = _told_apart(*both, learnt)
-        if not told[like]:
-            links.append(both)
-    return [group for group in group_links(links) if _fits_turned(group)]
-
-
-def _in_any_block(path: str) -> str:
-    """The path with the numbers of the blocks left open: what names tell in one, they tell in all."""
-    block, dot, last = path.rpartition(".")
-    return NUMBER.sub("#", block) + dot + last
-
-
-def _told_apart(one: Pair, two: Pair, learnt: Learnt) -> bool:
-    numbers = number_order(one[0].path, two[0].path) * number_order(one[1].path, two[1].path)
-    return (numbers or exchange_benefit(one, two, learnt)) >= SETTLED
-
-
-def _has_bias(pair: Pair) -> bool:
-    return all("bias" in layer.roles for layer in pair)
-
-
-def _place(path: str) -> str:
-    """The nearest numbered block around a layer."""
-    blocks = [block for _, _, block in numbered(path.rpartition(".")[0])]
-    return blocks[-1] if blocks else ""
-
-
-def _fits_turned(group: OpenGroup) -> bool:
-    """Tell whether there are as many matrices of each shape on one side as of the transposed on the other."""
-    shapes = Counter(layer.shapes["weight"] for side, layer in group.members if side == "source")
-    turned = Counter(layer.shapes["weight"][::-1] for side, layer in group.members if side == "target")
-    return shapes == turned
-
-
-def _ambiguity(group: OpenGroup) -> Ambiguity:
-    names = [
-        tuple(layer.roles["weight"].name for side, layer in group.members if side == one)
-        for one in ("source", "target")
-    ]
-    return Ambiguity(names[0], names[1], _CROSSED)

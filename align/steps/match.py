@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from align.core.names import NameMap, Pairing
 from align.steps.apply_rules import apply_rules_to_sides
-from align.steps.file_matrices import UNTOLD
 from align.steps.follow_fused import follow_fused
 from align.steps.forms import transform_between
 from align.steps.front import without_fronts
@@ -52,7 +51,7 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     found = [one for (a, b), sure in matched.pairs for one in _pair_roles(a, b, sure, None)]
     found += [one for (a, b), sure in matched.other_forms for one in _pair_roles(a, b, sure, "structure")]
     found = [one for one in found if _free(one, spoken) and one.source not in open_names]
-    found = [_unsure(one) if one.source in matched.untold else one for one in found]
+    found = [_unsure(one, matched.notes[one.source]) if one.source in matched.notes else one for one in found]
     pairings = [*ruled.pairings, *followed, *found, *matched.fused]
     layers = [pair for pair, _ in (*matched.pairs, *matched.other_forms)]
     dropped, unmatched = explain_remainder(sides, ruled.dropped, pairings, matched.ambiguous, layers)
@@ -88,8 +87,8 @@ def _pair_roles(a: Layer, b: Layer, confidence: float, evidence: Evidence | None
             yield Pairing(mine.name, theirs.name, found, confidence, transform)
 
 
-def _unsure(pairing: Pairing) -> Pairing:
-    return replace(pairing, confidence=min(pairing.confidence, _UNSURE), note=UNTOLD)
+def _unsure(pairing: Pairing, note: str) -> Pairing:
+    return replace(pairing, confidence=min(pairing.confidence, _UNSURE), note=note)
 
 
 def _free(pairing: Pairing, spoken: tuple[set[str], set[str]]) -> bool:

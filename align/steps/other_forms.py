@@ -39,7 +39,7 @@ _MOST = 0.9
 _FLAT = 0.7
 _FLAT_NOTE = "a convolution behind a flattening, with the channels before the positions (NCHW); a trial would tell"
 # That a matrix stands as (in, out) is a guess where no class says so: never sure.
-_TURNED = 0.7
+TURNED = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def match_other_forms(left: list[Layer], right: list[Layer], known: Sequence[Pai
     for before, after in forms:
         one, two = _in_form(left, before, found), _in_form(right, after, found)
         matched = match_layers(one, two, [*known, *(pair for pair, _ in found.pairs)], ordered)
-        most = _MOST if before is after else _TURNED
+        most = _MOST if before is after else TURNED
         found.pairs.extend((pair, min(sure, most)) for pair, sure in matched.pairs if _in_place(pair, places))
         if before is after:
             found.ambiguous.extend(matched.ambiguous)

@@ -1,7 +1,8 @@
-"""Square matrices of classes that nobody knows, against linear layers: no shape tells whether they are transposed.
+"""Square matrices of classes that nobody knows: no shape tells whether they are transposed.
 
-A class keeps all its matrices one way round, so those of it that are not square tell it. Where there are none, or they
-tell both, the weight stays open: a trial with values decides.
+A class keeps all its matrices one way round, so those of it that are not square tell it. Against a linear layer the
+weight stays open where there are none, or they tell both: a trial with values decides. Of two such classes of which
+nothing is told, both stand alike.
 """
 
 from __future__ import annotations
@@ -11,56 +12,84 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.names import Ambiguity
+from align.steps.other_forms import TURNED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from align.core.parameters import ParameterSet
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
 
 Sure = tuple["Pair", float]
+Sides = tuple["ParameterSet", "ParameterSet"]
 _REASON = "a square weight of a class that no rule knows: a trial with values tells whether it is transposed"
-_BY_CLASS = 0.9
+_EITHER = frozenset({False, True})
+
+
+class ClassWays:
+    """Whether matrices of unknown classes stand turned to their counterparts, as told by those that are not square.
+
+    Those at `open_paths` may stand either way.
+    """
+
+    def __init__(self, pairs: Sequence[Sure], sides: Sides, open_paths: Set[str] = frozenset()) -> None:
+        self._classes = [{module.path: module.class_name for module in side.modules} for side in sides]
+        self._seen: dict[object, set[bool]] = defaultdict(set)
+        for pair, _ in pairs:
+            key = self._key(pair)
+            if key and not _is_square(pair):
+                self._seen[key] |= _EITHER if pair[0].path in open_paths else {_way(pair)}
+
+    def of(self, pair: Pair) -> Set[bool]:
+        """The ways that matrices of these classes are seen to stand; all of them may be, or none."""
+        return self._seen.get(self._key(pair), frozenset())
+
+    def doubtful(self, pair: Pair) -> bool:
+        """Tell whether a pair is square, and of a class whose layout no rule knows."""
+        return self._key(pair) is not None and _is_square(pair)
+
+    def _key(self, pair: Pair) -> object:
+        """The unknown classes of a pair of matrices, with the names of their weights; None if there are none."""
+        kinds = {layer.kind for layer in pair}
+        if "" not in kinds or kinds - {"", "linear"} or any(len(x.shapes.get("weight", ())) != 2 for x in pair):
+            return None
+        key = [self._class_of(layer, side) for side, layer in enumerate(pair)]
+        return tuple(key) if all(one is None or one[0] for one in key) else None
+
+    def _class_of(self, layer: Layer, side: int) -> tuple[str, str] | None:
+        weight = layer.roles["weight"]
+        return None if layer.kind else (self._classes[side].get(weight.module, ""), weight.attribute)
 
 
 def doubt_squares(
-    pairs: Sequence[Sure], sides: tuple[ParameterSet, ParameterSet]
+    pairs: Sequence[Sure], sides: Sides, open_paths: Set[str] = frozenset()
 ) -> tuple[list[Sure], list[Ambiguity]]:
-    """Return the pairs with squares turned as their classes show, and the weights for which nothing does."""
-    classes = tuple({module.path: module.class_name for module in side.modules} for side in sides)
-    seen: dict[object, set[bool]] = defaultdict(set)
-    for pair, _ in pairs:
-        for side, layer in enumerate(pair):
-            shape = layer.shapes.get("weight", ())
-            if not layer.kind and len(shape) == 2 and shape[0] != shape[1] and pair[1 - side].kind == "linear":
-                seen[side, _key(layer, classes[side])].add(bool(layer.inputs_first))
+    """Return the pairs with squares turned as their classes show, and the weights for which nothing does.
+
+    The matrices at `open_paths` of the source may stand either way.
+    """
+    ways = ClassWays(pairs, sides, open_paths)
     settled: list[Sure] = []
     doubtful: list[Ambiguity] = []
     for (a, b), sure in pairs:
-        index = _unknown_square(a, b)
-        told = {False} if index is None else seen[index, _key((a, b)[index], classes[index])]
-        if index is None or told == {False} or not _key((a, b)[index], classes[index])[0]:
-            settled.append(((a, b), sure))
-        elif told == {True}:
-            turned = replace((a, b)[index], inputs_first=True)
-            settled.append(((a, turned) if index else (turned, b), min(sure, _BY_CLASS)))
-        else:
-            settled.append(((a, b), sure))
+        told = ways.of((a, b)) if ways.doubtful((a, b)) else {False}
+        if told == {True}:
+            turned = (a, replace(b, inputs_first=True)) if not b.kind else (replace(a, inputs_first=True), b)
+            settled.append((turned, min(sure, TURNED)))
+            continue
+        settled.append(((a, b), sure))
+        if len(told) > 1 or (not told and (a.kind or b.kind)):
             doubtful.append(Ambiguity((a.roles["weight"].name,), (b.roles["weight"].name,), _REASON))
     return settled, doubtful
 
 
-def _unknown_square(a: Layer, b: Layer) -> int | None:
-    """Which of two layers has a square matrix that may be transposed; None if neither, or nothing makes it doubtful."""
-    shapes = a.shapes.get("weight", ()), b.shapes.get("weight", ())
-    if shapes[0] != shapes[1] or len(shapes[0]) != 2 or shapes[0][0] != shapes[0][1]:
-        return None
-    if {a.kind, b.kind} != {"", "linear"}:
-        return None
-    return int(not b.kind)
+def _way(pair: Pair) -> bool:
+    """Whether the matrix of an unknown class stands as (in, out); of two such, whether they stand unlike."""
+    a, b = (None if layer.kind else bool(layer.inputs_first) for layer in pair)
+    return bool(a) != bool(b)
 
 
-def _key(layer: Layer, classes: dict[str, str]) -> tuple[str, str]:
-    weight = layer.roles["weight"]
-    return classes.get(weight.module, ""), weight.attribute
+def _is_square(pair: Pair) -> bool:
+    rows, columns = pair[0].shapes["weight"]
+    return rows == columns and pair[0].shapes["weight"] == pair[1].shapes["weight"]

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from align.core.names import SURE
-from align.steps.file_matrices import doubt_file_matrices
+from align.steps.crossed_matrices import settle_crossed
+from align.steps.file_matrices import UNTOLD, doubt_file_matrices
 from align.steps.layers import cut_alike, loosened, read_layers, remaining
 from align.steps.match_layers import match_layers
 from align.steps.numbered_triples import match_numbered_triples
@@ -34,14 +35,14 @@ Names = tuple[set[str], set[str]]
 class Matching:
     """Pairs of layers with their confidence, those of `other forms` apart, pairings of fused layers, what is open.
 
-    `untold` names weights of the source of which nobody knows whether they are to be transposed.
+    `notes` say, by the name of the source, why a pair of weights is not sure.
     """
 
     pairs: list[Sure]
     other_forms: list[Sure] = field(default_factory=list)
     fused: list[Pairing] = field(default_factory=list)
     ambiguous: list[Ambiguity] = field(default_factory=list)
-    untold: set[str] = field(default_factory=set)
+    notes: dict[str, str] = field(default_factory=dict)
 
     @property
     def known(self) -> list[Pair]:
@@ -76,11 +77,13 @@ def match_in_stages(
         found = Matching([*found.pairs, *triples])
         _match_plain(found, free, reserved, ordered)
     other = match_other_forms(*free.whole(found.names()), found.known, ordered)
-    settled, doubtful = doubt_squares([*found.pairs, *other.pairs], sides)
-    matrices = doubt_file_matrices(settled, sides, spoken[0])
+    crossed = settle_crossed([*found.pairs, *other.pairs], sides, spoken[0])
+    settled, doubtful = doubt_squares(crossed.pairs, sides, crossed.open_paths)
+    matrices = doubt_file_matrices(settled, sides, spoken[0], crossed.open_paths)
     count = len(found.pairs)
-    ambiguous = [*found.ambiguous, *other.ambiguous, *doubtful, *matrices.ambiguous]
-    return Matching(matrices.pairs[:count], matrices.pairs[count:], other.pairings, ambiguous, matrices.untold)
+    ambiguous = [*found.ambiguous, *other.ambiguous, *crossed.ambiguous, *doubtful, *matrices.ambiguous]
+    notes = crossed.notes | dict.fromkeys(matrices.untold, UNTOLD)
+    return Matching(matrices.pairs[:count], matrices.pairs[count:], other.pairings, ambiguous, notes)
 
 
 def _match_plain(found: Matching, free: _Free, reserved: Names, ordered: bool) -> None:
