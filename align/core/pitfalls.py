@@ -156,6 +156,9 @@ def _form_faults(form: dict[str, Any]) -> Iterator[str]:
         yield "a setting that cannot be changed needs instead, what to write in its place"
     if not (_is_text(form.get("reads", "x")) or _is_list(form.get("reads"))):
         yield f"reads is no attribute and no list of them: {form['reads']!r}"
+    pairs = form.get("values", [])
+    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) in (2, 3) for pair in pairs):
+        yield "values is no list of pairs, each with a third at most"
     for key in ("means", "writes_as"):
         if key in form and form[key] not in FORMS:
             yield f"{key} {form[key]!r} is none of {', '.join(FORMS)}"
