@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Setting: TypeAlias = "bool | int | float | str | tuple[Setting, ...] | None"
+LONGEST, DEEPEST = 64, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +26,14 @@ class LayerSettings:
 
 
 def plain_settings(attributes: Mapping[str, object]) -> dict[str, Setting]:
-    """Return the public attributes that are plain, lists as tuples."""
+    """Return the public attributes that are plain, lists as tuples; long and deep lists are no settings."""
     public = {name: value for name, value in attributes.items() if not name.startswith("_")}
     return {name: _plain(value) for name, value in public.items() if _is_plain(value)}
 
 
-def _is_plain(value: object) -> bool:
+def _is_plain(value: object, depth: int = DEEPEST) -> bool:
     if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
+        return depth > 0 and len(value) <= LONGEST and all(_is_plain(item, depth - 1) for item in value)
     return value is None or isinstance(value, (bool, int, float, str))
 
 

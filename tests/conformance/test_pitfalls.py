@@ -76,6 +76,12 @@ def test_each_form_of_a_rule_is_seen_in_its_examples(rule_id: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
+def test_no_two_rules_read_one_setting_of_a_class(name: str) -> None:
+    forms = [(form.reads, rule.id) for rule in RULES.values() if (form := rule.form_of((name,))) and form.reads]
+    assert len({reads for reads, _ in forms}) == len(forms), forms
+
+
+@pytest.mark.parametrize("name", CLASSES)
 def test_each_class_exists_under_its_public_name(name: str) -> None:
     import importlib
 
