@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.steps.containers import NOTHING, Contents
-from align.steps.paths import ALIKE, apart, contained, likeness, number_order, place_order, words
+from align.steps.paths import ALIKE, apart, contained, is_number, likeness, number_order, place_order, words
 from align.steps.surroundings import Surroundings
 
 if TYPE_CHECKING:
@@ -50,14 +50,17 @@ class Learnt:
         self.together.update((x, y) for x in left for y in right)
         self.around.add(a, b)
 
-    def translation(self, a: Layer, b: Layer, judged: Sequence[Pair] = ()) -> float:
+    def translation(self, a: Layer, b: Layer, judged: Sequence[Pair] = (), *, uneven: bool = False) -> float:
         """Largest share, in [0, 1], at which an end of one path went with an end of the other; seen at least twice.
 
-        Ends that all pairs that are `judged` have in common do not tell them apart, and do not count.
+        Ends that all pairs that are `judged` have in common do not tell them apart, and do not count. Nor do those
+        that differ by an index alone where one side has more layers (`uneven`): which block is not there on the other
+        side, other lists do not teach.
         """
-        shared = [_shared_ends(layers) for layers in zip(*judged, strict=True)] or [set(), set()]
+        ends = _unnumbered_ends if uneven else _ends
+        shared = [_shared_ends(layers, ends) for layers in zip(*judged, strict=True)] or [set(), set()]
         mine, theirs = (
-            [end for end in _ends(layer.path) if end not in common]
+            [end for end, form in zip(_ends(layer.path), ends(layer.path), strict=True) if form not in common]
             for layer, common in zip((a, b), shared, strict=True)
         )
         return max(
@@ -112,7 +115,7 @@ def _knowledge(
     learnt: Learnt, judged: Sequence[Pair], apart_from: Sequence[Pair] = ()
 ) -> list[Callable[[Pair], float]]:
     return [
-        lambda pair: learnt.translation(*pair, apart_from or judged),
+        lambda pair: learnt.translation(*pair, apart_from or judged, uneven=bool(apart_from)),
         _context(learnt, judged),
         lambda pair: learnt.around.company(pair, judged),
         _axes,
@@ -194,13 +197,18 @@ def _contents(one: Pair, two: Pair, order: float, contents: Contents) -> float:
     return max(-2.0, min(benefit, 2.0)) if benefit * order > 0 else 0.0
 
 
-def _shared_ends(layers: Sequence[Layer]) -> Set[str]:
+def _shared_ends(layers: Sequence[Layer], ends: Callable[[str], Sequence[str]]) -> Set[str]:
     """Ends that the paths of several different layers have in common."""
     paths = {layer.path for layer in layers}
-    return set.intersection(*(set(_ends(path)) for path in paths)) if len(paths) > 1 else set()
+    return set.intersection(*(set(ends(path)) for path in paths)) if len(paths) > 1 else set()
 
 
 @lru_cache(maxsize=1 << 16)
 def _ends(path: str) -> tuple[str, ...]:
     parts = path.split(".")
     return tuple(".".join(parts[-length:]) for length in range(1, min(_SUFFIX, len(parts)) + 1))
+
+
+@lru_cache(maxsize=1 << 16)
+def _unnumbered_ends(path: str) -> tuple[str, ...]:
+    return _ends(".".join("#" if is_number(part) else part for part in path.split(".")))

@@ -238,3 +238,33 @@ def test_the_closest_of_many_names_has_the_same_numbers(written) -> None:
     name_map = w.matched(w.side("torch", *source), w.side("nn", *(one.at(f"net.{one.path}") for one in target)))
     told = {one.name: one.suggestions for one in name_map.unmatched if one.side == "source"}
     assert told == {f"{one.path}.weight": (f"net.{one.path}.weight",) for one in source}
+
+
+def stage_blocks(w, shift: int = 0):
+    """Two blocks in each of four stages; with a `shift`, stage 1 has lost its first and is numbered anew."""
+    names = (("output.conv1", "mlp.fc1"), ("output.conv2", "mlp.fc2"), ("norm", "bn"))
+    pairs = []
+    for stage, width in enumerate((4, 6, 8, 10)):
+        lost = shift if stage == 1 else 0
+        for block in range(2):
+            mine, theirs = f"encoder.block.{stage}.{block}", f"network.{stage}.{block - lost}"
+            layers = [w.conv("", 2 * width, width, 1), w.conv("", width, 2 * width, 1), w.batch_norm("", width)]
+            for layer, (name, other) in zip(layers, names, strict=True):
+                found = layer.at(f"{theirs}.{other}") if block >= lost else None
+                pairs.append((layer.at(f"{mine}.{name}"), found))
+    return pairs
+
+
+def test_other_lists_do_not_teach_which_block_of_a_shortened_list_is_not_there(written) -> None:
+    w = written
+    pairs = stage_blocks(w, shift=1)
+    name_map = w.matched(w.side("torch", *(a for a, _ in pairs)), w.side("nn", *(b for _, b in pairs if b)))
+    truth = w.truth([(a, b) for a, b in pairs if b])
+    assert w.paired(name_map) == {one: other for one, other in truth.items() if ".block.1." not in one}
+
+
+def test_blocks_of_lists_of_one_length_are_paired_though_their_layers_are_renamed(written) -> None:
+    w = written
+    pairs = stage_blocks(w)
+    name_map = w.matched(w.side("torch", *(a for a, _ in pairs)), w.side("nn", *(b for _, b in pairs)))
+    assert w.paired(name_map) == w.truth(pairs)
