@@ -64,13 +64,21 @@ class Form:
         found = (value for name in self.attributes if (value := _item(settings, name)) is not None)
         value = next(found, self.lacking)
         if self.means in ("padding", "crop"):
-            return _padding(
-                value, settings, _axes_of(classes), settings["output_padding"] if self.means == "crop" else 0
-            )
+            less = settings.get("output_padding", 0) if self.means == "crop" else 0
+            return _padding(value, settings, _axes_of(classes), less)
         if self.means == "reduction":
             return "none" if not settings.get("reduce") else "mean" if settings.get("average") else "sum"
         common = _changed(self.means, value, _axes_of(classes))
         return next((to for own, to, *_ in self.values if _equal(own, common)), common)
+
+    def show(self, settings: Mapping[str, Setting], classes: Sequence[str]) -> str:
+        """Return the argument that a live layer was built with, or one that makes the same layer."""
+        mode = settings.get("pad_mode")
+        if self.means == "first_axis":
+            return f"{self.attributes[0]}={_literal(settings.get(self.attributes[0]))}"
+        if self.means in ("padding", "crop") and isinstance(mode, str) and mode.lower() == SAME:
+            return self.write(SAME)
+        return self.write(self.read(settings, classes))
 
     def write(self, value: Setting) -> str:
         """Return the argument that gives a layer of these classes the common value: `momentum=0.9`."""
@@ -170,7 +178,8 @@ def _given_pairs(numbers: Sequence[int], axes: int) -> list[tuple[int, int]]:
 
 
 def _numbers(value: Setting, axes: int) -> list[int]:
-    listed = value if isinstance(value, tuple) else (value,) * axes
+    given = value if isinstance(value, tuple) else (value,)
+    listed = given * axes if len(given) == 1 else given
     return [each if isinstance(each, int) else 0 for each in listed]
 
 

@@ -89,7 +89,7 @@ class _Check:
         rule, (left, right) = self.rule, self.forms
         certain = self.pair.certain or apart
         known = certain and not (_may_be_one_axis(self) or _is_padded_before(self))
-        mine, theirs = self.values
+        mine, _ = self.values
         return SettingFinding(
             rule=rule.id,
             severity=rule.severity if known else "note",
@@ -98,8 +98,8 @@ class _Check:
             reference_class=_class_name(self.pair.reference),
             candidate_class=_class_name(self.pair.candidate),
             setting=rule.setting,
-            reference_setting=left.write(mine),
-            candidate_setting=right.write(theirs),
+            reference_setting=left.show(self.pair.reference.values, self.pair.reference.classes),
+            candidate_setting=right.show(self.pair.candidate.values, self.pair.candidate.classes),
             effect=rule.effect,
             change=right.instead or f"{_known_class(self.pair.candidate, right)}(..., {right.write(mine)})",
             certain=certain,
@@ -126,7 +126,8 @@ def _holds(found: Setting, value: Setting) -> bool:
 
 
 def _apart(checks: Sequence[_Check]) -> bool:
-    mine, theirs = zip(*(check.values for check in checks), strict=True)
+    """Tell whether no layer of the reference is set as any of the candidate's."""
+    mine, theirs = (set(values) for values in zip(*(check.values for check in checks), strict=True))
     return not any(equal_settings(one, other) for one in mine for other in theirs)
 
 

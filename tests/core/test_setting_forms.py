@@ -48,6 +48,18 @@ def test_axes_that_a_layer_adds_inside_do_not_count(classes: tuple[str, ...]) ->
     assert Form(classes, "stride", "axes").read(settings, classes) == 3
 
 
+def test_a_live_layer_is_shown_as_it_was_built() -> None:
+    shape = Form(("torch.nn.LayerNorm",), "normalized_shape", "first_axis")
+    same = {"padding": 0, "pad_mode": "SAME", "kernel_size": (3, 3), "stride": (1, 1), "dilation": (1, 1)}
+    assert shape.show({"normalized_shape": (3, 8)}, shape.classes) == "normalized_shape=(3, 8)"
+    assert CELL.show(same, CELL.classes) == 'pad_mode="same"'
+    assert TORCH.show({"padding": (1, 1)}, TORCH.classes) == "padding=1"
+
+
+def test_one_number_in_a_tuple_stands_for_all_axes() -> None:
+    assert padding(TORCH, padding=(1,)) == 1
+
+
 def test_output_padding_is_cut_off_behind() -> None:
     form = Form(("torch.nn.ConvTranspose2d",), "padding", "crop")
     assert form.read({"padding": (1, 1), "output_padding": (1, 1)}, form.classes) == ((1, 0), (1, 0))
