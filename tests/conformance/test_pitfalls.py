@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,6 +67,39 @@ def test_what_is_marked_unrun_has_no_kernel_here(rule_id: str, layer: str) -> No
     examples = RULES[rule_id].examples
     with pytest.raises((RuntimeError, TypeError, ValueError)):
         observe(build(layer), build(layer), examples.inputs, examples.judge)
+
+
+@pytest.mark.parametrize(("rule_id", "pair"), [(rule, pair) for rule, outcome, pair in PAIRS if outcome == "differ"])
+def test_what_a_finding_says_to_write_ends_it(rule_id: str, pair: tuple[str, str]) -> None:
+    """Where it is an argument: what is to be written instead of a layer, nobody can evaluate."""
+    rule = RULES[rule_id]
+    reference = settings_of(build(pair[0]))
+    form = rule.form_of(settings_of(build(pair[1])).classes)
+    (finding,) = compare_settings([LayerPair(reference, settings_of(build(pair[1])))], [rule]).findings
+    if form is not None and form.instead:
+        assert finding.change == form.instead
+        return
+    _, _, argument = finding.change.partition("(..., ")
+    mended = settings_of(build(with_argument(pair[1], argument.removesuffix(")"))))
+    assert compare_settings([LayerPair(reference, mended)], [rule]).findings == ()
+
+
+def with_argument(layer: str, argument: str) -> str:
+    """The expression with keywords of the argument replaced or added, `betas[0]=0.5` as `betas=(0.5, 0.999)`."""
+    call = ast.parse(layer, mode="eval").body
+    assert isinstance(call, ast.Call)
+    new = ast.parse(f"f({argument})", mode="eval").body
+    assert isinstance(new, ast.Call)
+    told = {one.arg for one in new.keywords}
+    if told & {"p", "keep_prob"}:
+        told |= {"p", "keep_prob"}
+    call.keywords = [one for one in call.keywords if one.arg not in told] + new.keywords
+    names = list(inspect.signature(type(build(layer)).__init__).parameters)[1:]
+    by_place = list(zip(names, call.args, strict=False))
+    first_told = next((n for n, (name, _) in enumerate(by_place) if name in told), len(call.args))
+    rest = [ast.keyword(name, value) for name, value in by_place[first_told:] if name not in told]
+    call.args, call.keywords = call.args[:first_told], [*rest, *call.keywords]
+    return ast.unparse(call)
 
 
 @pytest.mark.parametrize("rule_id", RULES)
