@@ -6,7 +6,7 @@ that are the only ones of their shape nobody knows that they are one.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from align.steps.exchange import confidence, may_pair, settle
 from align.steps.identity import find_namesakes
 from align.steps.repeats import find_repeats
 from align.steps.sequences import align_alike
-from align.steps.strangers import OwnWords, is_estranged, is_out_of_place
+from align.steps.strangers import OwnWords, by_shape_alone, is_estranged, is_out_of_place, stands_elsewhere
 from align.steps.unfold import unfold_groups, unfold_pairs, unlike_lists
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
 
+# A pair that stands in one place of both models, and is told by nothing but that and its shape: never sure.
+_BY_SHAPE = 0.75
 _ESTRANGED = "the only free ones of this class and shape, but what stands around them is paired otherwise"
 
 
@@ -68,19 +70,26 @@ def _match(
     settlement = settle(place_layers(left, right), (left, right), known, ordered, namesakes.unlike)
     groups = group_links(settlement.links)
     sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
-    learnt = learn([*known, *(pair for pair, _ in sure)], ordered)
+    settled = [*known, *(pair for pair, _ in sure)]
+    learnt = learn(settled, ordered)
     placed = [*same, *(pair for pair, _ in sure)]
-    own = OwnWords(
-        [*left, *(a for a, _ in known)], [*right, *(b for _, b in known)], [*known, *(pair for pair, _ in sure)]
-    )
+    own = OwnWords([*left, *(a for a, _ in known)], [*right, *(b for _, b in known)], settled)
+    number = Counter(layer.signature for layer in (*left, *right))
+    chance = {pair[0].path for pair, _ in sure if number[pair[0].signature] == 2 and by_shape_alone(pair, learnt, own)}
     strange = {
         pair[0].path
         for pair, _ in sure
-        if is_estranged(pair, learnt, own) or is_out_of_place(pair, placed, learnt, own)
+        if is_estranged(pair, learnt, own)
+        or is_out_of_place(pair, placed, learnt, own)
+        or (pair[0].path in chance and stands_elsewhere(pair, settled))
     }
     open_pairs = [pair for pair, _ in sure if pair[0].path in strange]
     groups += [OpenGroup((("source", a), ("target", b)), _ESTRANGED) for a, b in open_pairs]
-    pairs = [(pair, confidence(weak)) for pair, weak in sure if pair[0].path not in strange]
+    pairs = [
+        (pair, _BY_SHAPE if pair[0].path in chance else confidence(weak))
+        for pair, weak in sure
+        if pair[0].path not in strange
+    ]
     return [*((pair, 1.0) for pair in same), *pairs], groups
 
 

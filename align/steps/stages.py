@@ -17,6 +17,7 @@ from align.steps.match_layers import match_layers
 from align.steps.numbered_triples import match_numbered_triples
 from align.steps.other_forms import match_other_forms, plain
 from align.steps.reserved import reserve_fused
+from align.steps.shifted_names import note_shifted
 from align.steps.squares import doubt_squares
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ def match_in_stages(
     matrices = doubt_file_matrices(settled, sides, spoken[0], crossed.open_paths)
     count = len(found.pairs)
     ambiguous = [*found.ambiguous, *other.ambiguous, *crossed.ambiguous, *doubtful, *matrices.ambiguous]
-    notes = crossed.notes | dict.fromkeys(matrices.untold, UNTOLD)
+    joined = [pair for pair, _ in crossed.pairs]
+    notes = note_shifted(joined, free.whole(Matching(crossed.pairs).names()))
+    notes |= crossed.notes | dict.fromkeys(matrices.untold, UNTOLD)
     return Matching(matrices.pairs[:count], matrices.pairs[count:], other.pairings, ambiguous, notes)
 
 

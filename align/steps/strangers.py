@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from align.steps.exchange import crosses, may_pair
-from align.steps.paths import likeness, word_likeness, words
+from align.steps.paths import likeness, numbered, word_likeness, words
 from align.steps.places import modules_above
 
 if TYPE_CHECKING:
@@ -40,10 +40,14 @@ class OwnWords:
 
     def alike(self, pair: Pair) -> float:
         """Likeness of the words that both have for themselves, in [0, 1]; of all words if one has none."""
-        paths = pair[0].path, pair[1].path
-        counted = int(paths in self._settled)
-        own, others = (self._of(path, side, counted) for side, path in enumerate(paths))
-        return likeness(own, others) if own and others else likeness(words(paths[0]), words(paths[1]))
+        own, others = self.of(pair)
+        return likeness(own, others) if own and others else likeness(words(pair[0].path), words(pair[1].path))
+
+    def of(self, pair: Pair) -> tuple[Tokens, Tokens]:
+        """The words that each of two layers has for itself."""
+        counted = int((pair[0].path, pair[1].path) in self._settled)
+        own, others = (self._of(layer.path, side, counted) for side, layer in enumerate(pair))
+        return own, others
 
     def differ(self, pair: Pair) -> bool:
         """Tell whether both names end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
@@ -80,6 +84,43 @@ def is_out_of_place(pair: Pair, placed: Sequence[Pair], learnt: Learnt, own: Own
     rivals = [other for other in placed if may_pair(a, other[1]) and len({a.axes, other[1].axes} - {""}) < 2]
     others = [*rivals, *(other for other in placed if other[0].path == other[1].path)]
     return any(crosses(pair, other) for other in others if other != pair)
+
+
+def by_shape_alone(pair: Pair, learnt: Learnt, own: OwnWords) -> bool:
+    """Tell whether words speak against a pair, and for it but a shape of one length, that anything of this width has.
+
+    A layer of a numbered block is there as often as the block is, which is no chance.
+    """
+    square = len({length for _, shape in pair[0].signature for length in shape} - {1}) == 1
+    if not square or any(True for layer in pair for _ in numbered(layer.path)):
+        return False
+    said = own.of(pair), (_beyond_kind(pair[0]), _beyond_kind(pair[1]))
+    return any(all(both) and not likeness(*both) for both in said) and not learnt.translation(*pair)
+
+
+def _beyond_kind(layer: Layer) -> Tokens:
+    """The words of a layer but those of its kind: all norms are called norms."""
+    return tuple(word for word in words(layer.path) if len(word) > 1 and word not in layer.kind.split("_"))
+
+
+def stands_elsewhere(pair: Pair, placed: Sequence[Pair]) -> bool:
+    """Tell whether a pair stands before another on one side and behind it on the other, and beside none on both."""
+    others = [other for other in placed if other != pair]
+    return any(crosses(pair, other) for other in others) and not any(
+        one == two for one, two in zip(_beside(pair, others, 0), _beside(pair, others, 1), strict=True) if one
+    )
+
+
+def _beside(pair: Pair, others: Sequence[Pair], side: int) -> tuple[Pair | None, Pair | None]:
+    """The pairs next before and next behind on one side."""
+    here = pair[side].position
+    before = [other for other in others if other[side].position < here]
+    behind = [other for other in others if other[side].position > here]
+
+    def position(other: Pair) -> int:
+        return other[side].position
+
+    return max(before, key=position, default=None), min(behind, key=position, default=None)
 
 
 def _common_words(paths: Iterable[str]) -> set[str]:

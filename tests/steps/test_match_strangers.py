@@ -73,3 +73,43 @@ def test_names_of_one_pattern_that_both_sides_keep_tell_strangers(written) -> No
     assert names_of(w, source, target) == {"vit.cls_token": "vit.cls_token", "patch": "patch"}
     renamed = [w.own("vit", class_emb=(1, 1, 8), mask_emb=(1, 1, 8)), w.conv("patch", 8, 3)]
     assert names_of(w, source, renamed)["vit.mask_token"] == "vit.mask_emb"
+
+
+def whole(w, *between):
+    return [
+        w.embedding("emb", 9, 8), *(w.linear(f"layer.{n}.fc", 16, 8) for n in range(3)), *between, w.linear("cls", 2, 8)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [("pooler.dense", "blocks.adapter"), ("final_norm", "emb_norm")])
+def test_the_only_two_of_one_width_that_stand_elsewhere_and_have_no_word_in_common_stay_open(written, names) -> None:
+    w = written
+    make = w.layer_norm if "norm" in names[0] else w.linear
+    width = (8,) if "norm" in names[0] else (8, 8)
+    source, target = whole(w, make(names[0], *width)), whole(w)
+    target.insert(1, make(names[1], *width))
+    target = [layer.at(layer.path.replace("layer.", "blocks.")) for layer in target]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert w.open_names(name_map) == {f"{names[0]}.weight", f"{names[0]}.bias"}
+    assert all(p.sure for p in name_map.pairings)
+
+
+def test_what_stands_in_one_place_and_has_no_word_in_common_is_paired_unsurely(written) -> None:
+    w = written
+    source, target = whole(w, w.linear("pooler", 8, 8)), whole(w, w.linear("adapter", 8, 8))
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert name_map.by_source["pooler.weight"].target == "adapter.weight"
+    assert {p.source for p in name_map.pairings if not p.sure} == {"pooler.weight", "pooler.bias"}
+
+
+def test_words_lengths_of_their_own_and_numbered_blocks_are_no_strangers(written) -> None:
+    """Both call a norm final, a head has as many outputs as nothing else, and what is in each block is no chance."""
+    w = written
+    source = [*whole(w, w.layer_norm("final_norm", 8)), *(w.linear(f"tail.{n}.thing", 8, 8) for n in range(2))]
+    names = {"emb": "tokens", "final_norm": "ln_final", "cls": "predict", "tail.0.thing": "end.0.stuff"}
+    names |= {"tail.1.thing": "end.1.stuff"}
+    target = [layer.at(names.get(layer.path, layer.path)) for layer in source]
+    target.insert(1, target.pop(4))
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert name_map.complete
+    assert all(p.sure for p in name_map.pairings)
