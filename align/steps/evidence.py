@@ -102,7 +102,7 @@ def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
     if numbers:
         evidence.append(float(numbers))
     else:
-        evidence += [_places(one, two), _words(one, two, order), _contents(one, two, order, learnt.contents)]
+        evidence += [_places(one, two, order), _words(one, two, order), _contents(one, two, order, learnt.contents)]
     if learnt.ordered and all(layer.ran for layer in (a, b, a2, b2)):
         evidence.append(ORDER * order)
     if max(map(abs, evidence)) < SETTLED:
@@ -170,11 +170,15 @@ def _unless_slight(share: float) -> float:
     return share if abs(share) > MOST else 0.0
 
 
-def _places(one: Pair, two: Pair) -> float:
-    """What words for places (`pre`, `post`) say beside others, or beside numbers."""
+def _places(one: Pair, two: Pair, order: float) -> float:
+    """What words for places (`pre`, `post`) say beside others, or beside numbers.
+
+    Numbers against the order of registration tell less: the first norm of a block may be the one behind its attention.
+    """
     paths = (one[0].path, two[0].path), (one[1].path, two[1].path)
-    numbered = all(number_order(*of_side) for of_side in paths)
-    return 0.0 if numbered else float(place_order(*paths[0]) * place_order(*paths[1]))
+    numbers = [number_order(*of_side) for of_side in paths]
+    benefit = float(place_order(*paths[0]) * place_order(*paths[1]))
+    return 0.0 if all(numbers) else benefit * (MOST if any(numbers) and benefit * order < 0 else 1)
 
 
 def _words(one: Pair, two: Pair, order: float) -> float:

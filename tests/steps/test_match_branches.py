@@ -78,6 +78,15 @@ def test_norms_are_told_by_where_they_stand(written, source, target):
     assert match_both(written, *layers) == true
 
 
+@pytest.mark.parametrize(("names", "sure"), [(["pre_norm", "post_norm"], True), (["post_norm", "pre_norm"], False)])
+def test_numbers_against_the_order_of_registration_make_no_sure_place(written, names, sure):
+    """Where both norms stand behind what they norm, the first may be the post-norm."""
+    source, target = ([written.layer_norm(f"l.{i}.{n}") for i in range(2) for n in own] for own in (NUMBERED, names))
+    name_map = written.matched(written.side("torch", *source), written.side("nn", *target))
+    assert name_map.complete
+    assert {pairing.sure for pairing in name_map.pairings} == {sure}
+
+
 @pytest.mark.parametrize(
     "target", [["attention_norm", "ffn_norm"], ["ffn_norm", "attention_norm"]], ids=["in order", "exchanged"]
 )
