@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from align.steps.paths import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,10 +53,14 @@ def _stems(part: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """For each layer of both sides, by its path, what the containers around it hold."""
+    """For each layer of both sides, by its path, what the containers around it hold.
+
+    `sized` are the paths of both sides with the length of its list behind each index (`block.0/12.layer.1/3.norm`).
+    """
 
     source: dict[str, frozenset[object]]
     target: dict[str, frozenset[object]]
+    sized: tuple[dict[str, str], dict[str, str]] = field(default_factory=lambda: ({}, {}))
 
     def alike(self, a: Layer, b: Layer) -> float:
         """Number of containers around the one that hold the same shapes as containers around the other."""
@@ -68,7 +74,24 @@ NOTHING = Contents({}, {})
 def read_contents(left: Iterable[Layer], right: Iterable[Layer]) -> Contents:
     """Return what the containers of both sides hold: the signatures of their layers, each with its number."""
     codes: dict[object, int] = {}
-    return Contents(_contents(list(left), codes), _contents(list(right), codes))
+    left, right = list(left), list(right)
+    return Contents(_contents(left, codes), _contents(right, codes), (_sized(left), _sized(right)))
+
+
+def _sized(layers: list[Layer]) -> dict[str, str]:
+    """Each path, and the same with the number of members behind each index in a list."""
+    paths = [layer.path.split(".") for layer in layers]
+    members: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for path in paths:
+        for place, part in enumerate(path):
+            members[tuple(path[:place])].update([part] if is_number(part) else [])
+    return {
+        ".".join(path): ".".join(
+            f"{part}/{len(members[tuple(path[:place])])}" if is_number(part) else part
+            for place, part in enumerate(path)
+        )
+        for path in paths
+    }
 
 
 def _contents(layers: list[Layer], codes: dict[object, int]) -> dict[str, frozenset[object]]:

@@ -44,7 +44,7 @@ class Learnt:
 
     def add(self, a: Layer, b: Layer) -> None:
         """Take a settled pair in."""
-        left, right = _ends(a.path), _ends(b.path)
+        left, right = (_ends(path) for path in self._sized(a, b))
         self.source.update(left)
         self.target.update(right)
         self.together.update((x, y) for x in left for y in right)
@@ -60,8 +60,8 @@ class Learnt:
         ends = _unnumbered_ends if uneven else _ends
         shared = [_shared_ends(layers, ends) for layers in zip(*judged, strict=True)] or [set(), set()]
         mine, theirs = (
-            [end for end, form in zip(_ends(layer.path), ends(layer.path), strict=True) if form not in common]
-            for layer, common in zip((a, b), shared, strict=True)
+            [end for end, form in zip(_ends(sized), ends(layer.path), strict=True) if form not in common]
+            for layer, sized, common in zip((a, b), self._sized(a, b), shared, strict=True)
         )
         return max(
             (
@@ -72,6 +72,11 @@ class Learnt:
             ),
             default=0.0,
         )
+
+    def _sized(self, a: Layer, b: Layer) -> tuple[str, str]:
+        """Both paths, with what an index is out of: the same words in a list of another length teach nothing."""
+        mine, theirs = self.contents.sized
+        return mine.get(a.path, a.path), theirs.get(b.path, b.path)
 
 
 def learn(
