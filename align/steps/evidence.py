@@ -44,7 +44,7 @@ class Learnt:
 
     def add(self, a: Layer, b: Layer) -> None:
         """Take a settled pair in."""
-        left, right = (_ends(path) for path in self._sized(a, b))
+        left, right = (path_ends(path) for path in self._sized(a, b))
         self.source.update(left)
         self.target.update(right)
         self.together.update((x, y) for x in left for y in right)
@@ -57,10 +57,10 @@ class Learnt:
         that differ by an index alone where one side has more layers (`uneven`): which block is not there on the other
         side, other lists do not teach.
         """
-        ends = _unnumbered_ends if uneven else _ends
+        ends = _unnumbered_ends if uneven else path_ends
         shared = [_shared_ends(layers, ends) for layers in zip(*judged, strict=True)] or [set(), set()]
         mine, theirs = (
-            [end for end, form in zip(_ends(sized), ends(layer.path), strict=True) if form not in common]
+            [end for end, form in zip(path_ends(sized), ends(layer.path), strict=True) if form not in common]
             for layer, sized, common in zip((a, b), self._sized(a, b), shared, strict=True)
         )
         return max(
@@ -122,7 +122,7 @@ def _knowledge(
     return [
         lambda pair: learnt.translation(*pair, apart_from or judged, uneven=bool(apart_from)),
         _context(learnt, judged),
-        lambda pair: learnt.around.company(pair, judged),
+        lambda pair: learnt.around.company(pair, judged, apart_from or judged),
         _axes,
     ]
 
@@ -213,11 +213,16 @@ def _shared_ends(layers: Sequence[Layer], ends: Callable[[str], Sequence[str]]) 
 
 
 @lru_cache(maxsize=1 << 16)
-def _ends(path: str) -> tuple[str, ...]:
+def path_ends(path: str) -> tuple[str, ...]:
+    """The last part of a path, the last two, and the last three.
+
+    >>> path_ends("layer.0.attn.q")
+    ('q', 'attn.q', '0.attn.q')
+    """
     parts = path.split(".")
     return tuple(".".join(parts[-length:]) for length in range(1, min(_SUFFIX, len(parts)) + 1))
 
 
 @lru_cache(maxsize=1 << 16)
 def _unnumbered_ends(path: str) -> tuple[str, ...]:
-    return _ends(".".join("#" if is_number(part) else part for part in path.split(".")))
+    return path_ends(".".join("#" if is_number(part) else part for part in path.split(".")))

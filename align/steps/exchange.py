@@ -12,8 +12,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from align.core.names import SURE
+from align.steps.agreement import Agreement
 from align.steps.containers import read_contents
-from align.steps.evidence import SETTLED, exchange_benefit, learn, replacement_benefit
+from align.steps.evidence import MOST, SETTLED, exchange_benefit, learn, replacement_benefit
 from align.steps.number_lists import NumberLists
 
 if TYPE_CHECKING:
@@ -44,6 +45,14 @@ class Settlement:
     pairs: list[Pair]
     weakest: list[float]
     links: list[Link]
+
+    def confirm(self, agreement: Agreement) -> None:
+        """Call pairs sure that are clear in every block, in each by itself, if not sure in one."""
+        clear = [index for index, weak in enumerate(self.weakest) if weak >= MOST]
+        agreed = agreement.of_all_blocks([self.pairs[index] for index in clear])
+        for index, alike in zip(clear, agreed, strict=True):
+            if alike:
+                self.weakest[index] = max(self.weakest[index], _ENOUGH)
 
     def note(self, benefit: float, index: int, other: int | Rival) -> None:
         """Take in what a pair has over an exchange with another pair, or over a rival in its place."""
@@ -94,7 +103,9 @@ def _open_crowds(settlement: Settlement, pairs: Sequence[Pair], free: Sides, cro
 
 
 def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: bool, unlike: Set[str]) -> Settlement:
-    contents = read_contents([*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)])
+    every = [*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)]
+    contents = read_contents(*every)
+    agreement = None if ordered else Agreement(*every)  # the order of calls agrees in every block by itself
     settlement = _weigh(list(pairs), free, learn(known, ordered, contents), unlike, _UNRIVALLED)
     alone = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= _UNRIVALLED]
     learnt = learn([*known, *alone], ordered, contents)
@@ -107,10 +118,12 @@ def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: 
         if turn and sure == before and settlement.pairs == previous.pairs:
             break
         taught = [*known, *sure]
-        lists = lists or NumberLists([*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)], taught)
+        lists = lists or NumberLists(*every, taught)
         learnt = learn(taught, ordered, contents, lists)
         previous = settlement
         settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt, unlike)
+        if agreement:
+            settlement.confirm(agreement)
     return settlement
 
 

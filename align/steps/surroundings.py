@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from align.steps.containers import containers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Sequence, Set
 
     from align.steps.layers import Layer
 
@@ -59,18 +59,27 @@ class Surroundings:
         both = [(x, y) for x, y in zip(mine, theirs, strict=True) if x is not None and y is not None]
         return float(any(self.partner[x] == y for x, y in both))
 
-    def company(self, pair: Pair, judged: Sequence[Pair]) -> float:
-        """Share, in [0, 1], of the settled layers in the nearest containers around both that are in both; 0 if few."""
-        a, b = pair
+    def company(self, pair: Pair, judged: Sequence[Pair], rivals: Sequence[Pair]) -> float:
+        """Largest share, in [0, 1], of the settled layers in two containers around the pair that are in both; 0 if few.
+
+        `rivals` are pairs whose other layers are rivals of its own. On a side with rivals only containers count that
+        hold none of them, if each layer has such: a block that is not on the other side has no company. On a side
+        without, the module counts that holds the layer.
+        """
         own = [(x.path, y.path) for x, y in judged if self.partner.get(x.position) == y.position]
-        mine = _nearest(containers(a.path), self.below_left, [x for x, _ in own])
-        theirs = _nearest(containers(b.path), self.below_right, [y for _, y in own])
-        if mine is None or theirs is None:
+        left, right = ({layer.path for layer in side} for side in zip(*rivals, strict=True))
+        if not (apart := _apart(pair[0].path, left)) or not (around := _apart(pair[1].path, right)):
             return 0.0
-        left, right = ([mine in containers(x) for x, _ in own], [theirs in containers(y) for _, y in own])
-        both = self.joined[mine, theirs] - sum(x and y for x, y in zip(left, right, strict=True))
-        share = both / (self.below_left[mine] - sum(left) + self.below_right[theirs] - sum(right) - both)
-        return share if share > _MOST else 0.0
+        mine = _held(containers(pair[0].path), self.below_left, [x for x, _ in own])
+        theirs = _held(around, self.below_right, [y for _, y in own])[: None if len(right) > 1 else 1]
+        most = shared = 0.0
+        for x, held in mine:
+            for y, other_held in theirs:
+                if both := self.joined[x, y]:
+                    both -= sum(x in containers(one) and y in containers(two) for one, two in own)
+                    share = both / (held + other_held - both)
+                    most, shared = (max(most, share), shared) if x in apart else (most, max(shared, share))
+        return most if most > _MOST and most >= shared else 0.0
 
     def context(self, pair: Pair, judged: Sequence[Pair]) -> float:
         """1 if the nearest modules around both that hold settled layers hold some in common, -1 if none; 0: unknown."""
@@ -94,6 +103,34 @@ def _nearest(around: Iterable[str], below: Counter[str], left_out: Sequence[str]
         if held > len(left_out) or (held and held > sum(path in containers(own) for own in left_out)):
             return path
     return None
+
+
+def _apart(path: str, judged: Set[str]) -> tuple[str, ...]:
+    """Containers that tell a layer from the others judged; none if one of these has none that tells it.
+
+    Beside no others, these are the containers up to the module that holds the layer itself.
+    """
+    found = containers(path)
+    if len(judged) < 2:
+        return found[: found.index(path.rpartition(".")[0]) + 1]
+    for rival in judged:
+        if rival != path:
+            own = _without(path, rival)
+            found = tuple(one for one in found if one in own) if _without(rival, path) else ()
+    return found
+
+
+@lru_cache(maxsize=1 << 17)
+def _without(path: str, rival: str) -> tuple[str, ...]:
+    """Containers around a layer that do not hold its rival."""
+    others = containers(rival)
+    return tuple(one for one in containers(path) if one not in others)
+
+
+def _held(around: Iterable[str], below: Counter[str], left_out: Sequence[str]) -> list[tuple[str, int]]:
+    """Containers that hold settled layers beside those left out, with how many."""
+    counts = [(one, below[one] - sum(one in containers(out) for out in left_out)) for one in around if below[one]]
+    return [(one, count) for one, count in counts if count > 0]
 
 
 @lru_cache(maxsize=1 << 16)

@@ -268,3 +268,33 @@ def test_blocks_of_lists_of_one_length_are_paired_though_their_layers_are_rename
     pairs = stage_blocks(w)
     name_map = w.matched(w.side("torch", *(a for a, _ in pairs)), w.side("nn", *(b for _, b in pairs)))
     assert w.paired(name_map) == w.truth(pairs)
+
+
+def stages(w, lengths, block, inner):
+    """Stages of another width each, whose first block widens: three convolutions with a norm behind each."""
+    layers = []
+    for stage, (length, into, out) in enumerate(zip(lengths, (8, 12, 20), (12, 20, 28), strict=False)):
+        for index in range(length):
+            width = into if index == 0 else out
+            path = block.format(stage, index)
+            for at, (shape, norm) in enumerate(
+                (((width * 6, width, 1), width * 6), ((width * 6, 1, 3), width * 6), ((out, width * 6, 1), out))
+            ):
+                conv, batch_norm = inner(path, at)
+                layers += [w.conv(conv, *shape), w.batch_norm(batch_norm, norm)]
+    return layers
+
+
+@pytest.mark.parametrize("lengths", [(2,), (2, 2), (3, 3), (2, 3, 3)])
+def test_a_norm_of_a_block_that_the_port_lacks_takes_the_place_of_none(written, lengths) -> None:
+    w = written
+    source = stages(w, lengths, "stages.{}.{}", lambda path, at: (f"{path}.block.{at}.0", f"{path}.block.{at}.1"))
+    target = stages(
+        w, [n - 1 for n in lengths], "layers.{}.{}", lambda path, at: (f"{path}.{3 * at}", f"{path}.{3 * at + 1}")
+    )
+    sure = {
+        (p.source.split(".")[2], p.target.split(".")[2])
+        for p in w.matched(w.side("torch", *source), w.side("nn", *target)).pairings
+        if p.sure
+    }
+    assert sure == {("0", "0")}
