@@ -75,14 +75,14 @@ def _match(
     placed = [*same, *(pair for pair, _ in sure)]
     own = OwnWords([*left, *(a for a, _ in known)], [*right, *(b for _, b in known)], settled)
     number = Counter(layer.signature for layer in (*left, *right))
-    chance = {pair[0].path for pair, _ in sure if number[pair[0].signature] == 2 and by_shape_alone(pair, learnt, own)}
+    lone = [pair for pair, _ in sure if number[pair[0].signature] == 2]
+    chance = {pair[0].path for pair in lone if by_shape_alone(pair, learnt, own.of(pair))}
     strange = {
         pair[0].path
         for pair, _ in sure
-        if is_estranged(pair, learnt, own)
-        or is_out_of_place(pair, placed, learnt, own)
-        or (pair[0].path in chance and stands_elsewhere(pair, settled))
+        if is_estranged(pair, learnt, own) or is_out_of_place(pair, placed, learnt, own)
     }
+    strange |= {pair[0].path for pair in lone if stands_elsewhere(pair, settled, learnt)}
     open_pairs = [pair for pair, _ in sure if pair[0].path in strange]
     groups += [OpenGroup((("source", a), ("target", b)), _ESTRANGED) for a, b in open_pairs]
     pairs = [

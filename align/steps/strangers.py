@@ -86,25 +86,32 @@ def is_out_of_place(pair: Pair, placed: Sequence[Pair], learnt: Learnt, own: Own
     return any(crosses(pair, other) for other in others if other != pair)
 
 
-def by_shape_alone(pair: Pair, learnt: Learnt, own: OwnWords) -> bool:
-    """Tell whether words speak against a pair, and for it but a shape of one length, that anything of this width has.
+def by_shape_alone(pair: Pair, learnt: Learnt, said: tuple[Tokens, Tokens]) -> bool:
+    """Tell whether the words that are `said` of a pair are against it, and for it but a shape of one length.
 
-    A layer of a numbered block is there as often as the block is, which is no chance.
+    Anything of this width has that; but a layer of a numbered block is there as often as the block, which is no chance.
     """
     square = len({length for _, shape in pair[0].signature for length in shape} - {1}) == 1
     if not square or any(True for layer in pair for _ in numbered(layer.path)):
         return False
-    said = own.of(pair), (_beyond_kind(pair[0]), _beyond_kind(pair[1]))
-    return any(all(both) and not likeness(*both) for both in said) and not learnt.translation(*pair)
+    mine, theirs = (_beyond_kind(layer, told) for layer, told in zip(pair, said, strict=True))
+    return bool(mine and theirs) and not likeness(mine, theirs) and not learnt.translation(*pair)
 
 
-def _beyond_kind(layer: Layer) -> Tokens:
-    """The words of a layer but those of its kind: all norms are called norms."""
-    return tuple(word for word in words(layer.path) if len(word) > 1 and word not in layer.kind.split("_"))
+def _beyond_kind(layer: Layer, told: Tokens) -> Tokens:
+    """The words that say more of a layer than its kind: all norms are called norms, and those of groups `gn`."""
+    kind = layer.kind.split("_")
+    initials = "".join(word[:1] for word in kind)
+    return tuple(word for word in told if len(word) > 1 and word not in {*kind, initials})
 
 
-def stands_elsewhere(pair: Pair, placed: Sequence[Pair]) -> bool:
-    """Tell whether a pair stands before another on one side and behind it on the other, and beside none on both."""
+def stands_elsewhere(pair: Pair, placed: Sequence[Pair], learnt: Learnt) -> bool:
+    """Tell whether a pair by its shape alone, and unlike in all its words, has another place among those `placed`.
+
+    It stands before another on one side and behind it on the other, and beside none on both.
+    """
+    if not by_shape_alone(pair, learnt, (words(pair[0].path), words(pair[1].path))):
+        return False
     others = [other for other in placed if other != pair]
     return any(crosses(pair, other) for other in others) and not any(
         one == two for one, two in zip(_beside(pair, others, 0), _beside(pair, others, 1), strict=True) if one

@@ -113,3 +113,12 @@ def test_words_lengths_of_their_own_and_numbered_blocks_are_no_strangers(written
     name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
     assert name_map.complete
     assert all(p.sure for p in name_map.pairings)
+
+
+def test_words_of_the_kind_and_words_that_others_share_speak_against_no_pair(written) -> None:
+    w = written
+    source = [w.conv("image.conv", 6, 3), w.batch_norm("image.bn", 6), w.linear("head", 2, 6)]
+    target = [w.conv("img_conv", 6, 3), w.batch_norm("img_norm", 6), w.linear("cls", 2, 6)]
+    name_map = w.matched(w.side("torch", *source), w.side("nn", *target))
+    assert name_map.complete
+    assert all(p.sure for p in name_map.pairings)
