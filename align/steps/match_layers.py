@@ -65,6 +65,7 @@ def _match(
 ) -> tuple[list[tuple[Pair, float]], list[OpenGroup]]:
     namesakes = find_namesakes(left, right)
     same = namesakes.pairs
+    told = {a.signature for a, _ in known}
     known = [*known, *same]
     left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
     settlement = settle(place_layers(left, right), (left, right), known, ordered, namesakes.unlike)
@@ -75,7 +76,7 @@ def _match(
     placed = [*same, *(pair for pair, _ in sure)]
     own = OwnWords([*left, *(a for a, _ in known)], [*right, *(b for _, b in known)], settled)
     number = Counter(layer.signature for layer in (*left, *right))
-    lone = [pair for pair, _ in sure if number[pair[0].signature] == 2]
+    lone = [pair for pair, _ in sure if number[pair[0].signature] == 2 and pair[0].signature not in told]
     chance = {pair[0].path for pair in lone if by_shape_alone(pair, learnt, own.of(pair))}
     strange = {
         pair[0].path
