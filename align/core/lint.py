@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from align.core.findings import Severity
+    from align.core.settings import Setting
     from align.core.verdicts import Verdict
 
 
@@ -15,7 +16,8 @@ class SettingFinding:
     """Two paired layers of which one setting is unlike; `rule` is the pitfall's id.
 
     Paths are "" for the model itself. The settings are given as the user would write them on each side (`eps=1e-05`),
-    `change` is what to write in the candidate. A pair that is not `certain` is paired by its place alone.
+    `change` is what to write in the candidate, `arguments` the same as arguments of its layer's constructor, none where
+    it takes another layer. A pair that is not `certain` is paired by its place alone.
     """
 
     rule: str
@@ -30,6 +32,7 @@ class SettingFinding:
     effect: str
     change: str
     certain: bool = True
+    arguments: dict[str, Setting] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

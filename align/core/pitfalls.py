@@ -156,9 +156,10 @@ def _form_faults(form: dict[str, Any]) -> Iterator[str]:
         yield "a setting that cannot be changed needs instead, what to write in its place"
     if not (_is_text(form.get("reads", "x")) or _is_list(form.get("reads"))):
         yield f"reads is no attribute and no list of them: {form['reads']!r}"
-    pairs = form.get("values", [])
-    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) in (2, 3) for pair in pairs):
+    if not _is_pairs(form.get("values", []), 3):
         yield "values is no list of pairs, each with a third at most"
+    if not _is_pairs(form.get("beside", []), 2):
+        yield "beside is no list of pairs of an argument and a value"
     for key in ("means", "writes_as"):
         if key in form and form[key] not in FORMS:
             yield f"{key} {form[key]!r} is none of {', '.join(FORMS)}"
@@ -181,6 +182,10 @@ def _example_faults(examples: Any) -> Iterator[str]:
         for key in ("inputs", "unrun")
         if key in examples and not _is_list(examples[key])
     )
+
+
+def _is_pairs(value: object, most: int) -> bool:
+    return isinstance(value, list) and all(isinstance(pair, list) and 2 <= len(pair) <= most for pair in value)
 
 
 def _is_text(value: object) -> bool:

@@ -33,8 +33,8 @@ class Form:
     `reads` is an attribute, or several of which the first that is there and not None counts (`betas.0`: the first of
     several values); `lacking` is the value where none is. `always` is the value of a class that cannot be told
     another: `instead` says what to write in its place. `writes` is the argument if it is not called as the attribute,
-    `writes_as` its form if that is not `means`; `values` pairs values of this class with the common ones,
-    and where a user writes them in a third way, with that.
+    `writes_as` its form if that is not `means`; `beside` are arguments without which it has no effect. `values` pairs
+    values of this class with the common ones, and where a user writes them in a third way, with that.
     """
 
     classes: tuple[str, ...]
@@ -46,6 +46,7 @@ class Form:
     instead: str = ""
     writes: str = ""
     writes_as: FormName | None = None
+    beside: tuple[tuple[str, Setting], ...] = ()
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -84,13 +85,26 @@ class Form:
         """Return the argument that gives a layer of these classes the common value: `momentum=0.9`."""
         if not self.attributes:
             return f"always {_literal(value)}"
+        arguments = self.arguments(value)
+        if not arguments:
+            return f"padding=0 after a padding layer of {value}"
+        note = " (with stride 1 only)" if arguments == (("padding", SAME),) else ""
+        return ", ".join(f"{name}={_literal(own)}" for name, own in arguments) + note
+
+    def arguments(self, value: Setting) -> tuple[tuple[str, Setting], ...]:
+        """Return the arguments of the constructor, and what is given to them, that `write` puts into words.
+
+        Empty for a class that cannot be given the value.
+        """
+        if not self.attributes:
+            return ()
         own = next(
             (entry[-1] if len(entry) > 2 else entry[0] for entry in self.values if _equal(entry[1], value)), value
         )
         if self.means in ("padding", "crop"):
-            return _padding_argument(own, "pad_mode" in self.writes)
+            return _padding_arguments(own, "pad_mode" in self.writes)
         changed = _changed(self.writes_as or self.means, own, 0)
-        return f"{self.writes or _argument(self.attributes[0])}={_literal(changed)}"
+        return (*self.beside, (self.writes or _argument(self.attributes[0]), changed))
 
 
 def _item(settings: Mapping[str, Setting], name: str) -> Setting:
@@ -183,17 +197,17 @@ def _numbers(value: Setting, axes: int) -> list[int]:
     return [each if isinstance(each, int) else 0 for each in listed]
 
 
-def _padding_argument(value: Setting, by_mode: bool) -> str:
+def _padding_arguments(value: Setting, by_mode: bool) -> tuple[tuple[str, Setting], ...]:
     if value == SAME:
-        return 'pad_mode="same"' if by_mode else 'padding="same" (with stride 1 only)'
+        return (("pad_mode" if by_mode else "padding", SAME),)
     if not by_mode:
         uneven = isinstance(value, tuple) and any(isinstance(each, tuple) for each in value)
-        return f"padding=0 after a padding layer of {value}" if uneven else f"padding={_literal(value)}"
+        return () if uneven else (("padding", value),)
     if value == 0:
-        return 'pad_mode="valid"'
+        return (("pad_mode", "valid"),)
     numbers = value if isinstance(value, tuple) else (value,)
     flat = tuple(n for each in numbers for n in (each if isinstance(each, tuple) else (each,) * min(len(numbers), 2)))
-    return f'pad_mode="pad", padding={_literal(flat[0] if len(flat) == 1 else flat)}'
+    return ("pad_mode", "pad"), ("padding", flat[0] if len(flat) == 1 else flat)
 
 
 def _literal(value: Setting) -> str:

@@ -103,6 +103,7 @@ class _Check:
             effect=rule.effect,
             change=right.instead or f"{_known_class(self.pair.candidate, right)}(..., {right.write(mine)})",
             certain=certain,
+            arguments={} if right.instead else dict(right.arguments(mine)),
         )
 
 

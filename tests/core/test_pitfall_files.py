@@ -62,6 +62,7 @@ def test_a_sound_file_gives_its_rules_with_the_file_as_topic(tmp_path: Path) -> 
         (', reads = "alpha"', "", "rule 'slope': form 1: expected either reads, "),
         ('reads = "alpha"', "always = 1", "rule 'slope': form 1: a setting that cannot be changed needs instead"),
         ('reads = "alpha"', 'reads = "a", values = [1]', "rule 'slope': form 1: values is no list of pairs"),
+        ('reads = "alpha"', 'reads = "a", beside = ["x"]', "rule 'slope': form 1: beside is no list of pairs"),
         ('["mindspore.nn.LeakyReLU"]', "[]", "rule 'slope': form 1: classes is no list of names"),
         ("agree = [[", "agree = [] #", "rule 'slope': examples that agree are no list of pairs of layers"),
         ("differ = [[", "differ = [] #", "rule 'slope': examples that differ are no list of pairs of layers"),

@@ -92,6 +92,21 @@ def test_a_common_value_is_written_as_the_argument_of_a_class(form: Form, value:
 
 
 @pytest.mark.parametrize(
+    ("form", "value", "arguments"),
+    [
+        (TORCH, (1, 2), (("padding", (1, 2)),)),
+        (TORCH, ((0, 1), (0, 1)), ()),
+        (CELL, 0, (("pad_mode", "valid"),)),
+        (CELL, ((0, 1), (0, 1)), (("pad_mode", "pad"), ("padding", (0, 1, 0, 1)))),
+        (Form(("x",), "op.ceil", writes="ceil", beside=(("mode", "pad"),)), True, (("mode", "pad"), ("ceil", True))),
+        (Form(("x",), always=1, instead="nothing"), 1, ()),
+    ],
+)
+def test_what_is_written_is_also_had_as_arguments_of_the_constructor(form: Form, value: Any, arguments: object) -> None:
+    assert form.arguments(value) == arguments
+
+
+@pytest.mark.parametrize(
     ("form", "settings", "common"),
     [
         (Form(("x",), "p", "one_minus"), {"p": 0.9}, 0.1),
