@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from align.core.traces import Capture, Intervention
+from align.core.traces import Capture, InputSink, Intervention
 from align.core.user_code import run_user_code
 from align.errors import InputsError, ModelFailedError
 
@@ -60,7 +61,29 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
         return
     for key, item in items:
-        yield from leaves(item, f"{name}.{key}" if name else str(key))
+        yield from leaves(item, _inside(name, key))
+
+
+def with_leaves(value: Any, put: Callable[[str, Any], Any], name: str = "") -> Any:
+    """Return the value with each leaf replaced by `put(name, leaf)`; containers are copied, never changed."""
+    if isinstance(value, Mapping):
+        items = copy.copy(value) if isinstance(value, MutableMapping) else dict(value)
+        items.update((key, with_leaves(item, put, _inside(name, key))) for key, item in value.items())
+        return items
+    if isinstance(value, (tuple, list)):
+        listed = [with_leaves(item, put, _inside(name, index)) for index, item in enumerate(value)]
+        return value._make(listed) if hasattr(value, "_make") else type(value)(listed)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        made = copy.copy(value)
+        for field in dataclasses.fields(value):
+            item = with_leaves(getattr(value, field.name), put, _inside(name, field.name))
+            object.__setattr__(made, field.name, item)
+        return made
+    return put(name, value)
+
+
+def _inside(name: str, key: Any) -> str:
+    return f"{name}.{key}" if name else str(key)
 
 
 class FromArray(Protocol):
@@ -72,9 +95,9 @@ class FromArray(Protocol):
 
 
 class CallRecorder:
-    """Counts the calls of modules and hands their outputs to a sink; adapters call it from their hooks.
+    """Counts the calls of modules and hands their tensors to a sink; adapters call it from their hooks.
 
-    A sink that is an Intervention sees the inputs too, and may put another tensor into the place of a lone output.
+    A sink that is an InputSink sees what modules are given and may change it, an Intervention what they return too.
     """
 
     def __init__(self, sink: CaptureSink, to_array: ToArray, from_array: FromArray) -> None:
@@ -90,12 +113,20 @@ class CallRecorder:
         """Path of the innermost module that has begun and not ended."""
         return self._running[-1] if self._running else None
 
-    def begin(self, path: str, inputs: Any = ()) -> None:
-        """Note that a module starts."""
+    def begin(self, path: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        """Note that a module starts; return the (args, kwargs) that it is to get instead, None if they stay."""
         self._running.append(path)
-        if isinstance(self._sink, Intervention):
-            arrays = [array for _, leaf in leaves(inputs) if (array := self._to_array(leaf)) is not None]
-            self._sink.enter(path, self._calls.get(path, 0), arrays)
+        if not isinstance(self._sink, InputSink):
+            return None
+        given = dict(enumerate(args)) | dict(kwargs or {})
+        found = {name: (leaf, self._to_array(leaf)) for name, leaf in leaves(given)}
+        arrays = {name: array for name, (_, array) in found.items() if array is not None}
+        others = self._sink.enter(path, self._calls.get(path, 0), arrays)
+        if not others:
+            return None
+        new = {name: self._from_array(value, found[name][0]) for name, value in others.items()}
+        given = with_leaves(given, new.get)
+        return tuple(given.pop(place) for place in range(len(args))), given
 
     def end(self, path: str, class_name: str, output: Any) -> Any:
         """Note that a module returned, and pass on every tensor of its output; return what it is to return instead.
@@ -106,6 +137,7 @@ class CallRecorder:
             pass
         call = self._calls.get(path, 0)
         self._calls[path] = call + 1
+        new = {}
         for name, leaf in leaves(output):
             array = self._to_array(leaf)
             if array is not None:
@@ -114,33 +146,54 @@ class CallRecorder:
                 capture = Capture(self._order, path, call, name, class_name, shape, array.dtype.name, depth)
                 self._sink.add(capture, array)
                 self._order += 1
-                if not name and isinstance(self._sink, Intervention):
-                    other = self._sink.instead(capture, array)
-                    return None if other is None else self._from_array(other, leaf)
-        return None
+                other = self._sink.instead(capture, array) if isinstance(self._sink, Intervention) else None
+                if other is not None:
+                    new[name] = self._from_array(other, leaf)
+        return with_leaves(output, new.get) if new else None
 
 
 @contextlib.contextmanager
-def recorded_calls(modules: Iterable[tuple[str, Any]], recorder: CallRecorder) -> Iterator[None]:
+def recorded_calls(
+    modules: Iterable[tuple[str, Any]], recorder: CallRecorder, stand_ins: Mapping[str, Any], method: str
+) -> Iterator[None]:
     """Let the recorder know of every call of these modules, given by path; hooks are taken off again.
 
-    torch's modules and MindSpore's cells register hooks alike: `(module, inputs)` before a call, `(module, inputs,
-    output)` after it.
+    `stand_ins` answer the calls of modules by path, in the place of their `method`. torch's modules and MindSpore's
+    cells register hooks alike: `(module, args, kwargs)` before a call, `(module, args, kwargs, output)` after it.
     """
     with contextlib.ExitStack() as stack:
         for path, module in modules:
+            if path in stand_ins:
+                stack.enter_context(_answered(module, method, stand_ins[path]))
             stack.callback(_before(module, path, recorder).remove)
             stack.callback(_after(module, path, recorder).remove)
         yield
 
 
+@contextlib.contextmanager
+def _answered(module: Any, method: str, stand_in: Callable[..., Any]) -> Iterator[None]:
+    """Let a module answer with the stand-in; past its own __setattr__, which may refuse a function."""
+    object.__setattr__(module, method, stand_in)
+    try:
+        yield
+    finally:
+        object.__delattr__(module, method)
+
+
 def _before(module: Any, path: str, recorder: CallRecorder) -> Any:
-    return module.register_forward_pre_hook(lambda _module, inputs: recorder.begin(path, inputs))
+    def hook(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return recorder.begin(path, args, kwargs)
+
+    return module.register_forward_pre_hook(hook, with_kwargs=True)
 
 
 def _after(module: Any, path: str, recorder: CallRecorder) -> Any:
     class_name = type(module).__name__
-    return module.register_forward_hook(lambda _module, _inputs, output: recorder.end(path, class_name, output))
+
+    def hook(_module: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any], output: Any) -> Any:
+        return recorder.end(path, class_name, output)
+
+    return module.register_forward_hook(hook, with_kwargs=True)
 
 
 def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapping[str, Array], what: str) -> None:

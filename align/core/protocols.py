@@ -81,8 +81,12 @@ class SettingsReader(Plugin, Protocol):
 class ModelRunner(Plugin, Protocol):
     """Runs a live model on fixed inputs."""
 
-    def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+    def run(
+        self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
+    ) -> None:
         """Run one forward in evaluation mode, giving each module's outputs to `sink`.
+
+        `stand_ins` are modules by path that answer the calls of the model's own ones, on the same arguments.
 
         Inputs are passed by keyword where the model's signature has all the names, else by position. Each run draws
         the same random numbers. Modes, hooks, buffers and attributes of the model and all random states are left as

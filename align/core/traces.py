@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from align.core.dtypes import Array
     from align.core.parameters import Shape
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """One tensor that one call of one module returned.
+    """One tensor that one call of one module returned or, with the role `input`, was given.
 
     `module` is the module's path ("" for the model itself), `call` counts its calls from 0, `output` names the
-    tensor inside what the call returned ("" for a lone tensor, "0" or "logits" in a tuple or mapping), `order`
-    is the place of the call's end among all captures of the run, and `depth` how many modules were running around it.
+    tensor inside what the call returned ("" for a lone tensor, "0" or "logits" in a tuple or mapping) or was given
+    (by position or keyword), `order` is the place of the call's end among all outputs of the run, for an input the
+    number of outputs before it, and `depth` how many modules were running around it.
     """
 
     order: int
@@ -29,10 +30,13 @@ class Capture:
     shape: Shape
     dtype: str
     depth: int = 0
+    role: Literal["output", "input"] = "output"
 
     @property
     def key(self) -> str:
-        """Unique name of the tensor inside its trace: `path#call` with `:output` where needed."""
+        """Unique name of the tensor inside its trace: `path#call` with `:output` where needed, `<name` for an input."""
+        if self.role == "input":
+            return f"{self.module}#{self.call}<{self.output}"
         tail = f":{self.output}" if self.output else ""
         return f"{self.module}#{self.call}{tail}"
 
@@ -46,15 +50,23 @@ class CaptureSink(Protocol):
 
 
 @runtime_checkable
-class Intervention(CaptureSink, Protocol):
-    """A CaptureSink that also sees what modules are given, and may let a module return something else."""
+class InputSink(CaptureSink, Protocol):
+    """A CaptureSink that also sees what modules are given, and may give them something else."""
 
-    def enter(self, module: str, call: int, inputs: Sequence[Array]) -> None:
-        """Take the tensors that a call is given by position; copy what is kept."""
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array] | None:
+        """Take the tensors that a call is given, by position ("0", "1.0") or keyword; copy what is kept.
+
+        What is returned, of the same shapes, takes their place; None or a missing name: they stay.
+        """
         ...
 
+
+@runtime_checkable
+class Intervention(InputSink, Protocol):
+    """An InputSink that may let a module return something else."""
+
     def instead(self, capture: Capture, value: Array) -> Array | None:
-        """Return what a module with a lone output is to return, of the output's shape; None: what it returned."""
+        """Return what is to take the place of one tensor that a module returned, of its shape; None: it stays."""
         ...
 
 
@@ -76,7 +88,12 @@ class Trace(Protocol):
 
     @property
     def captures(self) -> tuple[Capture, ...]:
-        """All captures in execution order."""
+        """All outputs in execution order."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[Capture, ...]:
+        """All inputs of modules in execution order; none where they were not kept."""
         ...
 
     @property

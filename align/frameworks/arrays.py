@@ -42,12 +42,15 @@ class ArrayModel:
 
     layers: tuple[ArrayLayer, ...]
 
-    def __call__(self, x: Array, recorder: CallRecorder | None = None) -> Any:
+    def __call__(
+        self, x: Array, recorder: CallRecorder | None = None, stand_ins: Mapping[str, ArrayLayer] | None = None
+    ) -> Any:
         """Run all layers on `x`."""
         for layer in self.layers:
-            if recorder:
-                recorder.begin(layer.path, x)
-            x = layer.function(x, **layer.parameters)
+            if recorder and (changed := recorder.begin(layer.path, (x,))):
+                x = changed[0][0]
+            acting = (stand_ins or {}).get(layer.path, layer)
+            x = acting.function(x, **acting.parameters)
             if recorder:
                 other = recorder.end(layer.path, layer.class_name.rpartition(".")[2], x)
                 x = x if other is None else other
@@ -106,7 +109,9 @@ class ArraysFramework:
         """The version of NumPy."""
         return {"numpy": np.__version__}
 
-    def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+    def run(
+        self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
+    ) -> None:
         """Run the chain; see ModelRunner."""
         recorder = CallRecorder(
             sink,
@@ -116,8 +121,9 @@ class ArraysFramework:
         args, kwargs = bind_inputs(lambda x: x, inputs)
 
         def call() -> None:
-            recorder.begin("")
-            recorder.end("", "ArrayModel", model(*args, **kwargs, recorder=recorder))
+            changed = recorder.begin("", args, kwargs)
+            given, named = changed or (args, kwargs)
+            recorder.end("", "ArrayModel", model(*given, **named, recorder=recorder, stand_ins=stand_ins))
 
         with same_random_numbers():
             run_user_model(call, recorder, inputs, self.name)

@@ -95,7 +95,9 @@ class MindSporeFramework:
         mode = "PYNATIVE" if mindspore.get_context("mode") == mindspore.PYNATIVE_MODE else "GRAPH"
         return {"mindspore": mindspore.__version__, "device": mindspore.get_context("device_target"), "mode": mode}
 
-    def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+    def run(
+        self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
+    ) -> None:
         """Run one forward in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set meanwhile."""
         mindspore = _mindspore()
         recorder = CallRecorder(
@@ -106,7 +108,8 @@ class MindSporeFramework:
         dtype = _floating_dtype(model)
         tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.construct, tensors)
-        with _pynative_mode(mindspore), _evaluated(model), recorded_calls(model.cells_and_names(), recorder):
+        hooked = recorded_calls(model.cells_and_names(), recorder, stand_ins or {}, "construct")
+        with _pynative_mode(mindspore), _evaluated(model), hooked:
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, "MindSpore")
 
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002

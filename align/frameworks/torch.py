@@ -98,7 +98,9 @@ class TorchFramework:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return {"torch": torch.__version__, "available device": device, "threads": str(torch.get_num_threads())}
 
-    def run(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+    def run(
+        self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
+    ) -> None:
         """Run one forward without gradients; see ModelRunner. Raises CannotRunError for a TorchScript model."""
         import torch
 
@@ -111,7 +113,8 @@ class TorchFramework:
         tensors = {name: _fitted(_to_tensor(value), _sample(model)) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
         seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
-        with evaluated(model), recorded_calls(seen, recorder), torch.no_grad():
+        hooked = recorded_calls(seen, recorder, stand_ins or {}, "forward")
+        with evaluated(model), hooked, torch.no_grad():
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, self.name)
 
     def widened(self, model: Model) -> Model | None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
+from zlib import crc32
 
 import numpy as np
 
@@ -39,29 +40,68 @@ _SAFETENSORS_NAMES = {
 
 
 class TraceWriter:
-    """A CaptureSink that writes a trace folder; use it as a context manager, which seals it."""
+    """An InputSink that writes a trace folder; use it as a context manager, which seals it.
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    With `inputs` it keeps what modules are given too; what was written before, as an output mostly, is not written
+    again.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], *, inputs: bool = False) -> None:
         self._folder = folder
         self._header: dict[str, Any] = {}
         self._offset = 0
+        self._inputs = inputs
+        self._outputs = 0
+        self._known: dict[tuple[int, int], int] = {}
         with self._destination():
             folder.mkdir(parents=True, exist_ok=True)
             self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")
-            self._tensors: BinaryIO = (folder / TENSORS).open("wb")
+            self._tensors: BinaryIO = (folder / TENSORS).open("w+b")
             self._tensors.seek(8 + HEADER_BYTES)
             self._line({"schema": SCHEMA, "environment": dict(environment)})
 
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
+        """Append the inputs of a call, if they are kept."""
+        for name, value in inputs.items() if self._inputs else ():
+            shape, dtype = tuple(value.shape), value.dtype.name
+            self._keep(Capture(self._outputs, module, call, name, "", shape, dtype, role="input"), value)
+
     def add(self, capture: Capture, value: Array) -> None:
         """Append one capture; raises DestinationError if it cannot be written."""
+        self._outputs += 1
+        self._keep(capture, value)
+
+    def _keep(self, capture: Capture, value: Array) -> None:
         content = np.ascontiguousarray(value, dtype=numpy_dtype(capture.dtype))
-        end = self._offset + content.nbytes
+        data = content.reshape(-1).view(np.uint8).data
+        end = self._offset
         with self._destination():
-            self._tensors.write(content.reshape(-1).view(np.uint8).data)
-            self._tensors.flush()
-            self._line({**asdict(capture), "offset": self._offset})
-        self._header[capture.key] = {**_tensor_type(capture, content), "data_offsets": [self._offset, end]}
-        self._offset = end
+            offset = self._place(data) if self._inputs else self._append(data)
+            self._line({**asdict(capture), "offset": offset})
+        if offset == end:  # safetensors lets no two tensors share their bytes
+            place = [offset, offset + content.nbytes]
+            self._header[capture.key] = {**_tensor_type(capture, content), "data_offsets": place}
+
+    def _place(self, data: memoryview) -> int:
+        """Offset of these bytes, in an earlier tensor if it is the same."""
+        sign = len(data), crc32(data)
+        if (known := self._known.get(sign)) is not None and self._holds(known, data):
+            return known
+        self._known[sign] = offset = self._append(data)
+        return offset
+
+    def _append(self, data: memoryview) -> int:
+        offset = self._offset
+        self._tensors.write(data)
+        self._tensors.flush()
+        self._offset = offset + len(data)
+        return offset
+
+    def _holds(self, offset: int, data: memoryview) -> bool:
+        self._tensors.seek(8 + HEADER_BYTES + offset)
+        same = self._tensors.read(len(data)) == data
+        self._tensors.seek(0, 2)
+        return same
 
     def __enter__(self) -> TraceWriter:
         return self
@@ -109,14 +149,15 @@ class TraceFolder:
         self.environment: dict[str, str] = lines[0]["environment"]
         self.complete = bool(lines[-1].get("sealed"))
         self._offsets: dict[str, int] = {}
-        captures = []
+        captures: list[Capture] = []
         for entry in (line for line in lines[1:] if "module" in line):
             start = 8 + HEADER_BYTES + entry.pop("offset")
             capture = Capture(**{**entry, "shape": tuple(entry["shape"])})
             if start + _nbytes(capture) <= self._data.size:
                 captures.append(capture)
                 self._offsets[capture.key] = start
-        self.captures = tuple(captures)
+        self.captures = tuple(one for one in captures if one.role == "output")
+        self.inputs = tuple(one for one in captures if one.role == "input")
 
     def value(self, capture: Capture) -> Array:
         """Return a captured tensor as a read-only view of the file."""

@@ -38,9 +38,9 @@ class Watch:
         self.outputs: dict[CallKey, tuple[NDArray[np.float64], ...]] = {}
         self.kept: dict[CallKey, Array] = {}
 
-    def enter(self, module: str, call: int, inputs: Sequence[Array]) -> None:
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
         """Sample what a call is given."""
-        self.inputs[module, call] = tuple(_sampled(value) for value in inputs)
+        self.inputs[module, call] = tuple(_sampled(value) for value in inputs.values())
 
     def add(self, capture: Capture, value: Array) -> None:
         """Sample what a call returns."""
@@ -48,7 +48,9 @@ class Watch:
         self.outputs[key] = (*self.outputs.get(key, ()), _sampled(value))
 
     def instead(self, capture: Capture, value: Array) -> Array | None:
-        """Return what the source's counterpart returned."""
+        """Return what the source's counterpart returned, of modules that return a lone tensor."""
+        if capture.output:
+            return None
         key = capture.module, capture.call
         if self._keep:
             self.kept[key] = np.array(value)

@@ -79,17 +79,18 @@ class Calibration:
         self._input: dict[str, Array] = {}
         self.statistics: dict[str, Array] = {}
 
-    def enter(self, module: str, call: int, inputs: Sequence[Array]) -> None:
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
         """Keep the input of a normalization."""
-        if module in self._layers and not call and inputs and inputs[0].ndim > 1:
-            self._input[module] = inputs[0].astype(np.float64)
+        first = next(iter(inputs.values()), None)
+        if module in self._layers and not call and first is not None and first.ndim > 1:
+            self._input[module] = first.astype(np.float64)
 
     def add(self, capture: Capture, value: Array) -> None:
         """Outputs are not needed."""
 
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Return what the normalization gives with the new statistics."""
-        taken = self._input.pop(capture.module, None)
+        taken = None if capture.output else self._input.pop(capture.module, None)
         if taken is None or taken.shape != value.shape:
             return None
         layer = self._layers[capture.module]

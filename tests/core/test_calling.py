@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.core.calling import CallRecorder, bind_inputs, leaves, run_user_model
+from align.core.calling import CallRecorder, bind_inputs, leaves, run_user_model, with_leaves
 from align.errors import DestinationError, InputsError, ModelFailedError
 
 X, Y = np.ones(2), np.zeros(3)
@@ -160,3 +160,21 @@ def test_an_interrupt_passes_through() -> None:
 def test_a_model_that_leaves_the_program_has_failed() -> None:
     with pytest.raises(ModelFailedError, match="SystemExit"):
         failing(SystemExit(3))
+
+
+def test_leaves_are_replaced_in_copies_of_all_their_containers() -> None:
+    Pair = namedtuple("Pair", "left right")
+    value = {"a": [1, (2,)], "b": Pair(3, OrderedDict(c=4))}
+    made = with_leaves(value, lambda name, leaf: f"{name}={leaf}")
+    assert made == {"a": ["a.0=1", ("a.1.0=2",)], "b": Pair("b.0=3", OrderedDict(c="b.1.c=4"))}
+    assert value == {"a": [1, (2,)], "b": Pair(3, OrderedDict(c=4))}
+
+
+def test_leaves_of_a_dataclass_are_replaced_in_a_copy() -> None:
+    @dataclass(frozen=True)
+    class Output:
+        logits: int
+
+    output = Output(1)
+    assert with_leaves(output, lambda _, leaf: leaf + 1) == Output(2)
+    assert output == Output(1)

@@ -52,6 +52,28 @@ def same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
+def test_inputs_are_kept_if_asked_and_bytes_written_before_are_not_written_again(tmp_path: Path) -> None:
+    first, second = np.arange(1000.0), np.ones(3, np.float16)
+    with TraceWriter(tmp_path, {}, inputs=True) as writer:
+        writer.add(capture_of(first, 0), first)
+        writer.enter("next", 0, {"0": first, "mask": second})
+        writer.add(capture_of(second, 1), second)
+    trace = TraceFolder(tmp_path)
+    assert [one.key for one in trace.inputs] == ["next#0<0", "next#0<mask"]
+    assert [one.order for one in trace.inputs] == [1, 1]
+    assert all(same(trace.value(one), value) for one, value in zip(trace.inputs, (first, second), strict=True))
+    assert [one.module for one in trace.captures] == ["block.0", "block.1"]
+    assert (tmp_path / TENSORS).stat().st_size == 8 + HEADER_BYTES + first.nbytes + second.nbytes
+    with safetensors.safe_open(tmp_path / TENSORS, "numpy") as opened:
+        assert sorted(opened.keys()) == ["block.0#0", "next#0<mask"]
+
+
+def test_inputs_are_not_kept_unless_asked(tmp_path: Path) -> None:
+    with TraceWriter(tmp_path, {}) as writer:
+        writer.enter("next", 0, {"0": np.ones(3)})
+    assert TraceFolder(tmp_path).inputs == ()
+
+
 def test_every_dtype_and_shape_comes_back_bit_for_bit(tmp_path: Path) -> None:
     arrays = values()
     trace = write(tmp_path / "trace", arrays)
