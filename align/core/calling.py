@@ -9,6 +9,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from align.core.call_places import tensor_kinds, user_line
+from align.core.capturing import CallSink, CallStart
 from align.core.traces import Capture, InputSink, Intervention
 from align.core.user_code import run_user_code
 from align.errors import InputsError, ModelFailedError
@@ -97,7 +99,8 @@ class FromArray(Protocol):
 class CallRecorder:
     """Counts the calls of modules and hands their tensors to a sink; adapters call it from their hooks.
 
-    A sink that is an InputSink sees what modules are given and may change it, an Intervention what they return too.
+    A sink that is an InputSink sees what modules are given and may change it, an Intervention what they return too; a
+    CallSink is told when calls begin and end.
     """
 
     def __init__(self, sink: CaptureSink, to_array: ToArray, from_array: FromArray) -> None:
@@ -107,26 +110,38 @@ class CallRecorder:
         self._running: list[str] = []
         self._calls: dict[str, int] = {}
         self._order = 0
+        self._input_sink = sink if isinstance(sink, InputSink) else None  # asking a protocol takes long
+        self._intervention = sink if isinstance(sink, Intervention) else None
+        self._call_sink = sink if isinstance(sink, CallSink) else None
 
     @property
     def running(self) -> str | None:
         """Path of the innermost module that has begun and not ended."""
         return self._running[-1] if self._running else None
 
-    def begin(self, path: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def begin(
+        self, path: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, class_name: str = ""
+    ) -> Any:
         """Note that a module starts; return the (args, kwargs) that it is to get instead, None if they stay."""
+        around = self.running
         self._running.append(path)
-        if not isinstance(self._sink, InputSink):
+        if self._call_sink is None and self._input_sink is None:
             return None
         given = dict(enumerate(args)) | dict(kwargs or {})
+        if self._call_sink is not None:
+            kinds = tensor_kinds(leaves(given))
+            self._call_sink.begin(CallStart(path, self._calls.get(path, 0), around, class_name, user_line(), kinds))
+        return None if self._input_sink is None else self._changed(self._input_sink, path, given, len(args))
+
+    def _changed(self, sink: InputSink, path: str, given: dict[Any, Any], positions: int) -> Any:
         found = {name: (leaf, self._to_array(leaf)) for name, leaf in leaves(given)}
         arrays = {name: array for name, (_, array) in found.items() if array is not None}
-        others = self._sink.enter(path, self._calls.get(path, 0), arrays)
+        others = sink.enter(path, self._calls.get(path, 0), arrays)
         if not others:
             return None
         new = {name: self._from_array(value, found[name][0]) for name, value in others.items()}
         given = with_leaves(given, new.get)
-        return tuple(given.pop(place) for place in range(len(args))), given
+        return tuple(given.pop(place) for place in range(positions)), given
 
     def end(self, path: str, class_name: str, output: Any) -> Any:
         """Note that a module returned, and pass on every tensor of its output; return what it is to return instead.
@@ -146,9 +161,11 @@ class CallRecorder:
                 capture = Capture(self._order, path, call, name, class_name, shape, array.dtype.name, depth)
                 self._sink.add(capture, array)
                 self._order += 1
-                other = self._sink.instead(capture, array) if isinstance(self._sink, Intervention) else None
+                other = self._intervention.instead(capture, array) if self._intervention is not None else None
                 if other is not None:
                     new[name] = self._from_array(other, leaf)
+        if self._call_sink is not None:
+            self._call_sink.finish(path, call)
         return with_leaves(output, new.get) if new else None
 
 
@@ -181,8 +198,10 @@ def _answered(module: Any, method: str, stand_in: Callable[..., Any]) -> Iterato
 
 
 def _before(module: Any, path: str, recorder: CallRecorder) -> Any:
+    class_name = type(module).__name__
+
     def hook(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return recorder.begin(path, args, kwargs)
+        return recorder.begin(path, args, kwargs, class_name)
 
     return module.register_forward_pre_hook(hook, with_kwargs=True)
 

@@ -9,22 +9,26 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import asdict
-from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
 from zlib import crc32
 
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
+from align.core.plain import to_plain
 from align.core.traces import Capture
 from align.errors import DestinationError, RunFolderError
+from align.runs.trace_events import read_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
+    from align.core.capturing import TraceHead
     from align.core.dtypes import Array
+    from align.core.parameters import Shape
 
 SCHEMA = "mindalign.trace/1"
 MANIFEST = "manifest.jsonl"
@@ -37,6 +41,7 @@ _SAFETENSORS_NAMES = {
     "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
     "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
 }  # fmt: skip
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class TraceWriter:
@@ -46,7 +51,9 @@ class TraceWriter:
     again.
     """
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], *, inputs: bool = False) -> None:
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], *, inputs: bool = False, head: TraceHead | None = None
+    ) -> None:
         self._folder = folder
         self._header: dict[str, Any] = {}
         self._offset = 0
@@ -58,7 +65,7 @@ class TraceWriter:
             self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")
             self._tensors: BinaryIO = (folder / TENSORS).open("w+b")
             self._tensors.seek(8 + HEADER_BYTES)
-            self._line({"schema": SCHEMA, "environment": dict(environment)})
+            self._line({"schema": SCHEMA, "environment": dict(environment), "head": to_plain(head)})
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
         """Append the inputs of a call, if they are kept."""
@@ -71,16 +78,28 @@ class TraceWriter:
         self._outputs += 1
         self._keep(capture, value)
 
-    def _keep(self, capture: Capture, value: Array) -> None:
+    def note(self, line: Mapping[str, Any]) -> None:
+        """Append a line of the manifest that is no capture."""
+        with self._destination():
+            self._line(line)
+
+    def note_capture(self, capture: Capture, part: Array | None, facts: Mapping[str, Any]) -> None:
+        """Append a capture of which only a part is kept, some elements or nothing, with other facts of it."""
+        if part is None:
+            self.note({**asdict(capture), **facts, "offset": None})
+        else:
+            self._keep(capture, part, {**facts, "kept": part.size} if part.shape != capture.shape else facts)
+
+    def _keep(self, capture: Capture, value: Array, facts: Mapping[str, Any] = _NOTHING) -> None:
         content = np.ascontiguousarray(value, dtype=numpy_dtype(capture.dtype))
         data = content.reshape(-1).view(np.uint8).data
         end = self._offset
         with self._destination():
             offset = self._place(data) if self._inputs else self._append(data)
-            self._line({**asdict(capture), "offset": offset})
+            self._line({**asdict(capture), **facts, "offset": offset})
         if offset == end:  # safetensors lets no two tensors share their bytes
             place = [offset, offset + content.nbytes]
-            self._header[capture.key] = {**_tensor_type(capture, content), "data_offsets": place}
+            self._header[capture.key] = {**_tensor_type(capture.dtype, value.shape), "data_offsets": place}
 
     def _place(self, data: memoryview) -> int:
         """Offset of these bytes, in an earlier tensor if it is the same."""
@@ -119,7 +138,7 @@ class TraceWriter:
             self._tensors.flush()
         self._line({"sealed": True})
 
-    def _line(self, value: dict[str, Any]) -> None:
+    def _line(self, value: Mapping[str, Any]) -> None:
         self._manifest.write(json.dumps(value) + "\n")
         self._manifest.flush()
 
@@ -137,52 +156,40 @@ class TraceWriter:
 class TraceFolder:
     """A trace read back; tensors are memory-mapped. `complete` is False if the run ended before it was sealed.
 
-    Captures whose bytes did not reach the disk are left out. Raises RunFolderError for what is no trace.
+    Captures whose bytes did not reach the disk are left out. `events` are all that the manifest tells. Raises
+    RunFolderError for what is no trace.
     """
 
     def __init__(self, folder: Path) -> None:
-        lines = _manifest_lines(folder / MANIFEST)
         path = folder / TENSORS
-        if not lines or lines[0].get("schema") != SCHEMA or not path.is_file():
+        events = read_events(folder / MANIFEST, SCHEMA) if path.is_file() else None
+        if events is None:
             raise RunFolderError(f"{folder} is not a trace folder of schema {SCHEMA}", "capture the trace again")
+        self.folder, self.events = folder, events
         self._data = np.memmap(path, dtype=np.uint8, mode="r") if path.stat().st_size else np.empty(0, np.uint8)
-        self.environment: dict[str, str] = lines[0]["environment"]
-        self.complete = bool(lines[-1].get("sealed"))
-        self._offsets: dict[str, int] = {}
-        captures: list[Capture] = []
-        for entry in (line for line in lines[1:] if "module" in line):
-            start = 8 + HEADER_BYTES + entry.pop("offset")
-            capture = Capture(**{**entry, "shape": tuple(entry["shape"])})
-            if start + _nbytes(capture) <= self._data.size:
-                captures.append(capture)
-                self._offsets[capture.key] = start
+        self.environment, self.complete = events.environment, events.sealed
+        captures = [one for one in events.captures if self._reached_the_disk(one)]
         self.captures = tuple(one for one in captures if one.role == "output")
         self.inputs = tuple(one for one in captures if one.role == "input")
 
+    def holds(self, capture: Capture) -> bool:
+        """Tell whether elements of a captured tensor were kept."""
+        return capture.key in self.events.places
+
     def value(self, capture: Capture) -> Array:
-        """Return a captured tensor as a read-only view of the file."""
-        start = self._offsets[capture.key]
-        raw = self._data[start : start + _nbytes(capture)]
-        return np.asarray(raw).view(numpy_dtype(capture.dtype)).reshape(capture.shape)
+        """Return a captured tensor, or the elements of it that were kept, as a read-only view of the file."""
+        place = self.events.places[capture.key]
+        start = 8 + HEADER_BYTES + place.offset
+        raw = self._data[start : start + place.nbytes]
+        return np.asarray(raw).view(numpy_dtype(capture.dtype)).reshape(place.shape)
+
+    def _reached_the_disk(self, capture: Capture) -> bool:
+        place = self.events.places.get(capture.key)
+        return place is None or 8 + HEADER_BYTES + place.offset + place.nbytes <= self._data.size
 
 
-def _nbytes(capture: Capture) -> int:
-    return prod(capture.shape) * numpy_dtype(capture.dtype).itemsize
-
-
-def _tensor_type(capture: Capture, content: Array) -> dict[str, Any]:
+def _tensor_type(dtype: str, shape: Shape) -> dict[str, Any]:
     """Dtype and shape as safetensors has them; bytes with one more axis for a dtype that it does not know."""
-    if capture.dtype in _SAFETENSORS_NAMES:
-        return {"dtype": _SAFETENSORS_NAMES[capture.dtype], "shape": list(capture.shape)}
-    return {"dtype": "U8", "shape": [*capture.shape, content.itemsize]}
-
-
-def _manifest_lines(path: Path) -> list[dict[str, Any]]:
-    """All whole lines; a crash may have cut the last one short."""
-    if not path.is_file():
-        return []
-    try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]]
-    except json.JSONDecodeError as error:
-        raise RunFolderError(f"{path} is damaged: {error}", "capture the trace again") from error
-    return [line for line in lines if isinstance(line, dict)]
+    if dtype in _SAFETENSORS_NAMES:
+        return {"dtype": _SAFETENSORS_NAMES[dtype], "shape": list(shape)}
+    return {"dtype": "U8", "shape": [*shape, numpy_dtype(dtype).itemsize]}

@@ -1,0 +1,45 @@
+"""Where a call came from, and what it was given, told without looking at any value."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align.core.capturing import TensorKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import FrameType
+
+# Modules whose frames are no place of the user's: they call what the user's code set up (`Sequential`, hooks).
+NOT_THE_USERS = frozenset({"torch", "mindspore", "align", "contextlib"})
+# Ours, where the user's code begins: what called it is no part of the model.
+BOUNDARY = "align.core.user_code"
+
+
+def user_line() -> str:
+    """`file:line` of the innermost frame of the user's model around here; "" if no code of the user's is running."""
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module == BOUNDARY:
+            return ""
+        if module.partition(".")[0] not in NOT_THE_USERS:
+            return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def tensor_kinds(named: Iterable[tuple[str, Any]]) -> dict[str, TensorKind]:
+    """Shape and dtype of those that are tensors, whatever the framework."""
+    return {
+        name: TensorKind(tuple(value.shape), str(value.dtype).rpartition(".")[2].lower())
+        for name, value in named
+        if hasattr(value, "shape") and hasattr(value, "dtype")
+    }
+
+
+def _short(path: str) -> str:
+    return path.removeprefix(f"{Path.cwd()}{os.sep}")

@@ -1,0 +1,143 @@
+"""What a trace tells beside its tensors: what was run, which call began where, and the figures of each tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+from align.core.traces import CaptureSink
+
+if TYPE_CHECKING:
+    from align.core.parameters import Shape
+
+Direction = Literal["forward", "backward"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorKind:
+    """Shape and dtype of a tensor."""
+
+    shape: Shape
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStart:
+    """A call of a module that begins.
+
+    `parent` is the path of the module that runs around it, None for the outermost one. `place` is the `file:line` of
+    the user's code that called it, "" where only code of a framework did. `inputs` are by position ("0", "1.0") or
+    keyword.
+    """
+
+    module: str
+    call: int
+    parent: str | None
+    class_name: str
+    place: str = ""
+    inputs: dict[str, TensorKind] = field(default_factory=dict)
+
+
+@runtime_checkable
+class CallSink(CaptureSink, Protocol):
+    """A CaptureSink that also learns when each call begins and ends, so that it knows what was running in a crash."""
+
+    def begin(self, start: CallStart) -> None:
+        """Take a call that begins; its outputs come before its end, those of the calls inside between."""
+        ...
+
+    def finish(self, module: str, call: int) -> None:
+        """Take a call that returned."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Figures of one tensor; `min`, `max`, `mean` and `rms` are over its finite elements, None if it has none."""
+
+    min: float | None
+    max: float | None
+    mean: float | None
+    rms: float | None
+    nan: int = 0
+    inf: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Which values of a run are kept: those of modules whose path matches a glob, all elements or some.
+
+    `elements` is how many elements of a tensor are kept at most, None for all; they are the first ones or, `sampled`,
+    drawn once for each size. The model's own outputs are kept with any glob; without globs nothing is.
+    """
+
+    globs: tuple[str, ...] = ("*",)
+    elements: int | None = None
+    sampled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHead:
+    """What a trace is of: the model, its inputs (shape, dtype and hash by name), the mode, the step and the seed.
+
+    `functions` says whether functional calls were captured too, `noise` whether the rounding noise was to be measured.
+    """
+
+    side: str
+    framework: str
+    inputs: dict[str, dict[str, object]]
+    mode: str = "evaluation"
+    step: int = 0
+    seed: int = 0
+    direction: Direction = "forward"
+    functions: bool = False
+    kept: Kept = field(default_factory=Kept)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedTensor:
+    """One tensor that a call returned; `statistics` is None where none were taken, `kept` counts kept elements."""
+
+    name: str
+    shape: Shape
+    dtype: str
+    statistics: Statistics | None
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCall:
+    """One call of a trace, in the order in which calls began; `depth` counts the calls around it."""
+
+    module: str
+    call: int
+    class_name: str
+    depth: int
+    place: str
+    inputs: dict[str, TensorKind]
+    outputs: tuple[TracedTensor, ...]
+    returned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSummary:
+    """A trace folder as `align trace show` tells it; it decides nothing, so there is no verdict.
+
+    `running` are the calls that had begun and not ended, outermost first: () for a `complete` trace. `failure` is what
+    the model raised, "" if it did not, or was killed. `noise` counts the tensors whose rounding noise was measured,
+    `noise_missing` says why none was.
+    """
+
+    result_kind = "trace"
+    folder: str
+    head: TraceHead | None
+    environment: dict[str, str]
+    complete: bool
+    running: tuple[str, ...]
+    failure: str
+    calls: tuple[TracedCall, ...]
+    tensors: int
+    nbytes: int
+    parameters: int
+    noise: int
+    noise_missing: str

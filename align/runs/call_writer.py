@@ -1,0 +1,57 @@
+"""A run of a model streamed into a trace folder: each call as it begins and ends, each tensor with its figures.
+
+A process that is killed, or a kernel that fails, leaves a trace that ends at the call that was running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from align.core.plain import to_plain
+from align.errors import AlignError, DestinationError
+from align.runs.traces import TraceWriter
+from align.steps.keep_tensors import keep_part
+from align.steps.statistics import summarize_tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from align.core.capturing import CallStart, TraceHead
+    from align.core.dtypes import Array
+    from align.core.traces import Capture
+
+
+class CallWriter:
+    """A CallSink that writes a trace folder; memory is that of one tensor. Use it as a context manager."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], head: TraceHead) -> None:
+        self._kept = head.kept
+        self._writer = TraceWriter(folder, environment, head=head)
+
+    def begin(self, start: CallStart) -> None:
+        """Note a call that begins."""
+        inputs = {name: [list(kind.shape), kind.dtype] for name, kind in start.inputs.items()}
+        line = {"begin": start.module, "call": start.call, "parent": start.parent, "class_name": start.class_name}
+        self._writer.note({**line, "place": start.place, "inputs": inputs})
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Note a tensor with its figures, and keep of it what is to be kept."""
+        figures = to_plain(summarize_tensor(value))
+        self._writer.note_capture(capture, keep_part(self._kept, capture, value), {"statistics": figures})
+
+    def finish(self, module: str, call: int) -> None:
+        """Note a call that returned."""
+        self._writer.note({"end": module, "call": call})
+
+    def __enter__(self) -> CallWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if error is not None:
+            said = error.message if isinstance(error, AlignError) else kind.__name__ if kind else ""
+            with contextlib.suppress(DestinationError):  # a full disk is what it failed with
+                self._writer.note({"failed": said})
+        self._writer.__exit__(kind, error, tb)

@@ -1,0 +1,131 @@
+"""The manifest of a trace folder read back: one JSON line for each thing that happened, the last one perhaps cut short.
+
+What is told of a run stays true however it ended: a call that has a begin and no end was running then.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from align.core.capturing import CallStart, Kept, Statistics, TensorKind, TraceHead
+from align.core.dtypes import numpy_dtype
+from align.core.traces import Capture
+from align.errors import RunFolderError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from align.core.parameters import Shape
+
+_CAPTURE = {one.name for one in fields(Capture)}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the kept elements of a tensor lie: bytes from the end of the header, and their shape."""
+
+    offset: int
+    shape: Shape
+    nbytes: int
+
+
+@dataclass(slots=True)
+class TraceEvents:
+    """All that a manifest tells, in the order of the run; `running` are the calls that began and did not end."""
+
+    environment: dict[str, str]
+    head: TraceHead | None
+    captures: list[Capture] = field(default_factory=list)
+    places: dict[str, Place] = field(default_factory=dict)
+    statistics: dict[str, Statistics] = field(default_factory=dict)
+    starts: list[CallStart] = field(default_factory=list)
+    running: list[CallStart] = field(default_factory=list)
+    failure: str = ""
+    sealed: bool = False
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Take one line; those of a kind that is not known are passed over."""
+        for key, take in _KINDS.items():
+            if key in line:
+                take(self, line)
+                return
+
+
+def read_events(path: Path, schema: str) -> TraceEvents | None:
+    """Read a manifest, None if it is none of this schema; raises RunFolderError for a damaged one."""
+    try:
+        lines = _whole_lines(path)
+        if not lines or lines[0].get("schema") != schema:
+            return None
+        events = TraceEvents(dict(lines[0]["environment"]), _head(lines[0].get("head")))
+        for line in lines[1:]:
+            events.add(line)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunFolderError(f"{path} is damaged: {error}", "capture the trace again") from error
+    return events
+
+
+def _whole_lines(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+    return [line for line in map(json.loads, lines) if isinstance(line, dict)]
+
+
+def _head(table: dict[str, Any] | None) -> TraceHead | None:
+    if table is None:
+        return None
+    kept = table["kept"]
+    return TraceHead(**{**table, "kept": Kept(tuple(kept["globs"]), kept["elements"], kept["sampled"])})
+
+
+def _take_capture(events: TraceEvents, line: dict[str, Any]) -> None:
+    table = {name: value for name, value in line.items() if name in _CAPTURE}
+    capture = Capture(**{**table, "shape": tuple(line["shape"])})
+    events.captures.append(capture)
+    if line["offset"] is not None:
+        shape = (line["kept"],) if "kept" in line else capture.shape
+        events.places[capture.key] = Place(line["offset"], shape, prod(shape) * numpy_dtype(capture.dtype).itemsize)
+    if "statistics" in line:
+        figures = {name: _figure(value) for name, value in line["statistics"].items()}
+        events.statistics[capture.key] = Statistics(**figures)
+
+
+def _figure(value: Any) -> Any:
+    return float(value) if isinstance(value, str) else value
+
+
+def _take_begin(events: TraceEvents, line: dict[str, Any]) -> None:
+    inputs = {name: TensorKind(tuple(shape), dtype) for name, (shape, dtype) in line["inputs"].items()}
+    start = CallStart(line["begin"], line["call"], line["parent"], line["class_name"], line["place"], inputs)
+    events.starts.append(start)
+    events.running.append(start)
+
+
+def _take_end(events: TraceEvents, line: dict[str, Any]) -> None:
+    """A call that ends has ended all that began inside: the model caught what they raised."""
+    for place, one in enumerate(events.running):
+        if (one.module, one.call) == (line["end"], line["call"]):
+            del events.running[place:]
+            return
+
+
+def _take_failure(events: TraceEvents, line: dict[str, Any]) -> None:
+    events.failure = line["failed"]
+
+
+def _take_seal(events: TraceEvents, line: dict[str, Any]) -> None:
+    events.sealed = bool(line["sealed"])
+
+
+_KINDS: dict[str, Callable[[TraceEvents, dict[str, Any]], None]] = {
+    "module": _take_capture,
+    "begin": _take_begin,
+    "end": _take_end,
+    "failed": _take_failure,
+    "sealed": _take_seal,
+}
