@@ -1,0 +1,100 @@
+"""What cells of a MindSpore network are given and return in a run, and whether a changed cell returns something else.
+
+The truth on which the tool is judged: none of it uses the tool's own captures, limits or comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+EPSILON = float(np.finfo(np.float32).eps)
+# A change below this many units in the last place of a layer's largest value is rounding, however it came about.
+ROUNDING = 16
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The first call of a cell: copies of what it was given and of what it returned."""
+
+    given: tuple[Any, ...]
+    named: dict[str, Any]
+    outputs: list[np.ndarray]
+
+
+def watch(net: Any, paths: Iterable[str], run: Callable[[], Any]) -> dict[str, Seen]:
+    """The first calls of the cells at these paths during a run; those that are not called are left out."""
+    seen: dict[str, Seen] = {}
+    given: dict[str, tuple[Any, Any]] = {}
+    hooks = []
+    wanted = set(paths)
+    for path, cell in net.cells_and_names():
+        if path in wanted:
+            hooks.append(cell.register_forward_pre_hook(_keep_inputs(path, given), with_kwargs=True))
+            hooks.append(cell.register_forward_hook(_keep_outputs(path, given, seen)))
+    try:
+        run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return seen
+
+
+def _keep_inputs(path: str, given: dict[str, tuple[Any, Any]]) -> Any:
+    def hook(_cell: Any, args: Any, kwargs: Any) -> None:
+        given.setdefault(path, (_copied(args), _copied(kwargs)))
+
+    return hook
+
+
+def _keep_outputs(path: str, given: dict[str, tuple[Any, Any]], seen: dict[str, Seen]) -> Any:
+    def hook(_cell: Any, _args: Any, output: Any) -> None:
+        if path not in seen:
+            seen[path] = Seen(*given[path], arrays(output))
+
+    return hook
+
+
+def _copied(value: Any) -> Any:
+    """The same nest with tensors of its own: a later operator may work in place."""
+    import mindspore
+
+    if isinstance(value, mindspore.Tensor) and not isinstance(value, mindspore.Parameter):
+        return mindspore.Tensor(value.asnumpy().copy(), value.dtype)
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return type(value)(_copied(item) for item in value) if type(value) in (tuple, list) else value
+
+
+def arrays(value: Any) -> list[np.ndarray]:
+    """All tensors of a nest as float64."""
+    if hasattr(value, "asnumpy"):
+        return [value.asnumpy().astype(np.float64)]
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
+    return [array for item in items for array in arrays(item)]
+
+
+def call_again(cell: Any, seen: Seen) -> list[np.ndarray]:
+    """What a cell returns for what another one was given."""
+    return arrays(cell(*_copied(seen.given), **_copied(seen.named)))
+
+
+def distance(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> float:
+    """Largest absolute difference; infinite where the shapes differ or only one side has no number."""
+    if [value.shape for value in first] != [value.shape for value in second]:
+        return float("inf")
+    found = 0.0
+    for a, b in zip(first, second, strict=True):
+        if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+            return float("inf")
+        finite = np.isfinite(a)
+        found = max(found, float(np.abs(a - b)[finite].max(initial=0.0)))
+    return found
+
+
+def rounding_of(outputs: Sequence[np.ndarray]) -> float:
+    """What may be rounding in such outputs: some units in the last place of their largest value."""
+    return ROUNDING * EPSILON * max((float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in outputs), default=0.0)
