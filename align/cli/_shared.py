@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from align.core.dtypes import Array
     from align.core.progress import Progress
     from align.core.verdicts import Verdict
     from align.runs.folder import Result
@@ -27,6 +28,15 @@ CandidateArgument = Annotated[str | None, typer.Argument(help=_SIDE, metavar="CA
 ProjectOption = Annotated[
     Path | None, typer.Option("--project", help="Project file; align.toml of the current folder by default.")
 ]
+
+InputsOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Arrays by name (.npz), or `module:function` that returns them.")
+]
+InputSpecsOption = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="SPEC", help="Draw an input from the seed: x=float32[2,3,224,224]"),
+]
+SeedOption = Annotated[int, typer.Option(help="Seed of --input.")]
 
 
 def _usable_run_folder(run: Path | None) -> Path | None:
@@ -95,6 +105,24 @@ def read_settings(project: Path | None, reference: str | None, candidate: str | 
             hint = f"write `align VERB REFERENCE CANDIDATE`, or name both models in {NAME}"
             raise UsageError(f"no {name} model is given", hint)
     return dataclasses.replace(found, **sides)
+
+
+def given_inputs(
+    inputs: Path | str | None, specs: Sequence[str], seed: int, kept: Path | None = None
+) -> Path | dict[str, Array]:
+    """Return the inputs to use: drawn, read, or those that a run folder keeps from an earlier run."""
+    from align.errors import InputsError, UsageError
+    from align.workflows.inputs import SPEC_HELP, make_inputs, read_inputs
+
+    if inputs and specs:
+        raise UsageError("both --inputs and --input are given", "give the file, or draw all inputs from the seed")
+    if specs:
+        return make_inputs(specs, seed)
+    if inputs is not None:
+        return read_inputs(inputs)
+    if kept is not None and kept.is_file():
+        return kept
+    raise InputsError("no inputs are given", f"give --inputs FILE.npz, or --input {SPEC_HELP}")
 
 
 @contextlib.contextmanager

@@ -9,32 +9,29 @@ import typer
 
 from align.cli._shared import (
     CandidateArgument,
+    InputsOption,
+    InputSpecsOption,
     JsonOption,
     ProjectOption,
     ReferenceArgument,
     RunOption,
+    SeedOption,
     finish,
+    given_inputs,
     progress_bar,
     read_settings,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from align.core.dtypes import Array
 
 
 def forward_command(  # noqa: PLR0913 - one parameter an option
     reference: ReferenceArgument = None,
     candidate: CandidateArgument = None,
-    inputs: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Arrays by name (.npz), or `module:function` that returns them.")
-    ] = None,
-    made: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="SPEC", help="Draw an input from the seed: x=float32[2,3,224,224]"),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of --input.")] = 0,
+    inputs: InputsOption = None,
+    made: InputSpecsOption = None,
+    seed: SeedOption = 0,
     reference_checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the reference.")] = None,
     candidate_checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the candidate.")] = None,
     map_file: Annotated[
@@ -48,15 +45,12 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
 
     In a run folder the inputs are kept as inputs.npz, and used again when none are given.
     """
-    from align.errors import UsageError
     from align.workflows.compare_forward import compare_forward
     from align.workflows.sides import open_side
 
     settings = read_settings(project, reference, candidate)
-    if inputs and made:
-        raise UsageError("both --inputs and --input are given", "give the file, or draw all inputs from the seed")
     kept = run / "inputs.npz" if run is not None else None
-    source = _inputs(inputs or (None if made else settings.inputs), made or (), seed, kept)
+    source = given_inputs(inputs or (None if made else settings.inputs), made or (), seed, kept)
     map_file = map_file or settings.map
     checkpoints = (
         reference_checkpoint or settings.reference.checkpoint,
@@ -77,20 +71,6 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     made_from: dict[str, Path | str] = {"reference": models[0], "candidate": models[1]}
     made_from |= {role: path for role, path in parts.items() if path is not None}
     return finish(result, result.verdict, made_from, run, json)
-
-
-def _inputs(inputs: Path | str | None, specs: Sequence[str], seed: int, kept: Path | None) -> Path | dict[str, Array]:
-    """Return the inputs to use: drawn, read, or those that the run folder keeps from an earlier run."""
-    from align.errors import InputsError
-    from align.workflows.inputs import SPEC_HELP, make_inputs, read_inputs
-
-    if specs:
-        return make_inputs(specs, seed)
-    if inputs is not None:
-        return read_inputs(inputs)
-    if kept is not None and kept.is_file():
-        return kept
-    raise InputsError("no inputs are given", f"give --inputs FILE.npz, or --input {SPEC_HELP}")
 
 
 def _keep_inputs(source: Path | dict[str, Array], kept: Path | None) -> Path | None:

@@ -28,7 +28,7 @@ class CallWriter:
     """A CallSink that writes a trace folder; memory is that of one tensor. Use it as a context manager."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], head: TraceHead) -> None:
-        self._kept = head.kept
+        self._kept, self.functions = head.kept, head.functions
         self._writer = TraceWriter(folder, environment, head=head)
 
     def begin(self, start: CallStart) -> None:

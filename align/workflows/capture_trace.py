@@ -1,0 +1,150 @@
+"""One model run once on fixed inputs, and all of it written into a folder that is compared elsewhere, or later."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import align
+from align.core.capturing import TraceHead
+from align.core.progress import silent
+from align.core.protocols import SettingsReader
+from align.core.untouched import SEED
+from align.core.words import some
+from align.errors import DestinationError, UserCodeError
+from align.runs.call_writer import CallWriter
+from align.runs.trace_model import MODEL, VALUES, write_model, write_values
+from align.runs.trace_noise import NOISE, write_noise
+from align.runs.traces import MANIFEST, TENSORS, TraceFolder
+from align.steps.keep_tensors import keep_part, read_kept
+from align.steps.noise import NoiseSink
+from align.workflows.inputs import describe_inputs, read_inputs, save_inputs
+from align.workflows.show_trace import show_trace
+from align.workflows.sides import Side, open_side
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.capturing import TraceSummary
+    from align.core.dtypes import Array
+    from align.core.measurements import Measurement
+    from align.core.parameters import ParameterSet
+    from align.core.progress import Progress
+    from align.core.protocols import Model
+    from align.core.traces import Capture, CaptureSink
+
+STAGES = 3
+INPUTS = "inputs.npz"
+_FILES = (MANIFEST, TENSORS, MODEL, VALUES, NOISE, INPUTS)
+
+
+def capture_trace(  # noqa: PLR0913 - the options of one command
+    side: str | Model | Side,
+    folder: Path | str,
+    *,
+    inputs: Path | str | Mapping[str, Array],
+    tensors: Sequence[str] = ("all",),
+    functions: bool = False,
+    noise: bool = True,
+    values: bool = True,
+    progress: Progress = silent,
+) -> TraceSummary:
+    """Run one model on fixed inputs in evaluation mode and write what every module returned into a trace folder.
+
+    `tensors` says whose values are kept: "all", "none" (figures only), globs over paths, "first:N" or "sample:N"
+    elements. `functions` captures functional calls that are no module's too, `noise` measures the rounding noise by a
+    second run in float64, `values` keeps the parameters. A run that fails leaves a trace that ends where it did. Raises
+    UserCodeError for that, DestinationError for a folder that cannot be written, or holds something else.
+
+    >>> import numpy as np, tempfile
+    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     trace = capture_trace(model, folder, inputs={"x": np.array([-1, 3], np.float32)})
+    >>> trace.calls[1].outputs[0].statistics.mean
+    1.5
+    """
+    opened = open_side(side)
+    arrays, folder, kept = read_inputs(inputs), Path(folder), read_kept(tensors)
+    parameters = opened.reader.read_parameters(opened.model, opened.label)  # MindSpore may rename them in a run
+    head = TraceHead(
+        opened.label, opened.reader.name, describe_inputs(arrays), seed=SEED, functions=functions, kept=kept
+    )
+    _make_room(folder)
+    _write_model(opened, parameters, folder, values=values)
+    save_inputs(folder / INPUTS, arrays)
+    progress("capture", 1, STAGES)
+    try:
+        with CallWriter(folder, {**opened.reader.environment(), **describe_host()}, head) as writer:
+            opened.runner.run(opened.model, arrays, writer)
+    except UserCodeError as error:
+        error.hint = f"`align trace show {folder}` shows how far it came; {error.hint}"
+        raise
+    progress("capture", 2, STAGES)
+    if noise:
+        write_noise(folder, *_measure_noise(opened, arrays, TraceFolder(folder)))
+    progress("capture", STAGES, STAGES)
+    return show_trace(folder)
+
+
+def describe_host() -> dict[str, str]:
+    """Versions and machine, as far as they may change what a model computes."""
+    versions = {"mindalign": align.__version__, "python": platform.python_version(), "numpy": np.__version__}
+    return {**versions, "platform": platform.platform()}
+
+
+def _make_room(folder: Path) -> None:
+    """Make the folder, or take an older trace out of it; what else is in there is never touched."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        strange = sorted(path.name for path in folder.iterdir() if path.name not in _FILES)
+        if strange and not (folder / MANIFEST).is_file():
+            raise DestinationError(
+                f"{folder} is no trace folder, it holds {some(strange)}", "name a folder that does not exist yet"
+            )
+        for name in _FILES:
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        hint = "check the folder, its permissions and the free space"
+        raise DestinationError(f"cannot write the trace {folder}: {error.strerror or error}", hint) from error
+
+
+def _write_model(side: Side, parameters: ParameterSet, folder: Path, *, values: bool) -> None:
+    settings = side.reader.read_settings(side.model) if isinstance(side.reader, SettingsReader) else []
+    write_model(folder, parameters, settings)
+    if values:
+        write_values(folder, side.reader.read_values(side.model))
+
+
+def _measure_noise(
+    side: Side, inputs: Mapping[str, Array], trace: TraceFolder
+) -> tuple[dict[str, Measurement] | None, str]:
+    """Run the model again in float64 and measure what was kept of the ordinary run; or say why that cannot be."""
+    head = trace.events.head
+    if head is None or not head.kept.globs:
+        return None, "no tensors were kept"
+    sink = NoiseSink(trace)
+    try:
+        wide = side.runner.widened(side.model)
+        if wide is None:
+            return None, f"{side.reader.name} models cannot run in float64"
+        side.runner.run(wide, inputs, _KeptOnly(sink, head))
+    except UserCodeError as error:
+        return None, error.message
+    return sink.noise, ""
+
+
+class _KeptOnly:
+    """A sink that hands on what a trace keeps."""
+
+    def __init__(self, sink: CaptureSink, head: TraceHead) -> None:
+        self._sink, self._kept, self.functions = sink, head.kept, head.functions
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Hand on what is kept of one tensor."""
+        part = keep_part(self._kept, capture, value)
+        if part is not None:
+            self._sink.add(capture, part)

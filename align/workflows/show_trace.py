@@ -1,0 +1,89 @@
+"""A trace folder told as the tree of its calls, with the place where it ends if the run did not come to its end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.capturing import CallStart, TracedCall, TracedTensor, TraceSummary
+from align.errors import MissingFileError
+from align.runs.trace_model import read_model
+from align.runs.trace_noise import read_noise
+from align.runs.traces import TraceFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.traces import Capture
+
+
+def show_trace(folder: Path | str) -> TraceSummary:
+    """Read a trace folder; raises MissingFileError or RunFolderError where there is none, or it is damaged.
+
+    >>> import numpy as np, tempfile
+    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.workflows.capture_trace import capture_trace
+    >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = capture_trace(model, folder, inputs={"x": np.ones(3, np.float32)})
+    ...     [call.module for call in show_trace(folder).calls]
+    ['', 'act']
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise MissingFileError(folder, "trace folder")
+    trace = TraceFolder(folder)
+    noise, missing = read_noise(folder)
+    model = read_model(folder)
+    return TraceSummary(
+        folder=str(folder),
+        head=trace.events.head,
+        environment=trace.environment,
+        complete=trace.complete,
+        running=tuple(_name(start) for start in trace.events.running),
+        failure=trace.events.failure,
+        calls=tuple(_calls(trace)),
+        tensors=len(trace.captures),
+        nbytes=sum(place.nbytes for place in trace.events.places.values()),
+        parameters=len(model[0].parameters) if model else 0,
+        noise=len(noise or ()),
+        noise_missing=missing,
+    )
+
+
+def _calls(trace: TraceFolder) -> Iterator[TracedCall]:
+    """Calls as they began; those of a trace that knows no beginnings as they ended."""
+    outputs: dict[tuple[str, int], list[Capture]] = defaultdict(list)
+    for capture in trace.captures:
+        outputs[capture.module, capture.call].append(capture)
+    starts = trace.events.starts or [
+        CallStart(module, call, None, own[0].class_name) for (module, call), own in outputs.items()
+    ]
+    running = {(start.module, start.call) for start in trace.events.running}
+    depths: dict[str | None, int] = {None: -1}
+    for start in starts:
+        key = start.module, start.call
+        own = outputs[key]
+        depths[start.module] = depth = depths.get(start.parent, -1) + 1
+        yield TracedCall(
+            start.module,
+            start.call,
+            start.class_name,
+            depth if trace.events.starts else own[0].depth,
+            start.place,
+            start.inputs,
+            tuple(_tensor(trace, capture) for capture in own),
+            key not in running,
+        )
+
+
+def _tensor(trace: TraceFolder, capture: Capture) -> TracedTensor:
+    place = trace.events.places.get(capture.key)
+    kept = 0 if place is None else prod(place.shape)
+    return TracedTensor(capture.output, capture.shape, capture.dtype, trace.events.statistics.get(capture.key), kept)
+
+
+def _name(start: CallStart) -> str:
+    return start.module + (f"#{start.call}" if start.call else "")
