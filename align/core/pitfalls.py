@@ -152,8 +152,8 @@ def _form_faults(form: dict[str, Any]) -> Iterator[str]:
         yield "classes is no list of names"
     if ("reads" in form) == ("always" in form):
         yield "expected either reads, the attribute that holds the setting, or always, the value that cannot be changed"
-    if "always" in form and not _is_text(form.get("instead")):
-        yield "a setting that cannot be changed needs instead, what to write in its place"
+    if not {"always", "takes"}.isdisjoint(form) and not _is_text(form.get("instead")):
+        yield "a setting that cannot be changed, or not to all values, needs instead, what to write in its place"
     if not (_is_text(form.get("reads", "x")) or _is_list(form.get("reads"))):
         yield f"reads is no attribute and no list of them: {form['reads']!r}"
     if not _is_pairs(form.get("values", []), 3):

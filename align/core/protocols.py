@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from align.core.curves import LossLog
     from align.core.dtypes import Array
     from align.core.parameters import ParameterSet
-    from align.core.settings import LayerSettings
+    from align.core.settings import LayerSettings, Setting
     from align.core.traces import CaptureSink, Influences
 
 Model = Any
@@ -97,6 +97,21 @@ class ModelRunner(Plugin, Protocol):
 
     def widened(self, model: Model) -> Model | None:
         """A float64 copy of the model, or None where the framework cannot make one."""
+        ...
+
+
+@runtime_checkable
+class LayerRebuilder(Plugin, Protocol):
+    """Rebuilds a layer of a live model with other settings."""
+
+    def rebuilt(self, model: Model, path: str, changes: Mapping[str, Setting]) -> Model | None:
+        """Return a copy of the layer at `path`, in evaluation mode, with other arguments of its constructor.
+
+        It holds the same values; parameters that only the changed layer has start as the constructor makes them. None
+        where the layer cannot be rebuilt truthfully: its class is no layer of the framework nor made from one, does
+        not take the argument, or is not what its constructor makes of what it keeps, or a weight would get another
+        shape. The model and all random states are left as they were.
+        """
         ...
 
 

@@ -32,9 +32,10 @@ class Form:
 
     `reads` is an attribute, or several of which the first that is there and not None counts (`betas.0`: the first of
     several values); `lacking` is the value where none is. `always` is the value of a class that cannot be told
-    another: `instead` says what to write in its place. `writes` is the argument if it is not called as the attribute,
-    `writes_as` its form if that is not `means`; `beside` are arguments without which it has no effect. `values` pairs
-    values of this class with the common ones, and where a user writes them in a third way, with that.
+    another, `takes` are those of one that cannot be told others: `instead` says what to write in its place. `writes`
+    is the argument if it is not called as the attribute, `writes_as` its form if that is not `means`; `beside` are
+    arguments without which it has no effect. `values` pairs values of this class with the common ones, and where a
+    user writes them in a third way, with that.
     """
 
     classes: tuple[str, ...]
@@ -47,16 +48,30 @@ class Form:
     writes: str = ""
     writes_as: FormName | None = None
     beside: tuple[tuple[str, Setting], ...] = ()
+    takes: tuple[Setting, ...] = ()
 
     @property
     def attributes(self) -> tuple[str, ...]:
         """The attributes that may hold the setting."""
         return (self.reads,) if isinstance(self.reads, str) else self.reads
 
+    @property
+    def argument(self) -> str:
+        """The argument of the constructor."""
+        return self.writes or _argument(self.attributes[0])
+
     def readable(self, settings: Mapping[str, Setting]) -> bool:
+        """Tell whether a layer's settings hold this one, or lacking it tells it."""
+        return not self.attributes or self.lacking is not None or self.is_held(settings)
+
+    def is_held(self, settings: Mapping[str, Setting]) -> bool:
         """Tell whether a layer's settings hold this one."""
-        given = not self.attributes or self.lacking is not None or self.means in ("padding", "reduction")
-        return given or any(name in settings or _item(settings, name) is not None for name in self.attributes)
+        derived = self.means in ("padding", "reduction")
+        return derived or any(name in settings or _item(settings, name) is not None for name in self.attributes)
+
+    def alternative(self, value: Setting) -> str:
+        """Return what to write in place of a layer of these classes if it cannot be given the value, else ""."""
+        return "" if any(_equal(value, one) for one in self.takes) else self.instead
 
     def read(self, settings: Mapping[str, Setting], classes: Sequence[str]) -> Setting:
         """Return the setting of a live layer in the common form."""
@@ -66,20 +81,24 @@ class Form:
         value = next(found, self.lacking)
         if self.means in ("padding", "crop"):
             less = settings.get("output_padding", 0) if self.means == "crop" else 0
-            return _padding(value, settings, _axes_of(classes), less)
+            return _padding(value, settings, axes_of(classes), less)
         if self.means == "reduction":
             return "none" if not settings.get("reduce") else "mean" if settings.get("average") else "sum"
-        common = _changed(self.means, value, _axes_of(classes))
+        common = _changed(self.means, value, axes_of(classes))
         return next((to for own, to, *_ in self.values if _equal(own, common)), common)
+
+    def given(self, settings: Mapping[str, Setting], classes: Sequence[str]) -> Setting:
+        """Return the common value of what a live layer was given, before the sizes of its kernel came to it."""
+        mode = settings.get("pad_mode")
+        if self.means in ("padding", "crop") and isinstance(mode, str) and mode.lower() == SAME:
+            return SAME
+        return self.read(settings, classes)
 
     def show(self, settings: Mapping[str, Setting], classes: Sequence[str]) -> str:
         """Return the argument that a live layer was built with, or one that makes the same layer."""
-        mode = settings.get("pad_mode")
         if self.means == "first_axis":
             return f"{self.attributes[0]}={_literal(settings.get(self.attributes[0]))}"
-        if self.means in ("padding", "crop") and isinstance(mode, str) and mode.lower() == SAME:
-            return self.write(SAME)
-        return self.write(self.read(settings, classes))
+        return self.write(self.given(settings, classes))
 
     def write(self, value: Setting) -> str:
         """Return the argument that gives a layer of these classes the common value: `momentum=0.9`."""
@@ -87,24 +106,26 @@ class Form:
             return f"always {_literal(value)}"
         arguments = self.arguments(value)
         if not arguments:
-            return f"padding=0 after a padding layer of {value}"
-        note = " (with stride 1 only)" if arguments == (("padding", SAME),) else ""
-        return ", ".join(f"{name}={_literal(own)}" for name, own in arguments) + note
+            same = 'padding="same" (with stride 1 only)'
+            return same if value == SAME else f"padding=0 after a padding layer of {value}"
+        return ", ".join(f"{name}={_literal(own)}" for name, own in arguments)
 
     def arguments(self, value: Setting) -> tuple[tuple[str, Setting], ...]:
         """Return the arguments of the constructor, and what is given to them, that `write` puts into words.
 
         Empty for a class that cannot be given the value.
         """
-        if not self.attributes:
+        if not self.attributes or self.alternative(value):
             return ()
+        if self.lacking is not None and _equal(self.lacking, 0) and _equal(value, 0):  # a zero that stands for none
+            return (*self.beside, (self.argument, None))
         own = next(
             (entry[-1] if len(entry) > 2 else entry[0] for entry in self.values if _equal(entry[1], value)), value
         )
         if self.means in ("padding", "crop"):
             return _padding_arguments(own, "pad_mode" in self.writes)
         changed = _changed(self.writes_as or self.means, own, 0)
-        return (*self.beside, (self.writes or _argument(self.attributes[0]), changed))
+        return (*self.beside, (self.argument, changed))
 
 
 def _item(settings: Mapping[str, Setting], name: str) -> Setting:
@@ -151,7 +172,7 @@ def _collapsed(value: Setting) -> Setting:
     return value[0] if isinstance(value, tuple) and len(set(value)) == 1 else value
 
 
-def _axes_of(classes: Sequence[str]) -> int:
+def axes_of(classes: Sequence[str]) -> int:
     """The number of axes that a class works on, by its name (`Conv2d`, `Conv1dTranspose`); 0 if the name has none."""
     names = (name.rpartition(".")[2] for name in classes)
     numbers = [found[1] for name in names if (found := re.search(r"([123])d", name))]
@@ -198,11 +219,11 @@ def _numbers(value: Setting, axes: int) -> list[int]:
 
 
 def _padding_arguments(value: Setting, by_mode: bool) -> tuple[tuple[str, Setting], ...]:
-    if value == SAME:
-        return (("pad_mode" if by_mode else "padding", SAME),)
     if not by_mode:
         uneven = isinstance(value, tuple) and any(isinstance(each, tuple) for each in value)
-        return () if uneven else (("padding", value),)
+        return () if uneven or value == SAME else (("padding", value),)
+    if value == SAME:
+        return (("pad_mode", SAME),)
     if value == 0:
         return (("pad_mode", "valid"),)
     numbers = value if isinstance(value, tuple) else (value,)

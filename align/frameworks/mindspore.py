@@ -25,6 +25,7 @@ from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.settings import LayerSettings
 from align.core.untouched import SEED, attributes_kept, same_random_numbers
 from align.errors import UnreadableModelError
+from align.frameworks._mindspore_rebuild import rebuilt_cell
 from align.frameworks._mindspore_settings import cell_settings, group_settings
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
+    from align.core.settings import Setting
     from align.core.traces import CaptureSink
 
 
@@ -77,6 +79,15 @@ class MindSporeFramework:
             return group_settings(model, _public_classes(type(model)))
         cells = model.cells_and_names()
         return [LayerSettings(path, _public_classes(type(cell)), cell_settings(cell)) for path, cell in cells]
+
+    def rebuilt(self, model: Model, path: str, changes: Mapping[str, Setting]) -> Model | None:
+        """Rebuild a cell, and with it its operators, on a copy; see LayerRebuilder."""
+        cell = dict(model.cells_and_names()).get(path)
+        if cell is None:
+            return None
+        settings = LayerSettings(path, _public_classes(type(cell)), cell_settings(cell))
+        with _same_random_numbers():
+            return rebuilt_cell(cell, settings, changes)
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Copy out all parameters and buffers by name."""

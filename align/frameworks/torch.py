@@ -22,6 +22,7 @@ from align.core.traces import Influences
 from align.core.user_code import run_user_code
 from align.errors import MissingClassError, UserCodeError
 from align.frameworks._torch_influence import influences
+from align.frameworks._torch_rebuild import rebuilt_module
 from align.frameworks._torch_settings import group_settings, module_settings
 from align.frameworks._torch_state import evaluated, is_scripted, refuse_empty, refuse_scripted, refuse_shapeless
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
+    from align.core.settings import Setting
     from align.core.traces import CaptureSink
     from align.errors import AlignError
 
@@ -76,6 +78,14 @@ class TorchFramework:
             return group_settings(model)
         modules = model.named_modules(remove_duplicate=False)
         return [LayerSettings(path, _public_classes(type(one)), module_settings(one)) for path, one in modules]
+
+    def rebuilt(self, model: Model, path: str, changes: Mapping[str, Setting]) -> Model | None:
+        """Rebuild a module on a copy; see LayerRebuilder."""
+        layer = dict(model.named_modules()).get(path)
+        if layer is None or is_scripted(layer):
+            return None
+        settings = LayerSettings(path, _public_classes(type(layer)), module_settings(layer))
+        return rebuilt_module(layer, settings, changes)
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Copy out all parameters and persistent buffers by their `state_dict()` names."""

@@ -101,9 +101,9 @@ class _Check:
             reference_setting=left.show(self.pair.reference.values, self.pair.reference.classes),
             candidate_setting=right.show(self.pair.candidate.values, self.pair.candidate.classes),
             effect=rule.effect,
-            change=right.instead or f"{_known_class(self.pair.candidate, right)}(..., {right.write(mine)})",
+            change=right.alternative(mine) or f"{_known_class(self.pair.candidate, right)}(..., {right.write(mine)})",
             certain=certain,
-            arguments={} if right.instead else dict(right.arguments(mine)),
+            arguments=dict(right.arguments(mine)),
         )
 
 

@@ -96,6 +96,11 @@ def test_a_common_value_is_written_as_the_argument_of_a_class(form: Form, value:
     [
         (TORCH, (1, 2), (("padding", (1, 2)),)),
         (TORCH, ((0, 1), (0, 1)), ()),
+        (TORCH, "same", ()),
+        (Form(("x",), "max_norm", lacking=0), 0, (("max_norm", None),)),
+        (Form(("x",), "ceil", lacking=False), False, (("ceil", False),)),
+        (Form(("x",), "mode", takes=(1, 2), instead="another"), 2, (("mode", 2),)),
+        (Form(("x",), "mode", takes=(1, 2), instead="another"), 3, ()),
         (CELL, 0, (("pad_mode", "valid"),)),
         (CELL, ((0, 1), (0, 1)), (("pad_mode", "pad"), ("padding", (0, 1, 0, 1)))),
         (Form(("x",), "op.ceil", writes="ceil", beside=(("mode", "pad"),)), True, (("mode", "pad"), ("ceil", True))),

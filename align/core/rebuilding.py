@@ -1,0 +1,73 @@
+"""A live layer built anew with other settings: proposals of how it was built, tried until one is the truth.
+
+Changing an attribute of a live layer often changes nothing, since what counts was made of it by the constructor.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from align.core.constructors import proposed_arguments, wanted_arguments
+from align.core.transplant import Built, transplant
+from align.core.user_code import run_user_code
+from align.errors import UserCodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from align.core.protocols import Model
+    from align.core.settings import LayerSettings, Setting
+    from align.core.transplant import LayerTypes
+
+
+@dataclass(frozen=True, slots=True)
+class LayerBuilder:
+    """How a framework builds layers of one class, and copies a live one.
+
+    `fill` gives a built layer (first) the values that it shares with a live one. `kept_at` says, of arguments that no
+    attribute of their name holds, where a layer of the class keeps them: `norm1.eps`, `weight.shape.1`.
+    """
+
+    cls: type
+    build: Callable[..., Model]
+    copy: Callable[[Model], Model]
+    fill: Callable[[Model, Model], None]
+    types: LayerTypes
+    kept_at: Mapping[str, str]
+
+
+def rebuild(
+    layer: Model, settings: LayerSettings, changes: Mapping[str, Setting], builder: LayerBuilder
+) -> Model | None:
+    """Return a copy of the layer with `changes`, None where no proposal builds what the live layer is.
+
+    Parameters that it lacked without the changes start as the constructor makes them.
+    """
+    known = {name: value for name, place in builder.kept_at.items() if (value := _reach(layer, place)) is not None}
+    wanted = wanted_arguments(builder.cls)
+    for before, after in proposed_arguments(settings, wanted, known, changes):
+        with suppress(UserCodeError):  # a constructor that refuses what it is given
+            code = partial(_changed, layer, before, after, builder)
+            changed = run_user_code(code, partial(UserCodeError, f"building a {builder.cls.__name__}"))
+            if changed is not None:
+                return changed
+    return None
+
+
+def _changed(
+    layer: Model, before: Mapping[str, Setting], after: Mapping[str, Setting], builder: LayerBuilder
+) -> Model | None:
+    built = Built(*(builder.build(**arguments) for arguments in (before, before, after)))
+    builder.fill(built.changed, layer)
+    copied = builder.copy(layer)
+    return copied if transplant(copied, built, builder.types) else None
+
+
+def _reach(value: Any, place: str) -> Any:
+    """Follow attributes and, where the name is a number, items; None where one is missing."""
+    for name in place.split("."):
+        value = dict(enumerate(value)).get(int(name)) if name.isdigit() else getattr(value, name, None)
+    return value

@@ -1,0 +1,70 @@
+"""A live MindSpore cell built anew with other settings: changing an attribute does not change its operators."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.rebuilding import LayerBuilder, rebuild
+from align.core.transplant import LayerTypes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.protocols import Model
+    from align.core.settings import LayerSettings, Setting
+
+TRANSFORMER = {
+    "d_model": "self_attn.embed_dim",
+    "nhead": "self_attn.num_heads",
+    "dim_feedforward": "dense1.out_channels",
+    "dropout": "dropout.p",
+    "activation": "activation1",
+    "layer_norm_eps": "norm1.epsilon",
+    "batch_first": "self_attn.batch_first",
+}
+RECURRENT = {"input_size": "w_ih_list.0.shape.1"}
+KEPT_AT = {
+    "TransformerEncoderLayer": TRANSFORMER,
+    "TransformerDecoderLayer": TRANSFORMER,
+    "LSTM": RECURRENT,
+    "GRU": RECURRENT,
+    "RNN": RECURRENT,
+}
+FORMAT = {"data_format": "format"}  # an operator's may be another, of one axis more
+PUBLIC = ("mindspore.nn.", "mindspore.mint.")
+
+
+def rebuilt_cell(cell: Model, settings: LayerSettings, changes: Mapping[str, Setting]) -> Model | None:
+    """Rebuild a cell whose class is MindSpore's own or made from one; in evaluation mode."""
+    import mindspore
+
+    cls = next((base for base in type(cell).__mro__ if base.__module__.startswith(PUBLIC)), None)
+    if cls in (None, mindspore.nn.Cell):
+        return None
+    types = LayerTypes(mindspore.nn.Cell, mindspore.Parameter, mindspore.Tensor, _equal, frozenset({"_cell_init_args"}))
+    builder = LayerBuilder(cls, cls, _copied, _fill, types, FORMAT | KEPT_AT.get(cls.__name__, {}))
+    changed = rebuild(cell, settings, changes, builder)
+    return None if changed is None else changed.set_train(False)
+
+
+def _copied(cell: Model) -> Model:
+    """Copy a cell but not its operators: not all can be copied, and copies keep less than the originals."""
+    import mindspore
+
+    kept = (value for _, one in cell.cells_and_names() for value in vars(one).values())
+    operators = {id(value): value for value in kept if isinstance(value, mindspore.ops.Primitive)}
+    return copy.deepcopy(cell, operators)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(np.array_equal(one.asnumpy(), other.asnumpy()))
+
+
+def _fill(built: Model, cell: Model) -> None:
+    live = dict(cell.parameters_and_names())
+    for name, parameter in built.parameters_and_names():
+        if name in live and live[name].shape == parameter.shape:
+            parameter.set_data(live[name])

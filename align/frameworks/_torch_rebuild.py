@@ -1,0 +1,56 @@
+"""A live torch layer built anew with other settings."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from align.core.rebuilding import LayerBuilder, rebuild
+from align.core.transplant import LayerTypes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.protocols import Model
+    from align.core.settings import LayerSettings, Setting
+
+TRANSFORMER = {
+    "d_model": "self_attn.embed_dim",
+    "nhead": "self_attn.num_heads",
+    "dim_feedforward": "linear1.out_features",
+    "dropout": "dropout.p",
+    "activation": "activation",
+    "layer_norm_eps": "norm1.eps",
+    "batch_first": "self_attn.batch_first",
+}
+KEPT_AT = {"TransformerEncoderLayer": TRANSFORMER, "TransformerDecoderLayer": TRANSFORMER}
+
+
+def rebuilt_module(layer: Model, settings: LayerSettings, changes: Mapping[str, Setting]) -> Model | None:
+    """Rebuild a module whose class is torch's own or made from one; in evaluation mode."""
+    import torch
+
+    cls = next((base for base in type(layer).__mro__ if base.__module__.startswith("torch.nn.modules.")), None)
+    if cls in (None, torch.nn.Module):
+        return None
+    like = next((tensor for tensor in layer.parameters() if tensor.is_floating_point()), torch.empty(0))
+    types = LayerTypes(torch.nn.Module, torch.nn.Parameter, torch.Tensor, torch.equal)
+    builder = LayerBuilder(cls, partial(_build, cls, like), copy.deepcopy, _fill, types, KEPT_AT.get(cls.__name__, {}))
+    with torch.random.fork_rng(devices=[]):
+        changed = rebuild(layer, settings, changes, builder)
+    return None if changed is None else changed.eval()
+
+
+def _build(cls: Any, like: Any, **arguments: Setting) -> Model:
+    return cls(**arguments).to(device=like.device, dtype=like.dtype)
+
+
+def _fill(built: Model, layer: Model) -> None:
+    import torch
+
+    live = dict(layer.named_parameters())
+    with torch.no_grad():
+        for name, parameter in built.named_parameters():
+            if name in live and live[name].shape == parameter.shape:
+                parameter.copy_(live[name])
