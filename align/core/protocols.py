@@ -114,6 +114,10 @@ class LayerRebuilder(Plugin, Protocol):
         """
         ...
 
+    def built(self, class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
+        """Return a new layer of a public class (`torch.nn.ReLU`), in evaluation mode; None where it refuses these."""
+        ...
+
 
 @runtime_checkable
 class Differentiator(ModelRunner, Protocol):

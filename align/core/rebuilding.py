@@ -5,6 +5,7 @@ Changing an attribute of a live layer often changes nothing, since what counts w
 
 from __future__ import annotations
 
+import importlib
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -54,6 +55,15 @@ def rebuild(
             changed = run_user_code(code, partial(UserCodeError, f"building a {builder.cls.__name__}"))
             if changed is not None:
                 return changed
+    return None
+
+
+def build_named(class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
+    """Return a new layer of a public class, None where its constructor refuses the arguments."""
+    module, _, name = class_name.rpartition(".")
+    cls = getattr(importlib.import_module(module), name)
+    with suppress(UserCodeError):
+        return run_user_code(partial(cls, **arguments), partial(UserCodeError, f"building a {name}"))
     return None
 
 

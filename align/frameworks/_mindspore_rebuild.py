@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.rebuilding import LayerBuilder, rebuild
+from align.core.rebuilding import LayerBuilder, build_named, rebuild
 from align.core.transplant import LayerTypes
 
 if TYPE_CHECKING:
@@ -48,6 +48,12 @@ def rebuilt_cell(cell: Model, settings: LayerSettings, changes: Mapping[str, Set
     builder = LayerBuilder(cls, cls, _copied, _fill, types, FORMAT | KEPT_AT.get(cls.__name__, {}))
     changed = rebuild(cell, settings, changes, builder)
     return None if changed is None else changed.set_train(False)
+
+
+def built_cell(class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
+    """Build a cell of a public class; in evaluation mode."""
+    cell = build_named(class_name, arguments)
+    return None if cell is None else cell.set_train(False)
 
 
 def _copied(cell: Model) -> Model:

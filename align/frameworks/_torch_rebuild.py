@@ -6,7 +6,7 @@ import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from align.core.rebuilding import LayerBuilder, rebuild
+from align.core.rebuilding import LayerBuilder, build_named, rebuild
 from align.core.transplant import LayerTypes
 
 if TYPE_CHECKING:
@@ -40,6 +40,15 @@ def rebuilt_module(layer: Model, settings: LayerSettings, changes: Mapping[str, 
     with torch.random.fork_rng(devices=[]):
         changed = rebuild(layer, settings, changes, builder)
     return None if changed is None else changed.eval()
+
+
+def built_module(class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
+    """Build a module of a public class; in evaluation mode."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        module = build_named(class_name, arguments)
+    return None if module is None else module.eval()
 
 
 def _build(cls: Any, like: Any, **arguments: Setting) -> Model:

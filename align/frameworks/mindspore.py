@@ -25,7 +25,7 @@ from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.settings import LayerSettings
 from align.core.untouched import SEED, attributes_kept, same_random_numbers
 from align.errors import UnreadableModelError
-from align.frameworks._mindspore_rebuild import rebuilt_cell
+from align.frameworks._mindspore_rebuild import built_cell, rebuilt_cell
 from align.frameworks._mindspore_settings import cell_settings, group_settings
 
 if TYPE_CHECKING:
@@ -88,6 +88,11 @@ class MindSporeFramework:
         settings = LayerSettings(path, _public_classes(type(cell)), cell_settings(cell))
         with _same_random_numbers():
             return rebuilt_cell(cell, settings, changes)
+
+    def built(self, class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
+        """Build a new cell; see LayerRebuilder."""
+        with _same_random_numbers():
+            return built_cell(class_name, arguments)
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Copy out all parameters and buffers by name."""

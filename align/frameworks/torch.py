@@ -22,7 +22,7 @@ from align.core.traces import Influences
 from align.core.user_code import run_user_code
 from align.errors import MissingClassError, UserCodeError
 from align.frameworks._torch_influence import influences
-from align.frameworks._torch_rebuild import rebuilt_module
+from align.frameworks._torch_rebuild import built_module, rebuilt_module
 from align.frameworks._torch_settings import group_settings, module_settings
 from align.frameworks._torch_state import evaluated, is_scripted, refuse_empty, refuse_scripted, refuse_shapeless
 
@@ -86,6 +86,10 @@ class TorchFramework:
             return None
         settings = LayerSettings(path, _public_classes(type(layer)), module_settings(layer))
         return rebuilt_module(layer, settings, changes)
+
+    def built(self, class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
+        """Build a new layer; see LayerRebuilder."""
+        return built_module(class_name, arguments)
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Copy out all parameters and persistent buffers by their `state_dict()` names."""

@@ -1,0 +1,92 @@
+"""From a finding to the layer with which its cause is tried: what to change, or which other layer to build."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.core.mappings import role_of, rule_for
+from align.core.pitfalls import pitfalls
+from align.core.setting_forms import axes_of, equal_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.lint import SettingFinding
+    from align.core.mappings import FamilyName
+    from align.core.parameters import Parameter, ParameterSet
+    from align.core.setting_forms import Form
+    from align.core.settings import LayerSettings, Setting
+
+FAMILIES_OF: dict[str, tuple[FamilyName, ...]] = {"torch": ("torch",), "mindspore": ("nn", "mint")}
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPlan:
+    """A layer to build: the public name of its class and the arguments of its constructor."""
+
+    class_name: str
+    arguments: dict[str, Setting]
+
+
+def changes_for(*findings: SettingFinding) -> dict[str, Setting]:
+    """Return the constructor's arguments that end all these findings of one layer, none where one asks for another.
+
+    They come of the same rule as the words of `SettingFinding.change`.
+    """
+    if not all(finding.arguments for finding in findings):
+        return {}
+    return {name: value for finding in findings for name, value in finding.arguments.items()}
+
+
+def same_kind(reference: LayerSettings, framework: str) -> LayerPlan | None:
+    """Plan a layer of the reference's kind, set as it is, in another framework.
+
+    None for a kind that no rule knows, that the framework lacks, or that has parameters, whose values nobody could
+    give it.
+    """
+    known = rule_for(reference.classes)
+    if known is None or any(family.parameters for family in known[0].families.values()):
+        return None
+    families = [known[0].families[name] for name in FAMILIES_OF.get(framework, ()) if name in known[0].families]
+    if not families:
+        return None
+    axes = axes_of(reference.classes)
+    name = next((one for one in families[0].classes if axes_of((one,)) == axes), families[0].classes[0])
+    arguments: dict[str, Setting] = {}
+    beside: dict[str, Setting] = {}
+    for form, value in _settings_told(reference, name):
+        if form.alternative(value):
+            return None
+        arguments |= {key: own for key, own in form.arguments(value) if (key, own) not in form.beside}
+        beside |= dict(form.beside)
+    return LayerPlan(name, {**arguments, **beside})
+
+
+def _settings_told(reference: LayerSettings, name: str) -> Iterator[tuple[Form, Setting]]:
+    """Settings of the reference that a class can be told and lacks without, each after the form that it has there."""
+    for rule in pitfalls():
+        mine, theirs = rule.form_of(reference.classes), rule.form_of((name,))
+        if mine is not None and theirs is not None and mine.readable(reference.values):
+            value = mine.read(reference.values, reference.classes)
+            if theirs.lacking is None or not equal_settings(value, theirs.lacking):
+                yield theirs, value
+
+
+def sources_of_added(layer: ParameterSet, had: ParameterSet, reference: ParameterSet) -> dict[str, str] | None:
+    """Map the parameters that a layer has beyond those that it `had` to the reference's of the same role and shape.
+
+    All three are parameters below one layer, its path taken off. None where one has no counterpart.
+    """
+    before = {(one.module, one.attribute) for one in had.parameters}
+    theirs = {_role(one, reference): one for one in reference.parameters}
+    added = [one for one in layer.parameters if (one.module, one.attribute) not in before]
+    sources = {one.name: theirs.get(_role(one, layer)) for one in added}
+    found = {name: source.name for name, source in sources.items() if source is not None}
+    same_shape = all(layer.by_name[name].shape == reference.by_name[source].shape for name, source in found.items())
+    return found if len(found) == len(added) and same_shape else None
+
+
+def _role(parameter: Parameter, side: ParameterSet) -> tuple[str, str]:
+    classes = next(module.classes for module in side.modules if module.path == parameter.module)
+    return parameter.module, role_of(classes, parameter.attribute) or parameter.attribute
