@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 # Modules whose frames are no place of the user's: they call what the user's code set up (`Sequential`, hooks).
-NOT_THE_USERS = frozenset({"torch", "mindspore", "align", "contextlib"})
+FRAMEWORKS = frozenset({"torch", "mindspore"})
+NOT_THE_USERS = FRAMEWORKS | {"align", "contextlib"}
 # Ours, where the user's code begins: what called it is no part of the model.
 BOUNDARY = "align.core.user_code"
 
@@ -30,6 +31,17 @@ def user_line() -> str:
             return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+def called_by_user() -> bool:
+    """Tell whether what a framework is doing was asked for by the user's code, not by ours."""
+    frame = inspect.currentframe()
+    frame = frame.f_back if frame else None  # the function that asks
+    while frame := frame.f_back if frame else None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in FRAMEWORKS:
+            return package != "align"
+    return False
 
 
 def tensor_kinds(named: Iterable[tuple[str, Any]]) -> dict[str, TensorKind]:

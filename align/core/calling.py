@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.call_places import tensor_kinds, user_line
-from align.core.capturing import CallSink, CallStart
+from align.core.capturing import CallSink, CallStart, FunctionSink
 from align.core.traces import Capture, InputSink, Intervention
 from align.core.user_code import run_user_code
 from align.errors import InputsError, ModelFailedError
@@ -113,6 +113,7 @@ class CallRecorder:
         self._input_sink = sink if isinstance(sink, InputSink) else None  # asking a protocol takes long
         self._intervention = sink if isinstance(sink, Intervention) else None
         self._call_sink = sink if isinstance(sink, CallSink) else None
+        self.functions = isinstance(sink, FunctionSink) and sink.functions
 
     @property
     def running(self) -> str | None:
@@ -142,6 +143,13 @@ class CallRecorder:
         new = {name: self._from_array(value, found[name][0]) for name, value in others.items()}
         given = with_leaves(given, new.get)
         return tuple(given.pop(place) for place in range(positions)), given
+
+    def function(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
+        """Note a functional call that was made, as a module `running/name` of its own; return what it is to return."""
+        path = f"{self.running}/{name}"
+        self.begin(path, args, kwargs, name)
+        changed = self.end(path, name, output)
+        return output if changed is None else changed
 
     def end(self, path: str, class_name: str, output: Any) -> Any:
         """Note that a module returned, and pass on every tensor of its output; return what it is to return instead.

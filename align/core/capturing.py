@@ -51,6 +51,13 @@ class CallSink(CaptureSink, Protocol):
         ...
 
 
+@runtime_checkable
+class FunctionSink(CaptureSink, Protocol):
+    """A CaptureSink that may want functional calls that are no module's, as modules called `module/function`."""
+
+    functions: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Figures of one tensor; `min`, `max`, `mean` and `rms` are over its finite elements, None if it has none."""

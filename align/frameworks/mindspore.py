@@ -25,6 +25,7 @@ from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.settings import LayerSettings
 from align.core.untouched import SEED, attributes_kept, same_random_numbers
 from align.errors import UnreadableModelError
+from align.frameworks._mindspore_functions import captured_operators
 from align.frameworks._mindspore_rebuild import built_cell, rebuilt_cell
 from align.frameworks._mindspore_settings import cell_settings, group_settings
 
@@ -125,7 +126,7 @@ class MindSporeFramework:
         tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.construct, tensors)
         hooked = recorded_calls(model.cells_and_names(), recorder, stand_ins or {}, "construct")
-        with _pynative_mode(mindspore), _evaluated(model), hooked:
+        with _pynative_mode(mindspore), _evaluated(model), hooked, captured_operators(model, recorder):
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, "MindSpore")
 
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002

@@ -21,6 +21,7 @@ from align.core.settings import LayerSettings
 from align.core.traces import Influences
 from align.core.user_code import run_user_code
 from align.errors import MissingClassError, UserCodeError
+from align.frameworks._torch_functions import captured_functions
 from align.frameworks._torch_influence import influences
 from align.frameworks._torch_rebuild import built_module, rebuilt_module
 from align.frameworks._torch_settings import group_settings, module_settings
@@ -128,7 +129,7 @@ class TorchFramework:
         args, kwargs = bind_inputs(model.forward, tensors)
         seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
         hooked = recorded_calls(seen, recorder, stand_ins or {}, "forward")
-        with evaluated(model), hooked, torch.no_grad():
+        with evaluated(model), hooked, torch.no_grad(), captured_functions(model, recorder):
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, self.name)
 
     def widened(self, model: Model) -> Model | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table
@@ -56,7 +57,7 @@ def _tree(calls: list[dict[str, Any]], *, show_all: bool) -> Table:
 
 def _rows(call: dict[str, Any]) -> Iterator[Row]:
     """One row a tensor; a call that returned none has one too."""
-    name = INDENT * call["depth"] + layer_name(call["module"].rpartition(".")[2], call["call"])
+    name = INDENT * call["depth"] + layer_name(re.split(r"[./]", call["module"])[-1], call["call"])
     if not call["outputs"]:
         said = "" if call["returned"] else say("trace.not_returned")
         yield Row(
