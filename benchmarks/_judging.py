@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -85,3 +86,36 @@ def culprits_of(result: Any) -> list[Any]:
     layer = result.layers[result.first_divergent]
     own = {name: getattr(layer, name, "") for name in FIELDS}
     return [SimpleNamespace(**{**own, "part": "layer", "sureness": "unknown"})]
+
+
+def judge_mutation(mutation: Any, port: Any, moves: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    """What the tool said of a mutation: detected, at the right layer, with the right cause; and its strangers.
+
+    The right layer of wrong settings and values is the cell itself, each of them that moves; wrong code shows at the
+    cell, right around or inside it, or at the cell that begins next. `cause` is None where none is asked for.
+    """
+    places = {path: port.same_layer(path) for path in mutation.paths}
+    if mutation.family == "code":
+        places = {path: own | port.beside(path) for path, own in places.items()}
+    culprits = said["culprits"]
+    moving = [path for path, ratio in moves["layers"].items() if ratio > 1] or list(places)
+    there = [one for one in culprits if any(is_at(one, own) for own in places.values())]
+    right_cause = any(fnmatch(one["cause"], glob) for one in there for glob in mutation.causes)
+    linted = [place for place, rule in said["linted"] if any(fnmatch(rule, glob) for glob in mutation.causes)]
+    return {
+        "name": mutation.name,
+        "kind": mutation.kind,
+        "family": mutation.family,
+        "moves": "output" if moves["output"] > 1 else "layer" if max(moves["layers"].values()) > 1 else "nothing",
+        "moved": moves,
+        "verdict": said["verdict"],
+        "reason": said["reason"],
+        "culprits": culprits,
+        "findings": said["findings"][:5],
+        "detected": said["verdict"] == "not aligned",
+        "right layer": all(any(is_at(one, places[path]) for one in culprits) for path in moving),
+        "cause": right_cause if mutation.causes else None,
+        "strangers": len(culprits) - len(there),
+        "linted": any(place in own for place in linted for own in places.values()) if mutation.lint else None,
+        "seconds": said["seconds"],
+    }

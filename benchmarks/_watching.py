@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,55 +20,65 @@ ROUNDING = 16
 
 @dataclass(frozen=True)
 class Seen:
-    """The first call of a cell: copies of what it was given and of what it returned."""
+    """The first call of a cell: copies of what it was given and of what it returned.
+
+    `begun` and `ended` are its places among the begins and ends of all calls of the cells that are watched.
+    """
 
     given: tuple[Any, ...]
     named: dict[str, Any]
     outputs: list[np.ndarray]
+    begun: int
+    ended: int
 
 
 def watch(net: Any, paths: Iterable[str], run: Callable[[], Any]) -> dict[str, Seen]:
     """The first calls of the cells at these paths during a run; those that are not called are left out."""
-    seen: dict[str, Seen] = {}
-    given: dict[str, tuple[Any, Any]] = {}
+    watcher = _Watcher()
     hooks = []
     wanted = set(paths)
     for path, cell in net.cells_and_names():
         if path in wanted:
-            hooks.append(cell.register_forward_pre_hook(_keep_inputs(path, given), with_kwargs=True))
-            hooks.append(cell.register_forward_hook(_keep_outputs(path, given, seen)))
+            hooks.append(cell.register_forward_pre_hook(partial(watcher.begin, path), with_kwargs=True))
+            hooks.append(cell.register_forward_hook(partial(watcher.end, path)))
     try:
         run()
     finally:
         for hook in hooks:
             hook.remove()
-    return seen
+    return watcher.seen
 
 
-def _keep_inputs(path: str, given: dict[str, tuple[Any, Any]]) -> Any:
-    def hook(_cell: Any, args: Any, kwargs: Any) -> None:
-        given.setdefault(path, (_copied(args), _copied(kwargs)))
+class _Watcher:
+    def __init__(self) -> None:
+        self.seen: dict[str, Seen] = {}
+        self._given: dict[str, tuple[Any, Any, int]] = {}
+        self._places = count()
 
-    return hook
+    def begin(self, path: str, _cell: Any, args: Any, kwargs: Any) -> None:
+        place = next(self._places)
+        if path not in self._given:
+            self._given[path] = (_copied(args), _copied(kwargs), place)
+
+    def end(self, path: str, _cell: Any, _args: Any, output: Any) -> None:
+        place = next(self._places)
+        if path not in self.seen:
+            given, named, begun = self._given[path]
+            self.seen[path] = Seen(given, named, arrays(output), begun, place)
 
 
-def _keep_outputs(path: str, given: dict[str, tuple[Any, Any]], seen: dict[str, Seen]) -> Any:
-    def hook(_cell: Any, _args: Any, output: Any) -> None:
-        if path not in seen:
-            seen[path] = Seen(*given[path], arrays(output))
-
-    return hook
-
-
-def _copied(value: Any) -> Any:
-    """The same nest with tensors of its own: a later operator may work in place."""
+def _copied(value: Any, known: dict[int, Any] | None = None) -> Any:
+    """The same nest with tensors of its own, one for each that was there: a later operator may work in place."""
     import mindspore
 
+    known = {} if known is None else known
     if isinstance(value, mindspore.Tensor) and not isinstance(value, mindspore.Parameter):
-        return mindspore.Tensor(value.asnumpy().copy(), value.dtype)
+        if id(value) not in known:
+            known[id(value)] = mindspore.Tensor(value.asnumpy().copy(), value.dtype)
+        return known[id(value)]
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return type(value)(_copied(item) for item in value) if type(value) in (tuple, list) else value
+        return {key: _copied(item, known) for key, item in value.items()}
+    return type(value)(_copied(item, known) for item in value) if type(value) in (tuple, list) else value
 
 
 def arrays(value: Any) -> list[np.ndarray]:
