@@ -1,0 +1,83 @@
+"""Which simple relation makes a layer's output the reference's: found on a few elements, verified on all of them.
+
+Each family of relations yields its simplest; what counts as found is decided in one place (hypotheses_evidence).
+Unrelated arrays, and outputs that hardly vary, give nothing.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import dtype_name, is_complex
+from align.steps.hypotheses_affine import explain_affine
+from align.steps.hypotheses_crops import explain_cut, explain_displaced
+from align.steps.hypotheses_evidence import Question
+from align.steps.hypotheses_layout import explain_cut_layout, explain_layout
+from align.steps.hypotheses_order import explain_order
+from align.steps.hypotheses_parts import explain_non_finite, explain_parts
+from align.steps.hypotheses_pointwise import explain_pointwise
+from align.steps.hypotheses_rounding import explain_rounding
+from align.steps.hypotheses_softmax import explain_softmax
+
+if TYPE_CHECKING:
+    from align.core.dtypes import Array
+    from align.core.hypotheses import Hypothesis
+    from align.core.measurements import Limit
+
+WHOLE = (explain_affine, explain_layout, explain_order, explain_softmax, explain_pointwise)
+# Asked only where nothing explains everything: they describe a part, or have many ways.
+REST = (explain_cut_layout, explain_displaced, explain_rounding, explain_parts)
+
+
+def explain_output(reference: Array, candidate: Array, limit: Limit) -> tuple[Hypothesis, ...]:
+    """Return the relations that hold within the limit of the layer, the likeliest first; () if none is known to.
+
+    Arrays of any shapes and real dtypes. NaN and Inf that both have alike are left out; where only the candidate has
+    them, nothing else is asked.
+
+    >>> from align.core.measurements import Limit
+    >>> x = np.random.default_rng(0).standard_normal((8, 16))
+    >>> [found.id for found in explain_output(x, x[:, ::-1], Limit(1e-5, 1e-6, "user"))]
+    ['flipped']
+    """
+    if (
+        not reference.size
+        or not candidate.size
+        or is_complex(dtype_name(reference.dtype))
+        or is_complex(dtype_name(candidate.dtype))
+    ):
+        return ()
+    ours, theirs = _widened(reference), _widened(candidate)
+    if ours.shape != theirs.shape:
+        return tuple(_of_other_shape(ours, theirs, limit))
+    if odd := explain_non_finite(ours, theirs):
+        return (odd,)
+    question = Question(*_without_non_finite(ours, theirs), limit)
+    if question.factor <= 1.0:
+        return ()
+    found = [one for family in WHOLE for one in family(question)]
+    for family in REST:
+        if not any(one.explains for one in found):
+            found += family(question)
+    return tuple(sorted(found, key=lambda one: (-one.share, one.fitted, one.factor)))
+
+
+def _of_other_shape(reference: Array, candidate: Array, limit: Limit) -> list[Hypothesis]:
+    question = Question(reference, candidate, limit)
+    families = (explain_layout(question), explain_cut_layout(question), explain_cut(reference, candidate, limit))
+    return [*chain(*families)][:1]
+
+
+def _widened(values: Array) -> Array:
+    """Floats of 32 bits and more as they are, all else in float64."""
+    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+
+
+def _without_non_finite(reference: Array, candidate: Array) -> tuple[Array, Array]:
+    finite = np.isfinite(reference) & np.isfinite(candidate)
+    if finite.all():
+        return reference, candidate
+    return np.where(finite, reference, 0), np.where(finite, candidate, 0)

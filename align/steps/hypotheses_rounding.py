@@ -1,0 +1,66 @@
+"""Whether the candidate, or what it is made from, was computed in a lower precision.
+
+Values that a narrower dtype holds exactly were rounded to it: seen in its bits, and no size of error can say it as
+well. Where only the errors have the size of such rounding, and no relation to the values, it is a hint and no more.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import EPSILON, numpy_dtype
+from align.core.hypotheses import Hypothesis
+from align.core.measurements import Limit, smallest_factor
+from align.steps.hypotheses_evidence import ENOUGH_BITS
+from align.steps.limits import TYPICAL_UNITS, WORST_UNITS
+from align.steps.measure import measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.dtypes import Array
+    from align.steps.hypotheses_evidence import Question
+
+NARROW = ("bfloat16", "float16")
+UNRELATED = 4.0  # standard deviations
+FEWEST = 256
+
+
+def explain_rounding(question: Question) -> Iterator[Hypothesis]:
+    """Yield the dtype: `rounded` (the output only), `lower-precision` (before it too) or `rounding-sized` (a hint)."""
+    measured = measure(question.reference, question.candidate)
+    for dtype in NARROW:
+        unit = EPSILON[dtype]
+        if held_by(question.candidate, dtype) and not held_by(question.reference, dtype):
+            for name, typical, worst in (("rounded", 1.0, 1.0), ("lower-precision", TYPICAL_UNITS, WORST_UNITS)):
+                limit = Limit(worst * unit * measured.reference_max, typical * unit * measured.reference_rms, "dtype")
+                left = smallest_factor(measured, limit)
+                if left <= 1.0 and question.wrong * question.bits >= ENOUGH_BITS:
+                    yield Hypothesis(name, left, facts={"dtype": dtype})
+                    return
+    yield from _by_size(question, measured.rmse / (measured.reference_rms or 1.0))
+
+
+def held_by(values: Array, dtype: str) -> bool:
+    """Whether a narrower dtype holds these values exactly, a thousand of them first."""
+    with np.errstate(over="ignore", under="ignore"):
+        return all(
+            np.array_equal(part.astype(numpy_dtype(dtype)).astype(values.dtype), part)
+            for part in (values.reshape(-1)[:1000], values.reshape(-1))
+        )
+
+
+def _by_size(question: Question, share: float) -> Iterator[Hypothesis]:
+    """The errors have the size of one to a few roundings, no mean, no relation to the value and none to its size."""
+    dtype = next((one for one in NARROW[::-1] if EPSILON[one] / 8 <= share <= EPSILON[one]), None)
+    reference, error = question.sample, question.candidate_sample - question.sample
+    if dtype is None or reference.size < FEWEST or question.bits == 0.0:
+        return
+    with np.errstate(invalid="ignore"):
+        related = [np.corrcoef(error, one)[0, 1] for one in (reference, np.abs(reference), reference**2)]
+    apart = [abs(float(error.mean())) / float(error.std()), *map(abs, related)]
+    if max(apart) * sqrt(reference.size) < UNRELATED:
+        yield Hypothesis("rounding-sized", question.factor, 0.0, facts={"dtype": dtype, "relative_error": share})
