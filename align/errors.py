@@ -21,7 +21,7 @@
     │   ├── MetricMissingError      ├── StepsPerEpochError
     │   ├── UnlikeCurvesError       ├── RepeatedColumnError
     │   ├── ReportError             ├── UnreadableModelError
-    │   ├── PitfallFileError        │
+    │   ├── PitfallFileError        ├── UnlikeTracesError
     └── NotAlignedError         the sides were compared and differ: exit code 1
 
 The wording sits here, so that the code that raises states only the facts.
@@ -304,6 +304,20 @@ class UnlikeCurvesError(CannotRunError):
 
     def __init__(self, reference: str, candidate: str, reason: str, hint: str) -> None:
         super().__init__(f"{reference} and {candidate} cannot be compared: {reason}", hint)
+
+
+class UnlikeTracesError(CannotRunError):
+    """Two traces that must not be compared; `faults` are all reasons, nothing but that they were cut short or more."""
+
+    def __init__(self, reference: Path, candidate: Path, faults: Sequence[str], *, cut_short: bool) -> None:
+        said = faults[0] if len(faults) == 1 else as_lines(faults)
+        super().__init__(
+            f"the traces {reference} and {candidate} cannot be compared: {said}",
+            "capture it again, or compare what there is with --partial"
+            if cut_short
+            else "capture both sides with the same --inputs and options",
+        )
+        self.faults = tuple(faults)
 
 
 class DestinationError(CannotRunError):

@@ -101,6 +101,10 @@ class Trace(Protocol):
         """Versions and settings of the run."""
         ...
 
+    def holds(self, capture: Capture) -> bool:
+        """Tell whether its values were kept."""
+        ...
+
     def value(self, capture: Capture) -> Array:
         """Return the captured tensor, memory-mapped where possible."""
         ...

@@ -32,7 +32,8 @@ def compare_traces(
     """
     coarser = ""
     for pair in pairs:
-        for a, b, obstacle in _paired_outputs(pair.reference, pair.candidate):
+        for a, b, unlike in _paired_outputs(pair.reference, pair.candidate):
+            obstacle = unlike or _not_kept(reference, a, candidate, b)
             row = _row(pair, a, b)
             coarser = _coarser(coarser, a, b)
             if obstacle:
@@ -112,6 +113,12 @@ def _paired_outputs(mine: Call, theirs: Call) -> Iterator[tuple[Capture, Capture
 
 def _obstacle(a: Capture, b: Capture) -> str:
     return "" if a.shape == b.shape else f"shapes {list(a.shape)} and {list(b.shape)} differ"
+
+
+def _not_kept(reference: Trace, a: Capture, candidate: Trace, b: Capture) -> str:
+    kept = {"reference": reference.holds(a), "candidate": candidate.holds(b)}
+    lacking = [side for side, there in kept.items() if not there]
+    return f"its values were not kept in the trace of the {' and the '.join(lacking)}" if lacking else ""
 
 
 def _row(pair: CallPair, a: Capture, b: Capture) -> LayerComparison:

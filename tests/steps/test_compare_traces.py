@@ -29,6 +29,9 @@ class Memory:
     environment: dict[str, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
 
+    def holds(self, capture: Capture) -> bool:
+        return capture.key in self.values
+
     def value(self, capture: Capture) -> Any:
         return self.values[capture.key]
 

@@ -1,0 +1,160 @@
+"""Two trace folders compared: neither framework is needed, nor the machines that the models ran on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.comparisons import ForwardComparison
+from align.core.findings import Finding
+from align.core.pitfalls import pitfalls
+from align.core.words import counted
+from align.errors import UnlikeTracesError
+from align.runs.trace_noise import read_noise
+from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
+from align.steps.compare_weights import compare_weights
+from align.steps.judge_forward import judge_forward
+from align.steps.keep_tensors import kept_places
+from align.steps.lint import compare_settings
+from align.steps.lint_pairs import pair_layers
+from align.steps.trace_faults import unlike_heads
+from align.workflows.open_trace import TracedSide, open_trace
+from align.workflows.pair_traces import choose_map, map_in_order, open_names, pair_traces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.comparisons import LayerComparison
+    from align.core.dtypes import Array
+    from align.core.findings import Severity
+    from align.core.measurements import Measurement
+    from align.core.names import NameMap
+    from align.core.parameters import ParameterSet
+    from align.core.traces import Capture
+
+Sides = tuple[TracedSide, TracedSide]
+
+
+def compare_trace_folders(
+    reference: Path | str, candidate: Path | str, *, name_map: NameMap | Path | str | None = None, partial: bool = False
+) -> ForwardComparison:
+    """Compare two folders that `align capture` wrote, as compare_forward compares two models.
+
+    Names, weights, settings and the reference's noise come from the folders. Layers are not isolated: that takes the
+    candidate itself. Raises UnlikeTracesError for runs on different inputs or in different modes, and for a trace that
+    was cut short unless `partial` allows it: then what both have is compared.
+
+    >>> import numpy as np, tempfile
+    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.workflows.capture_trace import capture_trace
+    >>> weights = {"weight": np.eye(3)}
+    >>> model = ArrayModel((ArrayLayer("fc", "torch.nn.Linear", lambda x, weight: x @ weight.T, weights),))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in "ab":
+    ...         _ = capture_trace(model, f"{folder}/{name}", inputs={"x": np.ones(3)})
+    ...     compare_trace_folders(f"{folder}/a", f"{folder}/b").verdict.outcome.value
+    'aligned'
+    """
+    sides = open_trace(Path(reference)), open_trace(Path(candidate))
+    cut = _check(sides, (Path(reference), Path(candidate)), partial=partial)
+    traces, parameters = (sides[0].trace, sides[1].trace), (sides[0].parameters, sides[1].parameters)
+    paired = choose_map(name_map, parameters)
+    if name_map is None and not paired.complete:
+        paired = map_in_order(traces, parameters, paired)
+    calls = pair_traces(traces, parameters, paired)
+    noise, missing = read_noise(traces[0].folder)
+    parts = _CommonPart(*sides), _CommonPart(*sides[::-1])
+    layers = excuse_uncertain([parts[0].told(row) for row in compare_traces(*parts, calls.pairs, noise)])
+    first, last = first_divergence(layers)
+    findings = (*cut, *_unmeasured(parameters[0], noise, missing), *open_names(paired), *_differences(sides, paired))
+    return ForwardComparison(
+        reference=parameters[0].label,
+        candidate=parameters[1].label,
+        layers=layers,
+        first_divergent=first,
+        last_aligned=last,
+        unpaired=calls.unpaired,
+        findings=findings,
+        inputs=sides[0].head.inputs,
+        environment={
+            f"{role} ({one.head.framework})": one.trace.environment
+            for role, one in zip(("reference", "candidate"), sides, strict=True)
+        },
+        verdict=judge_forward(layers, calls.unpaired, findings),
+    )
+
+
+def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[Finding]:
+    """Raise UnlikeTracesError, listing all reasons, for traces that must not be compared; tell of those cut short."""
+    faults = list(unlike_heads(sides[0].head, sides[1].head))
+    cut = [(folder, side.ending) for folder, side in zip(folders, sides, strict=True) if side.ending]
+    if not partial:
+        faults += [f"{folder} was cut short: it {ending}" for folder, ending in cut]
+    if not (faults or cut) and (mine := _returned(sides[0])) != (theirs := _returned(sides[1])):
+        faults.append(f"outputs of different structure: {counted(mine, 'tensor')} and {theirs}")
+    if faults:
+        raise UnlikeTracesError(*folders, faults, cut_short=len(faults) == len(cut))
+    return [Finding("trace-cut-short", "warning", str(folder), ending) for folder, ending in cut]
+
+
+def _returned(side: TracedSide) -> int:
+    """How many tensors the model itself returned in its last call."""
+    own = [one for one in side.trace.captures if not one.module]
+    return sum(one.call == own[-1].call for one in own)
+
+
+def _unmeasured(reference: ParameterSet, noise: Mapping[str, Measurement] | None, missing: str) -> Iterator[Finding]:
+    if noise is None:
+        yield Finding("noise-unmeasured", "note", reference.label, f"limits come from a table by dtype: {missing}")
+    reason = "layers are not compared on equal inputs: that takes the models, `align forward REFERENCE CANDIDATE`"
+    yield Finding("isolation-unmeasured", "note", reference.label, reason)
+
+
+def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
+    """What the values of the parameters and the settings of the layers differ by."""
+    values = sides[0].values, sides[1].values
+    if values[0] is None or values[1] is None:
+        yield Finding("weights-unmeasured", "warning", name_map.source, "values of the parameters were not kept")
+    else:
+        yield from compare_weights(values[0], values[1], name_map)
+    pairs, _ = pair_layers((sides[0].parameters, sides[1].parameters), name_map, (sides[0].settings, sides[1].settings))
+    for found in compare_settings(pairs, pitfalls()).findings:
+        severity: Severity = "note" if found.severity == "note" else "warning"  # whether it shows, the outputs tell
+        subject = f"{found.reference} -> {found.candidate}"
+        message = f"{found.reference_setting} against {found.candidate_setting}: write {found.change}"
+        yield Finding("setting-differs", severity, subject, message)
+
+
+class _CommonPart:
+    """A trace as far as the other one kept the same elements."""
+
+    def __init__(self, own: TracedSide, other: TracedSide) -> None:
+        self._trace = own.trace
+        self._cut = own.head.kept.elements is None
+        self.kept = other.head.kept if self._cut else own.head.kept
+        self.captures, self.inputs, self.environment = own.trace.captures, own.trace.inputs, own.trace.environment
+
+    def holds(self, capture: Capture) -> bool:
+        """Tell whether elements of a tensor were kept."""
+        return self._trace.holds(capture)
+
+    def value(self, capture: Capture) -> Array:
+        """The elements that both traces kept."""
+        value = self._trace.value(capture)
+        places = kept_places(self.kept, value.size) if self._cut else None
+        return value if places is None else value.reshape(-1)[places]
+
+    def told(self, row: LayerComparison) -> LayerComparison:
+        """Say of a row how many elements it rests on, and where the worst one is in the whole tensor."""
+        size, measured = prod(row.reference_shape), row.measurement
+        places = kept_places(self.kept, size)
+        if measured is None or places is None:
+            return row
+        place = np.unravel_index(places[measured.worst[0]], row.reference_shape) if measured.worst else ()
+        told = replace(measured, worst=tuple(map(int, place)))
+        note = "; ".join(filter(None, [f"on {measured.count:,} of {size:,} elements", row.note]))
+        return replace(row, measurement=told, note=note)

@@ -1,0 +1,55 @@
+"""A trace folder as one side of a comparison: what was captured, and what was told of the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.errors import MissingFileError, RunFolderError
+from align.runs.trace_model import VALUES, read_model
+from align.runs.traces import TraceFolder
+from align.workflows.open_checkpoint import open_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from align.core.capturing import TraceHead
+    from align.core.dtypes import Array
+    from align.core.parameters import ParameterSet
+    from align.core.settings import LayerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class TracedSide:
+    """One trace with the names, module tree and settings of its model; `values` are mapped, None if not kept."""
+
+    trace: TraceFolder
+    head: TraceHead
+    parameters: ParameterSet
+    settings: dict[str, LayerSettings]
+    values: dict[str, Array] | None
+
+    @property
+    def ending(self) -> str:
+        """Where a trace that was cut short ends, "" for a complete one."""
+        if self.trace.complete:
+            return ""
+        running = self.trace.events.running
+        module = (running[-1].module or "the model itself") if running else ""
+        return f"ends in {module}, which did not return" if module else "ends before the end of the run"
+
+
+def open_trace(folder: Path) -> TracedSide:
+    """Open a folder that `align capture` wrote; raises MissingFileError or RunFolderError for anything else."""
+    if not folder.is_dir():
+        raise MissingFileError(folder, "trace folder")
+    trace = TraceFolder(folder)
+    model, head = read_model(folder), trace.events.head
+    if model is None or head is None:
+        reason = f"{folder} tells nothing of the model that it is a trace of"
+        raise RunFolderError(reason, "write it with `align capture SIDE -o DIR`")
+    path = folder / VALUES
+    tensors = open_checkpoint(path).tensors if path.is_file() else None
+    values = None if tensors is None else {name: tensor.load() for name, tensor in tensors.items()}
+    parameters, settings = model
+    return TracedSide(trace, head, parameters, {one.path: one for one in settings}, values)

@@ -1,0 +1,71 @@
+"""The layers of two traces paired: the name map that is given or made, the order of the runs where it is open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.findings import Finding
+from align.core.names import NameMap
+from align.core.rename import NameRules
+from align.core.words import counted, some
+from align.errors import NothingInCommonError
+from align.runs.mapfile import read_map
+from align.steps.apply_rules import check_shapes
+from align.steps.calls import CalledModules
+from align.steps.execution import CallOrder, in_execution_order
+from align.steps.match_by_order import match_by_order
+from align.steps.pair_calls import pair_calls
+from align.workflows.map_parameters import match_sides
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.parameters import ParameterSet
+    from align.core.traces import Trace
+    from align.steps.pair_calls import CallPairs
+
+Traces = tuple["Trace", "Trace"]
+Parameters = tuple["ParameterSet", "ParameterSet"]
+
+
+def choose_map(given: NameMap | Path | str | None, sides: Parameters) -> NameMap:
+    """Return the map that is given, read from its file if need be, or match the names of the two sides."""
+    if isinstance(given, NameMap):
+        return given
+    source, target = sides
+    if given is None:
+        return match_sides(source, target, NameRules())
+    name_map = read_map(Path(given), source.names, target.names)
+    check_shapes(name_map, source, target)
+    return name_map
+
+
+def map_in_order(traces: Traces, sides: Parameters, name_map: NameMap) -> NameMap:
+    """Match what a map leaves open, with the order of the two runs as evidence."""
+    orders = [CallOrder({one.module: one.order for one in reversed(trace.captures)}) for trace in traces]
+    source, target = (in_execution_order(side, order) for side, order in zip(sides, orders, strict=True))
+    return match_by_order(name_map, source, target, NameRules())
+
+
+def pair_traces(traces: Traces, sides: Parameters, name_map: NameMap) -> CallPairs:
+    """Pair the calls of two runs; raises NothingInCommonError if none pairs."""
+    left = CalledModules(traces[0].captures, sides[0], name_map, "source")
+    right = CalledModules(traces[1].captures, sides[1], name_map, "target")
+    calls = pair_calls(left, right)
+    if not calls.pairs:
+        raise NothingInCommonError(sides[0].label, sides[1].label, "called layer")
+    return calls
+
+
+def open_names(name_map: NameMap) -> Iterator[Finding]:
+    """Warn of parameters whose values were not compared, because nothing says which they are on the other side."""
+    sides = {
+        side: [one.name for one in name_map.unmatched if one.side == side]
+        + [name for group in name_map.ambiguous for name in getattr(group, f"{side}s")]
+        for side in ("source", "target")
+    }
+    for side, label in (("source", name_map.source), ("target", name_map.target)):
+        if names := sides[side]:
+            message = f"{counted(len(names), 'parameter')} not paired: {some(names)}"
+            yield Finding("names-open", "warning", label, message)
