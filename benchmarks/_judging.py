@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import time
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from typing import Any
 
 FIELDS = (
     "reference",
@@ -47,22 +44,6 @@ def parent(path: str) -> str:
     return path.rpartition(".")[0]
 
 
-def is_at(culprit: dict[str, Any], paths: Iterable[str]) -> bool:
-    """Tell whether a culprit is one of these cells."""
-    return culprit["candidate"] in set(paths)
-
-
-def is_near(culprit: dict[str, Any], paths: Iterable[str]) -> bool:
-    """Tell whether a culprit is the cell right around one of these, or one right inside it."""
-    place = culprit["candidate"]
-    return any(place == parent(path) or parent(place) == path for path in paths)
-
-
-def count(items: Iterable[Any], holds: Callable[[Any], bool]) -> int:
-    """How many items it holds for."""
-    return sum(1 for item in items if holds(item))
-
-
 def in_words(culprit: dict[str, Any]) -> str:
     """One culprit in a line."""
     pair = " = ".join(
@@ -99,7 +80,7 @@ def judge_mutation(mutation: Any, port: Any, moves: dict[str, Any], said: dict[s
         places = {path: own | port.beside(path) for path, own in places.items()}
     culprits = said["culprits"]
     moving = [path for path, ratio in moves["layers"].items() if ratio > 1] or list(places)
-    there = [one for one in culprits if any(is_at(one, own) for own in places.values())]
+    there = [one for one in culprits if any(one["candidate"] in own for own in places.values())]
     right_cause = any(fnmatch(one["cause"], glob) for one in there for glob in mutation.causes)
     linted = [place for place, rule in said["linted"] if any(fnmatch(rule, glob) for glob in mutation.causes)]
     return {
@@ -113,7 +94,7 @@ def judge_mutation(mutation: Any, port: Any, moves: dict[str, Any], said: dict[s
         "culprits": culprits,
         "findings": said["findings"][:5],
         "detected": said["verdict"] == "not aligned",
-        "right layer": all(any(is_at(one, places[path]) for one in culprits) for path in moving),
+        "right layer": all(any(one["candidate"] in places[path] for one in culprits) for path in moving),
         "cause": right_cause if mutation.causes else None,
         "strangers": len(culprits) - len(there),
         "linted": any(place in own for place in linted for own in places.values()) if mutation.lint else None,

@@ -1,8 +1,9 @@
 """The tool on real ports with known faults: each as published and after its repair (cases: see _cases.py).
 
 What is wrong is found without the tool: the cells that the repair touches, and of these the ones that return something
-else on the same inputs. A culprit is right at such a cell, near it right around or inside, else a stranger; on a clean
-or repaired port each culprit, and each verdict but "aligned", is a false alarm.
+else on the same inputs. A culprit is right at such a cell, near it right around, inside, or at the cell that begins
+next (where the original has no module for the cell), else a stranger; on a clean or repaired port each culprit, and
+each verdict but "aligned", is a false alarm.
 Run: python benchmarks/known_faults.py FOLDER [CASE ...] [--json]; 1 if a fault was missed or an alarm was false.
 Bars: every visible fault named, no stranger, no false alarm.
 """
@@ -17,8 +18,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from _cases import Case, case_names, in_process, open_case
-from _judging import compared, count, in_words, is_at, is_near
+from _cases import case_names, in_process, open_case
+from _judging import compared, in_words
+from _planting import Port
 from _touched import snapshot, touched
 from _watching import call_again, distance, rounding_of, watch
 
@@ -55,7 +57,9 @@ def judged(folder: Path, name: str) -> dict[str, Any]:
     mended = open_case(folder, name)
     before = snapshot(mended.net)
     mended.repair()
-    truth = effects(case, mended, touched(before, snapshot(mended.net)))
+    changed = touched(before, snapshot(mended.net))
+    port = Port(mended.net, watch(mended.net, before.keys(), mended.run_port))
+    truth = {path: effect(case.net, port, path, names) for path, names in changed.items()}
     clean = compared(mended)
     return {
         "diverges": case.diverges,
@@ -66,16 +70,18 @@ def judged(folder: Path, name: str) -> dict[str, Any]:
     }
 
 
-def effects(case: Case, mended: Case, changed: dict[str, list[str]]) -> dict[str, dict[str, Any]]:
-    """What is known of each touched cell: its class, what differs, and how many roundings the output moves."""
-    cells = dict(case.net.cells_and_names())
-    seen = watch(mended.net, changed, mended.run_port)
-    found = {}
-    for path, names in changed.items():
-        told = {"class": type(cells[path]).__name__ if path in cells else "", "differs": names[:6]}
-        found[path] = {**told, "moved": moved(cells.get(path), seen.get(path)), "visible": False}
-        found[path]["visible"] = found[path]["moved"] > 1
-    return found
+def effect(published: Any, port: Port, path: str, names: list[str]) -> dict[str, Any]:
+    """What is known of a touched cell: its class, what differs, how many roundings its output moves, what is near."""
+    cell, seen = dict(published.cells_and_names()).get(path), port.seen.get(path)
+    moves = moved(cell, seen)
+    return {
+        "class": type(cell).__name__ if cell is not None else "",
+        "differs": names[:6],
+        "moved": moves,
+        "visible": moves > 1,
+        "at": sorted(port.same_layer(path)),
+        "near": sorted(port.beside(path) - {""}) if seen else [],
+    }
 
 
 def moved(cell: Any, seen: Any) -> float:
@@ -87,28 +93,32 @@ def moved(cell: Any, seen: Any) -> float:
 
 def figures(truth: dict[str, Any], published: dict[str, Any] | None, clean: dict[str, Any]) -> dict[str, Any]:
     """The counts of one case."""
-    visible = [path for path, one in truth.items() if one["visible"]]
-    culprits = published["culprits"] if published else []
-    right = count(culprits, lambda one: is_at(one, truth))
-    near = count(culprits, lambda one: not is_at(one, truth) and is_near(one, truth))
+    visible = [fact for fact in truth.values() if fact["visible"]]
+    culprits = [one["candidate"] for one in published["culprits"]] if published else []
+    at = {path for fact in truth.values() for path in fact["at"]}
+    near = {path for fact in visible for path in fact["near"]} - at
     return {
         "faults": len(visible),
-        "named": count(visible, lambda path: any(is_at(one, [path]) for one in culprits)),
-        "right": right,
-        "near": near,
-        "strangers": len(culprits) - right - near,
-        "causes": dict(Counter(one["cause"] or "none" for one in culprits)),
-        "sureness": dict(Counter(one["sureness"] for one in culprits)),
+        "named": sum(not set(culprits).isdisjoint([*fact["at"], *fact["near"]]) for fact in visible),
+        "right": sum(path in at for path in culprits),
+        "near": sum(path in near for path in culprits),
+        "strangers": sum(path not in at | near for path in culprits),
+        **{key: told(published, key) for key in ("cause", "sureness")},
         "false alarms": len(clean["culprits"]) or int(clean["verdict"] != "aligned"),
         "seconds": round((published["seconds"] if published else 0) + clean["seconds"], 1),
     }
+
+
+def told(published: dict[str, Any] | None, key: str) -> dict[str, int]:
+    """How often each word stands in the culprits."""
+    return dict(Counter(one[key] or "none" for one in published["culprits"])) if published else {}
 
 
 def totals(found: list[dict[str, Any]]) -> dict[str, Any]:
     """The sums over all cases that ran."""
     ran = [one for one in found if "failed" not in one]
     sums: dict[str, Any] = {name: round(sum(one[name] for one in ran), 1) for name in COUNTED}
-    for name in ("causes", "sureness"):
+    for name in ("cause", "sureness"):
         sums[name] = dict(sum((Counter(one[name]) for one in ran), Counter()))
     return {**sums, "cases": len(ran), "failed": len(found) - len(ran)}
 
@@ -117,25 +127,25 @@ def lines(one: dict[str, Any]) -> list[str]:
     """One case in words."""
     if "failed" in one:
         return [f"{one['case']:22} could not run: {one['failed']}"]
-    told = [in_figures(one["case"], one)]
+    text = [in_figures(one["case"], one)]
     if one["diverges"]:
-        told.append(f"    the case says: {one['diverges']}")
+        text.append(f"    the case says: {one['diverges']}")
     truth = one.get("truth", {})
     faults = {path: fact for path, fact in truth.items() if fact["visible"]}
     for path, fact in faults.items():
-        told.append(f"    fault     {path} ({fact['class']}), moves by {fact['moved']:.3g} roundings")
+        text.append(f"    fault     {path} ({fact['class']}), moves by {fact['moved']:.3g} roundings")
     if hidden := sorted(truth.keys() - faults):
-        told.append(f"    touched   and moves nothing: {', '.join(hidden)}")
+        text.append(f"    touched   and moves nothing: {', '.join(hidden)}")
     for state in ("published", "clean"):
         said = one.get(state)
-        told += [f"    {state:10}{said['verdict']}: {said['reason']}"] if said else []
-        told += [f"        {in_words(culprit)}" for culprit in said["culprits"]] if said else []
-    return told
+        text += [f"    {state:10}{said['verdict']}: {said['reason']}"] if said else []
+        text += [f"        {in_words(culprit)}" for culprit in said["culprits"]] if said else []
+    return text
 
 
 def in_figures(name: str, one: dict[str, Any]) -> str:
     """The counts in a line."""
-    return f"{name:22} " + "  ".join(f"{key} {one[key]}" for key in (*COUNTED, "causes", "sureness"))
+    return f"{name:22} " + "  ".join(f"{key} {one[key]}" for key in (*COUNTED, "cause", "sureness"))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
 """The mapper over a folder of real pairs with their true maps: right, wrong, ambiguous, unmatched, seconds.
 
-A case is a module with torch_model(), mindspore_model(), inputs() and EXPECTED (source name -> target name, list of
-names, or None), and EXPECTED.transforms; `common.py` beside it may hold what cases share. Judged are (source, target)
-pairs: a pair with another transform than the true one is wrong, and so is a drop of what has a counterpart, except of
-the second name of a tied tensor. Each case runs in a process of its own.
+Judged are (source, target) pairs of the cases of a folder (see _cases.py): a pair with another transform than the true
+one is wrong, and so is a drop of what has a counterpart, except of the second name of a tied tensor.
 Run: python benchmarks/mapper.py FOLDER [CASE ...] [--trial] [--families] [--json]; --moe [NAME ...]: mixtures.
 Bars, without families: no wrong pair; 97 % right of all and 90 % of each case; --moe (50,000 parameters) in 20 s, 1 GB.
 """
@@ -11,23 +9,20 @@ Bars, without families: no wrong pair; 97 % right of all and 90 % of each case; 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import random
-import subprocess
 import sys
-import tempfile
 import time
 from functools import partial
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+from _cases import call_as_told, case_names, in_process, load_case, targets
 
 SHOWN = ("right", "wrong", "ambiguous", "unmatched", "pairs")
 COUNTED = (*SHOWN, "seconds")
-NO_CASES = {"common", "verify"}
 LAYERS, EXPERTS = 65, 256
 # Mixtures of experts, and what is odd about each; in some the port alone is.
 MIXTURES = {
@@ -62,34 +57,24 @@ def main() -> int:
     if options.moe is not None:
         found = []
         for name in options.moe or MIXTURES:
-            found.append(in_process(options, "moe", name))
+            found.append(ran_apart(options, "moe", name))
             show(found[-1])
         return code_of(found)
     if options.folder is None:
         parser.error("give a folder of cases, or --moe")
-    known = sorted(path.stem for path in options.folder.glob("*.py") if path.stem not in NO_CASES)
     modes = ["rules", *(["families"] if options.families else [])]
     found = []
-    for case, mode in product(options.cases or known, modes):
-        found.append(in_process(options, mode, case))
+    for case, mode in product(case_names(options.folder, options.cases), modes):
+        found.append(ran_apart(options, mode, case))
         if not options.json:
             show(found[-1])
     return report(found, options.json)
 
 
-def in_process(options: argparse.Namespace, mode: str, case: str) -> dict[str, object]:
-    """What another process finds for one case; frameworks leave a mess, and a crash is a result too."""
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder, "result.json")
-        told = [str(options.folder or "."), case, "--mode", mode, "--result", str(result)]
-        trial = ["--trial"] if options.trial else []
-        command = [sys.executable, "-W", "ignore", __file__, *told, *trial]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.exists():
-            found: dict[str, object] = json.loads(result.read_text(encoding="utf-8"))
-        else:
-            found = {"failed": f"exit {ran.returncode}: {ran.stderr.strip().rpartition(chr(10))[2]}"}
-    return {"case": case, "mode": mode, **found}
+def ran_apart(options: argparse.Namespace, mode: str, case: str) -> dict[str, object]:
+    """What another process finds for one case."""
+    told = [str(options.folder or "."), case, "--mode", mode, *(["--trial"] if options.trial else [])]
+    return {"case": case, "mode": mode, **in_process(__file__, told)}
 
 
 def run_here(options: argparse.Namespace) -> int:
@@ -105,8 +90,7 @@ def judged(options: argparse.Namespace) -> dict[str, object]:
     """Map one case and hold the map against the true one."""
     from align.workflows.map_parameters import map_parameters
 
-    sys.path.insert(0, str(options.folder.resolve()))
-    case = importlib.import_module(options.cases[0])
+    case = load_case(options.folder, options.cases[0])
     models = case.torch_model(), case.mindspore_model()
     shapes = (
         {name: tuple(value.shape) for name, value in models[0].state_dict().items()},
@@ -115,35 +99,11 @@ def judged(options: argparse.Namespace) -> dict[str, object]:
     true = case.EXPECTED.compute(*shapes)
     running = {"inputs": case.inputs(), "trial": True} if options.trial else {}
     if running:
-        called(case, models)
+        call_as_told(case, models)
     begun = time.perf_counter()
     result = map_parameters(*models, family="auto" if options.mode == "families" else None, **running)
     seconds = time.perf_counter() - begun
     return {**judge(result, true, shapes), "seconds": round(seconds, 2)}
-
-
-def called(case, models) -> None:
-    """Let a model that is called in a way of its own be called with the inputs alone; the names stay."""
-    for model, name, own in zip(models, ("forward", "construct"), ("torch_forward", "mindspore_forward"), strict=True):
-        if hasattr(case, own) or getattr(case, "KWARGS", False):
-            call = getattr(case, own, lambda m, x: m(**x))
-            kind = type(model)
-            model.__class__ = type(kind.__name__, (kind,), {name: calling(case, call, name, kind)})
-
-
-def calling(case, call, name, kind):
-    """A method that makes the case's own call, within which the model is called as it was written."""
-
-    def method(self, *given, **named):
-        if self.__dict__.get("_called"):
-            return getattr(kind, name)(self, *given, **named)
-        self.__dict__["_called"] = True
-        try:
-            return call(self, dict(zip(case.inputs(), given, strict=True)) | named)
-        finally:
-            self.__dict__["_called"] = False
-
-    return method
 
 
 def judge(result, true, shapes) -> dict[str, object]:
@@ -177,12 +137,6 @@ def judge(result, true, shapes) -> dict[str, object]:
         "unmatched": sum(source not in open_ and source not in dropped for source in left),
         "wrong pairs": wrong,
     }
-
-
-def targets(true, source) -> list[str]:
-    """The true targets of a source."""
-    to = true.get(source)
-    return [] if to is None else [to] if isinstance(to, str) else list(to)
 
 
 def has_transform(pair, true, shapes) -> bool:
