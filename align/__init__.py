@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from align.workflows.map_one_side import map_one_side
     from align.workflows.map_parameters import map_parameters
     from align.workflows.sides import open_side
+    from align.workflows.validate_models import validate_models
 
 _HOMES = {
     "check_name_map": "align.workflows.check_map",
@@ -34,6 +35,7 @@ _HOMES = {
     "map_one_side": "align.workflows.map_one_side",
     "map_parameters": "align.workflows.map_parameters",
     "open_side": "align.workflows.sides",
+    "validate_models": "align.workflows.validate_models",
     "write_report": "align.report.notebook",
 }
 
@@ -49,6 +51,7 @@ __all__ = [
     "map_one_side",
     "map_parameters",
     "open_side",
+    "validate_models",
     "write_report",
 ]
 __version__ = "0.1.0"

@@ -72,17 +72,24 @@ def load_function(side: str) -> Callable[[], Any]:
 
     A model that stands there, which may be called as well, is what the function returns.
     """
+    function = find_function(side)
+    if any(reader.owns(function) for reader in model_readers().values()):
+        return lambda: function
+    return lambda: _guarded(side, function)
+
+
+def find_function(side: str) -> Callable[..., Any]:
+    """Return what `package.module:function` or `file.py:function` names, which can be called; raises SideError."""
     place, separator, name = side.rpartition(":")
     if not separator or not place or not name.isidentifier():
         raise SideError(side, "it is not of the form `module:function`")
     module = _guarded(side, lambda: import_place(place))
     function = getattr(module, name, None)
-    if any(reader.owns(function) for reader in model_readers().values()):
-        return lambda: function
     if not callable(function):
         what = "is no function" if hasattr(module, name) else "does not exist"
         raise SideError(side, f"{name!r} {what} in {place}; functions there: {_functions(module) or 'none'}")
-    return lambda: _guarded(side, function)
+    found: Callable[..., Any] = function
+    return found
 
 
 def _functions(module: Any) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import align
-from align.core import comparisons
+from align.core import comparisons, validations
 from align.core.findings import Finding
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
@@ -35,6 +35,7 @@ def named(text: str = PAGE) -> set[str]:
         comparisons.CheckpointDiff, comparisons.TensorDifference,
         comparisons.ForwardComparison, comparisons.LayerComparison, comparisons.UnpairedLayer, Measurement, Finding,
         Capture, Coverage, Verdict,
+        validations.Validation, validations.OutputDifference, validations.SampleDifference, validations.Combination,
     ],
 )  # fmt: skip
 def test_every_field_is_described(value: type) -> None:

@@ -1,0 +1,152 @@
+"""The metric over all exchanges of data, metric and weights, and the fewest that make the candidate agree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import isfinite
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from align.core.validations import PARTS, Combination
+from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.words import counted
+from align.steps.limits import NOISE_FACTOR
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+
+    from align.core.dtypes import Array
+    from align.core.validations import OutputDifference, Part, SideOf
+
+    Cause = Part | Literal["model"]
+
+# What a metric may move by beside what is measured: its own sums, in whatever precision the user adds them up.
+OWN_ROUNDING = 1e-6
+# The same where the reference's noise is not known: the outputs are then judged by a limit of 1e-4 as well.
+UNKNOWN_NOISE = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Whose model, weights, data and metric."""
+
+    model: SideOf
+    weights: SideOf
+    data: SideOf
+    metric: SideOf
+
+
+class Scores:
+    """Scores of samples, or of whole batches that count by their size; their mean is the metric."""
+
+    def __init__(self) -> None:
+        self.samples = 0
+        self.low, self.high = float("inf"), float("-inf")
+        self._total = 0.0
+
+    def add(self, scores: Array, size: int) -> None:
+        """Add one score a sample, (size,), or one of the whole batch, ()."""
+        self._total += float(np.broadcast_to(scores, (size,)).sum(dtype=np.float64))
+        self.samples += size
+        self.low, self.high = min(self.low, float(scores.min())), max(self.high, float(scores.max()))
+
+    @property
+    def value(self) -> float:
+        """The metric."""
+        return self._total / self.samples
+
+
+def metric_limit(scores: Scores, moved: Scores | None, near: int) -> float:
+    """What rounding may move the metric by.
+
+    `moved` holds by how much the reference's scores move when it runs in float64, None where it cannot; `near` samples
+    may get another class by rounding, each of which can change the mean by the range of the scores.
+    """
+    floor = abs(scores.value) * (UNKNOWN_NOISE if moved is None else OWN_ROUNDING)
+    by_noise = 0.0 if moved is None else NOISE_FACTOR * moved.value
+    return floor + by_noise + near / scores.samples * (scores.high - scores.low)
+
+
+def combine(
+    values: Mapping[Setup, float],
+    within: Mapping[tuple[SideOf, SideOf], bool],
+    limit: float,
+    unlike: Collection[Part] = (),
+) -> tuple[Combination, ...]:
+    """The reference, the candidate, and every exchange between them of which there is a value.
+
+    `within` tells by whose weights the candidate holds, and whose data it gets, if its outputs are within their limits.
+    Nothing agrees with a part of the candidate that is known to be `unlike` the reference's, however near the metric.
+    """
+    parts = [
+        part for part in PARTS if len({getattr(setup, part) for setup in values if setup.model == "candidate"}) > 1
+    ]
+    own = values[_setup("reference", parts, set())]
+    rows = []
+    for model, exchanged in _exchanges(parts):
+        setup = _setup(model, parts, exchanged)
+        difference = values[setup] - own
+        agrees = abs(difference) <= limit and all(getattr(setup, part) == "reference" for part in unlike)
+        agrees = agrees and (model == "reference" or within[setup.weights, setup.data])
+        chosen = tuple(part for part in PARTS if part in exchanged)
+        rows.append(Combination(model, chosen, values[setup], difference, agrees))
+    return tuple(rows)
+
+
+def find_causes(rows: Sequence[Combination]) -> tuple[tuple[Cause, ...], tuple[tuple[Part, ...], ...]]:
+    """The smallest set of parts with which the candidate agrees, and other sets that are as small."""
+    agreeing = [row.exchanged for row in rows if row.model == "candidate" and row.agrees]
+    if not agreeing:
+        return ("model",), ()
+    smallest = [parts for parts in agreeing if len(parts) == min(map(len, agreeing))]
+    return smallest[0], tuple(smallest[1:])
+
+
+def judge_validation(
+    rows: Sequence[Combination], outputs: OutputDifference, metric: str, counts: tuple[int, int, int]
+) -> Verdict:
+    """Aligned if the candidate as it is agrees with the reference; not compared where the reference has no metric.
+
+    `counts` are the samples of both sides and the finite numbers among the reference's outputs.
+    """
+    reference, candidate = rows[0], next(row for row in rows if row.model == "candidate")
+    coverage = Coverage("samples", min(counts[:2]), 0, *(max(0, a - b) for a, b in (counts[:2], counts[1::-1])))
+    if not isfinite(reference.value) or not counts[2]:
+        what = "outputs are" if not counts[2] else f"{metric} is"
+        return Verdict(Outcome.NOT_COMPARED, f"the reference's {what} NaN or Inf", coverage)
+    both = f"{metric} is {candidate.value:.6g} against {reference.value:.6g}"
+    if candidate.agrees:
+        ties = f"; {counted(outputs.ties, 'prediction')} differ where rounding decides" if outputs.ties else ""
+        return Verdict(Outcome.ALIGNED, f"{both}, all outputs are within their limits{ties}", coverage)
+    causes, others = find_causes(rows)
+    return Verdict(Outcome.NOT_ALIGNED, f"{both}; {_blame(causes, others, outputs)}", coverage)
+
+
+def _blame(causes: Sequence[Cause], others: Sequence[Sequence[Part]], outputs: OutputDifference) -> str:
+    if causes == ("model",):
+        wrong = outputs.flipped - outputs.ties
+        flips = f", {counted(wrong, 'prediction')} of {outputs.samples} differ" if wrong else ""
+        return f"no exchange removes the difference: the models compute something else{flips}: run `align forward`"
+    if others:
+        choices = " or ".join(" and ".join(parts) for parts in (causes, *others))
+        return f"the reference's {choices} would remove the difference"
+    which = " and ".join(causes)
+    return f"the cause is the {which}: with the reference's {which} the candidate agrees"
+
+
+def _exchanges(parts: Sequence[Part]) -> Iterator[tuple[SideOf, Set[Part]]]:
+    """Each side as it is, the candidate with more and more parts of the reference, the reference with one other."""
+    yield "reference", set()
+    for count in range(len(parts) + 1):
+        yield from (("candidate", set(chosen)) for chosen in combinations(parts, count))
+    yield from (("reference", {part}) for part in parts if part != "weights")
+
+
+def _setup(model: SideOf, parts: Sequence[Part], exchanged: Set[Part]) -> Setup:
+    """Parts that are not the model's own are the other side's; those that the sides share are the reference's."""
+    other: SideOf = "candidate" if model == "reference" else "reference"
+    whose = {part: other if part in exchanged else model for part in parts}
+    shared = dict.fromkeys(PARTS, "reference") | {"weights": model}
+    return Setup(model, **{**shared, **whose})  # type: ignore[arg-type]

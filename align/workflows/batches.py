@@ -1,0 +1,140 @@
+"""A user's dataset as batches of arrays, streamed; every pass over it must give the same samples.
+
+A few facts a sample are kept of each pass, which tell whether it did, without holding the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.user_code import run_user_code
+from align.errors import InputsError, UsageError, UserCodeError
+from align.steps.sample_facts import sample_facts
+from align.workflows.sides import load_function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from align.core.dtypes import Array
+
+LABELS = ("labels", "label")
+WANTED = "each batch is (inputs, labels), or a mapping with `labels`; inputs are arrays, alone or by name"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Inputs by name, each with `size` samples along its first axis; labels as an array where they make one."""
+
+    inputs: dict[str, Array]
+    labels: Any
+    size: int
+
+
+class Dataset:
+    """An iterable of batches, or (by name) a function that returns one; `limit` is the most samples to take.
+
+    `facts` are those of `sample_facts` after the last whole pass.
+    """
+
+    def __init__(self, source: str | Iterable[Any], limit: int | None = None) -> None:
+        self.label = source if isinstance(source, str) else type(source).__name__
+        self._source, self._limit = source, limit
+        self.facts = np.zeros((0, 5))
+        if not isinstance(source, str) and iter(source) is source:
+            hint = "give `module:function` that makes the data, a list of batches, or a data loader"
+            raise UsageError(f"{self.label} can be read only once", hint)
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield every batch; raises InputsError or UserCodeError naming the first that is no batch.
+
+        InputsError too where there is none, and where a second pass gives other samples than the first.
+        """
+        facts: list[Array] = []
+        size = 0
+        for number, raw in enumerate(self._raw()):
+            batch = self._cut(_batch(raw, f"batch {number} of {self.label}"), size)
+            if not batch.size:
+                continue
+            facts.append(sample_facts(batch.inputs.values(), batch.labels, batch.size))
+            size += batch.size
+            yield batch
+            if size == self._limit:
+                break
+        if not size:
+            raise InputsError(f"{self.label} has no samples", WANTED)
+        read = np.concatenate(facts)
+        if len(self.facts) and not np.array_equal(self.facts, read, equal_nan=True):
+            hint = "fix its seed, or turn shuffling off: parts can be exchanged only over the same samples"
+            raise InputsError(f"{self.label} gives other samples when it is read again", hint)
+        self.facts = read
+
+    def _raw(self) -> Iterator[Any]:
+        def failed(error: BaseException) -> UserCodeError:
+            return UserCodeError(f"reading {self.label}", error)
+
+        made = load_function(self._source)() if isinstance(self._source, str) else self._source
+        if not hasattr(made, "__iter__"):
+            raise InputsError(f"{self.label} returned a {type(made).__name__}, not batches", WANTED)
+        end = object()
+        batches = run_user_code(lambda: iter(made), failed)
+        while (raw := run_user_code(lambda: next(batches, end), failed)) is not end:
+            yield raw
+
+    def _cut(self, batch: Batch, before: int) -> Batch:
+        size = batch.size if self._limit is None else min(batch.size, self._limit - before)
+        if size == batch.size:
+            return batch
+        inputs = {name: value[:size] for name, value in batch.inputs.items()}
+        labels = batch.labels[:size] if isinstance(batch.labels, (np.ndarray, list, tuple)) else batch.labels
+        return replace(batch, inputs=inputs, labels=labels, size=size)
+
+
+def _batch(raw: Any, what: str) -> Batch:
+    given, labels = _parts(raw, what)
+    named = given if isinstance(given, Mapping) else dict(enumerate(_several(given)))
+    inputs = {str(name): as_array(value) for name, value in named.items()}
+    strange = [name for name, value in inputs.items() if value.dtype.kind not in "fiubcV" or not value.ndim]
+    if strange or not inputs:
+        raise InputsError(f"{what} has inputs that are no batches of numbers: {', '.join(strange) or 'none'}", WANTED)
+    sizes = {name: len(value) for name, value in inputs.items()}
+    labelled = as_array(labels)
+    if labelled.dtype.kind != "O" and labelled.ndim:
+        labels, sizes["labels"] = labelled, len(labelled)
+    if len(set(sizes.values())) > 1:
+        said = ", ".join(f"{size} {name}" for name, size in sizes.items())
+        raise InputsError(f"{what} has parts of different lengths: {said}", WANTED)
+    return Batch(inputs, labels, next(iter(sizes.values())))
+
+
+def _several(given: Any) -> list[Any]:
+    """Several inputs, or a lone one; a list of numbers is one."""
+    if isinstance(given, (tuple, list)) and any(hasattr(one, "shape") for one in given):
+        return list(given)
+    return [given]
+
+
+def _parts(raw: Any, what: str) -> tuple[Any, Any]:
+    """The inputs and the labels of a batch as the user gives it."""
+    if isinstance(raw, Mapping):
+        key = next((key for key in LABELS if key in raw), None)
+        if key is not None:
+            return {name: value for name, value in raw.items() if name != key}, raw[key]
+    elif isinstance(raw, (tuple, list)) and len(raw) == 2:
+        return raw[0], raw[1]
+    found = f"a mapping of {', '.join(map(str, raw))}" if isinstance(raw, Mapping) else f"a {type(raw).__name__}"
+    found += f" of {len(raw)}" if isinstance(raw, (tuple, list)) else ""
+    raise InputsError(f"{what} has no labels: it is {found}", WANTED)
+
+
+def as_array(value: Any) -> Array:
+    """A tensor of any framework, wherever it lies, as an array; of dtype object what makes none."""
+    try:
+        if hasattr(value, "asnumpy"):
+            return np.asarray(value.asnumpy())
+        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    except (TypeError, ValueError):  # ragged lists, dtypes that NumPy does not know
+        return np.empty((), np.object_)

@@ -1,0 +1,97 @@
+"""The reference's weights in the candidate, through the name map, for as long as a run takes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.checkpoints import StoredTensor
+from align.core.dtypes import dtype_name
+from align.core.names import NameMap
+from align.core.rename import NameRules
+from align.errors import NothingInCommonError
+from align.runs.mapfile import read_map
+from align.steps.apply_rules import check_shapes
+from align.steps.compare_weights import compare_weights
+from align.steps.convert import plan_conversion
+from align.steps.match_by_order import match_by_order
+from align.workflows.map_parameters import executed, match_sides
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.dtypes import Array
+    from align.core.findings import Finding
+    from align.workflows.sides import Side
+
+
+class CarriedWeights:
+    """What the candidate would hold with the reference's weights.
+
+    `findings` are the paired parameters whose values differ. `problem` says why values could not be compared, or cannot
+    be carried over, "" if they can. Made before the first run, in which a MindSpore cell may rename its parameters.
+    `inputs` are those of a run whose order decides what names leave open.
+    """
+
+    def __init__(
+        self, sides: tuple[Side, Side], name_map: NameMap | Path | str | None, inputs: Mapping[str, Array]
+    ) -> None:
+        self._candidate = sides[1]
+        self._values: dict[str, Array] = {}
+        self.findings: tuple[Finding, ...] = ()
+        self.problem = ""
+        source, target = (side.reader.read_values(side.model) for side in sides)
+        try:
+            paired = _paired(sides, name_map, inputs)
+        except NothingInCommonError as error:
+            if name_map is not None:
+                raise
+            self.problem = error.message
+            return
+        self.findings = compare_weights(source, target, paired)
+        if not self.findings and paired.complete:
+            return
+        plan = plan_conversion({name: _stored(name, value) for name, value in source.items()}, paired)
+        if plan.problems:
+            self.problem = plan.problems[0]
+        else:
+            made = {tensor.name: tensor.load() for tensor in plan.targets if tensor.name in target}
+            self._values = {name: made.get(name, own) for name, own in target.items()}
+
+    @property
+    def exchangeable(self) -> bool:
+        """Tell whether the candidate has weights of its own, and can take the reference's."""
+        return bool(self.findings) and not self.problem
+
+    @contextmanager
+    def loaded(self) -> Iterator[None]:
+        """Fill the candidate with the reference's weights, and give it its own back at the end."""
+        reader, model = self._candidate.reader, self._candidate.model
+        own = reader.read_values(model)
+        reader.load_values(model, dict(zip(own, self._values.values(), strict=True)))
+        try:
+            yield
+        finally:
+            reader.load_values(model, own)
+
+
+def _paired(sides: tuple[Side, Side], given: NameMap | Path | str | None, inputs: Mapping[str, Array]) -> NameMap:
+    if isinstance(given, NameMap):
+        return given
+    source, target = (side.reader.read_parameters(side.model, side.label) for side in sides)
+    if given is None:
+        matched = match_sides(source, target, NameRules())
+        if matched.complete:
+            return matched
+        return match_by_order(matched, *executed(sides, (source, target), inputs), NameRules())
+    name_map = read_map(Path(given), source.names, target.names)
+    check_shapes(name_map, source, target)
+    return name_map
+
+
+def _stored(name: str, value: Array) -> StoredTensor:
+    return StoredTensor(name, value.shape, dtype_name(value.dtype), partial(np.asarray, value))

@@ -1,0 +1,194 @@
+"""Both models run over data and scored, with the data, the metric and the weights of either side.
+
+One pass over the data runs both models on each batch, and the reference in float64 for its noise, so that nothing is
+kept but figures.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.findings import Finding
+from align.core.validations import SIDES
+from align.core.words import counted
+from align.errors import InputsError, UserCodeError
+from align.steps.model_outputs import OutputSink, main_output
+from align.steps.sample_differences import SampleTally
+from align.steps.sample_facts import count_unlike
+from align.steps.validate import Scores, Setup, combine, metric_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.dtypes import Array
+    from align.core.progress import Progress
+    from align.core.validations import Combination, Part, SideOf
+    from align.workflows.batches import Batch, Dataset
+    from align.workflows.carry_weights import CarriedWeights
+    from align.workflows.named_metrics import NamedMetric
+    from align.workflows.sides import Side
+
+Outputs = dict[str, "Array"]
+
+
+class ScoredModels:
+    """Both models run over the data of both sides.
+
+    `tallies` compare their outputs, by whose weights the candidate holds and whose data it gets.
+    """
+
+    def __init__(
+        self,
+        sides: tuple[Side, Side],
+        datasets: Mapping[SideOf, Dataset],
+        metrics: Mapping[SideOf, NamedMetric],
+        progress: Progress,
+    ) -> None:
+        self._sides: dict[SideOf, Side] = {"reference": sides[0], "candidate": sides[1]}
+        self._datasets, self._metrics, self._progress = datasets, metrics, progress
+        self._scores: dict[Setup, Scores] = {}
+        self._moved: Scores | None = None
+        self._wide: Side | None = None
+        self._apart = Scores()
+        self._unlike: list[Part] = []
+        self.tallies: dict[tuple[SideOf, SideOf], SampleTally] = {}
+        self.findings: tuple[Finding, ...] = ()
+
+    def compare(self, weights: CarriedWeights) -> tuple[tuple[Combination, ...], float]:
+        """Run all that is needed; return the combinations, and the limit of the metric."""
+        self._widen()
+        self._read_all("candidate")
+        self._compare_data()
+        scores = self._scores[Setup("reference", "reference", "reference", "reference")]
+        limit = metric_limit(scores, self._moved, self.tallies["candidate", "reference"].near)
+        self._compare_metrics(limit)
+        rows = self._combine(limit)
+        if not rows[1].agrees and weights.exchangeable:
+            with weights.loaded():
+                self._read_all("reference")
+            rows = self._combine(limit)
+        return rows, limit
+
+    def _combine(self, limit: float) -> tuple[Combination, ...]:
+        values = {setup: scores.value for setup, scores in self._scores.items()}
+        within = {key: tally.result().factor <= 1.0 for key, tally in self.tallies.items()}
+        return combine(values, within, limit, self._unlike)
+
+    def _compare_metrics(self, limit: float) -> None:
+        """Tell whether both metrics score the reference's outputs alike: a mean may be the same by chance."""
+        if self._apart.samples and not self._apart.value <= limit:
+            self._unlike.append("metric")
+            label = self._metrics["candidate"].label
+            message = f"it scores the reference's outputs otherwise, by {self._apart.value:.3g} a sample"
+            self.findings += (Finding("metrics-differ", "error", label, message),)
+
+    def _compare_data(self) -> None:
+        """Tell whether both sides have the same samples."""
+        if "candidate" not in self._datasets:
+            return
+        mine, theirs = (self._datasets[side] for side in SIDES)
+        inputs, labels = count_unlike(mine.facts, theirs.facts)
+        counts = len(mine.facts), len(theirs.facts)
+        if inputs or labels or counts[0] != counts[1]:
+            self._unlike.append("data")
+            message = (
+                f"of {counted(min(counts), 'common sample')}, {inputs:,} have other inputs, {labels:,} other labels"
+            )
+            if counts[0] != counts[1]:
+                message += f"; the reference has {counted(counts[0], 'sample')}, the candidate {counts[1]:,}"
+            self.findings += (Finding("data-differ", "error", theirs.label, message),)
+
+    def _read_all(self, weights: SideOf) -> None:
+        """Run both models over all data, the candidate with the weights that it holds now."""
+        for whose, dataset in self._datasets.items():
+            what = f"{whose} data" + (" with the reference's weights" if weights == "reference" else "")
+            tally = self.tallies[weights, whose] = SampleTally()
+            scores: dict[Setup, Scores] = defaultdict(Scores)
+            for batch in dataset.batches():
+                self._add(batch, (weights, whose), tally, scores)
+                self._progress(what, tally.samples, tally.samples + 1)
+            self._progress(what, tally.samples, tally.samples)
+            self._scores |= scores
+
+    def _add(self, batch: Batch, whose: tuple[SideOf, SideOf], tally: SampleTally, scores: dict[Setup, Scores]) -> None:
+        """Run one batch through all models and metrics."""
+        outputs = {name: _outputs(side, batch) for name, side in self._sides.items()}
+        wide = self._wide_outputs(batch)
+        main = _main_outputs(outputs, self._sides, batch.size)
+        tally.add(*main, None if wide is None else main_output(wide), _classes(main[0], batch.labels))
+        for owner, metric in self._metrics.items():
+            for model in SIDES:
+                setup = Setup(model, "reference" if model == "reference" else whose[0], whose[1], owner)
+                scores[setup].add(metric.scores(outputs[model], batch), batch.size)
+        if whose == ("candidate", "reference"):
+            self._add_doubts(batch, outputs["reference"], wide)
+
+    def _add_doubts(self, batch: Batch, outputs: Outputs, wide: Outputs | None) -> None:
+        """By how much rounding, and the candidate's metric, move the scores of the reference."""
+        own = self._metrics["reference"].scores(outputs, batch)
+        if wide is not None and self._moved is not None:
+            self._moved.add(np.abs(self._metrics["reference"].scores(wide, batch) - own), batch.size)
+        if "candidate" in self._metrics:
+            other = self._metrics["candidate"].scores(outputs, batch)
+            pair = (own, other) if own.shape == other.shape else (own.mean(), other.mean())
+            self._apart.add(np.abs(np.subtract(*pair)), batch.size)
+
+    def _widen(self) -> None:
+        side = self._sides["reference"]
+        try:
+            model = side.runner.widened(side.model)
+        except UserCodeError as error:
+            self._without_noise(error.message)
+            return
+        if model is None:
+            self._without_noise(f"{side.reader.name} models cannot run in float64")
+        else:
+            self._wide, self._moved = replace(side, model=model), Scores()
+
+    def _wide_outputs(self, batch: Batch) -> Outputs | None:
+        """What the reference returns in float64; None, from the first failure on, where it cannot run so."""
+        if self._wide is None:
+            return None
+        try:
+            return _outputs(self._wide, batch)
+        except UserCodeError as error:
+            self._without_noise(error.message)
+            return None
+
+    def _without_noise(self, reason: str) -> None:
+        self._wide = self._moved = None
+        message = f"limits come from a table by dtype: {reason}"
+        self.findings += (Finding("noise-unmeasured", "note", self._sides["reference"].label, message),)
+
+
+def _outputs(side: Side, batch: Batch) -> Outputs:
+    sink = OutputSink()
+    side.runner.run(side.model, batch.inputs, sink)
+    if not sink.outputs:
+        raise InputsError(f"{side.label} returned no tensor", "give a model that returns its predictions")
+    return sink.outputs
+
+
+def _main_outputs(outputs: Mapping[SideOf, Outputs], sides: Mapping[SideOf, Side], size: int) -> tuple[Array, Array]:
+    """The tensors that hold the predictions; raises InputsError if their shapes differ, or are not those of samples."""
+    mine, theirs = (main_output(outputs[name]) for name in SIDES)
+    labels = [sides[name].label for name in SIDES]
+    if mine.shape != theirs.shape:
+        said = f"{labels[0]} returns {list(mine.shape)}, {labels[1]} {list(theirs.shape)}"
+        raise InputsError(f"the outputs of the two models differ in shape: {said}", "give two models of one task")
+    if mine.shape[:1] != (size,):
+        hint = "give a model that returns one row of predictions for each sample"
+        raise InputsError(f"{labels[0]} returns {list(mine.shape)} for {counted(size, 'sample')}", hint)
+    return mine, theirs
+
+
+def _classes(outputs: Array, labels: Any) -> Array | None:
+    """The labels where outputs (samples, classes) are scores of classes, else None."""
+    known = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu"
+    return (
+        labels if known and outputs.ndim == 2 and outputs.shape[1] > 1 and labels.shape == outputs.shape[:1] else None
+    )

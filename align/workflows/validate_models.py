@@ -1,0 +1,104 @@
+"""The same dataset and metric through both models, side by side; where they differ, parts exchanged one at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from align.core.findings import Finding
+from align.core.progress import silent
+from align.core.validations import Validation
+from align.core.words import counted, some
+from align.errors import UsageError
+from align.steps.validate import find_causes, judge_validation
+from align.workflows.batches import Dataset
+from align.workflows.carry_weights import CarriedWeights
+from align.workflows.named_metrics import NamedMetric
+from align.workflows.score_models import ScoredModels
+from align.workflows.sides import Side, open_side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from align.core.names import NameMap
+    from align.core.progress import Progress
+    from align.core.protocols import Model
+    from align.core.validations import SideOf
+    from align.steps.metrics import Metric
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def validate_models(  # noqa: PLR0913 - one parameter an option
+    reference: str | Model | Side,
+    candidate: str | Model | Side,
+    *,
+    data: str | Iterable[Any],
+    metric: str | Metric = "accuracy",
+    candidate_data: str | Iterable[Any] | None = None,
+    candidate_metric: str | Metric | None = None,
+    name_map: NameMap | Path | str | None = None,
+    limit_samples: int | None = None,
+    progress: Progress = silent,
+) -> Validation:
+    """Run a dataset through both models in evaluation mode, compare their outputs sample by sample, and the metric.
+
+    `data` are batches (inputs, labels), or the name of a function that returns them. `metric(outputs, labels)` gives
+    one score a sample, or one number a batch; `accuracy`, `top5` and `mean-squared-error` are known by name. A
+    candidate with data or a metric of its own is run with them, and with the reference's; its weights are exchanged
+    too if they differ. Raises InputsError or UserCodeError for data and metrics that cannot be used.
+
+    >>> import numpy as np
+    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> def model(path, layer):
+    ...     weights = {"weight": np.eye(3, 4, dtype=np.float32)}
+    ...     return ArrayModel((ArrayLayer(path, layer, lambda x, weight: x @ weight.T, weights),))
+    >>> batches = [(np.eye(4, dtype=np.float32), np.array([0, 1, 2, 2]))]
+    >>> result = validate_models(model("fc", "torch.nn.Linear"), model("head", "mindspore.nn.Dense"), data=batches)
+    >>> result.verdict.outcome.value, result.combinations[0].value
+    ('aligned', 0.75)
+    """
+    if limit_samples is not None and limit_samples < 1:
+        raise UsageError(f"{limit_samples} samples are none", "give a positive number")
+    sides = open_side(reference), open_side(candidate)
+    datasets = _by_side(data, candidate_data, lambda source: Dataset(source, limit_samples))
+    metrics = _by_side(metric, candidate_metric, NamedMetric)
+    weights = CarriedWeights(sides, name_map, next(datasets["reference"].batches()).inputs)
+    bench = ScoredModels(sides, datasets, metrics, progress)
+    rows, limit = bench.compare(weights)
+    causes, alternatives = find_causes(rows)
+    first = bench.tallies["candidate", "reference"]
+    samples = len(datasets["reference"].facts), len(datasets.get("candidate", datasets["reference"]).facts)
+    names = metrics["reference"].label, metrics.get("candidate", metrics["reference"]).label
+    return Validation(
+        reference=sides[0].label,
+        candidate=sides[1].label,
+        metrics=names,
+        samples=samples,
+        limit=limit,
+        outputs=first.result(),
+        combinations=rows,
+        causes=causes,
+        alternatives=alternatives,
+        findings=(*bench.findings, *_weight_findings(weights, sides[1].label)),
+        environment={side.reader.name: side.reader.environment() for side in sides},
+        verdict=judge_validation(rows, first.result(), names[0], (*samples, first.finite)),
+    )
+
+
+def _by_side(own: T, other: T | None, make: Callable[[T], U]) -> dict[SideOf, U]:
+    """What each side has; only the reference's where the candidate has none of its own."""
+    made: dict[SideOf, U] = {"reference": make(own)}
+    return made if other is None else made | {"candidate": make(other)}
+
+
+def _weight_findings(weights: CarriedWeights, label: str) -> Iterator[Finding]:
+    if weights.findings:
+        names = some([finding.subject for finding in weights.findings])
+        message = f"{counted(len(weights.findings), 'parameter')} hold other values than the reference's: {names}"
+        yield Finding("weights-differ", "warning", label, message)
+    if weights.problem:
+        yield Finding(
+            "weights-kept", "warning", label, f"the reference's weights cannot be exchanged: {weights.problem}"
+        )

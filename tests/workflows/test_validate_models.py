@@ -1,0 +1,192 @@
+"""Validation of models without a framework: what is compared, exchanged, and refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import align
+from align.core.verdicts import Outcome
+from align.errors import InputsError, UsageError, UserCodeError
+from align.frameworks.arrays import ArrayLayer, ArrayModel
+
+if TYPE_CHECKING:
+    from align.core.validations import Validation
+
+GENERATOR = np.random.default_rng(0)
+WEIGHT = GENERATOR.standard_normal((5, 4)).astype(np.float32)
+X = GENERATOR.standard_normal((60, 4)).astype(np.float32)
+LABELS = (X @ WEIGHT.T).argmax(-1)
+LABELS[::3] = 0
+DATA = [(X[start : start + 16], LABELS[start : start + 16]) for start in range(0, 60, 16)]
+DARK = [(x * np.float32(0.5) - np.float32(0.3), y) for x, y in DATA]
+
+
+def model(path: str, family: str, weight: np.ndarray = WEIGHT, function: Any = None) -> ArrayModel:
+    layer = ArrayLayer(path, family, function or (lambda x, weight: x @ weight.T), {"weight": weight.copy()})
+    return ArrayModel((layer,))
+
+
+def reference(**options: Any) -> ArrayModel:
+    return model("fc", "torch.nn.Linear", **options)
+
+
+def port(**options: Any) -> ArrayModel:
+    return model("head", "mindspore.nn.Dense", **options)
+
+
+def half(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return (outputs.argmax(-1) == labels) * 0.5
+
+
+def validate(candidate: ArrayModel | None = None, **options: Any) -> Validation:
+    return align.validate_models(reference(), candidate or port(), **{"data": DATA, **options})
+
+
+def rolled(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    return np.roll(x @ weight.T, 1, -1)
+
+
+def test_a_clean_port_is_aligned_over_all_samples() -> None:
+    result = validate()
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert result.samples == (60, 60)
+    assert result.combinations[0].value == result.combinations[1].value == np.mean((X @ WEIGHT.T).argmax(-1) == LABELS)
+    assert (result.causes, result.findings, result.outputs.flipped) == ((), (), 0)
+
+
+def test_a_port_that_computes_something_else_is_the_cause_itself() -> None:
+    result = validate(port(function=rolled))
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    assert result.causes == ("model",)
+    assert result.outputs.flipped == 60
+    assert result.outputs.worst[0].reference != result.outputs.worst[0].candidate
+
+
+def test_a_fault_that_flips_no_prediction_is_found_in_the_outputs() -> None:
+    result = validate(port(function=lambda x, weight: x @ weight.T * np.float32(1.001)))
+    assert result.outputs.flipped == 0
+    assert result.combinations[1].difference == 0.0
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+
+
+@pytest.mark.parametrize(
+    ("options", "weight", "cause"),
+    [
+        ({"candidate_data": DARK}, WEIGHT, ("data",)),
+        ({"candidate_metric": half}, WEIGHT, ("metric",)),
+        ({}, WEIGHT[::-1], ("weights",)),
+        ({"candidate_data": DARK, "candidate_metric": "accuracy"}, WEIGHT, ("data",)),
+        ({"candidate_data": DATA, "candidate_metric": half}, WEIGHT, ("metric",)),
+        ({"candidate_data": DATA, "candidate_metric": "accuracy"}, WEIGHT[::-1], ("weights",)),
+        ({"candidate_data": DARK}, WEIGHT[::-1], ("data", "weights")),
+        ({"candidate_data": DARK, "candidate_metric": half}, WEIGHT[::-1], ("data", "metric", "weights")),
+    ],
+)
+def test_the_planted_causes_are_named_and_no_others(options: dict[str, Any], weight: Any, cause: Any) -> None:
+    candidate = port(weight=weight)
+    result = validate(candidate, **options)
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    assert (result.causes, result.alternatives) == (cause, ())
+    assert np.array_equal(candidate.values()["head.weight"], weight)  # its own again
+
+
+def test_a_wrong_model_with_wrong_data_is_not_blamed_on_the_data() -> None:
+    assert validate(port(function=rolled), candidate_data=DARK).causes == ("model",)
+
+
+def test_a_candidate_with_fewer_samples_is_told_and_not_aligned() -> None:
+    result = validate(candidate_data=DATA[:3])
+    assert result.samples == (60, 48)
+    assert result.causes == ("data",)
+    (finding,) = result.findings
+    assert finding.message == (
+        "of 48 common samples, 0 have other inputs, 0 other labels; the reference has 60 samples, the candidate 48"
+    )
+
+
+def test_outputs_of_other_shapes_are_refused() -> None:
+    with pytest.raises(InputsError, match=r"differ in shape: ArrayModel returns \[16, 5\], ArrayModel \[16, 3\]"):
+        validate(port(weight=WEIGHT[:3]))
+
+
+def test_weights_that_no_map_carries_over_are_told() -> None:
+    result = validate(ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: x @ WEIGHT.T, {}),)))
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert [(finding.code, finding.severity) for finding in result.findings] == [("weights-kept", "warning")]
+
+
+def test_equal_predictions_by_other_weights_are_told() -> None:
+    result = validate(port(weight=np.concatenate([WEIGHT[:4], WEIGHT[4:] * np.float32(1 + 1e-7)])))
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert [finding.code for finding in result.findings] == ["weights-differ"]
+
+
+def test_a_reference_that_cannot_be_widened_is_judged_by_the_table() -> None:
+    def only_float32(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        if weight.dtype != np.float32:
+            raise TypeError("float32 only")
+        return x @ weight.T
+
+    result = align.validate_models(reference(function=only_float32), port(), data=DATA)
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert result.outputs.limit.source == "dtype"
+    assert [finding.code for finding in result.findings] == ["noise-unmeasured"]
+
+
+def test_only_so_many_samples_are_taken_as_asked_for() -> None:
+    assert validate(limit_samples=20).samples == (20, 20)
+    with pytest.raises(UsageError, match="0 samples are none"):
+        validate(limit_samples=0)
+
+
+def test_nan_on_one_side_is_not_aligned_and_on_both_not_compared() -> None:
+    def broken(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        return x @ weight.T * np.float32(np.nan)
+
+    assert validate(port(function=broken)).verdict.outcome is Outcome.NOT_ALIGNED
+    both = align.validate_models(reference(function=broken), port(function=broken), data=DATA)
+    assert both.verdict.outcome is Outcome.NOT_COMPARED
+
+
+def test_a_metric_of_nan_could_not_be_compared() -> None:
+    result = validate(metric=lambda outputs, labels: float("nan"))
+    assert result.verdict.outcome is Outcome.NOT_COMPARED
+    assert "NaN or Inf" in result.verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("metric", "error", "said"),
+    [
+        (lambda outputs, labels: outputs[100], UserCodeError, "the metric <lambda> failed: IndexError"),
+        (lambda outputs, labels: outputs, InputsError, r"returned float32\[16, 5\] for 16 samples"),
+        (lambda outputs, labels: "good", InputsError, "returned .* for 16 samples"),
+        ("precision", InputsError, "no metric is called 'precision'"),
+    ],
+)
+def test_a_metric_that_cannot_be_used_is_said_in_one_message(metric: Any, error: Any, said: str) -> None:
+    with pytest.raises(error, match=said):
+        validate(metric=metric)
+
+
+def test_a_metric_may_change_what_it_gets() -> None:
+    def greedy(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        outputs *= 0
+        labels *= 0
+        return outputs[:, 0]
+
+    assert validate(metric=greedy, candidate_metric="accuracy").outputs.measurement.reference_max > 0
+
+
+def test_outputs_with_another_number_of_rows_than_samples_are_refused() -> None:
+    squashed = {"function": lambda x, weight: (x @ weight.T).mean(0, keepdims=True)}
+    with pytest.raises(InputsError, match=r"returns \[1, 5\] for 16 samples"):
+        align.validate_models(reference(**squashed), port(**squashed), data=DATA)
+
+
+def test_progress_ends_where_the_samples_end() -> None:
+    seen: list[tuple[str, int, int]] = []
+    validate(progress=lambda *step: seen.append(step))
+    assert seen[-1] == ("reference data", 60, 60)
