@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from align.core.curves import LossLog
     from align.core.dtypes import Array
     from align.core.parameters import ParameterSet
+    from align.core.power import Gradients
     from align.core.settings import LayerSettings, Setting
     from align.core.traces import CaptureSink, Influences
 
@@ -128,6 +129,14 @@ class Differentiator(ModelRunner, Protocol):
 
         A parameter to which no gradient arrives has 0. None where nothing can be told: the model has no copy, or its
         backward pass fails, as after operations in place.
+        """
+        ...
+
+    def gradients(self, model: Model, inputs: Mapping[str, Array], scales: Mapping[str, float]) -> Gradients:
+        """Gradients of a mix of what modules return, by one backward pass of a copy in evaluation mode.
+
+        `scales` are those of the tensors that count, by `Capture.key`; a parameter to which no gradient arrives has
+        zeros. Raises UserCodeError where the model has no copy, or its backward pass fails.
         """
         ...
 

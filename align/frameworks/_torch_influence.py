@@ -1,14 +1,18 @@
-"""How much what a torch model returns depends on each parameter, by one backward pass from a random mix of it."""
+"""How much tensors of a torch model depend on each parameter, by one backward pass from a random mix of them."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.core.calling import leaves
+from align.core.traces import Capture
+from align.frameworks._torch_state import is_scripted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from align.core.protocols import Model
 
@@ -29,9 +33,7 @@ def influences(model: Model, call: Callable[[], Any]) -> tuple[dict[str, float],
     """
     import torch
 
-    own = {name: p for name, p in model.named_parameters() if _is_continuous(p)}
-    for parameter in own.values():
-        parameter.requires_grad_(True)
+    own = _differentiable(model)
     with torch.enable_grad(), _watched() as watched:
         outputs = [_real(leaf) for _, leaf in leaves(call()) if torch.is_tensor(leaf) and leaf.requires_grad]
     noise = max(_UNITS * watched.unit, _LEAST)
@@ -44,6 +46,58 @@ def influences(model: Model, call: Callable[[], Any]) -> tuple[dict[str, float],
     size = math.sqrt(sum(_squares(leaf) for leaf in outputs))
     pairs = zip(own.items(), gradients, strict=True)
     return {name: _share(parameter, gradient, size) for (name, parameter), gradient in pairs}, noise
+
+
+def gradients(model: Model, call: Callable[[], Any], scales: Mapping[str, float]) -> dict[str, Any]:
+    """Gradients by parameter of the sum over tensors of (tensor * standard normal) / scale, None where none arrives.
+
+    `scales` are those of what modules return, by `Capture.key`. `call` runs the model, which is a copy: its parameters
+    require gradients afterwards. Each tensor is mixed as it is returned: later operations in place change nothing.
+    """
+    import torch
+
+    own = _differentiable(model)
+    mix = _Mix(scales)
+    seen = [(path, module) for path, module in model.named_modules() if not is_scripted(module)]
+    handles = [module.register_forward_hook(partial(mix.add, path)) for path, module in seen]
+    with torch.enable_grad():
+        call()
+    for handle in handles:
+        handle.remove()
+    found = torch.autograd.grad(sum(mix.parts), [*own.values()], allow_unused=True) if mix.parts else [None] * len(own)
+    return dict(zip(own, found, strict=True))
+
+
+class _Mix:
+    """Adds up what modules return, each element times a random number."""
+
+    def __init__(self, scales: Mapping[str, float]) -> None:
+        import torch
+
+        self.parts: list[Any] = []
+        self._scales = scales
+        self._calls: Counter[str] = Counter()
+        self._generator = torch.Generator().manual_seed(_SEED)
+
+    def add(self, path: str, _module: Any, _inputs: Any, output: Any) -> None:
+        """Take what one call of a module returned."""
+        import torch
+
+        for name, leaf in leaves(output):
+            scale = self._scales.get(Capture(0, path, self._calls[path], name, "", (), "").key)
+            if scale and torch.is_tensor(leaf) and leaf.requires_grad:
+                numbers = _real(leaf)
+                weights = torch.randn(numbers.shape, generator=self._generator) / scale
+                self.parts.append((numbers * weights.to(numbers)).sum().cpu())
+        self._calls[path] += 1
+
+
+def _differentiable(model: Model) -> dict[str, Any]:
+    """The parameters that may have a gradient, which from now on they require."""
+    own = {name: p for name, p in model.named_parameters() if _is_continuous(p)}
+    for parameter in own.values():
+        parameter.requires_grad_(True)
+    return own
 
 
 def _watched() -> Any:

@@ -17,18 +17,19 @@ from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.filling import check_fill
 from align.core.layouts import inputs_first
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.power import Gradients
 from align.core.settings import LayerSettings
 from align.core.traces import Influences
 from align.core.user_code import run_user_code
 from align.errors import MissingClassError, UserCodeError
 from align.frameworks._torch_functions import captured_functions
-from align.frameworks._torch_influence import influences
+from align.frameworks._torch_influence import gradients, influences
 from align.frameworks._torch_rebuild import built_module, rebuilt_module
 from align.frameworks._torch_settings import group_settings, module_settings
 from align.frameworks._torch_state import evaluated, is_scripted, refuse_empty, refuse_scripted, refuse_shapeless
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from align.core.dtypes import Array
@@ -138,16 +139,22 @@ class TorchFramework:
 
     def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
         """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""
-        failed = partial(UserCodeError, "the backward pass of the torch model")
         for width in ("double", "float"):
             with suppress(UserCodeError):
-                wide = _widened(model, width)
-                tensors = {name: _fitted(_to_tensor(value), _sample(wide)) for name, value in inputs.items()}
-                args, kwargs = bind_inputs(wide.forward, tensors)
-                with evaluated(wide):
-                    call = partial(wide, *args, **kwargs)
-                    return Influences(wide, *run_user_code(partial(influences, wide, call), failed))
+                wide, told = _differentiated(model, inputs, width, influences)
+                return Influences(wide, *told)
         return None
+
+    def gradients(self, model: Model, inputs: Mapping[str, Array], scales: Mapping[str, float]) -> Gradients:
+        """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""
+        code = partial(gradients, scales=scales)
+        try:
+            wide, found = _differentiated(model, inputs, "double", code)
+        except UserCodeError:
+            wide, found = _differentiated(model, inputs, "float", code)
+        own = dict(wide.named_parameters())
+        zeros = {name: np.broadcast_to(0.0, own[name].shape) for name in found}
+        return Gradients(wide, {name: zeros[name] if one is None else to_array(one) for name, one in found.items()})
 
     def load_trusted(self, path: Path) -> Any:
         """Load with `torch.load`, which runs what the file names; see TrustedLoader."""
@@ -157,6 +164,16 @@ class TorchFramework:
             return _plain("", torch.load(path, map_location="cpu", weights_only=False), {})
 
         return run_user_code(load, partial(_load_failed, path))
+
+
+def _differentiated(model: Model, inputs: Mapping[str, Array], width: str, code: Callable[..., Any]) -> Any:
+    """A copy of this width, and what `code(copy, call)` gives, where `call` runs it; raises UserCodeError."""
+    wide = _widened(model, width)
+    tensors = {name: _fitted(_to_tensor(value), _sample(wide)) for name, value in inputs.items()}
+    args, kwargs = bind_inputs(wide.forward, tensors)
+    failed = partial(UserCodeError, "the backward pass of the torch model")
+    with evaluated(wide):
+        return wide, run_user_code(partial(code, wide, partial(wide, *args, **kwargs)), failed)
 
 
 def _widened(model: Model, width: str) -> Model:

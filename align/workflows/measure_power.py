@@ -1,0 +1,153 @@
+"""Could these inputs have shown a fault? Measured on the reference: what moves if inputs or parameters change.
+
+One run for each of up to three inputs, one backward pass, and one run with the parameters that seem blind changed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align.core.power import Power
+from align.core.progress import silent
+from align.core.protocols import Differentiator
+from align.errors import CannotRunError, UserCodeError
+from align.runs.traces import TraceFolder, TraceWriter
+from align.steps.limits import limit_for
+from align.steps.measure import measure
+from align.steps.noise import NoiseSink
+from align.steps.power_inputs import replaced_in_turn, unrelated_inputs
+from align.steps.power_outputs import MovementSink, output_powers
+from align.steps.power_parameters import changed, parameter_powers, scales_of, suspects, without_effect
+from align.workflows.inputs import read_inputs
+from align.workflows.sides import Side, open_side
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from align.core.dtypes import Array
+    from align.core.measurements import Limit
+    from align.core.power import Gradients, ParameterPower
+    from align.core.progress import Progress
+    from align.core.protocols import Model
+    from align.core.traces import Trace
+
+STAGES = 3
+
+
+def measure_power(
+    side: str | Model | Side, inputs: Path | str | Mapping[str, Array], *, progress: Progress = silent
+) -> Power:
+    """Measure what the inputs can show of a model, all of whose layers count as compared.
+
+    `side` and `inputs` are as for `compare_forward`. Raises UserCodeError if the model fails on the inputs themselves.
+
+    >>> import numpy as np
+    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> model = ArrayModel((ArrayLayer("relu", "torch.nn.ReLU", lambda x: np.maximum(x - 9, 0), {}),))
+    >>> [(one.module, one.state, one.factor) for one in measure_power(model, {"x": np.eye(4)}).outputs]
+    [('relu', 'constant', 0.0), ('', 'constant', 0.0)]
+    """
+    opened, arrays = open_side(side), read_inputs(inputs)
+    with tempfile.TemporaryDirectory(prefix="align-") as folder:
+        with TraceWriter(Path(folder), opened.reader.environment()) as writer:
+            opened.runner.run(opened.model, arrays, writer)
+        trace = TraceFolder(Path(folder))
+        return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace), progress)
+
+
+def power_of(
+    side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit], progress: Progress = silent
+) -> Power:
+    """Measure what the inputs can show of a side, given the trace of its run and the limits of what was compared.
+
+    `limits` are by `Capture.key`; tensors without one count for nothing.
+    """
+    progress("power", 1, STAGES)
+    runs, unmeasured = _runs_on_other_inputs(side, inputs, trace, limits)
+    progress("power", 2, STAGES)
+    parameters: tuple[ParameterPower, ...] = ()
+    try:
+        parameters = _parameters(side, inputs, trace, limits)
+    except CannotRunError as error:
+        unmeasured["parameters"] = error.message
+    progress("power", STAGES, STAGES)
+    of_model = {capture.key for capture in trace.captures if not capture.module}
+    return Power(
+        tuple(output_powers(trace, limits, [*runs.values()])),
+        parameters,
+        {name: max((run[key] for key in of_model & run.keys()), default=0.0) for name, run in runs.items()},
+        unmeasured,
+    )
+
+
+def _own_limits(side: Side, inputs: Mapping[str, Array], trace: TraceFolder) -> dict[str, Limit]:
+    """Limits as for a candidate of the same dtypes; by a table where the model cannot run in float64."""
+    sink = NoiseSink(trace)
+    try:
+        wide = side.runner.widened(side.model)
+        if wide is not None:
+            side.runner.run(wide, inputs, sink)
+    except UserCodeError:
+        sink.noise.clear()
+    values = {capture.key: (trace.value(capture), capture.dtype) for capture in trace.captures}
+    return {
+        key: limit_for(measure(value, value), (dtype, dtype), sink.noise.get(key))
+        for key, (value, dtype) in values.items()
+    }
+
+
+def _runs_on_other_inputs(
+    side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit]
+) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    """How far each tensor moves, by the names of the inputs that were replaced; and what could not be had, and why."""
+    others = unrelated_inputs(inputs)
+    unmeasured = dict.fromkeys(inputs.keys() - others.keys(), "no other value of its kind is known")
+    runs = {}
+    for names, replaced in replaced_in_turn(inputs, others).items():
+        sink = MovementSink(trace, limits)
+        try:
+            side.runner.run(side.model, replaced, sink)
+            runs[names] = sink.factors
+        except UserCodeError as error:
+            unmeasured[names] = error.message
+    return runs, dict(sorted(unmeasured.items()))
+
+
+def _parameters(
+    side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit]
+) -> tuple[ParameterPower, ...]:
+    """Rows of all parameters that may have a gradient; raises CannotRunError where the model has no backward pass."""
+    if not isinstance(side.runner, Differentiator):
+        raise CannotRunError(f"{side.reader.name} models are run forwards only")
+    scales = scales_of(trace, limits)
+    found = side.runner.gradients(side.model, inputs, scales)
+    trial = _Trial(side, found, inputs, trace, limits)
+    names = without_effect([*trial.masks], trial.has_effect)
+    blind = {name: trial.masks[name] for name in names}
+    return tuple(parameter_powers(trial.values, found.values, blind, len(scales)))
+
+
+class _Trial:
+    """Runs of a copy of the model in which suspect parameters have other values."""
+
+    def __init__(
+        self, side: Side, found: Gradients, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit]
+    ) -> None:
+        self._side, self._model, self._inputs = side, found.model, inputs
+        self._trace, self._limits = trace, limits
+        tied = side.reader.read_parameters(found.model, side.label).parameters
+        self._first = {p.name: p.tied_to for p in tied if p.tied_to}
+        self.values = side.reader.read_values(found.model)
+        self.masks: dict[str, NDArray[Any]] = suspects(self.values, found.values)
+
+    def has_effect(self, names: Sequence[str]) -> bool:
+        """Tell whether any compared tensor leaves its limit if the suspect elements of these parameters change."""
+        new = changed(self.values, {name: self.masks[name] for name in names})
+        self._side.reader.load_values(self._model, {n: new[self._first.get(n, n)] for n in self.values})
+        sink = MovementSink(self._trace, self._limits)
+        self._side.runner.run(self._model, self._inputs, sink)
+        return any(factor > 1.0 for factor in sink.factors.values())
