@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.calling import leaves
 from align.core.traces import Capture
-from align.frameworks._torch_state import is_scripted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -58,7 +57,7 @@ def gradients(model: Model, call: Callable[[], Any], scales: Mapping[str, float]
 
     own = _differentiable(model)
     mix = _Mix(scales)
-    seen = [(path, module) for path, module in model.named_modules() if not is_scripted(module)]
+    seen = [(path, module) for path, module in model.named_modules() if not isinstance(module, torch.jit.ScriptModule)]
     handles = [module.register_forward_hook(partial(mix.add, path)) for path, module in seen]
     with torch.enable_grad():
         call()
