@@ -102,6 +102,19 @@ class ModelRunner(Plugin, Protocol):
 
 
 @runtime_checkable
+class BackwardRunner(ModelRunner, Protocol):
+    """Runs a live model forward and back."""
+
+    def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+        """Give `sink` the gradient of a fixed mix of the outputs with respect to each tensor that a module returned.
+
+        In evaluation mode, in the order in which gradients arrive; tensors to which none arrives are left out. The
+        model is left as it was, its gradients too. Raises UserCodeError where it fails.
+        """
+        ...
+
+
+@runtime_checkable
 class LayerRebuilder(Plugin, Protocol):
     """Rebuilds a layer of a live model with other settings."""
 

@@ -11,7 +11,7 @@ import copy
 import sys
 from collections import defaultdict
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -24,7 +24,9 @@ from align.core.mappings import is_statistic
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.settings import LayerSettings
 from align.core.untouched import SEED, attributes_kept, same_random_numbers
-from align.errors import UnreadableModelError
+from align.core.user_code import run_user_code
+from align.errors import UnreadableModelError, UserCodeError
+from align.frameworks._mindspore_backward import differentiate
 from align.frameworks._mindspore_functions import captured_operators
 from align.frameworks._mindspore_rebuild import built_cell, rebuilt_cell
 from align.frameworks._mindspore_settings import cell_settings, group_settings
@@ -128,6 +130,21 @@ class MindSporeFramework:
         hooked = recorded_calls(model.cells_and_names(), recorder, stand_ins or {}, "construct")
         with _pynative_mode(mindspore), _evaluated(model), hooked, captured_operators(model, recorder):
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, "MindSpore")
+
+    def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+        """Run one forward and back again; see BackwardRunner."""
+        mindspore = _mindspore()
+        dtype = _floating_dtype(model)
+        tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
+
+        def call(given: Mapping[str, Any]) -> Any:
+            args, kwargs = bind_inputs(model.construct, given)
+            return model(*args, **kwargs)
+
+        forms = to_array, lambda value, like: _to_tensor(value).astype(like.dtype)
+        with _pynative_mode(mindspore), _evaluated(model):
+            code = partial(differentiate, model, call, tensors, sink, forms)
+            run_user_code(code, partial(UserCodeError, "the backward pass of the MindSpore network"))
 
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002
         """Return None: many CPU and all Ascend kernels of MindSpore have no float64."""

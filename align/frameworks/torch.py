@@ -22,6 +22,7 @@ from align.core.settings import LayerSettings
 from align.core.traces import Influences
 from align.core.user_code import run_user_code
 from align.errors import MissingClassError, UserCodeError
+from align.frameworks._torch_backward import differentiate
 from align.frameworks._torch_functions import captured_functions
 from align.frameworks._torch_influence import gradients, influences
 from align.frameworks._torch_rebuild import built_module, rebuilt_module
@@ -132,6 +133,16 @@ class TorchFramework:
         hooked = recorded_calls(seen, recorder, stand_ins or {}, "forward")
         with evaluated(model), hooked, torch.no_grad(), captured_functions(model, recorder):
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, self.name)
+
+    def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+        """Run one forward and back again; see BackwardRunner."""
+        refuse_scripted(model)
+        tensors = {name: _fitted(_to_tensor(value), _sample(model)) for name, value in inputs.items()}
+        args, kwargs = bind_inputs(model.forward, tensors)
+        forms = to_array, lambda value, like: _to_tensor(value).to(like)
+        code = partial(differentiate, model, partial(model, *args, **kwargs), [*tensors.values()], sink, forms)
+        with evaluated(model):
+            run_user_code(code, partial(UserCodeError, "the backward pass of the torch model"))
 
     def widened(self, model: Model) -> Model | None:
         """Return a float64 copy; floating inputs follow the model's dtype. Raises UserCodeError if it has no copy."""

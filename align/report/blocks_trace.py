@@ -30,9 +30,10 @@ def _facts(document: dict[str, Any]) -> Facts:
     facts = [(say("trace.folder"), document["folder"])]
     if head:
         inputs = (f"{name} {one['dtype']}{one['shape']}" for name, one in head["inputs"].items())
+        run = {key: head[key] for key in ("mode", "direction", "seed")}
         facts += [
             (say("trace.model"), f"{head['side']} ({head['framework']})"),
-            (say("trace.mode"), say("trace.mode_fact", mode=head["mode"], seed=head["seed"])),
+            (say("trace.mode"), say("trace.mode_fact", **run)),
             (say("trace.inputs"), ", ".join(inputs)),
         ]
     tensors = say("trace.tensors_fact", tensors=number(document["tensors"]), size=size(document["nbytes"]))
@@ -57,7 +58,8 @@ def _tree(calls: list[dict[str, Any]], *, show_all: bool) -> Table:
 
 def _rows(call: dict[str, Any]) -> Iterator[Row]:
     """One row a tensor; a call that returned none has one too."""
-    name = INDENT * call["depth"] + layer_name(re.split(r"[./]", call["module"])[-1], call["call"])
+    path = re.split(r"[./]", call["module"])[-1] if call["depth"] else call["module"]
+    name = INDENT * call["depth"] + layer_name(path, call["call"])
     if not call["outputs"]:
         said = "" if call["returned"] else say("trace.not_returned")
         yield Row(

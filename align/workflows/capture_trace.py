@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +13,10 @@ import numpy as np
 import align
 from align.core.capturing import TraceHead
 from align.core.progress import silent
-from align.core.protocols import SettingsReader
+from align.core.protocols import BackwardRunner, SettingsReader
 from align.core.untouched import SEED
 from align.core.words import some
-from align.errors import DestinationError, UserCodeError
+from align.errors import CannotRunError, DestinationError, UserCodeError
 from align.runs.call_writer import CallWriter
 from align.runs.trace_model import MODEL, VALUES, write_model, write_values
 from align.runs.trace_noise import NOISE, write_noise
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 STAGES = 3
 INPUTS = "inputs.npz"
+BACKWARD = "backward"
 _FILES = (MANIFEST, TENSORS, MODEL, VALUES, NOISE, INPUTS)
 
 
@@ -48,6 +51,7 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     inputs: Path | str | Mapping[str, Array],
     tensors: Sequence[str] = ("all",),
     functions: bool = False,
+    backward: bool = False,
     noise: bool = True,
     values: bool = True,
     progress: Progress = silent,
@@ -55,8 +59,9 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     """Run one model on fixed inputs in evaluation mode and write what every module returned into a trace folder.
 
     `tensors` says whose values are kept: "all", "none" (figures only), globs over paths, "first:N" or "sample:N"
-    elements. `functions` captures functional calls that are no module's too, `noise` measures the rounding noise by a
-    second run in float64, `values` keeps the parameters. A run that fails leaves a trace that ends where it did. Raises
+    elements. `functions` captures functional calls that are no module's too, `backward` also the gradients of a fixed
+    mix of the outputs, in the folder `backward` inside, `noise` measures the rounding noise by a second run in float64,
+    `values` keeps the parameters. A run that fails leaves a trace that ends where it did. Raises
     UserCodeError for that, DestinationError for a folder that cannot be written, or holds something else.
 
     >>> import numpy as np, tempfile
@@ -86,6 +91,8 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     progress("capture", 2, STAGES)
     if noise:
         write_noise(folder, *_measure_noise(opened, arrays, TraceFolder(folder)))
+    if backward:
+        _capture_backward(opened, arrays, folder / BACKWARD, replace(head, direction="backward", functions=False))
     progress("capture", STAGES, STAGES)
     return show_trace(folder)
 
@@ -100,13 +107,14 @@ def _make_room(folder: Path) -> None:
     """Make the folder, or take an older trace out of it; what else is in there is never touched."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        strange = sorted(path.name for path in folder.iterdir() if path.name not in _FILES)
+        strange = sorted(path.name for path in folder.iterdir() if path.name not in (*_FILES, BACKWARD))
         if strange and not (folder / MANIFEST).is_file():
             raise DestinationError(
                 f"{folder} is no trace folder, it holds {some(strange)}", "name a folder that does not exist yet"
             )
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / BACKWARD, ignore_errors=True)
     except OSError as error:
         hint = "check the folder, its permissions and the free space"
         raise DestinationError(f"cannot write the trace {folder}: {error.strerror or error}", hint) from error
@@ -117,6 +125,13 @@ def _write_model(side: Side, parameters: ParameterSet, folder: Path, *, values: 
     write_model(folder, parameters, settings)
     if values:
         write_values(folder, side.reader.read_values(side.model))
+
+
+def _capture_backward(side: Side, inputs: Mapping[str, Array], folder: Path, head: TraceHead) -> None:
+    if not isinstance(side.reader, BackwardRunner):
+        raise CannotRunError(f"{side.reader.name} models cannot be run backwards", "leave --backward out")
+    with CallWriter(folder, {**side.reader.environment(), **describe_host()}, head) as writer:
+        side.reader.run_backward(side.model, inputs, writer)
 
 
 def _measure_noise(
