@@ -1,0 +1,78 @@
+"""The source of live functions as syntax trees, with the lines that they have in their files.
+
+A function is found by its file and first line, not by its name: so classes made in functions, defined twice or in a
+notebook are found too. What was built in C or by `exec` has no source.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from dataclasses import dataclass
+from functools import lru_cache
+from types import FunctionType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A function's tree; `own` is what it calls its first argument, `self` mostly."""
+
+    file: str
+    module: str
+    node: FunctionNode
+
+    @property
+    def own(self) -> str:
+        """The name of the first argument, "" if there is none."""
+        first = (*self.node.args.posonlyargs, *self.node.args.args)
+        return first[0].arg if first else ""
+
+
+def methods_of(cls: type) -> Iterator[Source]:
+    """The methods that a class defines itself and whose source can be read, in the order of the class."""
+    for value in vars(cls).values():
+        function = inspect.unwrap(value) if callable(value) else None
+        source = function_source(function) if isinstance(function, FunctionType) else None
+        if source is not None:
+            yield source
+
+
+def function_source(function: FunctionType) -> Source | None:
+    """Return a function's tree, None where its source cannot be read."""
+    code = function.__code__
+    tree = _parsed("".join(linecache.getlines(code.co_filename, function.__globals__)))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return Source(code.co_filename, function.__module__ or "", node)
+    return None
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ast.Module([], [])
+
+
+def called_name(node: ast.AST | None) -> str:
+    """The last part of the name that a call calls: `LayerNorm` of `nn.LayerNorm(8)`; "" for anything else."""
+    function = node.func if isinstance(node, ast.Call) else None
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def is_own(node: ast.AST, own: str, name: str) -> bool:
+    """Tell whether a node is `self.name`."""
+    is_attribute = isinstance(node, ast.Attribute) and node.attr == name
+    return is_attribute and isinstance(node.value, ast.Name) and node.value.id == own  # type: ignore[attr-defined]
