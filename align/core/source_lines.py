@@ -73,10 +73,12 @@ def _own_classes(layer: object) -> list[type]:
 
 def _chosen(parent: object, name: str, class_name: str) -> Making | None:
     """The place where an object's own classes make what it keeps under a name."""
-    for cls in _own_classes(parent):
+    classes = _own_classes(parent)
+    for cls in classes:
         found = [making for source in methods_of(cls) for making in makings(source, name)]
-        if found:
-            return next((making for making in found if called_name(making.value) == class_name), found[0])
+        told = [making for making in found if not making.hands_on or cls is classes[-1]]
+        if told:
+            return next((making for making in told if called_name(making.value) == class_name), told[0])
     return None
 
 
