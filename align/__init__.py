@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from align.workflows.lint_models import lint_models
     from align.workflows.map_one_side import map_one_side
     from align.workflows.map_parameters import map_parameters
+    from align.workflows.measure_power import measure_power
     from align.workflows.sides import open_side
     from align.workflows.validate_models import validate_models
 
@@ -34,6 +35,7 @@ _HOMES = {
     "map_frame": "align.report.frames",
     "map_one_side": "align.workflows.map_one_side",
     "map_parameters": "align.workflows.map_parameters",
+    "measure_power": "align.workflows.measure_power",
     "open_side": "align.workflows.sides",
     "validate_models": "align.workflows.validate_models",
     "write_report": "align.report.notebook",
@@ -50,6 +52,7 @@ __all__ = [
     "map_frame",
     "map_one_side",
     "map_parameters",
+    "measure_power",
     "open_side",
     "validate_models",
     "write_report",

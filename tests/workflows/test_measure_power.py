@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import align
-from align.workflows.measure_power import measure_power
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +50,7 @@ def states(power: Power) -> dict[str, str]:
 
 
 def test_a_plain_net_is_seen_whole() -> None:
-    power = measure_power(net(lambda self, x: self.b(self.a(x).relu())), X)
+    power = align.measure_power(net(lambda self, x: self.b(self.a(x).relu())), X)
     assert {one.state for one in power.parameters} == {"seen"}
     assert len(power.parameters) == 4
     assert all(factor > 1e3 for factor in factors(power).values() if factor is not None)
@@ -67,7 +66,7 @@ def test_a_change_as_large_as_told_shows_and_one_a_thousand_times_smaller_does_n
     import torch
 
     model = net(lambda self, x: self.b(self.a(x).relu()))
-    told = parameters(measure_power(model, X))["a.weight"].shows_at
+    told = parameters(align.measure_power(model, X))["a.weight"].shows_at
     assert told is not None
     outcomes = []
     for share in (told, told / 1000):
@@ -81,21 +80,21 @@ def test_a_change_as_large_as_told_shows_and_one_a_thousand_times_smaller_does_n
 
 
 def test_an_input_that_is_drowned_moves_no_output() -> None:
-    power = measure_power(net(lambda self, x: self.b(1 + 1e-9 * self.a(x))), X)
+    power = align.measure_power(net(lambda self, x: self.b(1 + 1e-9 * self.a(x))), X)
     assert (factors(power)["a"] or 0) > 1e3
     assert power.inputs["x"] <= 1.0
 
 
 def test_an_input_that_changes_nothing_is_told_beside_one_that_does() -> None:
     model = net(lambda self, x, y: self.b(self.a(x)) + 0 * y.sum())
-    power = measure_power(model, {"x": X["x"], "y": np.arange(8.0, dtype=np.float32)})
+    power = align.measure_power(model, {"x": X["x"], "y": np.arange(8.0, dtype=np.float32)})
     assert power.inputs["x"] > 1e3
     assert power.inputs["y"] == 0.0
 
 
 def test_a_mask_of_ones_is_left_and_said_to_be() -> None:
     model = net(lambda self, x, y: self.b(self.a(x)) * y)
-    power = measure_power(model, {"x": X["x"], "y": np.ones((2, 5, 1), np.int64)})
+    power = align.measure_power(model, {"x": X["x"], "y": np.ones((2, 5, 1), np.int64)})
     assert set(power.inputs) == {"x"}
     assert power.unmeasured == {"y": "no other value of its kind is known"}
 
@@ -108,7 +107,7 @@ def test_an_input_that_the_model_takes_no_other_value_of_is_said_to_be_unmeasure
             raise ValueError("not sorted")
         return self.b(self.a(x))
 
-    power = measure_power(net(forward), {"x": np.sort(X["x"])})
+    power = align.measure_power(net(forward), {"x": np.sort(X["x"])})
     assert "not sorted" in power.unmeasured["x"]
     assert factors(power)[""] is None
 
@@ -117,7 +116,7 @@ def test_a_head_that_is_not_used_is_blind() -> None:
     import torch
 
     layers = {name: torch.nn.Linear(8, 8) for name in ("a", "b", "unused")}
-    found = parameters(measure_power(net(lambda self, x: self.b(self.a(x)), **layers), X))
+    found = parameters(align.measure_power(net(lambda self, x: self.b(self.a(x)), **layers), X))
     assert {name for name, one in found.items() if one.state == "blind"} == {"unused.weight", "unused.bias"}
     assert found["unused.weight"].blind == 64
 
@@ -131,8 +130,8 @@ def test_a_key_bias_is_blind_inside_attention_and_seen_where_the_key_is_a_layer(
     apart = net(attention, **{name: torch.nn.Linear(8, 8) for name in "qkvo"})
     fused = net(lambda self, x: self.a(x, x, x)[0], a=torch.nn.MultiheadAttention(8, 2, batch_first=True))
     torch.nn.init.normal_(fused.a.in_proj_bias)
-    assert parameters(measure_power(apart, X))["k.bias"].state == "seen"
-    found = parameters(measure_power(fused, X))["a.in_proj_bias"]
+    assert parameters(align.measure_power(apart, X))["k.bias"].state == "seen"
+    found = parameters(align.measure_power(fused, X))["a.in_proj_bias"]
     assert (found.state, found.blind, found.elements) == ("partly blind", 8, 24)
 
 
@@ -141,7 +140,7 @@ def test_rows_of_an_embedding_that_no_word_uses_are_blind() -> None:
 
     model = net(lambda self, x: self.head(self.words(x)), words=torch.nn.Embedding(50, 4), head=torch.nn.Linear(4, 3))
     tokens = np.array([[1, 5, 9], [9, 2, 30]])
-    found = parameters(measure_power(model, {"x": tokens}))["words.weight"]
+    found = parameters(align.measure_power(model, {"x": tokens}))["words.weight"]
     assert (found.state, found.blind) == ("partly blind", 45 * 4)
 
 
@@ -150,7 +149,7 @@ def test_a_bias_of_zeros_is_seen() -> None:
 
     model = net(lambda self, x: self.b(self.a(x)))
     torch.nn.init.zeros_(model.a.bias)
-    assert parameters(measure_power(model, X))["a.bias"].state == "seen"
+    assert parameters(align.measure_power(model, X))["a.bias"].state == "seen"
 
 
 def test_a_router_without_gradient_is_not_called_blind() -> None:
@@ -160,7 +159,7 @@ def test_a_router_without_gradient_is_not_called_blind() -> None:
         expert = self.a.weight.new_tensor((x @ self.a.weight.T).argmax(-1).tolist())
         return self.b(x) * expert[..., None]
 
-    found = parameters(measure_power(net(route), X))["a.weight"]
+    found = parameters(align.measure_power(net(route), X))["a.weight"]
     assert (found.state, found.shows_at) == ("unknown", None)
     assert torch.is_grad_enabled()
 
@@ -170,7 +169,7 @@ def test_dead_and_saturated_layers_are_told() -> None:
 
     layers = {"a": torch.nn.Linear(8, 80), "dead": torch.nn.ReLU(), "end": torch.nn.Sigmoid()}
     model = net(lambda self, x: self.dead(self.a(x) - 99) + self.end(1e6 * self.a(x)), **layers)
-    assert states(measure_power(model, X)) == {"dead": "constant", "end": "saturated", "": "saturated"}
+    assert states(align.measure_power(model, X)) == {"dead": "constant", "end": "saturated", "": "saturated"}
 
 
 def test_operations_in_place_hide_no_parameter() -> None:
@@ -180,7 +179,7 @@ def test_operations_in_place_hide_no_parameter() -> None:
     model = net(lambda self, x: self.b(self.relu(self.a(x))), **layers)
     with torch.no_grad():
         model.a.bias -= 99
-    power = measure_power(model, X)
+    power = align.measure_power(model, X)
     found = parameters(power)
     assert {found["a.weight"].state, found["a.bias"].state} == {"seen"}
     assert (found["b.weight"].state, found["b.bias"].state) == ("blind", "seen")
@@ -192,7 +191,7 @@ def test_a_model_without_a_backward_pass_keeps_what_its_runs_tell() -> None:
         y = self.a(x).softmax(-1)
         return self.b(y.clone() + y.mul_(2))
 
-    power = measure_power(net(forward), X)
+    power = align.measure_power(net(forward), X)
     assert power.parameters == ()
     assert "the backward pass of the torch model failed" in power.unmeasured["parameters"]
     assert power.inputs["x"] > 1.0
@@ -201,7 +200,7 @@ def test_a_model_without_a_backward_pass_keeps_what_its_runs_tell() -> None:
 def test_a_network_of_a_framework_without_gradients_keeps_what_its_runs_tell() -> None:
     from mindspore import nn
 
-    power = measure_power(nn.SequentialCell(nn.Dense(8, 4), nn.ReLU()), X)
+    power = align.measure_power(nn.SequentialCell(nn.Dense(8, 4), nn.ReLU()), X)
     assert power.inputs["x"] > 1.0
     assert power.unmeasured == {"parameters": "mindspore models are run forwards only"}
 
@@ -210,7 +209,7 @@ def test_the_model_is_left_as_it_was() -> None:
     model = net(lambda self, x: self.b(self.a(x)))
     model.a.weight.requires_grad_(False)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    measure_power(model, X)
+    align.measure_power(model, X)
     assert all((value == before[name]).all() for name, value in model.state_dict().items())
     assert not model.a.weight.requires_grad
     assert model.training
