@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, runtime_chec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, StoredTensor
@@ -98,6 +99,23 @@ class ModelRunner(Plugin, Protocol):
 
     def widened(self, model: Model) -> Model | None:
         """A float64 copy of the model, or None where the framework cannot make one."""
+        ...
+
+
+@runtime_checkable
+class ModelCaller(ModelRunner, Protocol):
+    """Lets other code call a live model, with tensors of its framework: a decoder calls it token by token."""
+
+    def evaluating(self, model: Model) -> AbstractContextManager[None]:
+        """Evaluation mode without gradients, for as many calls as it takes; all is left as it was, as by `run`."""
+        ...
+
+    def as_tensor(self, value: Array, model: Model) -> Any:
+        """Make a tensor on the model's device, of the model's dtype if both are floating."""
+        ...
+
+    def as_array(self, value: Any) -> Array | None:
+        """Return a tensor's values, None for anything else."""
         ...
 
 

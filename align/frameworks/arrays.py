@@ -15,6 +15,7 @@ from align.core.untouched import same_random_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
@@ -113,11 +114,7 @@ class ArraysFramework:
         self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
         """Run the chain; see ModelRunner."""
-        recorder = CallRecorder(
-            sink,
-            lambda value: value if isinstance(value, np.ndarray) else None,
-            lambda value, like: value.astype(like.dtype),
-        )
+        recorder = CallRecorder(sink, self.as_array, lambda value, like: value.astype(like.dtype))
         args, kwargs = bind_inputs(lambda x: x, inputs)
 
         def call() -> None:
@@ -127,6 +124,18 @@ class ArraysFramework:
 
         with same_random_numbers():
             run_user_model(call, recorder, inputs, self.name)
+
+    def evaluating(self, model: Model) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Draw the same random numbers; see ModelCaller."""
+        return same_random_numbers()
+
+    def as_tensor(self, value: Array, model: Model) -> Array:  # noqa: ARG002
+        """Return the array itself."""
+        return value
+
+    def as_array(self, value: Any) -> Array | None:
+        """Return an array, None for anything else."""
+        return value if isinstance(value, np.ndarray) else None
 
     def widened(self, model: Model) -> Model | None:
         """Return a copy with float64 parameters."""

@@ -119,17 +119,27 @@ class MindSporeFramework:
     ) -> None:
         """Run one forward in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set meanwhile."""
         mindspore = _mindspore()
-        recorder = CallRecorder(
-            sink,
-            lambda value: to_array(value) if isinstance(value, mindspore.Tensor) else None,
-            lambda value, like: _to_tensor(value).astype(like.dtype),
-        )
+        recorder = CallRecorder(sink, self.as_array, lambda value, like: _to_tensor(value).astype(like.dtype))
         dtype = _floating_dtype(model)
         tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.construct, tensors)
         hooked = recorded_calls(model.cells_and_names(), recorder, stand_ins or {}, "construct")
         with _pynative_mode(mindspore), _evaluated(model), hooked, captured_operators(model, recorder):
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, "MindSpore")
+
+    @contextmanager
+    def evaluating(self, model: Model) -> Iterator[None]:
+        """Evaluate in PYNATIVE mode; see ModelCaller."""
+        with _pynative_mode(_mindspore()), _evaluated(model):
+            yield
+
+    def as_tensor(self, value: Array, model: Model) -> Any:
+        """Make a tensor that fits the model."""
+        return _fitted(_to_tensor(value), _floating_dtype(model))
+
+    def as_array(self, value: Any) -> Array | None:
+        """Copy a tensor out."""
+        return to_array(value) if isinstance(value, _mindspore().Tensor) else None
 
     def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward and back again; see BackwardRunner."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -122,17 +122,31 @@ class TorchFramework:
         import torch
 
         refuse_scripted(model)
-        recorder = CallRecorder(
-            sink,
-            lambda value: to_array(value) if torch.is_tensor(value) else None,
-            lambda value, like: _to_tensor(value).to(like),
-        )
-        tensors = {name: _fitted(_to_tensor(value), _sample(model)) for name, value in inputs.items()}
+        recorder = CallRecorder(sink, self.as_array, lambda value, like: _to_tensor(value).to(like))
+        tensors = {name: self.as_tensor(value, model) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
         seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
         hooked = recorded_calls(seen, recorder, stand_ins or {}, "forward")
         with evaluated(model), hooked, torch.no_grad(), captured_functions(model, recorder):
             run_user_model(lambda: model(*args, **kwargs), recorder, inputs, self.name)
+
+    @contextmanager
+    def evaluating(self, model: Model) -> Iterator[None]:
+        """Evaluate without gradients; see ModelCaller."""
+        import torch
+
+        refuse_scripted(model)
+        with evaluated(model), torch.no_grad():
+            yield
+
+    def as_tensor(self, value: Array, model: Model) -> Any:
+        """Make a tensor that fits the model."""
+        return _fitted(_to_tensor(value), _sample(model))
+
+    def as_array(self, value: Any) -> Array | None:
+        """View a tensor as an array."""
+        torch = sys.modules.get("torch")
+        return to_array(value) if torch is not None and torch.is_tensor(value) else None
 
     def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward and back again; see BackwardRunner."""
