@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from align.core.traces import capture_key
+
 if TYPE_CHECKING:
     from align.core.checkpoints import Entry
+    from align.core.culprits import Culprit, IsolatedComparison
     from align.core.curves import Curve
     from align.core.findings import Finding
     from align.core.measurements import Limit, Measurement
@@ -199,6 +202,8 @@ class LayerComparison:
     `factor` is the multiple of the limit at which the layer would pass (<= 1: it passes). `measurement` and `limit`
     are None where no figures can be had, `note` says why. `order` is the place in the reference's run. A
     pair that is not `certain` was made by its place or by what is inside: it may end at another place of the model.
+    `isolated` is the candidate's layer given the reference's inputs, None if it was not run so. `amplification` is the
+    relative error (L2) of the output over that of the inputs, when both models run on their own; None if one is 0.
     """
 
     order: int
@@ -219,6 +224,13 @@ class LayerComparison:
     depth: int = 0
     certain: bool = True
     note: str = ""
+    isolated: IsolatedComparison | None = None
+    amplification: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of the reference's capture."""
+        return capture_key(self.reference, self.call, self.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +249,8 @@ class ForwardComparison:
     """Both models on the same inputs: paired layers in execution order and the first divergent one.
 
     `first_divergent` is an index into `layers`, None if all agree. `last_aligned` is the index of the last aligned
-    layer before it. `inputs` maps each input's name to its shape, dtype and SHA-256.
+    layer before it. `inputs` maps each input's name to its shape, dtype and SHA-256. `culprits` are all that is at
+    fault by itself, in the order in which it shows.
     """
 
     result_kind = "forward"
@@ -251,6 +264,7 @@ class ForwardComparison:
     inputs: dict[str, dict[str, object]]
     environment: dict[str, dict[str, str]]
     verdict: Verdict
+    culprits: tuple[Culprit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

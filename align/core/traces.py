@@ -37,8 +37,12 @@ class Capture:
         """Unique name of the tensor inside its trace: `path#call` with `:output` where needed, `<name` for an input."""
         if self.role == "input":
             return f"{self.module}#{self.call}<{self.output}"
-        tail = f":{self.output}" if self.output else ""
-        return f"{self.module}#{self.call}{tail}"
+        return capture_key(self.module, self.call, self.output)
+
+
+def capture_key(module: str, call: int, output: str) -> str:
+    """Unique name of an output inside its trace."""
+    return f"{module}#{call}:{output}" if output else f"{module}#{call}"
 
 
 class CaptureSink(Protocol):

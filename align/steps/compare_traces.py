@@ -32,12 +32,12 @@ def compare_traces(
     """
     coarser = ""
     for pair in pairs:
-        for a, b, unlike in _paired_outputs(pair.reference, pair.candidate):
+        for a, b, unlike in paired_outputs(pair.reference, pair.candidate):
             obstacle = unlike or _not_kept(reference, a, candidate, b)
             row = _row(pair, a, b)
-            coarser = _coarser(coarser, a, b)
+            coarser = coarser_of(coarser, a.dtype, b.dtype)
             if obstacle:
-                wrong = prod(a.shape) != prod(b.shape) and _same_layer(pair)
+                wrong = prod(a.shape) != prod(b.shape) and same_layer(pair)
                 yield replace(row, outcome="not aligned" if wrong else "not comparable", note=obstacle)
                 continue
             measurement = measure(reference.value(a), candidate.value(b))
@@ -70,27 +70,34 @@ def first_divergence(layers: Sequence[LayerComparison]) -> tuple[int | None, int
     return first, next((index for index in before if layers[index].outcome == "aligned"), None)
 
 
-def _coarser(known: str, a: Capture, b: Capture) -> str:
+def coarser_of(known: str, reference: str, candidate: str) -> str:
     """Return the coarsest dtype so far in which the candidate computed what the reference has in a finer one."""
-    mine, theirs = rounded_as(a.dtype), rounded_as(b.dtype)
+    mine, theirs = rounded_as(reference), rounded_as(candidate)
     if not mine or not theirs or EPSILON[theirs] <= EPSILON[mine]:
         return known
     return max(known or theirs, theirs, key=EPSILON.__getitem__)
 
 
-def _same_layer(pair: CallPair) -> bool:
+def same_layer(pair: CallPair) -> bool:
+    """Tell whether both are layers of one known kind, or both the model."""
     return not pair.reference.module or pair.reference.kind == pair.candidate.kind != ""
 
 
 def _judged(row: LayerComparison, measurement: Measurement, limit: Limit) -> LayerComparison:
+    outcome, note = outcome_of(measurement, limit)
+    if outcome == "not comparable":
+        return replace(row, outcome=outcome, note=note)
     factor = smallest_factor(measurement, limit)
+    return replace(row, outcome=outcome, measurement=measurement, limit=limit, factor=factor, note=note)
+
+
+def outcome_of(measurement: Measurement, limit: Limit) -> tuple[LayerOutcome, str]:
+    """Return the outcome and a note: NaN and Inf that are alike on both sides are left out."""
     alike = _alike_non_finite(measurement)
     if alike == measurement.count:
-        note = "no finite values on either side" if alike else "no elements"
-        return replace(row, outcome="not comparable", note=note)
+        return "not comparable", "no finite values on either side" if alike else "no elements"
     note = f"{alike} equal NaN or Inf on both sides are left out" if alike else ""
-    outcome: LayerOutcome = "aligned" if factor <= 1.0 else "not aligned"
-    return replace(row, outcome=outcome, measurement=measurement, limit=limit, factor=factor, note=note)
+    return "aligned" if smallest_factor(measurement, limit) <= 1.0 else "not aligned", note
 
 
 def _alike_non_finite(measurement: Measurement) -> int:
@@ -98,8 +105,8 @@ def _alike_non_finite(measurement: Measurement) -> int:
     return 0 if measurement.non_finite_mismatch else measurement.nan_reference + measurement.inf_reference
 
 
-def _paired_outputs(mine: Call, theirs: Call) -> Iterator[tuple[Capture, Capture, str]]:
-    """Pair outputs by name where both sides have it, the others by position; none if one side has more of them."""
+def paired_outputs(mine: Call, theirs: Call) -> Iterator[tuple[Capture, Capture, str]]:
+    """Pair outputs by name where both sides have it, the others by position; say what keeps a pair from comparison."""
     others = {capture.output: capture for capture in theirs.outputs}
     common = {capture.output for capture in mine.outputs} & set(others)
     if len(common) < len(others):  # positions are no names: the first of two tensors may be "1" after a None

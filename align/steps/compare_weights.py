@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
-    from align.core.names import NameMap
+    from align.core.names import NameMap, Pairing
 
 
 def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> tuple[Finding, ...]:
@@ -24,13 +24,33 @@ def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], na
     """
     findings = []
     for pairing in name_map.pairings:
-        change, part = apart_from_whole(pairing.transform)
-        meant, held = change.apply(source[pairing.source]), target[pairing.target]
-        held = held[part.region] if part and part.shape == held.shape else held
+        meant, held, _ = _both(pairing, source, target)
         if difference := _difference(meant, held):
             subject = f"{pairing.source} -> {pairing.target}"
             findings.append(Finding("weights-differ", "error", subject, difference))
     return tuple(findings)
+
+
+def meant_values(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> dict[str, Array]:
+    """Return what the target should hold where it holds something else of the same shape, whole tensors by name."""
+    found: dict[str, Array] = {}
+    for pairing in name_map.pairings:
+        meant, held, region = _both(pairing, source, target)
+        if meant.shape == held.shape and _difference(meant, held):
+            whole = found.setdefault(pairing.target, np.array(target[pairing.target]))
+            whole[region] = meant
+    return found
+
+
+def _both(
+    pairing: Pairing, source: Mapping[str, Array], target: Mapping[str, Array]
+) -> tuple[Array, Array, tuple[slice, ...]]:
+    """What a pairing means to be in the target, what is there, and which region of the target's tensor that is."""
+    change, part = apart_from_whole(pairing.transform)
+    meant, held = change.apply(source[pairing.source]), target[pairing.target]
+    if part and part.shape == held.shape:
+        return meant, held[part.region], part.region
+    return meant, held, ()
 
 
 def _difference(meant: Array, held: Array) -> str:

@@ -5,18 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.core.comparisons import LayerComparison, UnpairedLayer
+    from align.core.culprits import Culprit
     from align.core.findings import Finding
 
 
 def judge_forward(
-    layers: Sequence[LayerComparison], unpaired: Sequence[UnpairedLayer], findings: Sequence[Finding]
+    layers: Sequence[LayerComparison],
+    unpaired: Sequence[UnpairedLayer],
+    findings: Sequence[Finding],
+    culprits: Sequence[Culprit] = (),
 ) -> Verdict:
-    """Aligned if the model's outputs and all other compared layers are within their limits and no finding is an error.
+    """Aligned if all compared layers and the outputs are within their limits, none is at fault and no finding an error.
 
     Not compared if nothing was, or if the outputs of the two models could not be compared with each other.
     """
@@ -34,6 +39,10 @@ def judge_forward(
         first = wrong[0]
         reason = f"{len(wrong)} of {len(compared)} layer outputs differ, the first is {_named(first)}"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+    if culprits and compared:
+        reason = f"all layers agree when the models run on their own, but {counted(len(culprits), 'part')} of the port "
+        reason += f"differs on the reference's inputs, the first is {_culprit(culprits[0])}"
+        return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if errors and compared:
         reason = f"all compared layers agree, but {len(errors)} findings are errors, the first is {errors[0].subject}"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
@@ -42,6 +51,10 @@ def judge_forward(
         reason = "the outputs of the two models could not be compared" if compared else "no layer could be compared"
         return Verdict(Outcome.NOT_COMPARED, reason, coverage)
     return Verdict(Outcome.ALIGNED, f"all {len(compared)} compared layer outputs are within their limits", coverage)
+
+
+def _culprit(culprit: Culprit) -> str:
+    return f"{culprit.candidate or 'the model itself'} ({culprit.candidate_class})"
 
 
 def _named(layer: LayerComparison) -> str:

@@ -6,7 +6,7 @@ import platform
 import shutil
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,33 +20,37 @@ from align.core.progress import silent
 from align.core.rename import NameRules
 from align.core.untouched import SEED
 from align.core.words import counted, some
-from align.errors import CannotRunError, DestinationError, NothingInCommonError, UserCodeError
+from align.errors import CannotRunError, DestinationError, NothingInCommonError
 from align.runs.mapfile import read_map
 from align.runs.traces import TraceFolder, TraceWriter
+from align.steps.amplify import with_amplification
 from align.steps.apply_rules import check_shapes
 from align.steps.calls import CalledModules
 from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
-from align.steps.compare_weights import compare_weights
+from align.steps.compare_weights import compare_weights, meant_values
 from align.steps.execution import CallOrder, in_execution_order
 from align.steps.judge_forward import judge_forward
 from align.steps.match_by_order import match_by_order
-from align.steps.noise import NoiseSink
 from align.steps.pair_calls import pair_calls
+from align.workflows.explain_culprits import Weights, explain_culprits
 from align.workflows.inputs import describe_inputs, read_inputs
+from align.workflows.isolate_layers import Bench, isolate_layers
 from align.workflows.map_parameters import match_sides
+from align.workflows.measure_noise import measure_noise
 from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from align.core.comparisons import LayerComparison
     from align.core.dtypes import Array
-    from align.core.measurements import Measurement
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.steps.pair_calls import CallPairs
+    from align.workflows.measure_noise import Noise
 
-STAGES = 5
+STAGES = 7
 
 
 def compare_forward(
@@ -78,21 +82,27 @@ def compare_forward(
     arrays = read_inputs(inputs)
     parameters = tuple(side.reader.read_parameters(side.model, side.label) for side in sides)
     paired = _name_map(name_map, *parameters)
-    weights = _weight_findings(sides, paired)  # before the run: a MindSpore cell may rename its parameters in it
+    weights = _compare_weights(sides, paired)  # before the run: a MindSpore cell may rename its parameters in it
     with ExitStack() as stack:
         folder = _fresh(traces) or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="align-")))
         run = _run_both(sides, arrays, folder, progress)
         progress("forward", 4, STAGES)
         if name_map is None and not paired.complete:
             paired = _map_in_order(run, parameters, paired)
-            weights = _weight_findings(sides, paired)
+            weights = _compare_weights(sides, paired)
         calls = _pair(run, parameters, paired)
-        layers = excuse_uncertain([*compare_traces(run.reference, run.candidate, calls.pairs, run.noise)])
-        first, last = first_divergence(layers)
-        findings = (*run.findings, *_open_names(paired), *weights)
+        layers = _compare(run, calls)
+        progress("forward", 5, STAGES)
+        bench = Bench(sides[1], arrays, run.reference, calls.pairs, run.noise.isolated, layers)
+        alone = isolate_layers(bench)
+        layers = tuple(replace(layer, isolated=alone.outputs.get(layer.key)) for layer in layers)
+        progress("forward", 6, STAGES)
+        culprits = explain_culprits(sides[0], bench, alone.faults, weights.weights) if alone.faults else ()
+        findings = (*run.noise.findings, *alone.findings, *_open_names(paired), *weights.findings)
         if traces is not None:
             _keep_traces(folder, traces)
         progress("forward", STAGES, STAGES)
+    first, last = first_divergence(layers)
     return ForwardComparison(
         reference=sides[0].label,
         candidate=sides[1].label,
@@ -103,7 +113,8 @@ def compare_forward(
         findings=findings,
         inputs=describe_inputs(arrays),
         environment={side.reader.name: side.reader.environment() for side in sides} | {"host": _host()},
-        verdict=judge_forward(layers, calls.unpaired, findings),
+        verdict=judge_forward(layers, calls.unpaired, findings, culprits),
+        culprits=culprits,
     )
 
 
@@ -111,36 +122,23 @@ def compare_forward(
 class _Run:
     reference: TraceFolder
     candidate: TraceFolder
-    noise: dict[str, Measurement] | None
-    findings: tuple[Finding, ...]
+    noise: Noise
 
 
 def _run_both(sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Path, progress: Progress) -> _Run:
     read = []
     for number, (side, name) in enumerate(zip(sides, ("reference", "candidate"), strict=True)):
         progress("forward", number + 1, STAGES)
-        with TraceWriter(folder / name, side.reader.environment()) as writer:
+        with TraceWriter(folder / name, side.reader.environment(), inputs=True) as writer:
             side.runner.run(side.model, inputs, writer)
         read.append(TraceFolder(folder / name))
     progress("forward", 3, STAGES)
-    noise, findings = _measure_noise(sides[0], inputs, read[0])
-    return _Run(read[0], read[1], noise, findings)
+    return _Run(read[0], read[1], measure_noise(sides[0], inputs, read[0]))
 
 
-def _measure_noise(
-    side: Side, inputs: Mapping[str, Array], trace: TraceFolder
-) -> tuple[dict[str, Measurement] | None, tuple[Finding, ...]]:
-    """Run the reference again in float64; if it cannot, say so: limits then come from a table by dtype."""
-    sink = NoiseSink(trace)
-    try:
-        wide = side.runner.widened(side.model)
-        if wide is not None:
-            side.runner.run(wide, inputs, sink)
-            return sink.noise, ()
-        reason = f"{side.reader.name} models cannot run in float64"
-    except UserCodeError as error:
-        reason = error.message
-    return None, (Finding("noise-unmeasured", "note", side.label, f"limits come from a table by dtype: {reason}"),)
+def _compare(run: _Run, calls: CallPairs) -> tuple[LayerComparison, ...]:
+    rows = [*compare_traces(run.reference, run.candidate, calls.pairs, run.noise.accumulated)]
+    return with_amplification(excuse_uncertain(rows), run.reference, run.candidate)
 
 
 def _name_map(given: NameMap | Path | str | None, source: ParameterSet, target: ParameterSet) -> NameMap:
@@ -208,10 +206,18 @@ def _pair(run: _Run, parameters: Sequence[ParameterSet], name_map: NameMap) -> C
     return calls
 
 
-def _weight_findings(sides: tuple[Side, Side], name_map: NameMap) -> tuple[Finding, ...]:
+@dataclass(frozen=True, slots=True)
+class _ComparedWeights:
+    findings: tuple[Finding, ...]
+    weights: Weights
+
+
+def _compare_weights(sides: tuple[Side, Side], name_map: NameMap) -> _ComparedWeights:
     values = [side.reader.read_values(side.model) for side in sides]
     missing = [p.source for p in name_map.pairings if p.source not in values[0] or p.target not in values[1]]
     if missing:
         listed = ", ".join(missing[:5])
         raise CannotRunError(f"the models lack parameters of the name map: {listed}", "make the map again: align map")
-    return compare_weights(values[0], values[1], name_map)
+    findings = compare_weights(values[0], values[1], name_map)
+    meant = meant_values(values[0], values[1], name_map) if findings else {}
+    return _ComparedWeights(findings, Weights(values[1], meant))

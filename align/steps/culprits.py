@@ -1,0 +1,83 @@
+"""Faults put into words of data: one culprit for each module and part, with what is known of its cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from align.core.culprits import Culprit
+from align.steps.lint import LayerPair, compare_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.lint import SettingFinding
+    from align.core.pitfalls import Pitfall
+    from align.core.settings import LayerSettings
+    from align.steps.isolate import IsolatedCall
+    from align.steps.locate import Fault
+    from align.steps.pair_inputs import CallKey
+
+
+def culprit_of(faults: Sequence[Fault]) -> Culprit:
+    """State the faults of one module and part, those of its repeated calls, of which no cause is known yet."""
+    mine, theirs = faults[0].pair.reference, faults[0].pair.candidate
+    return Culprit(
+        reference=mine.module,
+        candidate=theirs.module,
+        reference_class=mine.class_name,
+        candidate_class=theirs.class_name,
+        call=mine.call,
+        part=faults[0].part,
+        factor=max(fault.tensor.factor for fault in faults),
+        facts={"calls": len(faults)} if len(faults) > 1 else {},
+    )
+
+
+def by_module(faults: Sequence[Fault]) -> list[list[Fault]]:
+    """Faults of one module and part together, in the order in which the first one shows."""
+    groups: dict[tuple[str, str], list[Fault]] = {}
+    for fault in faults:
+        groups.setdefault((fault.pair.candidate.module, fault.part), []).append(fault)
+    return list(groups.values())
+
+
+def findings_of(
+    faults: Sequence[Fault],
+    settings: tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]],
+    rules: Sequence[Pitfall],
+) -> dict[str, tuple[SettingFinding, ...]]:
+    """What the settings of the layers at fault tell, by the candidate's path, the gravest first."""
+    pairs = {
+        fault.pair.candidate.module: LayerPair(
+            settings[0][fault.pair.reference.module],
+            settings[1][fault.pair.candidate.module],
+            kinds=(fault.pair.reference.kind, fault.pair.candidate.kind),
+        )
+        for fault in faults
+        if fault.pair.reference.module in settings[0] and fault.pair.candidate.module in settings[1]
+    }
+    found: dict[str, tuple[SettingFinding, ...]] = {}
+    for finding in compare_settings(list(pairs.values()), rules).findings:
+        found[finding.candidate] = (*found.get(finding.candidate, ()), finding)
+    return found
+
+
+def is_mended(faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:
+    """Tell whether all calls of a module that were off are right in another run."""
+    return all(fault.key in calls and (calls[fault.key].factor or 0.0) <= 1.0 for fault in faults)
+
+
+def with_findings(culprit: Culprit, findings: Sequence[SettingFinding], *, confirmed: bool) -> Culprit:
+    """Name settings as the cause."""
+    return replace(
+        culprit,
+        cause=" + ".join(finding.rule for finding in findings),
+        sureness="confirmed" if confirmed else "suspected",
+        change="; ".join(finding.change for finding in findings),
+        facts={
+            **culprit.facts,
+            "reference": ", ".join(finding.reference_setting for finding in findings),
+            "candidate": ", ".join(finding.candidate_setting for finding in findings),
+        },
+    )

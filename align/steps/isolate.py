@@ -1,0 +1,211 @@
+"""Each layer of the port alone: given what the reference's counterpart was given, it should return the same.
+
+It is seen in place, in one run of the port: before a call its inputs, after it its outputs give way to the
+reference's. So calls with several inputs, keywords, states and repeated calls are met as they are, and what the code
+between the layers makes of right values is seen as well. The noise is had in the same way, from the reference itself
+in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf, prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import rounded_as
+from align.core.measurements import smallest_factor
+from align.steps.compare_traces import coarser_of, paired_outputs, same_layer
+from align.steps.limits import limit_for
+from align.steps.measure import measure
+from align.steps.pair_inputs import call_key, inputs_of_calls, pair_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence, Set
+
+    from align.core.dtypes import Array
+    from align.core.measurements import Limit, Measurement
+    from align.core.traces import Capture, Trace
+    from align.steps.calls import CallPair
+    from align.steps.pair_inputs import CallKey
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """One tensor that was given to a call, or returned by it, against the reference's; `value` is kept if it is off.
+
+    A tensor of another size has no figures and an infinite factor.
+    """
+
+    reference: Capture
+    measurement: Measurement | None
+    limit: Limit | None
+    factor: float
+    value: Array | None = None
+
+
+@dataclass
+class IsolatedCall:
+    """A call of the port: its inputs as the port makes them of right values, and its outputs, by the reference's keys.
+
+    `begun` and `ended` count the tensors that modules had returned when it began and ended, `returned` its own.
+    """
+
+    begun: int = 0
+    ended: int = 0
+    returned: int = 0
+    inputs: dict[str, Alone] = field(default_factory=dict)
+    outputs: dict[str, Alone] = field(default_factory=dict)
+
+    def take(self, alone: Alone) -> bool:
+        """Keep one tensor; return whether it is right."""
+        (self.inputs if alone.reference.role == "input" else self.outputs)[alone.reference.key] = alone
+        return alone.factor <= 1.0
+
+    @property
+    def is_leaf(self) -> bool:
+        """Tell whether no module returned a tensor inside."""
+        return self.begun + self.returned >= self.ended
+
+    @property
+    def inputs_factor(self) -> float | None:
+        """The worst of the inputs; None if none could be paired."""
+        return max((one.factor for one in self.inputs.values()), default=None)
+
+    @property
+    def factor(self) -> float | None:
+        """The worst of the outputs; None if none could be compared."""
+        return max((one.factor for one in self.outputs.values()), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedNoise:
+    """What the reference's tensors move by in float64, by the captures' keys; each layer on its own float32 inputs."""
+
+    inputs: dict[str, Measurement] = field(default_factory=dict)
+    outputs: dict[str, Measurement] = field(default_factory=dict)
+
+
+class NoiseAlone:
+    """An Intervention for the reference in float64: every call is given, and returns, what the ordinary run had."""
+
+    def __init__(self, ordinary: Trace) -> None:
+        self._trace = ordinary
+        self._inputs = {(one.module, one.call, one.output): one for one in ordinary.inputs}
+        self._outputs = {one.key: one for one in ordinary.captures}
+        self.noise = IsolatedNoise()
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Measure the inputs, and give the ordinary ones."""
+        new = {}
+        for name, value in inputs.items():
+            same = self._inputs.get((module, call, name))
+            if same is not None and same.shape == value.shape:
+                new[name] = self._trace.value(same)
+                self._note(self.noise.inputs, same, value)
+        return new
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Measure an output."""
+        same = self._outputs.get(capture.key)
+        if same is not None and same.shape == capture.shape:
+            self._note(self.noise.outputs, same, value)
+
+    def instead(self, capture: Capture, value: Array) -> Array | None:
+        """Return the ordinary output."""
+        same = self._outputs.get(capture.key)
+        return self._trace.value(same) if same is not None and same.shape == value.shape else None
+
+    def _note(self, noise: dict[str, Measurement], same: Capture, value: Array) -> None:
+        if rounded_as(same.dtype) and rounded_as(value.dtype.name) == "float64":
+            noise[same.key] = measure(value, self._trace.value(same))
+
+
+class Isolation:
+    """An Intervention for the port: paired calls are given, and return, what the reference's counterparts had.
+
+    Inputs that the port itself makes wrong give way only in the calls that are `forced`: a port may hand its layers the
+    same thing in another form (a mask). Outputs give way in those that are `trusted` to end at the same place.
+    """
+
+    def __init__(
+        self,
+        reference: Trace,
+        pairs: Sequence[CallPair],
+        noise: IsolatedNoise | None,
+        *,
+        trusted: Set[CallKey],
+        forced: Set[CallKey] = frozenset(),
+    ) -> None:
+        self._trace, self._noise = reference, noise
+        self._trusted, self._forced = trusted, forced
+        self._given = _given(reference, pairs)
+        self._same = {call_key(pair) for pair in pairs if same_layer(pair)}
+        self._returned = {
+            b.key: a
+            for pair in pairs
+            for a, b, _ in paired_outputs(pair.reference, pair.candidate)
+            if len(pair.reference.outputs) == len(pair.candidate.outputs)
+        }
+        self._coarsest = ""
+        self._coarser: dict[CallKey, str] = {}
+        self._ended = 0
+        self.calls: dict[CallKey, IsolatedCall] = {}
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Measure what the port hands to a paired call, and give it the reference's."""
+        key = module, call
+        seen = self.calls[key] = IsolatedCall(begun=self._ended)
+        paired = pair_inputs(self._given.get(key, ()), inputs)
+        new = {}
+        for name, mine in paired.items():
+            noise = None if self._noise is None else self._noise.inputs.get(mine.key)
+            if seen.take(self._alone(mine, inputs[name], noise, self._coarsest)) or key in self._forced:
+                new[name] = self._trace.value(mine)
+        self._coarser[key] = self._carried(inputs, new, paired)
+        return new
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Measure what a paired call returned."""
+        key = capture.module, capture.call
+        seen, mine = self.calls[key], self._returned.get(capture.key)
+        if mine is not None and self._comparable(mine, capture):
+            noise = None if self._noise is None else self._noise.outputs.get(mine.key)
+            inside = seen.begun + seen.returned < self._ended
+            seen.take(self._alone(mine, value, noise, self._coarsest if inside else self._coarser[key]))
+            self._coarsest = coarser_of(self._coarsest, mine.dtype, capture.dtype)
+        self._ended += 1
+        seen.ended, seen.returned = self._ended, seen.returned + 1
+
+    def instead(self, capture: Capture, value: Array) -> Array | None:  # noqa: ARG002
+        """Return what the reference's counterpart returned."""
+        mine = self._returned.get(capture.key)
+        trusted = mine is not None and (capture.module, capture.call) in self._trusted
+        return self._trace.value(mine) if mine is not None and trusted and self._comparable(mine, capture) else None
+
+    def _comparable(self, mine: Capture, theirs: Capture) -> bool:
+        """Tell whether shapes agree, or a layer of the same kind returned another number of elements."""
+        wrong = prod(mine.shape) != prod(theirs.shape) and (theirs.module, theirs.call) in self._same
+        return mine.shape == theirs.shape or wrong
+
+    def _alone(self, mine: Capture, value: Array, noise: Measurement | None, coarser: str) -> Alone:
+        if mine.shape != value.shape:
+            return Alone(mine, None, None, inf, np.array(value))
+        measurement = measure(self._trace.value(mine), value)
+        limit = limit_for(measurement, (mine.dtype, value.dtype.name), noise, coarser)
+        factor = smallest_factor(measurement, limit)
+        return Alone(mine, measurement, limit, factor, np.array(value) if factor > 1.0 else None)
+
+    def _carried(self, inputs: Mapping[str, Array], new: Mapping[str, Array], paired: Mapping[str, Capture]) -> str:
+        """The coarsest dtype whose rounding is in what a call is given: its own, or that of all before it."""
+        known = "" if inputs.keys() <= new.keys() else self._coarsest
+        for name, mine in paired.items():
+            known = coarser_of(known, mine.dtype, inputs[name].dtype.name)
+        return known
+
+
+def _given(reference: Trace, pairs: Sequence[CallPair]) -> dict[CallKey, list[Capture]]:
+    """What the counterpart of each call of the port was given."""
+    inputs = inputs_of_calls(reference)
+    return {call_key(pair): inputs.get((pair.reference.module, pair.reference.call), []) for pair in pairs}

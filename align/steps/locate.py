@@ -1,0 +1,105 @@
+"""Which calls of a port are at fault, each by itself: a layer, what it is given, or the code of a module around.
+
+All that comes before a call returned the reference's values, so whatever is off is off by its own fault. Two modules
+that are paired by what is inside need not end at the same place: one of them is at fault only if what comes next is
+given something wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.core.culprits import IsolatedComparison
+from align.steps.compare_traces import outcome_of
+from align.steps.pair_inputs import call_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from align.core.culprits import IsolatedOutcome, Part
+    from align.steps.calls import CallPair
+    from align.steps.isolate import Alone, IsolatedCall
+    from align.steps.pair_inputs import CallKey
+
+NOT_THE_SAME_END = "differs, but what comes next is given what it should be: the two do not end at the same place"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A pair at fault, and the tensor that shows it: the worst of its inputs or outputs."""
+
+    pair: CallPair
+    part: Part
+    tensor: Alone
+
+    @property
+    def key(self) -> CallKey:
+        """The call of the port."""
+        return call_key(self.pair)
+
+
+def to_force(pairs: Iterable[CallPair], calls: Mapping[CallKey, IsolatedCall]) -> set[CallKey]:
+    """Calls that are off, and that the port gives something else than the reference does: it may be that alone."""
+    seen = {call_key(pair): calls[call_key(pair)] for pair in pairs if pair.certain and call_key(pair) in calls}
+    return {key for key, call in seen.items() if _is_off(call) and (call.inputs_factor or 0.0) > 1.0}
+
+
+def find_faults(
+    pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], forced: Mapping[CallKey, IsolatedCall]
+) -> list[Fault]:
+    """Return the faults in the order in which they show; `forced` are calls that were given the reference's inputs."""
+    seen = [(pair, calls[call_key(pair)]) for pair in pairs if call_key(pair) in calls]
+    ends = sorted(call.ended for pair, call in seen if pair.certain)
+    doubtful = [(pair, call) for pair, call in seen if not pair.certain and _is_off(call)]
+    doubtful.sort(key=lambda one: one[1].ended)
+    off = [(pair, call) for pair, call in seen if pair.certain and _is_off(call)]
+    faults = []
+    for pair, call in sorted(off, key=lambda one: one[1].ended):
+        misgiven = call_key(pair) in forced and not _is_off(forced[call_key(pair)])
+        if misgiven or not call.is_leaf:
+            shows = call.begun if misgiven else call.ended - call.returned
+            last = max((end for end in ends if end <= shows), default=0)
+            around = next((one for one in doubtful if last < one[1].ended <= shows), None)
+            if around:
+                faults.append(Fault(around[0], "code", _worst(around[1].outputs)))
+                continue
+        if misgiven:
+            faults.append(Fault(pair, "inputs", _worst(call.inputs)))
+        else:
+            known = call.is_leaf or pair.candidate.kind
+            faults.append(Fault(pair, "layer" if known else "code", _worst(call.outputs)))
+    return faults
+
+
+def isolated_comparisons(
+    pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], faults: Sequence[Fault]
+) -> dict[str, IsolatedComparison]:
+    """Each output judged alone, by the key of the reference's capture."""
+    blamed = {fault.key for fault in faults}
+    found = {}
+    for pair in pairs:
+        call = calls.get(call_key(pair))
+        for key, alone in call.outputs.items() if call else ():
+            outcome, note = _outcome(alone)
+            factor: float | None = alone.factor
+            if outcome == "not aligned" and not pair.certain and call_key(pair) not in blamed:
+                outcome, note, factor = "not comparable", NOT_THE_SAME_END, None
+            found[key] = IsolatedComparison(
+                outcome, alone.measurement, alone.limit, factor, call.inputs_factor if call else None, note
+            )
+    return found
+
+
+def _outcome(alone: Alone) -> tuple[IsolatedOutcome, str]:
+    if alone.measurement is None or alone.limit is None:
+        return "not aligned", "another number of elements"
+    return outcome_of(alone.measurement, alone.limit)
+
+
+def _is_off(call: IsolatedCall) -> bool:
+    return (call.factor or 0.0) > 1.0
+
+
+def _worst(tensors: Mapping[str, Alone]) -> Alone:
+    return max(tensors.values(), key=lambda one: one.factor)

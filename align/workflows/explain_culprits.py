@@ -1,0 +1,122 @@
+"""The causes of what is at fault: suspected by settings, weights and data, and confirmed by trying the change.
+
+All layers are tried in one run for each change, since each is seen alone: what answers in the place of a layer is the
+layer rebuilt with the changed setting, and weights that differ are the reference's for the time of the trials.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from align.core.pitfalls import pitfalls
+from align.core.protocols import SettingsReader
+from align.errors import UserCodeError
+from align.steps.culprits import by_module, culprit_of, findings_of, is_mended, with_findings
+from align.workflows.confirm_causes import rebuilt_layer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from align.core.culprits import Culprit
+    from align.core.dtypes import Array
+    from align.core.lint import SettingFinding
+    from align.core.protocols import Model
+    from align.core.settings import LayerSettings
+    from align.steps.isolate import IsolatedCall
+    from align.steps.locate import Fault
+    from align.steps.pair_inputs import CallKey
+    from align.workflows.isolate_layers import Bench
+    from align.workflows.sides import Side
+
+WEIGHTS = "weights-differ"
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The candidate's values before any run, whose names a run may change, and those that it should hold instead."""
+
+    held: Mapping[str, Array]
+    meant: Mapping[str, Array]
+
+
+def explain_culprits(reference: Side, bench: Bench, faults: Sequence[Fault], weights: Weights) -> tuple[Culprit, ...]:
+    """Name the causes of faults."""
+    groups = by_module(faults)
+    culprits = {id(group): culprit_of(group) for group in groups}
+    with _filled(bench.side, weights):
+        if weights.meant and (calls := _tried(bench, groups, {})):
+            for group in groups:
+                if is_mended(group, calls):
+                    culprits[id(group)] = replace(culprits[id(group)], cause=WEIGHTS, sureness="confirmed")
+        open_groups = [group for group in groups if not culprits[id(group)].cause]
+        for group, findings, confirmed in _try_settings(reference, bench, open_groups):
+            culprits[id(group)] = with_findings(culprits[id(group)], findings, confirmed=confirmed)
+    return tuple(culprits.values())
+
+
+def _try_settings(
+    reference: Side, bench: Bench, groups: Sequence[list[Fault]]
+) -> Iterator[tuple[list[Fault], Sequence[SettingFinding], bool]]:
+    """Try what the settings suggest for each layer: each finding alone, then all together.
+
+    Yields the findings that mend a layer, and those that could not be tried.
+    """
+    settings = _settings(reference), _settings(bench.side)
+    found = findings_of([group[0] for group in groups], settings, pitfalls())
+    waiting = [(group, _options(found.get(group[0].pair.candidate.module, ()))) for group in groups]
+    for turn in range(max((len(options) for _, options in waiting), default=0)):
+        asked = [(group, options[turn]) for group, options in waiting if len(options) > turn]
+        stand_ins = {options[0].candidate: rebuilt_layer(reference, bench.side, *options) for _, options in asked}
+        built = {path: layer for path, layer in stand_ins.items() if layer is not None}
+        calls = _tried(bench, [group for group, _ in asked], built) if built else {}
+        for group, options in asked:
+            tried = options[0].candidate in built
+            if (tried and calls and is_mended(group, calls)) or (not tried and _would_explain(options)):
+                yield group, options, tried
+                waiting = [(other, own) for other, own in waiting if other is not group]
+
+
+def _options(findings: Sequence[SettingFinding]) -> list[tuple[SettingFinding, ...]]:
+    options: list[tuple[SettingFinding, ...]] = [(finding,) for finding in findings]
+    return [*options, tuple(findings)] if len(options) > 1 else options
+
+
+def _would_explain(findings: Sequence[SettingFinding]) -> bool:
+    return len(findings) == 1 and findings[0].severity == "error"
+
+
+def _tried(
+    bench: Bench, groups: Sequence[Sequence[Fault]], stand_ins: Mapping[str, Model]
+) -> Mapping[CallKey, IsolatedCall]:
+    """Run the candidate once more, its layers alone; nothing if it fails so."""
+    forced = {fault.key for group in groups for fault in group if fault.part == "layer"}
+    try:
+        return bench.run(forced, stand_ins)
+    except UserCodeError:
+        return {}
+
+
+def _settings(side: Side) -> dict[str, LayerSettings]:
+    if not isinstance(side.reader, SettingsReader):
+        return {}
+    return {layer.path: layer for layer in side.reader.read_settings(side.model)}
+
+
+@contextmanager
+def _filled(side: Side, weights: Weights) -> Iterator[None]:
+    """Give the candidate the values that it should hold for a while."""
+    if weights.meant:
+        _load(side, {**weights.held, **weights.meant})
+    try:
+        yield
+    finally:
+        if weights.meant:
+            _load(side, weights.held)
+
+
+def _load(side: Side, values: Mapping[str, Array]) -> None:
+    """Fill a model by order: a run may rename its parameters."""
+    names = side.reader.read_values(side.model)
+    side.reader.load_values(side.model, dict(zip(names, values.values(), strict=True)))
