@@ -32,10 +32,10 @@ def describe_order(order: Array) -> Description:
 
 def _simple(order: Array) -> Iterator[Description]:
     moved = np.flatnonzero(order != np.arange(order.size))
-    if moved.size == 2:
-        yield "swapped", {"first": int(moved[0]), "second": int(moved[1])}
-    elif np.array_equal(order[::-1], np.arange(order.size)):
+    if order.size > 2 and np.array_equal(order[::-1], np.arange(order.size)):
         yield "flipped", {}
+    elif moved.size == 2:
+        yield "swapped", {"first": int(moved[0]), "second": int(moved[1])}
 
 
 def _parts(order: Array) -> Iterator[Description]:

@@ -6,12 +6,11 @@ Unrelated arrays, and outputs that hardly vary, give nothing.
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import dtype_name, is_complex
 from align.steps.hypotheses_affine import explain_affine
 from align.steps.hypotheses_crops import explain_cut, explain_displaced
 from align.steps.hypotheses_evidence import Question
@@ -19,17 +18,19 @@ from align.steps.hypotheses_layout import explain_cut_layout, explain_layout
 from align.steps.hypotheses_order import explain_order
 from align.steps.hypotheses_parts import explain_non_finite, explain_parts
 from align.steps.hypotheses_pointwise import explain_pointwise
-from align.steps.hypotheses_rounding import explain_rounding
+from align.steps.hypotheses_rounding import explain_error_size, explain_rounding
 from align.steps.hypotheses_softmax import explain_softmax
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from align.core.dtypes import Array
     from align.core.hypotheses import Hypothesis
     from align.core.measurements import Limit
 
-WHOLE = (explain_affine, explain_layout, explain_order, explain_softmax, explain_pointwise)
-# Asked only where nothing explains everything: they describe a part, or have many ways.
-REST = (explain_cut_layout, explain_displaced, explain_rounding, explain_parts)
+# Each explains everything or says nothing; those below are asked where none of these does.
+WHOLE = (explain_rounding, explain_affine, explain_layout, explain_order, explain_softmax, explain_pointwise)
+REST = (explain_cut_layout, explain_displaced, explain_error_size, explain_parts)
 
 
 def explain_output(reference: Array, candidate: Array, limit: Limit) -> tuple[Hypothesis, ...]:
@@ -43,32 +44,51 @@ def explain_output(reference: Array, candidate: Array, limit: Limit) -> tuple[Hy
     >>> [found.id for found in explain_output(x, x[:, ::-1], Limit(1e-5, 1e-6, "user"))]
     ['flipped']
     """
-    if (
-        not reference.size
-        or not candidate.size
-        or is_complex(dtype_name(reference.dtype))
-        or is_complex(dtype_name(candidate.dtype))
-    ):
-        return ()
+    return tuple(sorted(_relations(reference, candidate, limit), key=_rank))
+
+
+def likeliest(reference: Array, candidate: Array, limit: Limit) -> Hypothesis | None:
+    """Return the first relation that explains everything, else the best one: quicker, where no other is wanted."""
+    found = []
+    for one in _relations(reference, candidate, limit):
+        if one.explains:
+            return one
+        found.append(one)
+    return min(found, key=_rank, default=None)
+
+
+def _rank(found: Hypothesis) -> tuple[float, int, float]:
+    return -found.share, found.fitted, found.factor
+
+
+def _relations(reference: Array, candidate: Array, limit: Limit) -> Iterator[Hypothesis]:
+    if not reference.size or not candidate.size or any(np.iscomplexobj(one) for one in (reference, candidate)):
+        return
     ours, theirs = _widened(reference), _widened(candidate)
     if ours.shape != theirs.shape:
-        return tuple(_of_other_shape(ours, theirs, limit))
-    if odd := explain_non_finite(ours, theirs):
-        return (odd,)
-    question = Question(*_without_non_finite(ours, theirs), limit)
-    if question.factor <= 1.0:
-        return ()
-    found = [one for family in WHOLE for one in family(question)]
-    for family in REST:
-        if not any(one.explains for one in found):
-            found += family(question)
-    return tuple(sorted(found, key=lambda one: (-one.share, one.fitted, one.factor)))
+        yield from _of_other_shape(ours, theirs, limit)
+    elif odd := explain_non_finite(ours, theirs):
+        yield odd
+    else:
+        question = Question(*_without_non_finite(ours, theirs), limit)
+        if question.factor > 1.0:
+            yield from _of_one_shape(question)
 
 
-def _of_other_shape(reference: Array, candidate: Array, limit: Limit) -> list[Hypothesis]:
+def _of_one_shape(question: Question) -> Iterator[Hypothesis]:
+    explained = False
+    for family in (*WHOLE, *REST):
+        if family in REST and explained:
+            return
+        for found in family(question):
+            explained |= found.explains
+            yield found
+
+
+def _of_other_shape(reference: Array, candidate: Array, limit: Limit) -> Iterator[Hypothesis]:
     question = Question(reference, candidate, limit)
     families = (explain_layout(question), explain_cut_layout(question), explain_cut(reference, candidate, limit))
-    return [*chain(*families)][:1]
+    yield from islice(chain(*families), 1)
 
 
 def _widened(values: Array) -> Array:

@@ -1,7 +1,8 @@
 """Whether the candidate's slices along an axis are the reference's in another order, all of them or most.
 
 Slices are put in a row by a sum of some of their elements with random weights: those that are one stand at the same
-place of both rows, or close to it, so that all are found in O(n log n). A slice that is right where it stands is never moved: zero channels are all alike.
+place of both rows, or close to it, so that all are found in O(n log n). A slice that is right where it stands is never
+moved: zero channels are all alike.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
+    from align.core.hypotheses import Fact
     from align.steps.hypotheses_evidence import Question
 
 NARROW = ("bfloat16", "float16")
@@ -30,18 +31,31 @@ FEWEST = 256
 
 
 def explain_rounding(question: Question) -> Iterator[Hypothesis]:
-    """Yield the dtype: `rounded` (the output only), `lower-precision` (before it too) or `rounding-sized` (a hint)."""
-    measured = measure(question.reference, question.candidate)
-    for dtype in NARROW:
-        unit = EPSILON[dtype]
-        if held_by(question.candidate, dtype) and not held_by(question.reference, dtype):
-            for name, typical, worst in (("rounded", 1.0, 1.0), ("lower-precision", TYPICAL_UNITS, WORST_UNITS)):
-                limit = Limit(worst * unit * measured.reference_max, typical * unit * measured.reference_rms, "dtype")
-                left = smallest_factor(measured, limit)
-                if left <= 1.0 and question.wrong * question.bits >= ENOUGH_BITS:
-                    yield Hypothesis(name, left, facts={"dtype": dtype})
-                    return
-    yield from _by_size(question, measured.rmse / (measured.reference_rms or 1.0))
+    """Yield the dtype that the bits tell: `rounded` (the output only) or `lower-precision` (what is before it too)."""
+    dtype = next((one for one in NARROW if held_by(question.candidate, one)), None)
+    if dtype is None or held_by(question.reference, dtype) or question.wrong * question.bits < ENOUGH_BITS:
+        return
+    measured, unit = measure(question.reference, question.candidate), EPSILON[dtype]
+    for name, typical, worst in (("rounded", 1.0, 1.0), ("lower-precision", TYPICAL_UNITS, WORST_UNITS)):
+        limit = Limit(worst * unit * measured.reference_max, typical * unit * measured.reference_rms, "dtype")
+        if (left := smallest_factor(measured, limit)) <= 1.0:
+            yield Hypothesis(name, left, facts={"dtype": dtype})
+            return
+
+
+def explain_error_size(question: Question) -> Iterator[Hypothesis]:
+    """Yield `rounding-sized`: errors of the size of a few roundings, with no mean and no relation to the values."""
+    reference, error = question.sample, question.candidate_sample - question.sample
+    size, typical = (sqrt(float(np.mean(one**2))) for one in (error, reference))
+    dtype = next((one for one in NARROW[::-1] if EPSILON[one] / 8 <= size / (typical or 1.0) <= EPSILON[one]), None)
+    if dtype is None or reference.size < FEWEST or question.bits == 0.0:
+        return
+    with np.errstate(invalid="ignore"):
+        related = [np.corrcoef(error, one)[0, 1] for one in (reference, np.abs(reference), reference**2)]
+    apart = [float(error.mean()) / float(error.std()), *related]
+    if max(map(abs, apart)) * sqrt(reference.size) < UNRELATED:
+        facts: dict[str, Fact] = {"dtype": dtype, "relative_error": size / typical}
+        yield Hypothesis("rounding-sized", question.factor, 0.0, facts=facts)
 
 
 def held_by(values: Array, dtype: str) -> bool:
@@ -51,16 +65,3 @@ def held_by(values: Array, dtype: str) -> bool:
             np.array_equal(part.astype(numpy_dtype(dtype)).astype(values.dtype), part)
             for part in (values.reshape(-1)[:1000], values.reshape(-1))
         )
-
-
-def _by_size(question: Question, share: float) -> Iterator[Hypothesis]:
-    """The errors have the size of one to a few roundings, no mean, no relation to the value and none to its size."""
-    dtype = next((one for one in NARROW[::-1] if EPSILON[one] / 8 <= share <= EPSILON[one]), None)
-    reference, error = question.sample, question.candidate_sample - question.sample
-    if dtype is None or reference.size < FEWEST or question.bits == 0.0:
-        return
-    with np.errstate(invalid="ignore"):
-        related = [np.corrcoef(error, one)[0, 1] for one in (reference, np.abs(reference), reference**2)]
-    apart = [abs(float(error.mean())) / float(error.std()), *map(abs, related)]
-    if max(apart) * sqrt(reference.size) < UNRELATED:
-        yield Hypothesis("rounding-sized", question.factor, 0.0, facts={"dtype": dtype, "relative_error": share})

@@ -37,4 +37,5 @@ def _table(array: Array, axis: int, columns: Array) -> Array:
     if array.ndim == 1:
         return view[:, None].astype(np.float64)
     index: tuple[Any, ...] = (slice(None), *np.unravel_index(columns, view.shape[1:]))
-    return view[index].astype(np.float64)
+    cells: Array = view[index].astype(np.float64)
+    return cells

@@ -1,0 +1,137 @@
+"""Why parameters hold other values than the map says: another's, a turned, permuted or rounded form, or never filled.
+
+Values are looked up by their hash among those of the same shape, so that the cost grows with their bytes and not with
+their pairs; only what is related to the right value is asked for a relation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from math import inf, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import EPSILON, dtype_name, is_float
+from align.core.hypotheses import Hypothesis
+from align.core.measurements import Limit
+from align.core.pieces import apart_from_whole
+from align.steps.hypotheses import likeliest
+from align.steps.hypotheses_evidence import SAMPLE, sample_places
+from align.steps.initial_values import initial_distribution
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.hypotheses import Fact
+    from align.core.names import NameMap, Pairing
+
+    Pair = tuple[Pairing, Array, Array]
+    Names = tuple[str, str]
+
+FEWEST = 16
+UNRELATED = 5.0  # standard deviations of a correlation by chance
+UNITS = 4.0  # of the last place: a scaled weight was rounded once more
+
+
+def weight_causes(
+    reference: Mapping[str, Array], candidate: Mapping[str, Array], name_map: NameMap
+) -> dict[str, Hypothesis]:
+    """For each target parameter whose values differ from what the map says: the relation that was found, if any.
+
+    Beside those of `explain_output`: `swapped-weights` and `weights-of-another` (`holds`: the reference's parameter whose value it is),
+    `initial-value` (all one number), `not-loaded` (drawn as fresh layers are) and `unrelated`.
+    """
+    pairs = [_pair(pairing, reference, candidate) for pairing in name_map.pairings]
+    apart = [pair for pair in pairs if not _equal(*pair[1:])]
+    elsewhere = _elsewhere(pairs, apart)
+    causes: dict[str, Hypothesis] = {}
+    for pairing, meant, held in apart:
+        if pairing.target not in causes and (found := elsewhere.get(_names(pairing)) or _cause(meant, held)):
+            causes[pairing.target] = found
+    return causes
+
+
+def _pair(pairing: Pairing, reference: Mapping[str, Array], candidate: Mapping[str, Array]) -> Pair:
+    """A pairing with what the target should hold, or a piece of it, and what is there."""
+    change, part = apart_from_whole(pairing.transform)
+    meant, held = change.apply(reference[pairing.source]), candidate[pairing.target]
+    return pairing, meant, held[part.region] if part and part.shape == held.shape else held
+
+
+def _equal(meant: Array, held: Array) -> bool:
+    return meant.shape == held.shape and np.array_equal(_as_held(meant, held), held)
+
+
+def _as_held(meant: Array, held: Array) -> Array:
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return meant.astype(held.dtype, copy=False)
+
+
+def _elsewhere(pairs: Sequence[Pair], apart: Sequence[Pair]) -> dict[Names, Hypothesis]:
+    """Values that another parameter, or another piece of a fused one, should have."""
+    shapes = {held.shape for _, _, held in apart}
+    owners: dict[bytes, list[Names]] = defaultdict(list)
+    for pairing, meant, held in pairs:
+        if meant.shape in shapes and _varies(meant):
+            owners[_digest(_as_held(meant, held))].append(_names(pairing))
+    holds = {_names(pairing): owners.get(_digest(held), []) for pairing, _, held in apart}
+    return {
+        names: Hypothesis(
+            "swapped-weights" if names in holds.get(others[0], []) else "weights-of-another",
+            0.0,
+            facts={"holds": others[0][0]},
+        )
+        for names, others in holds.items()
+        if others and names not in others  # NaN is unlike itself
+    }
+
+
+def _names(pairing: Pairing) -> Names:
+    return pairing.source, pairing.target
+
+
+def _digest(values: Array) -> bytes:
+    head = f"{dtype_name(values.dtype)}{values.shape}".encode()
+    return hashlib.blake2b(head + values.tobytes(), digest_size=16).digest()
+
+
+def _varies(values: Array) -> bool:
+    return bool(values.size > 1 and np.any(values != values.reshape(-1)[0]))
+
+
+def _cause(meant: Array, held: Array) -> Hypothesis | None:
+    """The likeliest relation of one parameter's value to what it should be."""
+    if held.size > 1 and _varies(meant) and not _varies(held):
+        return Hypothesis("initial-value", inf, 0.0, facts={"value": float(held.reshape(-1)[0])})
+    if meant.shape == held.shape and _unrelated(meant, held):
+        name = initial_distribution(held)
+        facts: dict[str, Fact] = {"distribution": name} if name else {}
+        return Hypothesis("not-loaded" if name else "unrelated", inf, 0.0, facts=facts)
+    return likeliest(meant, held, _rounding(meant, held))
+
+
+def _unrelated(meant: Array, held: Array) -> bool:
+    """No correlation and hardly a value in common; dtypes of few values have those by chance, and are not asked."""
+    if meant.size < FEWEST or dtype_name(held.dtype) not in ("float32", "float64"):
+        return False
+    places = sample_places(meant.size, SAMPLE)
+    ours, theirs = (one.reshape(-1)[places].astype(np.float64) for one in (meant, held))
+    spread = float(ours.std() * theirs.std())
+    if not np.isfinite(spread) or spread == 0.0:
+        return False
+    correlation = float(np.mean((ours - ours.mean()) * (theirs - theirs.mean()))) / spread
+    common = np.isin(np.abs(held.reshape(-1)[places]), np.abs(_as_held(meant, held)))
+    return abs(correlation) * sqrt(places.size) < UNRELATED and not common.mean() > 1.0 / FEWEST
+
+
+def _rounding(meant: Array, held: Array) -> Limit:
+    """Some units in the last place of the coarser dtype; exact for whole numbers."""
+    names = [dtype_name(one.dtype) for one in (meant, held)]
+    if not all(map(is_float, names)) or not meant.size:
+        return Limit(0.0, 0.0, "exact")
+    unit = UNITS * max(EPSILON[name] for name in names)
+    sizes = np.abs(meant.astype(np.float64))
+    return Limit(unit * float(sizes.max()), unit * sqrt(float(np.mean(sizes**2))), "rounding")
