@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 OF_AXES = ("kernel_size", "stride", "dilation")
 NOT_KEPT = ("_init", "dtype", "device")  # the live layer's values are kept, whatever they started from
+VALID = {"pad_mode": "valid"}  # no padding, as which a padding of 0 counts too
 OUTDATED = {"pad_mode": "padding"}  # a number that belongs to the other argument's value
 
 
@@ -86,6 +87,8 @@ def _told(layer: LayerSettings) -> tuple[Arguments, Arguments]:
         if form is not None and form.is_held(layer.values):
             found = form.arguments(form.given(layer.values, layer.classes))
             arguments = {name: value for name, value in found if (name, value) not in form.beside}
+            if arguments == VALID and str(layer.values.get("pad_mode")).lower() == "pad":
+                arguments = {"pad_mode": "pad", "padding": 0}
             told |= arguments
             translated |= arguments if form.writes_as is not None else {}
     return told, translated

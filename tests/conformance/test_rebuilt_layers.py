@@ -1,0 +1,123 @@
+"""Every pitfall is ended on the live layer: rebuilt as the finding says, it computes what the other side computes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from real_layers import build, called, copy_values, distance, drawn, is_torch, settings_of
+
+from align.core.mappings import layer_rules
+from align.core.pitfalls import is_of, pitfalls
+from align.core.registry import model_readers
+from align.steps.lint import LayerPair, compare_settings
+from align.workflows.confirm_causes import rebuilt_layer
+from align.workflows.sides import open_side
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.core.lint import SettingFinding
+
+pytestmark = [
+    pytest.mark.frameworks,
+    pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN"),
+]
+
+RULES = {rule.id: rule for rule in pitfalls()}
+PAIRS = [
+    (rule.id, pair)
+    for rule in RULES.values()
+    if rule.examples.judge == "output"
+    for pair in rule.examples.differ
+    if not any(is_of(layer, rule.examples.unrun) for layer in pair)
+]
+# Pairs of which no layer can be built that computes what the first one does, and why.
+NO_LAYER = {
+    "conv-padding-mode": "zeros are the only padding that the class knows",
+    "conv-transpose-output-padding": "the finding leaves the padding to the user",
+    "embedding-max-norm": "the class has no such setting, and of another class the values are not known",
+    "kl-div-log-target": "the change is in front of the layer",
+    "layer-norm-axes": "the axis is counted from the front, which the layer alone does not tell",
+    "lstm-projection": "the class cannot project",
+}
+# Pairs of which the layer is built but tells nothing, and why.
+TELLS_NOTHING = {
+    "elu-alpha": "the kernel on the CPU takes 1.0 only",
+    "rrelu-lower": "slopes are drawn in evaluation mode too",
+    "rrelu-upper": "slopes are drawn in evaluation mode too",
+}
+STRANGERS = "transformers."  # activations that no layer rule knows
+TRIED = [
+    (rule, pair)
+    for rule, pair in PAIRS
+    if rule not in NO_LAYER and rule not in TELLS_NOTHING and not pair[0].startswith(STRANGERS)
+]
+CLASSES = {
+    name for rule in RULES.values() for form in rule.forms for name in form.classes if rule.topic != "optimizers"
+}
+EXPRESSIONS = sorted(
+    layer
+    for layer in {layer for rule in RULES.values() for pair in rule.examples.differ for layer in pair}
+    | {layer for rule in layer_rules() for hit in rule.hits for layer in hit.values()}
+    if layer.partition("(")[0] in CLASSES and not layer.startswith(STRANGERS)
+)
+PRECISION = 1e-5
+
+
+@pytest.mark.parametrize(("rule_id", "pair"), TRIED)
+def test_a_layer_rebuilt_as_the_finding_says_moves_to_what_the_reference_computes_and_back(
+    rule_id: str, pair: tuple[str, str]
+) -> None:
+    reference, candidate, arrays = filled(rule_id, pair)
+    layer = rebuilt(reference, candidate)
+    back = rebuilt(candidate, layer)  # before any call, which may change statistics
+    wanted, had, has = (called(one, arrays, False) for one in (reference, candidate, layer))
+    assert distance(wanted, had) > PRECISION > distance(wanted, has)
+    if type(layer) is type(candidate):  # another layer takes no change to become the first one again
+        assert distance(had, called(back, arrays, False)) < PRECISION
+
+
+@pytest.mark.parametrize(("rule_id", "pair"), [(rule, pair) for rule, pair in PAIRS if rule in NO_LAYER])
+def test_what_cannot_be_built_is_not_built(rule_id: str, pair: tuple[str, str]) -> None:
+    reference, candidate, _ = filled(rule_id, pair)
+    assert rebuilt(reference, candidate) is None
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_a_layer_rebuilt_without_a_change_is_a_copy_with_the_same_settings_and_values(expression: str) -> None:
+    layer = build(expression)
+    reader = reader_of(layer)
+    copied = reader.rebuilt(layer, "", {})
+    assert copied is not layer
+    assert {**settings_of(copied).values, "training": None} == {**settings_of(layer).values, "training": None}
+    mine, theirs = reader.read_values(layer), reader.read_values(copied)
+    assert mine.keys() == theirs.keys()
+    assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
+
+
+def test_few_pitfalls_cannot_be_tried_on_a_layer() -> None:
+    left_out = sorted({rule for rule, pair in PAIRS if (rule, pair) not in TRIED})
+    print(f"{len(TRIED)} of {len(PAIRS)} pairs are tried; not {', '.join(left_out)}")
+    assert len(TRIED) > 0.85 * len(PAIRS)
+
+
+def filled(rule_id: str, pair: tuple[str, str]) -> tuple[Any, Any, list[np.ndarray]]:
+    """Both layers with equal values, and inputs for them."""
+    reference, candidate = (build(layer) for layer in pair)
+    copy_values(reference, candidate)
+    return reference, candidate, [drawn(text, seed) for seed, text in enumerate(RULES[rule_id].examples.inputs)]
+
+
+def rebuilt(reference: Any, candidate: Any) -> Any:
+    return rebuilt_layer(open_side(reference), open_side(candidate), *findings(reference, candidate))
+
+
+def findings(reference: Any, candidate: Any) -> Sequence[SettingFinding]:
+    pair = LayerPair(settings_of(reference), settings_of(candidate))
+    return compare_settings([pair], list(RULES.values())).findings
+
+
+def reader_of(layer: Any) -> Any:
+    return model_readers()["torch" if is_torch(layer) else "mindspore"]
