@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.core.calling import leaves
-from align.core.traces import Capture
+from align.core.traces import capture_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -83,7 +83,7 @@ class _Mix:
         import torch
 
         for name, leaf in leaves(output):
-            scale = self._scales.get(Capture(0, path, self._calls[path], name, "", (), "").key)
+            scale = self._scales.get(capture_key(path, self._calls[path], name))
             if scale and torch.is_tensor(leaf) and leaf.requires_grad:
                 numbers = _real(leaf)
                 weights = torch.randn(numbers.shape, generator=self._generator) / scale

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from align.core.power import ParameterState
     from align.core.traces import Trace
 
-# A parameter of which a change by its own size moves less than this share of a limit is suspected to move nothing; the
-# rounding of models that compute in float32 inside, as attention often has its softmax, is below it too.
+# A parameter of which a change by its own size moves less than this share of a limit is suspected to move nothing.
 SUSPECT = 0.01
-# So are elements whose gradient is the rounding of float64 beside the others': one by chance is as good as excluded.
-ROUNDING = 1e-12
+# So are elements with this share of the largest gradient. The rounding of float32 leaves up to 1e-7 where a gradient
+# cancels, as of the key bias in attention's fused one; few of many other gradients are that small by chance, but some.
+ROUNDING = 1e-6
+CHANCE = 1e-4
 # Runs that may be spent on telling suspects apart. Usually one is enough; what is open at the end is not called blind.
 MOST_RUNS = 8
 # The relative change that ought to show.
@@ -56,7 +57,8 @@ def suspects(values: Mapping[str, Array], gradients: Mapping[str, Array]) -> dic
 
 def _seems_blind(gradient: Array, size: float) -> NDArray[np.bool_]:
     largest = float(gradient.max(initial=0.0))
-    threshold = largest if largest * size < SUSPECT else largest * ROUNDING
+    rounding = min(ROUNDING, CHANCE / max(gradient.size, 1))
+    threshold = largest if largest * size < SUSPECT else largest * rounding
     blind: NDArray[np.bool_] = gradient <= threshold
     return blind
 

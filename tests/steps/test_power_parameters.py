@@ -66,7 +66,7 @@ def test_blind_elements_are_counted() -> None:
 
 
 def test_rounding_beside_gradients_is_suspect_and_so_is_all_of_a_parameter_that_moves_nothing() -> None:
-    rounding = np.array([[1e4, 1e-11, 0.0], [2e4, -5e3, 1e-3]])
+    rounding = np.array([[1e4, 1e-3, 0.0], [2e4, -5e3, 0.1]])
     assert suspects(ONES, {"w": rounding})["w"].tolist() == [[False, True, True], [False, False, False]]
     assert suspects(ONES, {"w": np.full((2, 3), 1e-4)})["w"].all()
     assert suspects(ONES, {"w": np.full((2, 3), 1e4)}) == {}
