@@ -52,10 +52,13 @@ def proposed_arguments(
     if padding is None or not changes.keys() <= wanted.keys():
         return
     kept, (told, translated) = _kept(layer), _told(layer)
-    for found in (_over(told, {**kept, **translated}), _over(kept, told)):
+    tried: list[Arguments] = []
+    for found in (_over(told, {**kept, **translated}), _over(told, kept), _over(kept, told)):
         given = {name: value for name, value in {**found, **known}.items() if name in wanted}
         fitting = {name: _as_flag(wanted[name], value) for name, value in given.items() if _fits(wanted[name], value)}
-        if all(one.default is not one.empty or name in fitting for name, one in wanted.items()):
+        complete = all(one.default is not one.empty or name in fitting for name, one in wanted.items())
+        if complete and fitting not in tried:
+            tried.append(fitting)
             yield fitting, {**_over(fitting, changes), **padding}
 
 
