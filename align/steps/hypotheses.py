@@ -44,7 +44,7 @@ def explain_output(reference: Array, candidate: Array, limit: Limit) -> tuple[Hy
     >>> [found.id for found in explain_output(x, x[:, ::-1], Limit(1e-5, 1e-6, "user"))]
     ['flipped']
     """
-    return tuple(sorted(_relations(reference, candidate, limit), key=_rank))
+    return tuple(sorted(_relations(reference, candidate, limit), key=rank))
 
 
 def likeliest(reference: Array, candidate: Array, limit: Limit) -> Hypothesis | None:
@@ -54,25 +54,39 @@ def likeliest(reference: Array, candidate: Array, limit: Limit) -> Hypothesis | 
         if one.explains:
             return one
         found.append(one)
-    return min(found, key=_rank, default=None)
+    return min(found, key=rank, default=None)
 
 
-def _rank(found: Hypothesis) -> tuple[float, int, float]:
+def rank(found: Hypothesis) -> tuple[float, int, float]:
+    """Sort key: what explains most first, then what fits fewest numbers."""
     return -found.share, found.fitted, found.factor
 
 
+def ask(reference: Array, candidate: Array, limit: Limit) -> Question | None:
+    """The question why they differ; None if they do not, or by shape or NaN, or hold no real numbers."""
+    if reference.shape != candidate.shape or not _comparable(reference, candidate):
+        return None
+    ours, theirs = _widened(reference), _widened(candidate)
+    if explain_non_finite(ours, theirs):
+        return None
+    question = Question(*_without_non_finite(ours, theirs), limit)
+    return question if question.factor > 1.0 else None
+
+
 def _relations(reference: Array, candidate: Array, limit: Limit) -> Iterator[Hypothesis]:
-    if not reference.size or not candidate.size or any(np.iscomplexobj(one) for one in (reference, candidate)):
+    if not _comparable(reference, candidate):
         return
     ours, theirs = _widened(reference), _widened(candidate)
     if ours.shape != theirs.shape:
         yield from _of_other_shape(ours, theirs, limit)
     elif odd := explain_non_finite(ours, theirs):
         yield odd
-    else:
-        question = Question(*_without_non_finite(ours, theirs), limit)
-        if question.factor > 1.0:
-            yield from _of_one_shape(question)
+    elif question := ask(ours, theirs, limit):
+        yield from _of_one_shape(question)
+
+
+def _comparable(*sides: Array) -> bool:
+    return all(one.size and not np.iscomplexobj(one) for one in sides)
 
 
 def _of_one_shape(question: Question) -> Iterator[Hypothesis]:

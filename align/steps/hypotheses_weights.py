@@ -41,8 +41,8 @@ def weight_causes(
 ) -> dict[str, Hypothesis]:
     """For each target parameter whose values differ from what the map says: the relation that was found, if any.
 
-    Beside those of `explain_output`: `swapped-weights` and `weights-of-another` (`holds`: the reference's parameter whose value it is),
-    `initial-value` (all one number), `not-loaded` (drawn as fresh layers are) and `unrelated`.
+    Beside those of an output: `swapped-weights` and `weights-of-another` (`holds` names the reference's parameter
+    whose value it is), `initial-value` (all one number), `not-loaded` (drawn as fresh layers are) and `unrelated`.
     """
     pairs = [_pair(pairing, reference, candidate) for pairing in name_map.pairings]
     apart = [pair for pair in pairs if not _equal(*pair[1:])]

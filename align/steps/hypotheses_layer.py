@@ -1,0 +1,96 @@
+"""Why a layer returns something else than the reference's, judged by all that it was given.
+
+First what its inputs and parameters tell, which names a cause; then what its output alone tells.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import dtype_name
+from align.steps.hypotheses import ask, explain_output, rank
+from align.steps.hypotheses_given import (
+    explain_function,
+    explain_inputs,
+    explain_parameters,
+    explain_product,
+    explain_rows,
+)
+from align.steps.hypotheses_norms import explain_norm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.dtypes import Array
+    from align.core.hypotheses import Hypothesis
+    from align.core.measurements import Limit
+    from align.steps.hypotheses_evidence import Question
+
+NARROW = ("float16", "bfloat16")
+NORMS = ("layer_norm", "rms_norm", "group_norm", "instance_norm", "batch_norm")
+# What layer rules and live layers call the parameters that are meant here.
+ROLES = {
+    "running_mean": "mean",
+    "moving_mean": "mean",
+    "running_var": "variance",
+    "moving_variance": "variance",
+    "gamma": "weight",
+    "beta": "bias",
+    "embedding_table": "weight",
+}
+
+
+def explain_layer(
+    kind: str,
+    inputs: Mapping[str, Array],
+    values: Mapping[str, Array],
+    reference: Array,
+    candidate: Array,
+    limit: Limit,
+) -> tuple[Hypothesis, ...]:
+    """Return what makes the candidate's output differ though both got these inputs and values, the likeliest first.
+
+    `kind` is that of the layer rules ("batch_norm", "" if unknown), `inputs` are by leaf name, `values` the parameters
+    and buffers by role. `limit` is that of the layer alone.
+
+    >>> from align.core.measurements import Limit
+    >>> rng = np.random.default_rng(0)
+    >>> x, bias = rng.standard_normal((8, 16)), rng.standard_normal(16)
+    >>> found = explain_layer("linear", {}, {"bias": bias}, x + bias, x, Limit(1e-5, 1e-6, "user"))
+    >>> found[0].id
+    'bias-missing'
+    """
+    general = explain_output(reference, candidate, limit)
+    question = ask(reference, candidate, limit)
+    if question is None:
+        return general
+    parameters = {ROLES.get(role, role): _widened(value) for role, value in values.items()}
+    given = {name: _widened(value) for name, value in inputs.items()}
+    found = [one for one in _given(question, kind, given, parameters) if one.explains]
+    return (*sorted(found, key=rank), *general)
+
+
+def _widened(values: Array) -> Array:
+    """Floats of fewer than 32 bits in float32; numbers of rows stay whole."""
+    return values.astype(np.float32) if dtype_name(values.dtype) in NARROW else values
+
+
+def _given(
+    question: Question, kind: str, inputs: Mapping[str, Array], values: Mapping[str, Array]
+) -> Iterator[Hypothesis]:
+    yield from explain_inputs(question, inputs)
+    yield from explain_parameters(question, values)
+    first = next(iter(inputs.values()), None)
+    if first is None:
+        return
+    weight, bias = values.get("weight"), values.get("bias")
+    if kind in NORMS:
+        yield from explain_norm(question, kind, first, values)
+    elif kind == "embedding" and weight is not None:
+        yield from explain_rows(question, first, weight)
+    elif weight is not None:
+        yield from explain_product(question, first, weight, bias)
+    else:
+        yield from explain_function(question, first)

@@ -1,0 +1,132 @@
+"""How a normalising layer of each side computes what it returns: the epsilon, the elements, the statistics.
+
+Nothing is said unless the reference's own output is made by one of the known ways; the epsilon of either side is solved
+for, since each group of elements gives an estimate of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, inf, log10, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.steps.hypotheses_evidence import agreement, with_facts
+from align.steps.hypotheses_pointwise import turned
+from align.steps.norm_forms import norm_forms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.dtypes import Array
+    from align.core.hypotheses import Fact, Hypothesis
+    from align.steps.hypotheses_evidence import Question
+    from align.steps.norm_forms import NormForm
+
+LARGEST_EPSILON = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Affine:
+    """What a layer does after it has normalised: times a weight, plus a bias, shaped to meet the output."""
+
+    weight: Array | float
+    bias: Array | float
+
+    def of(self, normalised: Array, like: Array) -> Array:
+        made: Array = normalised.reshape(like.shape) * self.weight + self.bias
+        return made
+
+
+def explain_norm(question: Question, kind: str, value: Array, parameters: Mapping[str, Array]) -> Iterator[Hypothesis]:
+    """Yield the other epsilon, and each other way with the reference's epsilon, that makes the candidate's output."""
+    if value.shape != question.reference.shape or value.ndim < 2:
+        return
+    wide = {role: one.astype(np.float64) for role, one in parameters.items()}
+    forms = list(norm_forms(kind, value.astype(np.float64), wide))
+    affine = _Affine(
+        *(_shaped(wide.get(role), kind, value.ndim, none) for role, none in (("weight", 1.0), ("bias", 0.0)))
+    )
+    usual = next((found for form in forms if (found := _made_by(question, form, affine))), None)
+    if usual is None:
+        return
+    form, epsilon, error = usual
+    others = [_other_way(question, other, form, epsilon, affine) for other in forms if other is not form]
+    yield from (one for one in (_other_epsilon(question, form, affine, (epsilon, error)), *others) if one)
+
+
+def _made_by(question: Question, form: NormForm, affine: _Affine) -> tuple[NormForm, float, float] | None:
+    epsilon, error = _epsilon(question.reference, form, affine, question.limit.rmse)
+    if not 0.0 <= epsilon <= LARGEST_EPSILON:
+        return None
+    made = affine.of(form.normalised(epsilon), question.reference)
+    return None if agreement(question.reference, made, question.limit) is None else (form, epsilon, error)
+
+
+def _other_epsilon(
+    question: Question, form: NormForm, affine: _Affine, reference: tuple[float, float]
+) -> Hypothesis | None:
+    epsilon, error = _epsilon(question.candidate, form, affine, question.limit.rmse)
+    if not 0.0 <= epsilon <= LARGEST_EPSILON:
+        return None
+    made = affine.of(form.normalised(epsilon), question.candidate)
+    found = turned(question).confirm("epsilon", made, fitted=1)
+    facts: dict[str, Fact] = {"reference": likely_epsilon(*reference), "candidate": likely_epsilon(epsilon, error)}
+    return with_facts(found, {**facts, "error": error})
+
+
+def _other_way(
+    question: Question, form: NormForm, usual: NormForm, epsilon: float, affine: _Affine
+) -> Hypothesis | None:
+    made = affine.of(form.normalised(epsilon), question.candidate)
+    found = turned(question).confirm(form.id or usual.id, made)
+    return with_facts(found, {"reference": usual.label, "candidate": form.label})
+
+
+def _epsilon(output: Array, form: NormForm, affine: _Affine, noise: float) -> tuple[float, float]:
+    """The epsilon that fits an output best, and what it may be off by if the output is off by `noise`.
+
+    Each group of elements that are normalised together is scaled by k = 1 / sqrt(variance + epsilon); the groups'
+    estimates are averaged, each by how well it is known. Not below 0.
+    """
+    deviations = form.values - form.middle
+    base = deviations.reshape(output.shape) * affine.weight
+    seen = output - affine.bias
+    over = tuple(axis for axis, length in enumerate(form.variance.shape) if length == 1)
+    product, square = (
+        np.sum((one * base).reshape(form.values.shape), axis=over, keepdims=True) for one in (seen, base)
+    )
+    told = (square > 0.0) & (product > 0.0)
+    if not told.any():
+        return inf, inf
+    scale, square, variance = (
+        product[told] / square[told],
+        square[told],
+        np.broadcast_to(form.variance, told.shape)[told],
+    )
+    estimates = 1.0 / scale - np.sqrt(variance) if form.outside else scale**-2 - variance
+    weights = square * (scale**4 if form.outside else scale**6 / 4.0)
+    epsilon, error = float(weights @ estimates / weights.sum()), noise / sqrt(float(weights.sum()))
+    return (max(epsilon, 0.0) if epsilon > -error else epsilon), error
+
+
+def likely_epsilon(epsilon: float, error: float) -> float:
+    """The power of ten that an epsilon is, if it is one to within its error; else the epsilon.
+
+    >>> likely_epsilon(1.02e-5, 3e-7), likely_epsilon(1.3e-5, 3e-7)
+    (1e-05, 1.3e-05)
+    """
+    if epsilon <= 0.0:
+        return epsilon
+    power = float(f"1e{floor(log10(epsilon) + 0.5)}")
+    return power if abs(power - epsilon) <= error else epsilon
+
+
+def _shaped(values: Array | None, kind: str, ndim: int, default: float) -> Array | float:
+    """Along the last axes for norms of the features, along axis 1 for norms of channels."""
+    if values is None:
+        return default
+    return (
+        values if kind in ("layer_norm", "rms_norm") else values.reshape([-1 if one == 1 else 1 for one in range(ndim)])
+    )
