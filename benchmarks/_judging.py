@@ -6,20 +6,6 @@ import time
 from fnmatch import fnmatch
 from typing import Any
 
-FIELDS = (
-    "reference",
-    "candidate",
-    "reference_class",
-    "candidate_class",
-    "call",
-    "part",
-    "factor",
-    "cause",
-    "sureness",
-    "change",
-    "line",
-)
-
 
 def compared(case: Any) -> dict[str, Any]:
     """The tool's verdict on a case as it stands, its culprits and the seconds that it took."""
@@ -33,7 +19,7 @@ def compared(case: Any) -> dict[str, Any]:
     return {
         "verdict": result.verdict.outcome.value,
         "reason": result.verdict.reason,
-        "culprits": [{name: to_plain(getattr(one, name)) for name in FIELDS} for one in culprits_of(result)],
+        "culprits": to_plain(result.culprits),
         "findings": [f"{one.code} {one.subject}" for one in result.findings if one.severity != "note"],
         "seconds": round(time.perf_counter() - begun, 1),
     }
@@ -54,19 +40,6 @@ def in_words(culprit: dict[str, Any]) -> str:
     cause = f"{culprit['cause'] or 'no cause'} ({culprit['sureness']})"
     tail = "; ".join(filter(None, (culprit["change"], culprit["line"])))
     return f"{pair}, {culprit['part']}, {factor}: {cause}{'; ' if tail else ''}{tail}"
-
-
-def culprits_of(result: Any) -> list[Any]:
-    """Until there are culprits: the first divergent layer."""
-    from types import SimpleNamespace
-
-    if hasattr(result, "culprits"):
-        return list(result.culprits)
-    if result.first_divergent is None:
-        return []
-    layer = result.layers[result.first_divergent]
-    own = {name: getattr(layer, name, "") for name in FIELDS}
-    return [SimpleNamespace(**{**own, "part": "layer", "sureness": "unknown"})]
 
 
 def judge_mutation(mutation: Any, port: Any, moves: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
