@@ -70,7 +70,8 @@ def with_leaves(value: Any, put: Callable[[str, Any], Any], name: str = "") -> A
     """Return the value with each leaf replaced by `put(name, leaf)`; containers are copied, never changed."""
     if isinstance(value, Mapping):
         items = copy.copy(value) if isinstance(value, MutableMapping) else dict(value)
-        items.update((key, with_leaves(item, put, _inside(name, key))) for key, item in value.items())
+        for key, item in value.items():  # what Hugging Face's models return has no `update`
+            items[key] = with_leaves(item, put, _inside(name, key))
         return items
     if isinstance(value, (tuple, list)):
         listed = [with_leaves(item, put, _inside(name, index)) for index, item in enumerate(value)]

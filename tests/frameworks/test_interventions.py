@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from align.core.calling import with_leaves
 from align.core.registry import model_readers
 from align.frameworks.arrays import ArrayLayer, ArrayModel
 
@@ -137,6 +138,16 @@ def test_a_chain_of_arrays_takes_interventions_and_stand_ins_alike() -> None:
     adapter.run(model, {"x": X}, told, {"a": ArrayLayer("a", "torch.nn.ReLU", np.square, {})})
     np.testing.assert_array_equal(told.given["b#0"]["0"], X**2)
     np.testing.assert_array_equal(told.seen["#0"], 5 * X)
+
+
+def test_what_hugging_face_models_return_is_rebuilt_as_what_it_is() -> None:
+    from transformers.modeling_outputs import BaseModelOutput
+
+    output = BaseModelOutput(last_hidden_state=1, hidden_states=(2, 3))  # type: ignore[arg-type]
+    made = with_leaves(output, lambda name, leaf: f"{name}={leaf}")
+    assert isinstance(made, BaseModelOutput)
+    assert made.hidden_states == ("hidden_states.0=2", "hidden_states.1=3")
+    assert output.last_hidden_state == 1
 
 
 def _identity(framework: str) -> Any:
