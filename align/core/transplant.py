@@ -26,7 +26,7 @@ FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType)
 class LayerTypes:
     """The types of a framework that a layer holds. `equal` tells whether two tensors hold the same.
 
-    `told` are attributes that only say how a layer was built.
+    `told` are attributes, also of what a layer holds, that are no settings: they say how or when it was built.
     """
 
     module: Any
@@ -112,4 +112,6 @@ def _alike_of_one_type(one: Any, other: Any, types: LayerTypes, depth: int) -> b
     mine, theirs = (value if isinstance(value, dict) else getattr(value, "__dict__", None) for value in (one, other))
     if mine is None or theirs is None:
         return bool(one == other)
-    return mine.keys() == theirs.keys() and all(_alike(mine[key], theirs[key], types, depth - 1) for key in mine)
+    names = mine.keys() - types.told
+    same = names == theirs.keys() - types.told
+    return same and all(_alike(mine[name], theirs[name], types, depth - 1) for name in names)

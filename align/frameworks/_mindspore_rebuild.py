@@ -34,6 +34,7 @@ KEPT_AT = {
     "RNN": RECURRENT,
 }
 FORMAT = {"data_format": "format"}  # an operator's may be another, of one axis more
+TOLD = frozenset({"_cell_init_args", "Seed0", "Seed1"})  # an operator's seeds tell when it was built
 PUBLIC = ("mindspore.nn.", "mindspore.mint.")
 
 
@@ -44,7 +45,7 @@ def rebuilt_cell(cell: Model, settings: LayerSettings, changes: Mapping[str, Set
     cls = next((base for base in type(cell).__mro__ if base.__module__.startswith(PUBLIC)), None)
     if cls in (None, mindspore.nn.Cell):
         return None
-    types = LayerTypes(mindspore.nn.Cell, mindspore.Parameter, mindspore.Tensor, _equal, frozenset({"_cell_init_args"}))
+    types = LayerTypes(mindspore.nn.Cell, mindspore.Parameter, mindspore.Tensor, _equal, TOLD)
     builder = LayerBuilder(cls, cls, _copied, _fill, types, FORMAT | KEPT_AT.get(cls.__name__, {}))
     changed = rebuild(cell, settings, changes, builder)
     return None if changed is None else changed.set_train(False)

@@ -89,12 +89,12 @@ class MindSporeFramework:
         if cell is None:
             return None
         settings = LayerSettings(path, _public_classes(type(cell)), cell_settings(cell))
-        with _same_random_numbers():
+        with _random_numbers_kept():
             return rebuilt_cell(cell, settings, changes)
 
     def built(self, class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
         """Build a new cell; see LayerRebuilder."""
-        with _same_random_numbers():
+        with _random_numbers_kept():
             return built_cell(class_name, arguments)
 
     def read_values(self, model: Model) -> dict[str, Array]:
@@ -304,7 +304,16 @@ def _untrained_kept(model: Model) -> Iterator[None]:
 
 @contextmanager
 def _same_random_numbers() -> Iterator[None]:
-    """As of Python, NumPy, MindSpore's generator, its seeds of operators and that of its data pipeline.
+    with _random_numbers_kept():
+        mindspore = _mindspore()
+        mindspore.set_seed(SEED)
+        mindspore.manual_seed(SEED)
+        yield
+
+
+@contextmanager
+def _random_numbers_kept() -> Iterator[None]:
+    """Those of Python, NumPy, MindSpore's generator, its seeds of operators and that of its data pipeline.
 
     `set_seed` cannot take a seed away again, so the module that keeps them gets back what it held.
     """
@@ -313,8 +322,6 @@ def _same_random_numbers() -> Iterator[None]:
     held: dict[str, Any] = {name: copy.copy(seeds[name]) for name in ("_GLOBAL_SEED", "_KERNEL_SEED") if name in seeds}
     state, of_pipeline = mindspore.get_rng_state(), pipeline.get_seed()
     with same_random_numbers():
-        mindspore.set_seed(SEED)
-        mindspore.manual_seed(SEED)
         try:
             yield
         finally:
