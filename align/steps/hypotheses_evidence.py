@@ -84,12 +84,12 @@ class Question:
     @cached_property
     def sample(self) -> Array:
         """The reference's values at `places`."""
-        return self.reference.reshape(-1)[self.places].astype(np.float64)
+        return at_places(self.reference, self.places)
 
     @cached_property
     def candidate_sample(self) -> Array:
         """The candidate's values there."""
-        return self.candidate.reshape(-1)[self.places].astype(np.float64)
+        return at_places(self.candidate, self.places)
 
 
 def agreement(reference: Array, candidate: Array, limit: Limit) -> float | None:
@@ -97,6 +97,12 @@ def agreement(reference: Array, candidate: Array, limit: Limit) -> float | None:
     left = smallest_factor(measure(reference, candidate), limit)
     sample = reference.reshape(-1)[sample_places(reference.size, SAMPLE)]
     return left if left <= 1.0 and reference.size * told_by(sample, limit) >= ENOUGH_BITS else None
+
+
+def at_places(values: Array, places: Array) -> Array:
+    """Elements of an array, or of a view of one, at flat indices, in float64."""
+    found: Array = values[np.unravel_index(places, values.shape)].astype(np.float64)
+    return found
 
 
 def sample_places(size: int, count: int) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from align.core.hypotheses import Hypothesis
 from align.steps.activations import FUNCTIONS, leaky, softmax
-from align.steps.hypotheses_evidence import agreement, with_facts
+from align.steps.hypotheses_evidence import agreement, at_places, with_facts
 from align.steps.hypotheses_pointwise import turned
 
 if TYPE_CHECKING:
@@ -25,40 +25,58 @@ SHIFTS = (1, -1, 2, -2, 3, -3)
 
 def explain_inputs(question: Question, inputs: Mapping[str, Array]) -> Iterator[Hypothesis]:
     """An input that was to be added and was not (`residual-missing`), one added on top, or given back as it is."""
-    candidate = question.candidate.astype(np.float64)
     for name, value in inputs.items():
-        if value.shape == candidate.shape and value.dtype.kind == "f":
+        if value.shape == question.reference.shape and value.dtype.kind == "f":
             found = (
-                question.confirm("residual-missing", candidate + value),
-                question.confirm("residual-extra", candidate - value),
-                turned(question).confirm("input-returned", value),
+                _sum(question, "residual-missing", value),
+                _sum(question, "residual-extra", value, -1.0),
+                _is(question, "input-returned", value),
             )
             yield from (one for each in found if (one := with_facts(each, {"input": name})))
 
 
 def explain_parameters(question: Question, values: Mapping[str, Array]) -> Iterator[Hypothesis]:
     """A bias that is missing or added twice, a scale that is missing, along the axis of their length."""
-    for axis, length in enumerate(question.reference.shape):
-        bias, weight = (_along(values.get(role), axis, question.reference.ndim, length) for role in ("bias", "weight"))
-        candidate = question.candidate.astype(np.float64)
-        shift = 0.0 if bias is None else bias
+    for axis in range(question.reference.ndim):
+        bias, weight = (_along(values.get(role), axis, question.reference.shape) for role in ("bias", "weight"))
         found = []
         if bias is not None:
-            found += [
-                question.confirm("bias-missing", candidate + bias),
-                question.confirm("bias-twice", candidate - bias),
-            ]
+            found += [_sum(question, "bias-missing", bias), _sum(question, "bias-twice", bias, -1.0)]
         if weight is not None:
-            found.append(question.confirm("weight-missing", (candidate - shift) * weight + shift))
+            found.append(_rescaled(question, "weight-missing", weight, 0.0 if bias is None else bias))
         if bias is not None and weight is not None:
-            found.append(question.confirm("weight-and-bias-missing", candidate * weight + bias))
+            found.append(_sum(question, "weight-and-bias-missing", bias, scale=weight))
         yield from (one for each in found if (one := with_facts(each, {"axis": axis})))
 
 
-def _along(values: Array | None, axis: int, ndim: int, length: int) -> Array | None:
-    if values is None or values.shape != (length,):
+def _sum(
+    question: Question, name: str, term: Array, sign: float = 1.0, scale: Array | None = None
+) -> Hypothesis | None:
+    """Confirm that the candidate (times a scale) plus or minus a term is the reference, some elements first."""
+    sample = question.candidate_sample * (1.0 if scale is None else at_places(scale, question.places))
+    if not question.fits(sample + sign * at_places(term, question.places)):
         return None
-    return values.astype(np.float64).reshape([-1 if one == axis else 1 for one in range(ndim)])
+    return question.confirm(
+        name, question.candidate.astype(np.float64) * (1.0 if scale is None else scale) + sign * term
+    )
+
+
+def _rescaled(question: Question, name: str, weight: Array, bias: Array | float) -> Hypothesis | None:
+    return _sum(question, name, bias - bias * weight, scale=weight)
+
+
+def _is(question: Question, name: str, value: Array) -> Hypothesis | None:
+    """Confirm that the candidate is something else."""
+    other = turned(question)
+    return other.confirm(name, value) if other.fits(at_places(value, question.places)) else None
+
+
+def _along(values: Array | None, axis: int, shape: tuple[int, ...]) -> Array | None:
+    """Numbers of the length of an axis, one for each of its slices."""
+    if values is None or values.shape != shape[axis : axis + 1]:
+        return None
+    numbers = values.astype(np.float64).reshape([-1 if one == axis else 1 for one in range(len(shape))])
+    return np.broadcast_to(numbers, shape)
 
 
 def explain_function(question: Question, value: Array) -> Iterator[Hypothesis]:

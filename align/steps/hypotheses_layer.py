@@ -1,6 +1,6 @@
 """Why a layer returns something else than the reference's, judged by all that it was given.
 
-First what its inputs and parameters tell, which names a cause; then what its output alone tells.
+What its inputs and parameters tell names a cause; only where that is nothing is the output asked alone.
 """
 
 from __future__ import annotations
@@ -62,14 +62,13 @@ def explain_layer(
     >>> found[0].id
     'bias-missing'
     """
-    general = explain_output(reference, candidate, limit)
     question = ask(reference, candidate, limit)
     if question is None:
-        return general
+        return explain_output(reference, candidate, limit)
     parameters = {ROLES.get(role, role): _widened(value) for role, value in values.items()}
     given = {name: _widened(value) for name, value in inputs.items()}
     found = [one for one in _given(question, kind, given, parameters) if one.explains]
-    return (*sorted(found, key=rank), *general)
+    return tuple(sorted(found, key=rank)) or explain_output(reference, candidate, limit)
 
 
 def _widened(values: Array) -> Array:

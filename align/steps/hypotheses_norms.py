@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.steps.hypotheses_evidence import agreement, with_facts
+from align.steps.hypotheses_evidence import Question, agreement, with_facts
 from align.steps.hypotheses_pointwise import turned
 from align.steps.norm_forms import norm_forms
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.hypotheses import Fact, Hypothesis
-    from align.steps.hypotheses_evidence import Question
     from align.steps.norm_forms import NormForm
 
 LARGEST_EPSILON = 0.1
+LARGE = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +40,52 @@ class _Affine:
 
 
 def explain_norm(question: Question, kind: str, value: Array, parameters: Mapping[str, Array]) -> Iterator[Hypothesis]:
-    """Yield the other epsilon, and each other way with the reference's epsilon, that makes the candidate's output."""
+    """Yield the other epsilon, and each other way with the reference's epsilon, that makes the candidate's output.
+
+    What is normalised apart from the rest stands for it first: a few samples, or channels of a batch norm.
+    """
     if value.shape != question.reference.shape or value.ndim < 2:
         return
+    labels: set[str] | None = None
+    if value.size > LARGE:
+        labels = {label for _, *both in _found(*_some(question, kind, value, parameters)) for label in both}
+    if labels is None or labels:
+        yield from (one for one, *_ in _found(question, kind, value, parameters, labels))
+
+
+def _found(
+    question: Question,
+    kind: str,
+    value: Array,
+    parameters: Mapping[str, Array],
+    labels: set[str] | None = None,
+) -> Iterator[tuple[Hypothesis, str, str]]:
+    """What explains, with the labels of the reference's way and the candidate's; of these ways only."""
     wide = {role: one.astype(np.float64) for role, one in parameters.items()}
-    forms = list(norm_forms(kind, value.astype(np.float64), wide))
-    affine = _Affine(
-        *(_shaped(wide.get(role), kind, value.ndim, none) for role, none in (("weight", 1.0), ("bias", 0.0)))
-    )
-    usual = next((found for form in forms if (found := _made_by(question, form, affine))), None)
+    every = norm_forms(kind, value.astype(np.float64), wide)
+    forms = [form for form in every if labels is None or form.label in labels]
+    weight, bias = (_shaped(wide.get(role), kind, value.ndim) for role in ("weight", "bias"))
+    affine = _Affine(1.0 if weight is None else weight, 0.0 if bias is None else bias)
+    usual = next((made for form in forms if (made := _made_by(question, form, affine))), None)
     if usual is None:
         return
     form, epsilon, error = usual
-    others = [_other_way(question, other, form, epsilon, affine) for other in forms if other is not form]
-    yield from (one for one in (_other_epsilon(question, form, affine, (epsilon, error)), *others) if one)
+    if one := _other_epsilon(question, form, affine, (epsilon, error)):
+        yield one, form.label, form.label
+    for other in forms:
+        if other is not form and (one := _other_way(question, other, form, epsilon, affine)):
+            yield one, form.label, other.label
+
+
+def _some(
+    question: Question, kind: str, value: Array, parameters: Mapping[str, Array]
+) -> tuple[Question, str, Array, Mapping[str, Array]]:
+    axis = 1 if kind == "batch_norm" else 0
+    count = max(1, LARGE * value.shape[axis] // value.size)
+    window = (slice(None),) * axis + (slice(count),)
+    part = Question(question.reference[window], question.candidate[window], question.limit)
+    kept = {role: one[:count] for role, one in parameters.items()} if axis else parameters
+    return part, kind, value[window], kept
 
 
 def _made_by(question: Question, form: NormForm, affine: _Affine) -> tuple[NormForm, float, float] | None:
@@ -93,9 +125,8 @@ def _epsilon(output: Array, form: NormForm, affine: _Affine, noise: float) -> tu
     deviations = form.values - form.middle
     base = deviations.reshape(output.shape) * affine.weight
     seen = output - affine.bias
-    over = tuple(axis for axis, length in enumerate(form.variance.shape) if length == 1)
     product, square = (
-        np.sum((one * base).reshape(form.values.shape), axis=over, keepdims=True) for one in (seen, base)
+        np.sum((one * base).reshape(form.values.shape), axis=form.over, keepdims=True) for one in (seen, base)
     )
     told = (square > 0.0) & (product > 0.0)
     if not told.any():
@@ -123,10 +154,8 @@ def likely_epsilon(epsilon: float, error: float) -> float:
     return power if abs(power - epsilon) <= error else epsilon
 
 
-def _shaped(values: Array | None, kind: str, ndim: int, default: float) -> Array | float:
+def _shaped(values: Array | None, kind: str, ndim: int) -> Array | None:
     """Along the last axes for norms of the features, along axis 1 for norms of channels."""
-    if values is None:
-        return default
-    return (
-        values if kind in ("layer_norm", "rms_norm") else values.reshape([-1 if one == 1 else 1 for one in range(ndim)])
-    )
+    if values is None or kind in ("layer_norm", "rms_norm"):
+        return values
+    return values.reshape([-1 if axis == 1 else 1 for axis in range(ndim)])

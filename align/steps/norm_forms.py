@@ -1,13 +1,15 @@
 """The ways in which normalising layers are computed: over which elements, about which middle, with which variance.
 
 Each is what to subtract from the input and what to divide it by; the epsilon is added to the variance under the root,
-or to the root.
+or to the root. Nothing is computed before it is asked for.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,19 +22,36 @@ if TYPE_CHECKING:
 MOST_GROUPS = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NormForm:
     """One way. `id` names the mistake that it is where the other side has the usual one, `label` says what it does.
 
-    `values` is the input, in the shape in which it is normalised; `middle` and `variance` meet it.
+    `values` is the input in the shape in which it is normalised `over` some axes; `mean` and `square` stand in the
+    place of its own mean and variance.
     """
 
     id: str
     label: str
     values: Array
-    middle: Array | float
-    variance: Array
+    over: tuple[int, ...]
+    mean: Array | float | None = None
+    square: Array | None = None
+    unbiased: bool = False
     outside: bool = False
+
+    @cached_property
+    def middle(self) -> Array | float:
+        """What is subtracted."""
+        return self.values.mean(axis=self.over, keepdims=True) if self.mean is None else self.mean
+
+    @cached_property
+    def variance(self) -> Array:
+        """What is divided by, before the root."""
+        if self.square is not None:
+            return self.square
+        count = prod(self.values.shape[axis] for axis in self.over)
+        mean: Array = np.mean((self.values - self.middle) ** 2, axis=self.over, keepdims=True)
+        return mean * (count / (count - 1.0)) if self.unbiased else mean
 
     def normalised(self, epsilon: float) -> Array:
         """The input with mean 0 and variance 1."""
@@ -51,51 +70,40 @@ def norm_forms(kind: str, values: Array, parameters: Mapping[str, Array]) -> Ite
         yield from _layer(values, parameters.get("weight"), centred=kind == "layer_norm")
 
 
-def _over(id_: str, label: str, values: Array, axes: tuple[int, ...], *, centred: bool = True) -> NormForm:
-    middle = values.mean(axis=axes, keepdims=True) if centred else 0.0
-    return NormForm(id_, label, values, middle, np.mean((values - middle) ** 2, axis=axes, keepdims=True))
-
-
 def _layer(values: Array, weight: Array | None, *, centred: bool) -> Iterator[NormForm]:
     trailing = 1 if weight is None else max(weight.ndim, 1)
     own = tuple(range(values.ndim - trailing, values.ndim))
-    usual = _over("", f"over axes {_list(own)}", values, own, centred=centred)
+    usual = NormForm("", f"over axes {_list(own)}", values, own, mean=None if centred else 0.0)
     yield usual
-    name = "without the mean subtracted" if centred else "with the mean subtracted"
-    yield _over("not-centred" if centred else "centred", name, values, own, centred=not centred)
-    count = values.size / usual.variance.size
-    if count > 1:
-        more = usual.variance * (count / (count - 1.0))
-        yield NormForm("variance-unbiased", "with the unbiased variance", values, usual.middle, more)
-    yield NormForm(
-        "epsilon-outside", "with epsilon added to the root", values, usual.middle, usual.variance, outside=True
-    )
+    if centred:
+        yield replace(usual, id="not-centred", label="without the mean subtracted", mean=0.0)
+    else:
+        yield replace(usual, id="centred", label="with the mean subtracted", mean=None)
+    yield replace(usual, id="variance-unbiased", label="with the unbiased variance", unbiased=True)
+    yield replace(usual, id="epsilon-outside", label="with epsilon added to the root", outside=True)
     inner = range(1, values.ndim)
     for axes in (chosen for size in inner for chosen in combinations(inner, size)):
         if axes != own:
-            yield _over("norm-axes", f"over axes {_list(axes)}", values, axes, centred=centred)
+            yield replace(usual, id="norm-axes", label=f"over axes {_list(axes)}", over=axes)
 
 
 def _groups(values: Array) -> Iterator[NormForm]:
     channels = values.shape[1]
-    for groups in (
-        one for one in range(1, channels + 1) if channels % one == 0 and (one <= MOST_GROUPS or one == channels)
-    ):
-        cut = values.reshape(len(values), groups, -1)
-        yield _over("norm-groups", f"in {groups} groups", cut, (2,))
+    for groups in range(1, channels + 1):
+        if channels % groups == 0 and (groups <= MOST_GROUPS or groups == channels):
+            yield NormForm("norm-groups", f"in {groups} groups", values.reshape(len(values), groups, -1), (2,))
 
 
 def _batch(values: Array, parameters: Mapping[str, Array]) -> Iterator[NormForm]:
-    over = tuple(axis for axis in range(values.ndim) if axis != 1)
-    own = _over("batch-statistics", "of the batch", values, over)
-    known = [parameters.get(role) for role in ("mean", "variance")]
-    mean, variance = (None if one is None else _channels(one, values.ndim) for one in known)
-    if mean is not None and variance is not None:
-        yield NormForm("", "kept in the layer", values, mean, variance)
-        yield NormForm("mean-of-batch", "the mean of the batch, the variance kept", values, own.middle, variance)
-        yield NormForm("variance-of-batch", "the variance of the batch, the mean kept", values, mean, own.variance)
+    own = NormForm("batch-statistics", "of the batch", values, tuple(axis for axis in range(values.ndim) if axis != 1))
+    if {"mean", "variance"} <= parameters.keys():
+        mean, variance = (_channels(parameters[role], values.ndim) for role in ("mean", "variance"))
+        yield replace(own, id="", label="kept in the layer", mean=mean, square=variance)
+        yield replace(own, id="mean-of-batch", label="the mean of the batch, the variance kept", square=variance)
+        yield replace(own, id="variance-of-batch", label="the variance of the batch, the mean kept", mean=mean)
     yield own
-    yield NormForm("fresh-statistics", "0 and 1, as in a fresh layer", values, 0.0, np.ones_like(own.variance))
+    ones = _channels(np.ones(values.shape[1]), values.ndim)
+    yield replace(own, id="fresh-statistics", label="0 and 1, as in a fresh layer", mean=0.0, square=ones)
 
 
 def _channels(values: Array, ndim: int) -> Array:
