@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.dtypes import rounded_as
 from align.core.power import ParameterPower
 
 if TYPE_CHECKING:
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 
 # A parameter of which a change by its own size moves less than this share of a limit is suspected to move nothing.
 SUSPECT = 0.01
-# So are elements with this share of the largest gradient. The rounding of float32 leaves up to 1e-7 where a gradient
-# cancels, as of the key bias in attention's fused one; few of many other gradients are that small by chance, but some.
+# So are elements without gradient. In vectors this share of the largest counts as none: float32 leaves up to 1e-7 where
+# a gradient cancels, as that of the key bias in attention's fused one.
 ROUNDING = 1e-6
-CHANCE = 1e-4
 # Runs that may be spent on telling suspects apart. Usually one is enough; what is open at the end is not called blind.
-MOST_RUNS = 8
+MOST_RUNS = 4
+# Limit of a tensor that is all zero, whose own limit is zero: as if its values were around 1.
+LEAST_LIMIT = 1e-6
 # The relative change that ought to show.
 WEAK = 0.01
 _SEED = 1
@@ -40,8 +42,8 @@ _SEED = 1
 
 def scales_of(trace: Trace, limits: Mapping[str, Limit]) -> dict[str, float]:
     """Scale of each compared tensor by its key: in that unit its difference has length 1 at the limit."""
-    sizes = {capture.key: prod(capture.shape) for capture in trace.captures}
-    return {key: limit.rmse * sqrt(sizes[key]) for key, limit in limits.items() if limit.rmse > 0.0 and key in sizes}
+    compared = [capture for capture in trace.captures if capture.key in limits and rounded_as(capture.dtype)]
+    return {c.key: (limits[c.key].rmse or LEAST_LIMIT) * sqrt(prod(c.shape)) for c in compared if prod(c.shape)}
 
 
 def size_of(value: Array) -> float:
@@ -57,8 +59,7 @@ def suspects(values: Mapping[str, Array], gradients: Mapping[str, Array]) -> dic
 
 def _seems_blind(gradient: Array, size: float) -> NDArray[np.bool_]:
     largest = float(gradient.max(initial=0.0))
-    rounding = min(ROUNDING, CHANCE / max(gradient.size, 1))
-    threshold = largest if largest * size < SUSPECT else largest * rounding
+    threshold = largest if largest * size < SUSPECT else largest * ROUNDING * (gradient.ndim == 1)
     blind: NDArray[np.bool_] = gradient <= threshold
     return blind
 

@@ -10,6 +10,7 @@ import pytest
 from align.core.measurements import Limit
 from align.core.traces import Capture
 from align.steps.power_parameters import (
+    LEAST_LIMIT,
     MOST_RUNS,
     changed,
     parameter_powers,
@@ -33,10 +34,16 @@ def row(gradient: Any, blind: Any = None, tensors: int = 1) -> Any:
 
 def test_a_scale_is_the_length_of_a_difference_at_its_limit() -> None:
     class Trace:
-        captures = (Capture(0, "a", 0, "", "A", (4, 25), "float32"), Capture(1, "b", 0, "", "B", (2,), "int64"))
+        captures = (
+            Capture(0, "a", 0, "", "A", (4, 25), "float32"),
+            Capture(1, "b", 0, "", "B", (2,), "int64"),
+            Capture(2, "zero", 0, "", "C", (4,), "float32"),
+            Capture(3, "not compared", 0, "", "D", (4,), "float32"),
+        )
 
-    limits = {"a#0": Limit(1.0, 0.5, "noise"), "b#0": Limit(0.0, 0.0, "exact")}
-    assert scales_of(Trace(), limits) == {"a#0": 5.0}  # type: ignore[arg-type]
+    nothing = Limit(0.0, 0.0, "exact")
+    limits = {"a#0": Limit(1.0, 0.5, "noise"), "b#0": nothing, "zero#0": nothing}
+    assert scales_of(Trace(), limits) == {"a#0": 5.0, "zero#0": 2 * LEAST_LIMIT}  # type: ignore[arg-type]
 
 
 def test_the_size_of_a_parameter_that_is_zero_is_one() -> None:
@@ -65,9 +72,13 @@ def test_blind_elements_are_counted() -> None:
     assert row(np.zeros((2, 3)), np.ones((2, 3), bool)).state == "blind"
 
 
-def test_rounding_beside_gradients_is_suspect_and_so_is_all_of_a_parameter_that_moves_nothing() -> None:
-    rounding = np.array([[1e4, 1e-3, 0.0], [2e4, -5e3, 0.1]])
-    assert suspects(ONES, {"w": rounding})["w"].tolist() == [[False, True, True], [False, False, False]]
+def test_elements_without_gradient_are_suspect_and_in_vectors_those_with_rounding_only() -> None:
+    gradient = np.array([1e4, 1e-3, 0.0, -2e4, 0.1, 1e3])
+    assert suspects({"v": np.ones(6)}, {"v": gradient})["v"].tolist() == [False, True, True, False, False, False]
+    assert suspects(ONES, {"w": gradient.reshape(2, 3)})["w"].tolist() == [[False, False, True], [False, False, False]]
+
+
+def test_all_of_a_parameter_that_moves_next_to_nothing_is_suspect() -> None:
     assert suspects(ONES, {"w": np.full((2, 3), 1e-4)})["w"].all()
     assert suspects(ONES, {"w": np.full((2, 3), 1e4)}) == {}
 

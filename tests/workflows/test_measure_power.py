@@ -152,6 +152,17 @@ def test_a_bias_of_zeros_is_seen() -> None:
     assert parameters(align.measure_power(model, X))["a.bias"].state == "seen"
 
 
+def test_the_output_of_a_head_of_zeros_moves_with_no_input_but_its_weights_are_seen() -> None:
+    import torch
+
+    model = net(lambda self, x: self.b(self.a(x)))
+    torch.nn.init.zeros_(model.b.weight)
+    torch.nn.init.zeros_(model.b.bias)
+    power = align.measure_power(model, X)
+    assert power.inputs == {"x": 0.0}
+    assert {one.state for one in power.parameters} == {"seen"}
+
+
 def test_a_router_without_gradient_is_not_called_blind() -> None:
     import torch
 
