@@ -29,14 +29,16 @@ OUTDATED = {"pad_mode": "padding"}  # a number that belongs to the other argumen
 
 def wanted_arguments(cls: type) -> Wanted:
     """The arguments of a class's constructor by name; of one that hands all on, those of the base that takes them."""
+    handed_on = False
     for base in cls.__mro__:
         if "__init__" in vars(base):
             taken = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
             named = {one.name: one for one in taken if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
-            if base is not cls:
+            if handed_on:
                 named.pop("mode", None)  # which of its kinds a recurrent layer is, the class itself says
             if named or not taken:
                 return named
+            handed_on = True
     return {}
 
 

@@ -74,5 +74,6 @@ def called_name(node: ast.AST | None) -> str:
 
 def is_own(node: ast.AST, own: str, name: str) -> bool:
     """Tell whether a node is `self.name`."""
-    is_attribute = isinstance(node, ast.Attribute) and node.attr == name
-    return is_attribute and isinstance(node.value, ast.Name) and node.value.id == own  # type: ignore[attr-defined]
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return False
+    return node.attr == name and node.value.id == own

@@ -84,14 +84,15 @@ def _chosen(parent: object, name: str, class_name: str) -> Making | None:
 
 def _calling_line(source: Source, name: str) -> int:
     """The line of a method that calls `self.name`, or an item of it in a loop; the first that names it, 0 if none."""
-    named = [node for node in ast.walk(source.node) if is_own(node, source.own, name)]
-    called = [
-        node.lineno for node in ast.walk(source.node) if isinstance(node, ast.Call) and _calls(node, source, name)
+    nodes = list(ast.walk(source.node))
+    called = [node.lineno for node in nodes if isinstance(node, ast.Call) and _calls(node, source, name)]
+    looped = [line for node in nodes if isinstance(node, ast.For) for line in _in_loop(node, source, name)]
+    named = [
+        node.lineno
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and is_own(node, source.own, name)
     ]
-    looped = [
-        line for node in ast.walk(source.node) if isinstance(node, ast.For) for line in _in_loop(node, source, name)
-    ]
-    return min(called or looped or [node.lineno for node in named], default=0)  # type: ignore[attr-defined]
+    return min(called or looped or named, default=0)
 
 
 def _calls(call: ast.Call, source: Source, name: str) -> bool:
