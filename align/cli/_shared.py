@@ -54,9 +54,17 @@ RunOption = Annotated[
 ]
 
 
-def finish(result: Result, verdict: Verdict, made_from: Mapping[str, Path | str], run: Path | None, json: bool) -> int:
+def finish(
+    result: Result,
+    verdict: Verdict,
+    made_from: Mapping[str, Path | str],
+    run: Path | None,
+    json: bool,
+    *,
+    show_all: bool = False,
+) -> int:
     """Hand a result over and return the exit code of its verdict."""
-    hand_over(result, made_from, run, json)
+    hand_over(result, made_from, run, json, show_all=show_all)
     return verdict.exit_code
 
 

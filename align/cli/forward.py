@@ -37,11 +37,12 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     map_file: Annotated[
         Path | None, typer.Option("--map", metavar="FILE", help="Map file; without one the models are matched.")
     ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
     project: ProjectOption = None,
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Run both models on the same fixed inputs; name the first layer that differs.
+    """Run both models on the same fixed inputs; name the layers that are at fault, why, and what to change.
 
     In a run folder the inputs are kept as inputs.npz, and used again when none are given.
     """
@@ -70,7 +71,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     parts |= {"reference checkpoint": checkpoints[0], "candidate checkpoint": checkpoints[1]}
     made_from: dict[str, Path | str] = {"reference": models[0], "candidate": models[1]}
     made_from |= {role: path for role, path in parts.items() if path is not None}
-    return finish(result, result.verdict, made_from, run, json)
+    return finish(result, result.verdict, made_from, run, json, show_all=show_all)
 
 
 def _keep_inputs(source: Path | dict[str, Array], kept: Path | None) -> Path | None:

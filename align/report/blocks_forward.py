@@ -1,7 +1,7 @@
-"""A forward comparison shown: the first divergent layer first, then the layers in execution order.
+"""A forward comparison shown: what is at fault first, then the layers in execution order.
 
-A long run of aligned layers is one line, the table is cut in its middle: a reader looks for the place where it
-begins. The rows around the first divergent layer are never cut.
+A long run of aligned layers is one line, the table is cut in its middle: a reader looks for the places where it
+goes wrong. The rows around what is at fault, or else around the first divergent layer, are never cut.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any
 
 from align.core.folding import fold_names
 from align.report.blocks import TONES, Block, Column, Lines, Row, Table, verdict_block
+from align.report.blocks_culprits import culprit_blocks, is_culprit
 from align.report.first_divergent import first_divergent_block
-from align.report.numbers import NONE, as_float, layer_name, number, shape
+from align.report.numbers import NONE, as_float, layer_name, listed, number, shape
 from align.report.texts import say, word
 
 LONGEST_TABLE = 40
@@ -25,12 +26,21 @@ NAMES_SHOWN = 6
 def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
     """Show a `mindalign.forward` document; `show_all` neither folds nor cuts the table of layers."""
     return [
-        first_divergent_block(document),
+        *culprit_blocks(document, show_all=show_all),
+        *([] if _is_told(document) else [first_divergent_block(document)]),
         *([_layers(document, show_all=show_all)] if document["layers"] else []),
         *_findings(document["findings"]),
         *_unpaired(document["unpaired"], show_all=show_all),
         verdict_block(document["verdict"]),
     ]
+
+
+def _is_told(document: dict[str, Any]) -> bool:
+    """Tell whether the culprits say all that the panel of the first divergent layer would."""
+    culprits, first = document.get("culprits", []), document["first_divergent"]
+    if first is None:
+        return bool(culprits)
+    return is_culprit(document["layers"][first], [one for one in culprits if one["part"] != "inputs"])
 
 
 def _layers(document: dict[str, Any], *, show_all: bool) -> Table:
@@ -41,25 +51,33 @@ def _layers(document: dict[str, Any], *, show_all: bool) -> Table:
         Column(say("forward.class"), "path", wide=True),
         Column(say("word.shape"), wide=True),
         Column(say("word.dtype"), wide=True),
-        Column(say("forward.max_abs"), "number"),
+        Column(say("forward.max_abs"), "number", wide=True),
         Column(say("forward.relative_l2"), "number"),
         Column(say("forward.factor"), "number"),
+        Column(say("forward.alone"), "number"),
+        Column(say("forward.amplification"), "number", wide=True),
         Column(say("forward.outcome")),
         Column(say("word.note"), wide=True),
     )
-    layers, first = document["layers"], document["first_divergent"]
+    layers, marked = document["layers"], _marked(document)
+    alone = any(layer.get("isolated") for layer in layers)
     note = say("forward.factor_note")
-    if show_all:
-        return Table(
-            say("forward.layers"), columns, tuple(_row(layer, i == first) for i, layer in enumerate(layers)), note
-        )
-    return Table(say("forward.layers"), columns, tuple(_cut(_folded(layers, first))), note)
+    note = say("forward.alone_note", factor=note) if alone else note
+    rows = [_row(layer, i in marked) for i, layer in enumerate(layers)] if show_all else _cut(_folded(layers, marked))
+    return Table(say("forward.layers"), columns, tuple(rows), note)
 
 
-def _row(layer: dict[str, Any], is_first: bool = False) -> Row:
-    measured = layer["measurement"] or {}
+def _marked(document: dict[str, Any]) -> set[int]:
+    """Places of the rows that stand at fault; without any, the first divergent one."""
+    layers, first = document["layers"], document["first_divergent"]
+    culprits = document.get("culprits", [])
+    return {place for place, layer in enumerate(layers) if is_culprit(layer, culprits)} or {first} - {None}
+
+
+def _row(layer: dict[str, Any], is_marked: bool = False) -> Row:
+    measured, alone = layer["measurement"] or {}, layer.get("isolated") or {}
     cells = (
-        (say("forward.first_marker") if is_first else "") + number(layer["order"]),
+        (say("forward.first_marker") if is_marked else "") + number(layer["order"]),
         layer_name(layer["reference"], layer["call"], layer["output"]),
         layer["candidate"] or say("word.whole_model"),
         _both(layer["reference_class"], layer["candidate_class"]),
@@ -68,37 +86,55 @@ def _row(layer: dict[str, Any], is_first: bool = False) -> Row:
         number(measured.get("max_abs")),
         number(measured.get("relative_l2")),
         number(layer["factor"]),
+        number(alone["factor"]) if alone else "",
+        _optional(layer.get("amplification")),
         word("outcome", layer["outcome"]),
-        layer["note"],
+        layer["note"] or alone.get("note", ""),
     )
-    return Row(cells, TONES.get(layer["outcome"], "plain"))
+    return Row(cells, "bad" if is_marked else TONES.get(layer["outcome"], "plain"))
+
+
+def _optional(value: float | str | None) -> str:
+    return "" if value is None else number(value)
 
 
 def _both(reference: str, candidate: str) -> str:
     return reference if reference == candidate else f"{reference} | {candidate}"
 
 
-def _folded(layers: list[dict[str, Any]], first: int | None) -> list[tuple[Row, bool]]:
+def _folded(layers: list[dict[str, Any]], marked: set[int]) -> list[tuple[Row, bool]]:
     """Rows with long aligned stretches as one row each; the flag tells which rows must never be cut."""
     rows: list[tuple[Row, bool]] = []
-    for aligned, group in groupby(enumerate(layers), key=lambda item: item[1]["outcome"] == "aligned"):
+    near = {place + step for place in marked for step in range(-AROUND_FIRST, AROUND_FIRST + 1)}
+    for aligned, group in groupby(enumerate(layers), key=lambda one: _is_plain(one[1]) and one[0] not in marked):
         stretch = list(group)
         inner = stretch[1:-1] if aligned and len(stretch) >= SHORTEST_FOLD else []
         for index, layer in stretch:
             if inner and index == inner[0][0]:
                 rows.append((_stretch([own for _, own in inner]), False))
             if not inner or index in (stretch[0][0], stretch[-1][0]):
-                rows.append((_row(layer, index == first), first is not None and abs(index - first) <= AROUND_FIRST))
+                rows.append((_row(layer, index in marked), index in near))
     return rows
 
 
+def _is_plain(layer: dict[str, Any]) -> bool:
+    alone = layer.get("isolated")
+    return layer["outcome"] == "aligned" and (not alone or alone["outcome"] != "not aligned")
+
+
 def _stretch(layers: list[dict[str, Any]]) -> Row:
-    largest = max((as_float(layer["factor"]) for layer in layers if layer["factor"] is not None), default=None)
-    return _gap(say("forward.folded", count=number(len(layers))), number(largest), word("outcome", "aligned"))
+    alone = [one for layer in layers if (one := layer.get("isolated"))]
+    text = say("forward.folded", count=number(len(layers)))
+    return _gap(text, _largest(layers), _largest(alone), word("outcome", "aligned"))
 
 
-def _gap(text: str, factor: str = "", outcome: str = "") -> Row:
-    return Row(("…", text, "", "", "", "", "", "", factor, outcome, ""), "quiet")
+def _largest(judged: list[dict[str, Any]]) -> str:
+    factors = [as_float(one["factor"]) for one in judged if one["factor"] is not None]
+    return number(max(factors)) if factors else ""
+
+
+def _gap(text: str, factor: str = "", alone: str = "", outcome: str = "") -> Row:
+    return Row(("…", text, "", "", "", "", "", "", factor, alone, "", outcome, ""), "quiet")
 
 
 def _cut(rows: list[tuple[Row, bool]]) -> list[Row]:
@@ -118,7 +154,7 @@ def _findings(findings: list[dict[str, Any]]) -> list[Block]:
         return []
     lines = []
     for finding in findings:
-        facts = ", ".join(f"{key} {number(value)}" for key, value in finding["facts"].items())
+        facts = listed(finding["facts"])
         line = say("forward.finding", severity=word("severity", finding["severity"]), **_strings(finding))
         lines.append(f"{line} ({facts})" if facts else line)
     return [Lines(say("forward.findings"), tuple(lines), "open")]

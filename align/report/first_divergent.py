@@ -11,6 +11,8 @@ from align.report.texts import say, word
 
 Pairs = list[tuple[str, str]]
 
+NOT_ALONE = ("not-isolated", "isolation-unmeasured")  # findings that say why
+
 
 def first_divergent_block(document: dict[str, Any]) -> Facts:
     """Return the panel for a `mindalign.forward` document; without a divergent layer it names the one nearest to it."""
@@ -21,6 +23,7 @@ def first_divergent_block(document: dict[str, Any]) -> Facts:
         *_place(layer),
         *(_figures(layer["measurement"], layer) if layer["measurement"] else []),
         *(_limit(layer) if layer["limit"] else []),
+        (say("forward.alone"), _alone(layer.get("isolated"), document["findings"])),
         *([(say("word.note"), layer["note"])] if layer["note"] else []),
         (say("forward.last_aligned"), _last_aligned(document)),
     ]
@@ -76,6 +79,18 @@ def _limit(layer: dict[str, Any]) -> Pairs:
     if as_float(layer["factor"]) == float("inf"):
         passing = say("forward.never_passes")
     return [(say("forward.limit"), in_force), (say("forward.smallest_limit"), passing)]
+
+
+def _alone(isolated: dict[str, Any] | None, findings: list[dict[str, Any]]) -> str:
+    if isolated is None or isolated["factor"] is None:
+        reasons = [finding["message"] for finding in findings if finding["code"] in NOT_ALONE]
+        why = isolated["note"] if isolated else "; ".join(reasons) or say("forward.no_alone")
+        return say("forward.alone_unknown", why=why)
+    factors = {"factor": number(isolated["factor"]), "inputs": number(isolated["inputs_factor"])}
+    if isolated["outcome"] != "not aligned":
+        return say("forward.alone_within", **factors)
+    misgiven = as_float(isolated["inputs_factor"]) > 1.0
+    return say("forward.alone_misgiven" if misgiven else "forward.alone_outside", **factors)
 
 
 def _last_aligned(document: dict[str, Any]) -> str:

@@ -41,7 +41,10 @@ def map_frame(result: MapResult) -> pd.DataFrame:
 
 
 def layer_frame(document: dict[str, Any]) -> pd.DataFrame:
-    """One row a compared tensor of a forward result, with all figures and the limit in force, in execution order."""
+    """One row a compared tensor of a forward result, with all figures and the limit in force, in execution order.
+
+    `alone_*` are of the layer in a run in which all before returned the reference's values.
+    """
     import pandas as pd
 
     return pd.DataFrame([_layer_row(layer) for layer in document["layers"]])
@@ -74,5 +77,7 @@ def _layer_row(layer: dict[str, Any]) -> dict[str, Any]:
     row = {name: layer[name] for name in _NAMED}
     figures = layer["measurement"] or {}
     row |= {name: value for name, value in figures.items() if not isinstance(value, list)}
-    limit = layer["limit"] or {}
-    return row | {f"limit_{name}": value for name, value in limit.items()}
+    limit, alone = layer["limit"] or {}, layer.get("isolated") or {}
+    row |= {f"limit_{name}": value for name, value in limit.items()}
+    row |= {f"alone_{name}": alone.get(name) for name in ("outcome", "factor", "inputs_factor")}
+    return row | {"amplification": layer.get("amplification")}

@@ -10,11 +10,12 @@ from align.core.folding import ELLIPSIS
 from align.report.texts import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Figure = float | int | str | None
 
 NONE = "-"
+NON_FINITE = ("NaN", "Infinity", "-Infinity")  # as documents hold them
 LONGEST_PLAIN = 1e6
 
 
@@ -35,6 +36,15 @@ def number(value: Figure, digits: int = 3) -> str:
 def as_float(value: Figure) -> float:
     """Read a number of a document back; None becomes NaN."""
     return math.nan if value is None else float(value)
+
+
+def listed(facts: Mapping[str, Figure]) -> str:
+    """List the facts of a document: numbers, non-finite ones as text, and words."""
+    return ", ".join(f"{key} {_fact(value)}" for key, value in facts.items())
+
+
+def _fact(value: Figure) -> str:
+    return value if isinstance(value, str) and value not in NON_FINITE else number(value)
 
 
 def share(part: int, whole: int) -> str:

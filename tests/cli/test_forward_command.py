@@ -105,10 +105,10 @@ def test_the_exit_code_is_the_verdict(
     assert output.err == ""
 
 
-def test_the_first_divergent_layer_stands_first(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_at_fault_stands_first(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([*sides(here, "wrong_port"), *GIVEN])
     first = capsys.readouterr().out[:600]
-    assert "FIRST DIVERGENT LAYER" in first
+    assert "1 PART OF THE PORT IS AT FAULT" in first
     assert "body_act" in first
 
 

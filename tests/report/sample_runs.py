@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.comparisons import (
@@ -19,6 +20,7 @@ from align.core.comparisons import (
     TensorDifference,
     UnpairedLayer,
 )
+from align.core.culprits import Culprit, IsolatedComparison
 from align.core.curves import Curve
 from align.core.findings import Finding
 from align.core.measurements import Limit, Measurement, smallest_factor
@@ -31,6 +33,8 @@ from align.runs.folder import RunFolder
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from align.core.culprits import IsolatedOutcome
+
 FIRST_DIVERGENT = "resnet.encoder.stages.0.layers.0.shortcut.convolution"
 SHAPE = (2, 64, 56, 56)
 ELEMENTS = math.prod(SHAPE)
@@ -41,7 +45,7 @@ def write_sample_run(path: Path, kinds: tuple[str, ...] = ("map", "convert", "fo
     folder = RunFolder.create(path)
     checkpoint = path / "resnet50.pth"
     checkpoint.write_bytes(b"weights")
-    results = {"map": sample_map, "convert": sample_conversion, "forward": sample_forward, "loss": sample_losses}
+    results = {"map": sample_map, "convert": sample_conversion, "forward": faulty_forward, "loss": sample_losses}
     for kind in kinds:
         folder.write(results[kind](), {"reference": checkpoint, "candidate": "ports.resnet:build"})
     return path
@@ -286,6 +290,41 @@ def sample_forward(*, diverges: bool = True) -> ForwardComparison:
             outcome, "105 of 120 layers differ" if diverges else "120 layers agree", Coverage("layers", 120, 0, 48, 0)
         ),
     )
+
+
+def faulty_forward() -> ForwardComparison:
+    """The 16th layer is at fault by a setting, and the code in front of the 61st."""
+    forward = sample_forward()
+    layers = [
+        replace(one, isolated=alone(one, 0.021 if place in (15, 60) else 1e-7), amplification=1.02)
+        for place, one in enumerate(forward.layers)
+    ]
+    culprits = (
+        culprit(
+            layers[15],
+            4540.0,
+            cause="max-pool-padding",
+            sureness="confirmed",
+            facts={"reference": "padding=1", "candidate": 'pad_mode="same"', "calls": 2},
+            change='nn.MaxPool2d(..., pad_mode="pad", padding=1)',
+            line="resnet.py:214",
+        ),
+        culprit(layers[60], math.inf, part="inputs"),
+    )
+    return replace(forward, layers=tuple(layers), culprits=culprits)
+
+
+def alone(one: LayerComparison, relative: float) -> IsolatedComparison:
+    """A layer that is off by `relative` when all before it is right."""
+    judged = layer(one.order, "", "", relative)
+    outcome: IsolatedOutcome = "aligned" if (judged.factor or 0.0) <= 1 else "not aligned"
+    return IsolatedComparison(outcome, judged.measurement, judged.limit, judged.factor, 0.0)
+
+
+def culprit(one: LayerComparison, factor: float, **known: object) -> Culprit:
+    """A compared layer that is at fault itself, for an unknown cause unless `known`."""
+    place = (one.reference, one.candidate, one.reference_class, one.candidate_class, one.call)
+    return Culprit(*place, **{"part": "layer", "factor": factor, **known})  # type: ignore[arg-type]
 
 
 def broken_forward() -> ForwardComparison:

@@ -20,13 +20,14 @@ addEventListener("load", () => {
 </script>"""
 
 
-def test_a_real_browser_shows_the_first_divergent_layer_and_all_pictures(reported, browse, samples, tmp_path):
+def test_a_real_browser_shows_what_is_at_fault_and_all_pictures(reported, browse, samples, tmp_path):
     page = tmp_path / "probed.html"
     page.write_text(reported.html.read_text(encoding="utf-8").replace("<head>", "<head>" + PROBE), encoding="utf-8")
     dom, said = browse(page)
     found = json.loads(re.search(r'<pre id="probe">(.*?)</pre>', dom).group(1))
     assert samples.FIRST_DIVERGENT in dom
-    assert "FIRST DIVERGENT LAYER" in dom
+    assert "2 PARTS OF THE PORT ARE AT FAULT" in dom
+    assert "All parts at fault" in dom
     assert len(found["images"]) == 4
     for complete, natural, shown in found["images"]:
         assert complete

@@ -23,6 +23,7 @@ def size_of(png):
         ("difference_histogram", "sample_forward"),
         ("error_by_depth", "sample_forward"),
         ("error_by_depth", "broken_forward"),
+        ("error_by_depth", "faulty_forward"),
         ("loss_curves", "sample_losses"),
     ],
 )
@@ -47,8 +48,18 @@ def axes_of(samples, document, result):
 
 def test_the_first_divergent_layer_is_marked_at_its_place_and_named(samples, document):
     axes = axes_of(samples, document, samples.sample_forward())
-    assert any("shortcut.convolution" in text.get_text() for text in axes.texts)
+    assert any("resnet.e.s.0.l.0.s.convolution" in text.get_text() for text in axes.texts)
     assert any(list(line.get_xdata()) == [15, 15] for line in axes.lines)
+
+
+def test_what_is_at_fault_is_marked_and_each_layer_alone_is_a_series_of_its_own(samples, document):
+    axes = axes_of(samples, document, samples.faulty_forward())
+    assert [list(line.get_xdata()) for line in axes.lines[1:]] == [[15, 15], [60, 60]]
+    assert [text.get_text()[:11] for text in axes.texts] == ["at fault, 1", "at fault, 2"]
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert {"alone", "alone, at fault", "not aligned"} <= set(labels)
+    alone = next(one for one in axes.collections if one.get_label() == "alone, at fault")
+    assert alone.get_offsets()[:, 0].tolist() == [15, 60]
 
 
 def test_the_limit_is_drawn_relative_to_each_layer(samples, document):

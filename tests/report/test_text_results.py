@@ -15,6 +15,7 @@ KINDS = (
     "sample_conversion",
     "sample_diff",
     "sample_forward",
+    "faulty_forward",
     "broken_forward",
     "sample_losses",
 )
@@ -85,7 +86,7 @@ def test_show_all_shows_every_layer(samples, document):
 def test_numbers_of_layers_survive_the_shortening_of_their_names(samples, document):
     text = text_of(document(samples.sample_forward()))
     row = next(line for line in text.splitlines() if line.split()[:1] == ["16"])
-    assert "s.0.l.2.l.3" in row
+    assert "s.0.l.2.layer.3" in row
     assert row.split()[1].endswith(".convolution")
 
 

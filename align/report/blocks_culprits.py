@@ -1,0 +1,165 @@
+"""The parts of a port that are at fault shown: where, how far, why, and what to write.
+
+They open a forward report as one panel, since the headline of a notebook is one block; a table holds all of them
+where the panel does not, and in the report.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from align.core.pitfalls import pitfalls
+from align.report.blocks import Block, Column, Facts, Row, Table
+from align.report.numbers import NONE, as_float, layer_name, listed, number, shape
+from align.report.texts import say, word
+
+IN_PANEL = 4
+SETTINGS = ("reference", "candidate")
+TOLD_APART = ("calls", *SETTINGS)  # facts with a place of their own
+
+Layer = dict[str, Any]
+Pairs = list[tuple[str, str]]
+
+
+def culprit_blocks(document: dict[str, Any], *, show_all: bool) -> list[Block]:
+    """Panel of the first culprits of a `mindalign.forward` document; all as a table with `show_all`, or if more."""
+    culprits = document.get("culprits", [])  # results of older versions have none
+    if not culprits:
+        return []
+    panel = [_panel(culprits, document["layers"])]
+    return [*panel, _table(culprits)] if show_all or len(culprits) > IN_PANEL else [*panel]
+
+
+def is_culprit(layer: Layer, culprits: list[dict[str, Any]], part: str = "") -> bool:
+    """Tell whether a row of the table is that of a culprit, of one `part` if given."""
+    return any(
+        (one["candidate"], one["reference"]) == (layer["candidate"], layer["reference"])
+        and (one["call"] == layer["call"] or (one["call"] < layer["call"] and _is_off_alone(layer)))
+        and part in ("", one["part"])
+        for one in culprits
+    )
+
+
+def cause_words(cause: str) -> str:
+    """Say what the cause of a culprit is; ids that another version knows stay as they are."""
+    effects = {rule.id: rule.effect for rule in pitfalls()}
+    told = ((one, effects.get(one) or word("cause", one)) for one in cause.split(" + "))
+    return "; ".join(one if one == effect else say("culprit.named", id=one, effect=effect) for one, effect in told)
+
+
+def _panel(culprits: list[dict[str, Any]], layers: list[Layer]) -> Facts:
+    facts: Pairs = []
+    for place, culprit in enumerate(culprits[:IN_PANEL], 1):
+        labelled = _facts(culprit, layers)
+        facts += [(f"{place if index == 0 else '':<3}{label}", fact) for index, (label, fact) in enumerate(labelled)]
+    if rest := len(culprits) - IN_PANEL:
+        facts += [("", say("culprit.more", count=number(rest)))] if rest > 0 else []
+    return Facts(_title(culprits, layers), tuple(facts), "bad")
+
+
+def _title(culprits: list[dict[str, Any]], layers: list[Layer]) -> str:
+    """All else follows only if every layer that is off was judged alone."""
+    unjudged = sum(layer["outcome"] == "not aligned" and not _is_judged_alone(layer) for layer in layers)
+    title = say("culprit.one") if len(culprits) == 1 else say("culprit.several", count=number(len(culprits)))
+    return title + (say("culprit.unjudged", count=number(unjudged)) if unjudged else say("culprit.all_else"))
+
+
+def _is_judged_alone(layer: Layer) -> bool:
+    alone = layer.get("isolated")
+    return alone is not None and (alone["outcome"] != "not comparable" or not layer["certain"])
+
+
+def _is_off_alone(layer: Layer) -> bool:
+    alone = layer.get("isolated")
+    return alone is not None and alone["outcome"] == "not aligned"
+
+
+def _facts(culprit: dict[str, Any], layers: list[Layer]) -> Pairs:
+    names = [(word("word", side), _name(culprit, side)) for side in ("candidate", "reference")]
+    optional = {
+        "difference": _difference(culprit, layers),
+        "settings": _settings(culprit["facts"]),
+        "change": culprit["change"],
+        "line": culprit["line"],
+    }
+    told = [(say("culprit.part"), _part(culprit)), (say("culprit.cause"), _cause(culprit))]
+    return [*names, *told, *((say(f"culprit.{key}"), text) for key, text in optional.items() if text)]
+
+
+def _name(culprit: dict[str, Any], side: str) -> str:
+    return f"{layer_name(culprit[side], culprit['call'])}  ({culprit[f'{side}_class'] or NONE})"
+
+
+def _part(culprit: dict[str, Any]) -> str:
+    calls = say("culprit.calls", count=number(culprit["facts"]["calls"])) if "calls" in culprit["facts"] else ""
+    far = say("culprit.beyond") if as_float(culprit["factor"]) == float("inf") else _times(culprit)
+    return say("culprit.far", part=word("part", culprit["part"]), far=far) + calls
+
+
+def _times(culprit: dict[str, Any]) -> str:
+    return say("culprit.times", factor=number(culprit["factor"]))
+
+
+def _cause(culprit: dict[str, Any]) -> str:
+    sureness = word("sureness", culprit["sureness"])
+    if not culprit["cause"]:
+        return sureness
+    facts = listed({key: fact for key, fact in culprit["facts"].items() if key not in TOLD_APART})
+    because = say("culprit.because", sureness=sureness, cause=cause_words(culprit["cause"]))
+    return f"{because} ({facts})" if facts else because
+
+
+def _settings(facts: dict[str, Any]) -> str:
+    return say("culprit.both", **{side: facts[side] for side in SETTINGS}) if set(SETTINGS) <= set(facts) else ""
+
+
+def _difference(culprit: dict[str, Any], layers: list[Layer]) -> str:
+    """The figure of the layer's output alone that is farthest from its limit; none if the fault is before it."""
+    if culprit["part"] == "inputs":
+        return ""
+    rows = [layer for layer in layers if is_culprit(layer, [culprit]) and layer.get("isolated")]
+    worst = max(rows, key=lambda layer: as_float(layer["isolated"]["factor"] or 0.0), default=None)
+    if worst is None:
+        return ""
+    alone = worst["isolated"]
+    if alone["measurement"] is None:
+        return str(worst["note"] or alone["note"])
+    bound = max(("max_abs", "rmse"), key=lambda name: _ratio(alone, name))
+    figures = {"value": number(alone["measurement"][bound]), "limit": number(alone["limit"][bound])}
+    figures |= {"shape": shape(worst["reference_shape"]), "dtype": worst["candidate_dtype"]}
+    return say(f"culprit.{bound}", index=shape(alone["measurement"]["worst"]), **figures)
+
+
+def _ratio(alone: dict[str, Any], bound: str) -> float:
+    value, limit = (as_float(alone[of][bound]) for of in ("measurement", "limit"))
+    return value / limit if limit > 0.0 else value
+
+
+def _table(culprits: list[dict[str, Any]]) -> Table:
+    columns = (
+        Column("#", "number"),
+        Column(word("word", "candidate"), "path"),
+        Column(word("word", "reference"), "path", wide=True),
+        Column(say("culprit.part"), "words"),
+        Column(say("forward.factor"), "number"),
+        Column(say("culprit.cause"), "words"),
+        Column(say("culprit.settings"), "words", wide=True),
+        Column(say("culprit.change"), "words"),
+        Column(say("culprit.line"), "path", wide=True),
+    )
+    return Table(say("culprit.table"), columns, tuple(_row(place, one) for place, one in enumerate(culprits, 1)))
+
+
+def _row(place: int, culprit: dict[str, Any]) -> Row:
+    cells = (
+        number(place),
+        _name(culprit, "candidate"),
+        _name(culprit, "reference"),
+        word("part_short", culprit["part"]),
+        number(culprit["factor"]),
+        _cause(culprit),
+        _settings(culprit["facts"]),
+        culprit["change"],
+        culprit["line"],
+    )
+    return Row(cells, "bad")
