@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.curves import LossLog
     from align.core.dtypes import Array
+    from align.core.layer_scripts import ScriptForms
     from align.core.parameters import ParameterSet
     from align.core.power import Gradients
     from align.core.settings import LayerSettings, Setting
@@ -148,6 +149,16 @@ class LayerRebuilder(Plugin, Protocol):
 
     def built(self, class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
         """Return a new layer of a public class (`torch.nn.ReLU`), in evaluation mode; None where it refuses these."""
+        ...
+
+
+@runtime_checkable
+class LayerScripter(ModelReader, SettingsReader, ModelCaller, LayerRebuilder, Protocol):
+    """Knows how a script runs a layer alone."""
+
+    @property
+    def script_forms(self) -> ScriptForms:
+        """How code of this framework is written."""
         ...
 
 

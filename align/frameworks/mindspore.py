@@ -29,6 +29,7 @@ from align.errors import UnreadableModelError, UserCodeError
 from align.frameworks._mindspore_backward import differentiate
 from align.frameworks._mindspore_functions import captured_operators
 from align.frameworks._mindspore_rebuild import built_cell, rebuilt_cell
+from align.frameworks._mindspore_scripts import FORMS
 from align.frameworks._mindspore_settings import cell_settings, group_settings
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class MindSporeFramework:
     name = "mindspore"
     summary = "MindSpore networks (mindspore.nn.Cell)"
     requires = ("mindspore",)
+    script_forms = FORMS
 
     def owns(self, model: Model) -> bool:
         """Tell whether the model is a mindspore.nn.Cell."""

@@ -26,6 +26,7 @@ from align.frameworks._torch_backward import differentiate
 from align.frameworks._torch_functions import captured_functions
 from align.frameworks._torch_influence import gradients, influences
 from align.frameworks._torch_rebuild import built_module, rebuilt_module
+from align.frameworks._torch_scripts import FORMS
 from align.frameworks._torch_settings import group_settings, module_settings
 from align.frameworks._torch_state import evaluated, is_scripted, refuse_empty, refuse_scripted, refuse_shapeless
 
@@ -50,6 +51,7 @@ class TorchFramework:
     name = "torch"
     summary = "PyTorch models (torch.nn.Module)"
     requires = ("torch",)
+    script_forms = FORMS
 
     def owns(self, model: Model) -> bool:
         """Tell whether the model is a torch.nn.Module."""

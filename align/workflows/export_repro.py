@@ -1,0 +1,125 @@
+"""One layer of both sides alone in a folder: its inputs, its weights, what came of it, and a script a side."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.progress import silent
+from align.core.protocols import LayerScripter
+from align.core.repros import LayerRepro, ReproOutput
+from align.core.validations import SIDES
+from align.errors import CannotRunError
+from align.runs.traces import TraceFolder
+from align.steps.choose_layer import choose_pair
+from align.steps.measure import measure
+from align.steps.pair_inputs import inputs_of_calls
+from align.workflows.compare_forward import compare_forward
+from align.workflows.inputs import read_inputs, save_inputs
+from align.workflows.pair_traces import choose_map, map_in_order, pair_traces
+from align.workflows.script_layer import LayerFiles, ScriptedLayer
+from align.workflows.sides import Side, open_side
+from align.workflows.watch_call import Given, watch_call
+from align.workflows.whole_folder import whole_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.dtypes import Array
+    from align.core.names import NameMap
+    from align.core.progress import Progress
+    from align.core.protocols import Model
+    from align.core.repros import ReproSide
+    from align.core.traces import Trace
+    from align.core.validations import SideOf
+    from align.steps.calls import CallPair
+    from align.workflows.watch_call import WatchedCall
+
+INPUTS = "inputs.npz"
+FILES = (INPUTS, *(f"{side}_{rest}" for side in SIDES for rest in ("layer.py", "weights.npz", "output.npz")))
+
+
+def export_repro(  # noqa: PLR0913 - the options of one command
+    reference: str | Model | Side,
+    candidate: str | Model | Side,
+    folder: Path | str,
+    *,
+    inputs: Path | str | Mapping[str, Array],
+    layer: str | None = None,
+    name_map: NameMap | Path | str | None = None,
+    progress: Progress = silent,
+) -> LayerRepro:
+    """Write a folder that shows one layer: two short scripts run it alone, with its framework and NumPy only.
+
+    `layer` is `PATH` or `PATH#CALL` on either side, by default the first culprit of a forward comparison. Both scripts
+    run their layer on the reference's inputs, and print by how much it differs from what both layers returned.
+    Layers of the frameworks are built by their constructors; those of the user's own classes are taken out of the
+    model that the side's function makes. Raises CannotRunError where neither can be, DestinationError for a folder
+    that holds something else.
+    """
+    sides = open_side(reference), open_side(candidate)
+    arrays, folder = read_inputs(inputs), Path(folder)
+    with tempfile.TemporaryDirectory(prefix="align-") as kept, whole_folder(folder, FILES) as part:
+        pair, trace = _choose(sides, arrays, (layer, name_map), Path(kept) / "traces", progress)
+        files = LayerFiles(pair, *_watch(sides, arrays, pair, trace))
+        save_inputs(part / INPUTS, files.inputs)
+        mine, theirs = (_write(part, side, name, files) for side, name in zip(sides, SIDES, strict=True))
+        written = tuple(name for name in FILES if (part / name).exists())
+    return LayerRepro(str(folder), mine, theirs, _outputs(files), files.own_inputs, written)
+
+
+def _watch(
+    sides: tuple[Side, Side], inputs: Mapping[str, Array], pair: CallPair, trace: Trace
+) -> tuple[WatchedCall, WatchedCall]:
+    """Run the two calls on what the reference's was given."""
+    given = Given(trace, inputs_of_calls(trace).get((pair.reference.module, pair.reference.call), []))
+    mine, theirs = (
+        watch_call(_scripter(side), side.model, inputs, (call.module, call.call), given)
+        for side, call in zip(sides, (pair.reference, pair.candidate), strict=True)
+    )
+    return mine, theirs
+
+
+def _write(folder: Path, side: Side, name: SideOf, files: LayerFiles) -> ReproSide:
+    scripted = ScriptedLayer(_scripter(side), side, name, files)
+    if scripted.weights:
+        save_inputs(folder / f"{name}_weights.npz", scripted.weights)
+    save_inputs(folder / f"{name}_output.npz", files.outputs(name))
+    (folder / f"{name}_layer.py").write_text(scripted.script, encoding="utf-8")
+    return scripted.describe()
+
+
+def _choose(
+    sides: tuple[Side, Side],
+    inputs: Mapping[str, Array],
+    asked: tuple[str | None, NameMap | Path | str | None],
+    kept: Path,
+    progress: Progress,
+) -> tuple[CallPair, TraceFolder]:
+    """Compare the models, and return the pair of calls that is asked for with the reference's trace."""
+    layer, given_map = asked
+    first, second = (side.reader.read_parameters(side.model, side.label) for side in sides)
+    name_map = choose_map(given_map, (first, second))  # before the run: a MindSpore cell may rename its parameters
+    comparison = compare_forward(*sides, inputs=inputs, name_map=given_map, traces=kept, progress=progress)
+    traces = TraceFolder(kept / "reference"), TraceFolder(kept / "candidate")
+    if given_map is None and not name_map.complete:
+        name_map = map_in_order(traces, (first, second), name_map)
+    pairs = pair_traces(traces, (first, second), name_map).pairs
+    return choose_pair(pairs, comparison, layer), traces[0]
+
+
+def _scripter(side: Side) -> LayerScripter:
+    if isinstance(side.reader, LayerScripter):
+        return side.reader
+    raise CannotRunError(f"no script can run {side.reader.name} models", "give a torch model and a MindSpore network")
+
+
+def _outputs(files: LayerFiles) -> tuple[ReproOutput, ...]:
+    theirs = files.outputs("candidate")
+    return tuple(
+        ReproOutput(
+            name, one.shape, theirs[name].shape, measure(one, theirs[name]) if one.shape == theirs[name].shape else None
+        )
+        for name, one in files.outputs("reference").items()
+    )
