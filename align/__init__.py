@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from align.report.notebook import write_report
     from align.workflows.check_map import check_name_map
     from align.workflows.compare_forward import compare_forward
+    from align.workflows.compare_generation import compare_generation
     from align.workflows.compare_losses import compare_losses
     from align.workflows.convert_checkpoint import convert_checkpoint
     from align.workflows.diff_checkpoints import diff_checkpoints
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "check_name_map": "align.workflows.check_map",
     "compare_forward": "align.workflows.compare_forward",
+    "compare_generation": "align.workflows.compare_generation",
     "compare_losses": "align.workflows.compare_losses",
     "convert_checkpoint": "align.workflows.convert_checkpoint",
     "diff_checkpoints": "align.workflows.diff_checkpoints",
@@ -44,6 +46,7 @@ _HOMES = {
 __all__ = [
     "check_name_map",
     "compare_forward",
+    "compare_generation",
     "compare_losses",
     "convert_checkpoint",
     "diff_checkpoints",

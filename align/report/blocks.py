@@ -7,7 +7,7 @@ disagree.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from align.report.numbers import number
 from align.report.texts import say, word
@@ -83,6 +83,15 @@ def verdict_block(verdict: dict[str, object], sides: tuple[str, str] = ("referen
     outcome = str(verdict["outcome"])
     headline = say("verdict.line", outcome=word("outcome", outcome), reason=verdict["reason"])
     return Lines("", (headline, coverage_line(verdict["coverage"], sides)), TONES.get(outcome, "plain"))
+
+
+def findings_blocks(findings: list[dict[str, Any]]) -> list[Block]:
+    """Return a line for each finding of a result, or nothing."""
+    lines = []
+    for finding in findings:
+        said = {key: finding[key] for key in ("subject", "message")}
+        lines.append(say("forward.finding", severity=word("severity", finding["severity"]), **said))
+    return [Lines(say("forward.findings"), tuple(lines), "open")] if lines else []
 
 
 def coverage_line(coverage: object, sides: tuple[str, str]) -> str:

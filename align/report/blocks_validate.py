@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.report.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
+from align.report.blocks import Block, Column, Facts, Row, Table, findings_blocks, verdict_block
 from align.report.numbers import as_float, number, share
 from align.report.texts import say, word
 
 PARTS = ("model", "weights", "data", "metric")
 INDEXES_SHOWN = 12
-OWN_WEIGHTS = ("weights-differ", "weights-kept")
+OWN_WEIGHTS = ("weights-differ", "weights-unknown")
 
 
 def validate_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -20,7 +20,7 @@ def validate_blocks(document: dict[str, Any], *, show_all: bool = False) -> list
         _combinations(document),
         _outputs(outputs, show_all=show_all),
         *(_worst(outputs["worst"]) if show_all or outputs["flipped"] or as_float(outputs["factor"]) > 1.0 else []),
-        *_findings(document["findings"]),
+        *findings_blocks(document["findings"]),
         verdict_block(document["verdict"]),
     ]
 
@@ -104,16 +104,3 @@ def _sample(sample: dict[str, Any]) -> Row:
     note = say("validate.tie" if sample["tie"] else "validate.flip") if flipped else ""
     cells = (number(sample["index"]), *classes, number(sample["difference"]), *lead, note)
     return Row(cells, "bad" if flipped and not sample["tie"] else "plain")
-
-
-def _findings(findings: list[dict[str, Any]]) -> list[Block]:
-    lines = tuple(
-        say(
-            "forward.finding",
-            severity=word("severity", finding["severity"]),
-            subject=finding["subject"],
-            message=finding["message"],
-        )
-        for finding in findings
-    )
-    return [Lines(say("forward.findings"), lines, "open")] if lines else []

@@ -11,8 +11,10 @@ import numpy as np
 
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
+from align.core.findings import Finding
 from align.core.names import NameMap
 from align.core.rename import NameRules
+from align.core.words import counted, some
 from align.errors import NothingInCommonError
 from align.runs.mapfile import read_map
 from align.steps.apply_rules import check_shapes
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.core.findings import Finding
     from align.workflows.sides import Side
 
 
@@ -61,6 +62,16 @@ class CarriedWeights:
         else:
             made = {tensor.name: tensor.load() for tensor in plan.targets if tensor.name in target}
             self._values = {name: made.get(name, own) for name, own in target.items()}
+
+    def told(self, label: str) -> Iterator[Finding]:
+        """Warn of values that differ, and of those that are not known to be the same."""
+        if self.findings:
+            names = some([finding.subject for finding in self.findings])
+            message = f"{counted(len(self.findings), 'parameter')} hold other values than the reference's: {names}"
+            yield Finding("weights-differ", "warning", label, message)
+        if self.problem:
+            message = f"its weights could not be compared, or exchanged, and may be a cause: {self.problem}"
+            yield Finding("weights-unknown", "warning", label, message)
 
     @property
     def exchangeable(self) -> bool:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from align.core.findings import Finding
 from align.core.progress import silent
 from align.core.validations import Validation
-from align.core.words import counted, some
 from align.errors import UsageError
 from align.steps.validate import find_causes, judge_validation
 from align.workflows.batches import Dataset
@@ -17,7 +15,7 @@ from align.workflows.score_models import ScoredModels
 from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from align.core.names import NameMap
@@ -81,7 +79,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
         combinations=rows,
         causes=causes,
         alternatives=alternatives,
-        findings=(*bench.findings, *_weight_findings(weights, sides[1].label)),
+        findings=(*bench.findings, *weights.told(sides[1].label)),
         environment={side.reader.name: side.reader.environment() for side in sides},
         verdict=judge_validation(rows, first.result(), names[0], (*samples, first.finite)),
     )
@@ -91,14 +89,3 @@ def _by_side(own: T, other: T | None, make: Callable[[T], U]) -> dict[SideOf, U]
     """What each side has; only the reference's where the candidate has none of its own."""
     made: dict[SideOf, U] = {"reference": make(own)}
     return made if other is None else made | {"candidate": make(other)}
-
-
-def _weight_findings(weights: CarriedWeights, label: str) -> Iterator[Finding]:
-    if weights.findings:
-        names = some([finding.subject for finding in weights.findings])
-        message = f"{counted(len(weights.findings), 'parameter')} hold other values than the reference's: {names}"
-        yield Finding("weights-differ", "warning", label, message)
-    if weights.problem:
-        yield Finding(
-            "weights-kept", "warning", label, f"the reference's weights cannot be exchanged: {weights.problem}"
-        )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import align
-from align.core import comparisons, validations
+from align.core import comparisons, generations, validations
 from align.core.findings import Finding
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
@@ -36,6 +36,8 @@ def named(text: str = PAGE) -> set[str]:
         comparisons.ForwardComparison, comparisons.LayerComparison, comparisons.UnpairedLayer, Measurement, Finding,
         Capture, Coverage, Verdict,
         validations.Validation, validations.OutputDifference, validations.SampleDifference, validations.Combination,
+        generations.GenerationComparison, generations.LogitsComparison, generations.PositionComparison,
+        generations.TokenDifference,
     ],
 )  # fmt: skip
 def test_every_field_is_described(value: type) -> None:

@@ -115,7 +115,7 @@ def test_outputs_of_other_shapes_are_refused() -> None:
 def test_weights_that_no_map_carries_over_are_told() -> None:
     result = validate(ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: x @ WEIGHT.T, {}),)))
     assert result.verdict.outcome is Outcome.ALIGNED
-    assert [(finding.code, finding.severity) for finding in result.findings] == [("weights-kept", "warning")]
+    assert [(finding.code, finding.severity) for finding in result.findings] == [("weights-unknown", "warning")]
 
 
 def test_equal_predictions_by_other_weights_are_told() -> None:
