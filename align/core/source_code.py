@@ -47,21 +47,20 @@ def methods_of(cls: type) -> Iterator[Source]:
 def function_source(function: FunctionType) -> Source | None:
     """Return a function's tree, None where its source cannot be read."""
     code = function.__code__
-    tree = _parsed("".join(linecache.getlines(code.co_filename, function.__globals__)))
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return Source(code.co_filename, function.__module__ or "", node)
-    return None
+    text = "".join(linecache.getlines(code.co_filename, function.__globals__))
+    node = _functions(text).get((code.co_name, code.co_firstlineno))
+    return None if node is None else Source(code.co_filename, function.__module__ or "", node)
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str) -> ast.Module:
+def _functions(text: str) -> dict[tuple[str, int], FunctionNode]:
+    """All functions of a file by name and first line, which is that of the first decorator."""
     try:
-        return ast.parse(text)
+        tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return ast.Module([], [])
+        return {}
+    found = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return {(node.name, min(one.lineno for one in (node, *node.decorator_list))): node for node in found}
 
 
 def called_name(node: ast.AST | None) -> str:
