@@ -11,6 +11,7 @@ import numpy as np
 
 from align.core.dtypes import dtype_name
 from align.steps.hypotheses import ask, explain_output, rank
+from align.steps.hypotheses_attention import explain_attention
 from align.steps.hypotheses_given import (
     explain_function,
     explain_inputs,
@@ -19,6 +20,7 @@ from align.steps.hypotheses_given import (
     explain_rows,
 )
 from align.steps.hypotheses_norms import explain_norm
+from align.steps.hypotheses_resizing import explain_resizing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,9 +89,13 @@ def _given(
     weight, bias = values.get("weight"), values.get("bias")
     if kind in NORMS:
         yield from explain_norm(question, kind, first, values)
+    elif kind == "multi_head_attention":
+        yield from explain_attention(question, inputs, values)
     elif kind == "embedding" and weight is not None:
         yield from explain_rows(question, first, weight)
     elif weight is not None:
         yield from explain_product(question, first, weight, bias)
+    elif kind == "upsample":
+        yield from explain_resizing(question, first)
     else:
         yield from explain_function(question, first)

@@ -232,6 +232,62 @@ def test_active_dropout_is_named_with_its_share() -> None:
     assert found.facts["p"] == pytest.approx(0.2, abs=1e-5)
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_attention_with_other_heads_without_a_scale_or_over_the_batch_is_named(batch_first: bool) -> None:
+    import torch
+
+    right = torch.nn.MultiheadAttention(24, 4, batch_first=batch_first).eval()
+    values = {name: one.detach().numpy() for name, one in right.state_dict().items()}
+    tokens = torch.from_numpy(TOKENS)
+
+    def run(module: Any) -> Array:
+        module.load_state_dict(right.state_dict())
+        with torch.no_grad():
+            return module.eval()(tokens, tokens, tokens)[0].numpy()
+
+    def explain(candidate: Array) -> Hypothesis:
+        output = run(right)
+        exact = measure(output, output)
+        limit = limit_for(exact, ("float32", "float32"), exact)
+        given = {"0": TOKENS, "1": TOKENS, "2": TOKENS}
+        return explain_layer("multi_head_attention", given, values, output, candidate, limit)[0]
+
+    other_heads = explain(run(torch.nn.MultiheadAttention(24, 3, batch_first=batch_first)))
+    assert (other_heads.id, other_heads.facts) == ("attention-heads", {"reference": 4, "candidate": 3})
+    other_axis = explain(run(torch.nn.MultiheadAttention(24, 4, batch_first=not batch_first)))
+    assert other_axis.id == "attention-batch-axis"
+    unscaled = torch.nn.MultiheadAttention(24, 4, batch_first=batch_first)
+    unscaled.load_state_dict(right.state_dict())
+    with torch.no_grad():
+        for one in (unscaled.in_proj_weight, unscaled.in_proj_bias):
+            one[:24] *= 6**0.5
+        candidate = unscaled.eval()(tokens, tokens, tokens)[0].numpy()
+    assert explain(candidate).id == "attention-scale"
+
+
+CORNERS = {"mode": "bilinear", "align_corners": True}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "facts"),
+    [
+        ({"mode": "bilinear"}, CORNERS, ("linear, half-pixel centres", "linear, corners aligned")),
+        (CORNERS, {"mode": "nearest"}, ("linear, corners aligned", "nearest")),
+        ({"mode": "nearest"}, {"mode": "nearest-exact"}, ("nearest", "nearest, half-pixel centres")),
+    ],
+)
+def test_both_conventions_of_resizing_are_named(
+    ours: dict[str, Any], theirs: dict[str, Any], facts: tuple[str, str]
+) -> None:
+    layers = [Layer(torch_nn().Upsample(size=(13, 11), **one), IMAGE) for one in (ours, theirs)]
+    (found, *_) = layers[0].explain("upsample", layers[1].run())
+    assert found.id == "interpolation"
+    assert all(
+        name in str(found.facts[side]).split(" or ")
+        for side, name in zip(("reference", "candidate"), facts, strict=True)
+    )
+
+
 @pytest.mark.parametrize("kind", ["LayerNorm", "Linear"])
 def test_a_right_layer_and_an_unrelated_output_have_no_explanation(kind: str) -> None:
     layer = Layer(getattr(torch_nn(), kind)(*((24, 24) if kind == "Linear" else (24,))), TOKENS)
