@@ -70,7 +70,10 @@ def explain_layer(
     parameters = {ROLES.get(role, role): _widened(value) for role, value in values.items()}
     given = {name: _widened(value) for name, value in inputs.items()}
     found = [one for one in _given(question, kind, given, parameters) if one.explains]
-    return tuple(sorted(found, key=rank)) or explain_output(reference, candidate, limit)
+    if any(one.id != "input-returned" for one in found):
+        return tuple(sorted(found, key=rank))
+    # An input that was given back may also be the output without what the layer does to it: that says more.
+    return (*explain_output(reference, candidate, limit), *found)
 
 
 def _widened(values: Array) -> Array:
