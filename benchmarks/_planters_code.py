@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from _addends import addends, without_addend
-from _planting import Mutation, Port, Undo, set_attributes, wrap
+from _planting import Mutation, NotPlantableError, Port, Undo, all_of, set_attributes, wrap
+from _watching import call_again, distance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ def plant_code(port: Port) -> Iterator[Mutation]:
             yield from _of_the_input(port, path, cell)
             yield from _heads(path, cell)
         for number, text in addends(cell):
-            yield Mutation("dropped addend", "code", (path,), text, partial(_drop, cell, number), ("*residual*",))
+            yield Mutation("dropped addend", "code", (path,), text, partial(_drop, port, path, number), ("*residual*",))
     for path, cell in port.of("Dropout"):
         if share := getattr(cell, "p", 0.0) or 0.0:
             yield Mutation(
@@ -72,8 +73,16 @@ def _heads(path: str, cell: Any) -> Iterator[Mutation]:
         yield Mutation("head count", "code", (path,), change, plant, ("*heads*",))
 
 
-def _drop(cell: Any, number: int) -> Undo:
-    return set_attributes(cell, construct=without_addend(cell, number))
+def _drop(port: Port, path: str, number: int) -> Undo:
+    """Leave the addend out, if it is one that the output shows: sums of lengths and of offsets need not."""
+    cell, seen = port.cells[path], port.seen[path]
+
+    def check() -> Undo:
+        if distance(seen.outputs, call_again(cell, seen)) == 0:
+            raise NotPlantableError
+        return lambda: None
+
+    return all_of(partial(set_attributes, cell, construct=without_addend(cell, number)), check)
 
 
 def _drop_out(cell: Any, share: float) -> Undo:

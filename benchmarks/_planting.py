@@ -68,7 +68,7 @@ class Port:
         """The path and those of cells around that hold nothing else."""
         around = dict(self.net.cells_and_names())
         found = {path}
-        while parent(path) and len(around[parent(path)]._cells) == 1:  # noqa: SLF001
+        while parent(path) in around and parent(path) and len(around[parent(path)]._cells) == 1:  # noqa: SLF001
             path = parent(path)
             found.add(path)
         return found
