@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-Fact = bool | int | float | str  # what JSON holds
+Fact = int | float | str
 
 
 @dataclass(frozen=True, slots=True)
