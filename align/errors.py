@@ -22,6 +22,7 @@
     │   ├── UnlikeCurvesError       ├── RepeatedColumnError
     │   ├── ReportError             ├── UnreadableModelError
     │   ├── PitfallFileError        ├── UnlikeTracesError
+    │   ├── UnusedPatternsError
     └── NotAlignedError         the sides were compared and differ: exit code 1
 
 The wording sits here, so that the code that raises states only the facts.
@@ -375,6 +376,16 @@ class ProjectFileError(CannotRunError):
     def __init__(self, path: Path | str, faults: Sequence[str]) -> None:
         super().__init__(f"{path} cannot be used:{as_lines(faults)}", "docs/project-file.md describes the file")
         self.faults = tuple(faults)
+
+
+class UnusedPatternsError(CannotRunError):
+    """Limits or accepted deviations that fit no paired layer, each with the paths that come closest."""
+
+    def __init__(self, close: Mapping[str, Sequence[str]]) -> None:
+        lines = [f"{glob!r}" + (f": close are {', '.join(names)}" if names else "") for glob, names in close.items()]
+        hint = "write the path of a layer of either side, or a glob such as `decoder.*.norm`"
+        super().__init__(f"limits or accepted deviations fit no paired layer:{as_lines(lines)}", hint)
+        self.close = dict(close)
 
 
 class RunFolderError(CannotRunError):

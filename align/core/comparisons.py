@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from align.core.parameters import Parameter, ParameterSummary, Shape
     from align.core.verdicts import Verdict
 
-LayerOutcome = Literal["aligned", "not aligned", "not comparable"]
+LayerOutcome = Literal["aligned", "not aligned", "not comparable", "accepted"]
 TensorOutcome = Literal["equal", "values differ", "dtypes differ", "shapes differ"]
 
 
@@ -245,12 +245,22 @@ class UnpairedLayer:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptedLayers:
+    """A deviation that the user accepts: the glob, why, the candidate's layers that deviate, the worst factor."""
+
+    layers: str
+    reason: str
+    candidates: tuple[str, ...]
+    factor: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ForwardComparison:
     """Both models on the same inputs: paired layers in execution order and the first divergent one.
 
     `first_divergent` is an index into `layers`, None if all agree. `last_aligned` is the index of the last aligned
     layer before it. `inputs` maps each input's name to its shape, dtype and SHA-256. `culprits` are all that is at
-    fault by itself, in the order in which it shows.
+    fault by itself, in the order in which it shows, but for what is `accepted`.
     """
 
     result_kind = "forward"
@@ -265,6 +275,7 @@ class ForwardComparison:
     environment: dict[str, dict[str, str]]
     verdict: Verdict
     culprits: tuple[Culprit, ...] = ()
+    accepted: tuple[AcceptedLayers, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
+from align.core.allowances import NOTHING
 from align.core.comparisons import LayerComparison
 from align.core.dtypes import EPSILON, rounded_as
 from align.core.measurements import smallest_factor
@@ -15,14 +16,19 @@ from align.steps.measure import measure
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from align.core.comparisons import LayerOutcome
+    from align.core.allowances import Allowances
+    from align.core.culprits import IsolatedOutcome
     from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
     from align.steps.calls import Call, CallPair
 
 
 def compare_traces(
-    reference: Trace, candidate: Trace, pairs: Sequence[CallPair], noise: Mapping[str, Measurement] | None
+    reference: Trace,
+    candidate: Trace,
+    pairs: Sequence[CallPair],
+    noise: Mapping[str, Measurement] | None,
+    allowances: Allowances = NOTHING,
 ) -> Iterator[LayerComparison]:
     """Yield one row for each tensor of each paired call, in the reference's order.
 
@@ -42,7 +48,7 @@ def compare_traces(
                 continue
             measurement = measure(reference.value(a), candidate.value(b))
             limit = limit_for(measurement, (a.dtype, b.dtype), None if noise is None else noise.get(a.key), coarser)
-            yield _judged(row, measurement, limit)
+            yield _judged(row, measurement, allowances.limit(limit, a.module, b.module))
 
 
 def excuse_uncertain(layers: Sequence[LayerComparison]) -> tuple[LayerComparison, ...]:
@@ -91,7 +97,7 @@ def _judged(row: LayerComparison, measurement: Measurement, limit: Limit) -> Lay
     return replace(row, outcome=outcome, measurement=measurement, limit=limit, factor=factor, note=note)
 
 
-def outcome_of(measurement: Measurement, limit: Limit) -> tuple[LayerOutcome, str]:
+def outcome_of(measurement: Measurement, limit: Limit) -> tuple[IsolatedOutcome, str]:
     """Return the outcome and a note: NaN and Inf that are alike on both sides are left out."""
     alike = _alike_non_finite(measurement)
     if alike == measurement.count:

@@ -9,33 +9,38 @@ in float64.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf, prod
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.allowances import NOTHING
 from align.core.dtypes import rounded_as
 from align.core.measurements import smallest_factor
 from align.steps.compare_traces import coarser_of, paired_outputs, same_layer
 from align.steps.limits import limit_for
 from align.steps.measure import measure
 from align.steps.pair_inputs import call_key, inputs_of_calls, pair_inputs
+from align.steps.views import find_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
+    from align.core.allowances import Allowances
     from align.core.dtypes import Array
     from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
     from align.steps.calls import CallPair
     from align.steps.pair_inputs import CallKey
+    from align.steps.views import View
 
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """One tensor that was given to a call, or returned by it, against the reference's; `value` is kept if it is off.
+    """One tensor that was given to a call, or returned by it, against the reference's.
 
-    A tensor of another size has no figures and an infinite factor.
+    `value` is kept if it is off, in the reference's layout; `view` is the candidate's layout. A tensor of another size
+    has no view, no figures and an infinite factor.
     """
 
     reference: Capture
@@ -43,6 +48,7 @@ class Alone:
     limit: Limit | None
     factor: float
     value: Array | None = None
+    view: View | None = None
 
 
 @dataclass
@@ -126,7 +132,7 @@ class Isolation:
     """An Intervention for the port: paired calls are given, and return, what the reference's counterparts had.
 
     Inputs that the port itself makes wrong give way only in the calls that are `forced`: a port may hand its layers the
-    same thing in another form (a mask). Outputs give way in those that are `trusted` to end at the same place.
+    same thing in another form (a mask). Outputs give way where both sides surely end at the same place.
     """
 
     def __init__(
@@ -135,11 +141,11 @@ class Isolation:
         pairs: Sequence[CallPair],
         noise: IsolatedNoise | None,
         *,
-        trusted: Set[CallKey],
         forced: Set[CallKey] = frozenset(),
+        allowances: Allowances = NOTHING,
     ) -> None:
-        self._trace, self._noise = reference, noise
-        self._trusted, self._forced = trusted, forced
+        self._trace, self._noise, self._allowances = reference, noise, allowances
+        self._trusted, self._forced = {call_key(pair) for pair in pairs if pair.certain}, forced
         self._given = _given(reference, pairs)
         self._same = {call_key(pair) for pair in pairs if same_layer(pair)}
         self._returned = {
@@ -153,6 +159,11 @@ class Isolation:
         self._ended = 0
         self.calls: dict[CallKey, IsolatedCall] = {}
 
+    @property
+    def overwrites(self) -> bool:
+        """Where something is forced, whoever else uses it must have it too: the rest of a residual stream."""
+        return bool(self._forced)
+
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Measure what the port hands to a paired call, and give it the reference's."""
         key = module, call
@@ -161,8 +172,9 @@ class Isolation:
         new = {}
         for name, mine in paired.items():
             noise = None if self._noise is None else self._noise.inputs.get(mine.key)
-            if seen.take(self._alone(mine, inputs[name], noise, self._coarsest)) or key in self._forced:
-                new[name] = self._trace.value(mine)
+            alone = self._alone(mine, inputs[name], noise, self._coarsest)
+            if alone is not None and (seen.take(alone) or key in self._forced):
+                new[name] = self._meant(alone)
         self._coarser[key] = self._carried(inputs, new, paired)
         return new
 
@@ -170,32 +182,45 @@ class Isolation:
         """Measure what a paired call returned."""
         key = capture.module, capture.call
         seen, mine = self.calls[key], self._returned.get(capture.key)
-        if mine is not None and self._comparable(mine, capture):
+        if mine is not None:
             noise = None if self._noise is None else self._noise.outputs.get(mine.key)
             inside = seen.begun + seen.returned < self._ended
-            seen.take(self._alone(mine, value, noise, self._coarsest if inside else self._coarser[key]))
+            coarser = self._coarsest if inside else self._coarser[key]
+            alone = self._alone(mine, value, noise, coarser, capture.module)
+            if alone is not None and (alone.view is not None or key in self._same):
+                seen.take(alone)
             self._coarsest = coarser_of(self._coarsest, mine.dtype, capture.dtype)
         self._ended += 1
         seen.ended, seen.returned = self._ended, seen.returned + 1
 
     def instead(self, capture: Capture, value: Array) -> Array | None:  # noqa: ARG002
-        """Return what the reference's counterpart returned."""
-        mine = self._returned.get(capture.key)
-        trusted = mine is not None and (capture.module, capture.call) in self._trusted
-        return self._trace.value(mine) if mine is not None and trusted and self._comparable(mine, capture) else None
+        """Return what the reference's counterpart returned, if both surely end at the same place."""
+        key, mine = (capture.module, capture.call), self._returned.get(capture.key)
+        alone = None if mine is None else self.calls[key].outputs.get(mine.key)
+        return self._meant(alone) if alone is not None and (key in self._trusted or alone.factor <= 1.0) else None
 
-    def _comparable(self, mine: Capture, theirs: Capture) -> bool:
-        """Tell whether shapes agree, or a layer of the same kind returned another number of elements."""
-        wrong = prod(mine.shape) != prod(theirs.shape) and (theirs.module, theirs.call) in self._same
-        return mine.shape == theirs.shape or wrong
+    def _meant(self, alone: Alone) -> Array:
+        """The reference's tensor in the candidate's layout."""
+        value = self._trace.value(alone.reference)
+        return value if alone.view is None else alone.view.to_candidate(value)
 
-    def _alone(self, mine: Capture, value: Array, noise: Measurement | None, coarser: str) -> Alone:
-        if mine.shape != value.shape:
+    def _alone(
+        self, mine: Capture, value: Array, noise: Measurement | None, coarser: str, returned_by: str | None = None
+    ) -> Alone | None:
+        """None where the layouts differ, and values do not tell how; the models' own outputs must have one shape."""
+        meant = self._trace.value(mine)
+        if meant.size != value.size:
             return Alone(mine, None, None, inf, np.array(value))
-        measurement = measure(self._trace.value(mine), value)
+        view = find_view(meant, value) if mine.module or mine.shape == value.shape else None
+        if view is None:
+            return None
+        turned = view.to_reference(value)
+        measurement = measure(meant, turned)
         limit = limit_for(measurement, (mine.dtype, value.dtype.name), noise, coarser)
+        if returned_by is not None:
+            limit = self._allowances.limit(limit, mine.module, returned_by)
         factor = smallest_factor(measurement, limit)
-        return Alone(mine, measurement, limit, factor, np.array(value) if factor > 1.0 else None)
+        return Alone(mine, measurement, limit, factor, np.array(turned) if factor > 1.0 else None, view)
 
     def _carried(self, inputs: Mapping[str, Array], new: Mapping[str, Array], paired: Mapping[str, Capture]) -> str:
         """The coarsest dtype whose rounding is in what a call is given: its own, or that of all before it."""

@@ -25,7 +25,7 @@ def judge_forward(
 
     Not compared if nothing was, or if the outputs of the two models could not be compared with each other.
     """
-    compared = [layer for layer in layers if layer.outcome != "not comparable"]
+    compared = [layer for layer in layers if layer.outcome in ("aligned", "not aligned")]
     wrong = [layer for layer in compared if layer.outcome == "not aligned"]
     coverage = Coverage(
         "layer outputs",
@@ -50,7 +50,10 @@ def judge_forward(
     if not compared or not outputs or any(layer.outcome == "not comparable" for layer in outputs):
         reason = "the outputs of the two models could not be compared" if compared else "no layer could be compared"
         return Verdict(Outcome.NOT_COMPARED, reason, coverage)
-    return Verdict(Outcome.ALIGNED, f"all {len(compared)} compared layer outputs are within their limits", coverage)
+    accepted = sum(layer.outcome == "accepted" for layer in layers)
+    reason = f"all {len(compared)} compared layer outputs are within their limits"
+    reason += f", {accepted} more deviate for reasons that were accepted" if accepted else ""
+    return Verdict(Outcome.ALIGNED, reason, coverage)
 
 
 def _culprit(culprit: Culprit) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import align
+from align.core.allowances import NOTHING
 from align.core.comparisons import ForwardComparison
 from align.core.findings import Finding
 from align.core.names import NameMap
@@ -23,6 +24,7 @@ from align.core.words import counted, some
 from align.errors import CannotRunError, DestinationError, NothingInCommonError
 from align.runs.mapfile import read_map
 from align.runs.traces import TraceFolder, TraceWriter
+from align.steps.allow import accept_deviations, check_allowances
 from align.steps.amplify import with_amplification
 from align.steps.apply_rules import check_shapes
 from align.steps.calls import CalledModules
@@ -42,6 +44,7 @@ from align.workflows.sides import Side, open_side
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from align.core.allowances import Allowances
     from align.core.comparisons import LayerComparison
     from align.core.dtypes import Array
     from align.core.parameters import ParameterSet
@@ -53,13 +56,14 @@ if TYPE_CHECKING:
 STAGES = 7
 
 
-def compare_forward(
+def compare_forward(  # noqa: PLR0913 - one parameter an option
     reference: str | Model | Side,
     candidate: str | Model | Side,
     *,
     inputs: Path | str | Mapping[str, Array],
     name_map: NameMap | Path | str | None = None,
     traces: Path | None = None,
+    allowances: Allowances = NOTHING,
     progress: Progress = silent,
 ) -> ForwardComparison:
     """Run two models on the same inputs in evaluation mode and compare every paired layer's output.
@@ -67,7 +71,8 @@ def compare_forward(
     A side is a live model, `module:function`, or what `align.open_side` returns for a model with its checkpoint.
     `inputs` are arrays by name, a file of them, or a function that returns them. Without `name_map` the two models
     are matched first. `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as
-    `traces.part`. Raises NothingInCommonError if no layer pairs.
+    `traces.part`. `allowances` are limits of single layers, and deviations accepted for a reason. Raises
+    NothingInCommonError if no layer pairs, UnusedPatternsError for an allowance that fits none.
 
     >>> import numpy as np
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
@@ -91,9 +96,10 @@ def compare_forward(
             paired = _map_in_order(run, parameters, paired)
             weights = _compare_weights(sides, paired)
         calls = _pair(run, parameters, paired)
-        layers = _compare(run, calls)
+        check_allowances(allowances, calls.pairs)
+        layers = _compare(run, calls, allowances)
         progress("forward", 5, STAGES)
-        bench = Bench(sides[1], arrays, run.reference, calls.pairs, run.noise.isolated, layers)
+        bench = Bench(sides[1], arrays, run.reference, calls.pairs, run.noise.isolated, layers, allowances)
         alone = isolate_layers(bench)
         layers = tuple(replace(layer, isolated=alone.outputs.get(layer.key)) for layer in layers)
         progress("forward", 6, STAGES)
@@ -102,19 +108,21 @@ def compare_forward(
         if traces is not None:
             _keep_traces(folder, traces)
         progress("forward", STAGES, STAGES)
-    first, last = first_divergence(layers)
+    known = accept_deviations(layers, culprits, allowances.accepted)
+    first, last = first_divergence(known.layers)
     return ForwardComparison(
         reference=sides[0].label,
         candidate=sides[1].label,
-        layers=layers,
+        layers=known.layers,
         first_divergent=first,
         last_aligned=last,
         unpaired=calls.unpaired,
         findings=findings,
         inputs=describe_inputs(arrays),
         environment={side.reader.name: side.reader.environment() for side in sides} | {"host": _host()},
-        verdict=judge_forward(layers, calls.unpaired, findings, culprits),
-        culprits=culprits,
+        verdict=judge_forward(known.layers, calls.unpaired, findings, known.culprits),
+        culprits=known.culprits,
+        accepted=known.accepted,
     )
 
 
@@ -136,8 +144,8 @@ def _run_both(sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Pat
     return _Run(read[0], read[1], measure_noise(sides[0], inputs, read[0]))
 
 
-def _compare(run: _Run, calls: CallPairs) -> tuple[LayerComparison, ...]:
-    rows = [*compare_traces(run.reference, run.candidate, calls.pairs, run.noise.accumulated)]
+def _compare(run: _Run, calls: CallPairs, allowances: Allowances) -> tuple[LayerComparison, ...]:
+    rows = [*compare_traces(run.reference, run.candidate, calls.pairs, run.noise.accumulated, allowances)]
     return with_amplification(excuse_uncertain(rows), run.reference, run.candidate)
 
 

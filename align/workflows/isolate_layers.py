@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from align.core.allowances import NOTHING
 from align.core.findings import Finding
 from align.errors import UserCodeError
 from align.steps.isolate import Isolation
 from align.steps.locate import find_faults, isolated_comparisons, to_force
-from align.steps.pair_inputs import call_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
 
-    from align.core.comparisons import LayerComparison
+    from align.core.allowances import Allowances
     from align.core.culprits import IsolatedComparison
     from align.core.dtypes import Array
     from align.core.protocols import Model
@@ -26,49 +26,65 @@ if TYPE_CHECKING:
     from align.workflows.sides import Side
 
 
+MOST_ROUNDS = 3
+
+
 @dataclass(frozen=True, slots=True)
 class IsolatedLayers:
-    """Faults in the order in which they show, outputs judged alone by the reference's keys, what was not done."""
+    """Faults in the order in which they show, outputs judged alone by the reference's keys, what was not done.
+
+    `forced` are the calls that must be given the reference's inputs: the port's own would carry a fault on.
+    """
 
     faults: tuple[Fault, ...] = ()
     outputs: dict[str, IsolatedComparison] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    forced: frozenset[CallKey] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
 class Bench:
     """The port, to be run with what the reference had in the place of what it makes itself."""
 
-    def __init__(
-        self,
-        side: Side,
-        inputs: Mapping[str, Array],
-        reference: Trace,
-        pairs: Sequence[CallPair],
-        noise: IsolatedNoise | None,
-        layers: Sequence[LayerComparison],
-    ) -> None:
-        self.side, self.pairs, self.reference = side, pairs, reference
-        self._inputs, self._noise = inputs, noise
-        unlike = {(one.candidate, one.call) for one in layers if one.outcome != "aligned"}
-        self._trusted = {call_key(pair) for pair in pairs if pair.certain or call_key(pair) not in unlike}
+    side: Side
+    inputs: Mapping[str, Array]
+    reference: Trace
+    pairs: Sequence[CallPair]
+    noise: IsolatedNoise | None
+    allowances: Allowances = NOTHING
 
     def run(
         self, forced: Set[CallKey] = frozenset(), stand_ins: Mapping[str, Model] | None = None
     ) -> dict[CallKey, IsolatedCall]:
         """Run the port; raises UserCodeError if it fails on the reference's values."""
-        sink = Isolation(self.reference, self.pairs, self._noise, trusted=self._trusted, forced=forced)
-        self.side.runner.run(self.side.model, self._inputs, sink, stand_ins)
+        sink = Isolation(self.reference, self.pairs, self.noise, forced=forced, allowances=self.allowances)
+        self.side.runner.run(self.side.model, self.inputs, sink, stand_ins)
         return sink.calls
 
 
 def isolate_layers(bench: Bench) -> IsolatedLayers:
     """Find every call of the port that is at fault by itself; a run that fails is a finding."""
     try:
-        calls = bench.run()
-        doubted = to_force(bench.pairs, calls)
-        forced = {key: call for key, call in bench.run(doubted).items() if key in doubted} if doubted else {}
+        calls, forced = _run(bench)
     except UserCodeError as error:
         message = f"layers could not be compared alone: {error.message}"
         return IsolatedLayers(findings=(Finding("not-isolated", "warning", bench.side.label, message),))
     faults = find_faults(bench.pairs, calls, forced)
-    return IsolatedLayers(tuple(faults), isolated_comparisons(bench.pairs, calls, faults))
+    return IsolatedLayers(tuple(faults), isolated_comparisons(bench.pairs, calls, faults), (), frozenset(forced))
+
+
+def _run(bench: Bench) -> tuple[dict[CallKey, IsolatedCall], set[CallKey]]:
+    """Run until no call is off that the port gives something wrong.
+
+    Such a call is given the reference's inputs in the next run. If that does not help it, the port hands it the same
+    thing in another form, or it is at fault itself: it gets its own again.
+    """
+    calls, forced, helpless = bench.run(), set[CallKey](), set[CallKey]()
+    for _ in range(MOST_ROUNDS):
+        off = to_force(bench.pairs, calls)
+        helpless |= off & forced
+        if not (more := off - forced - helpless) and not off & forced:
+            break
+        forced = (forced | more) - helpless
+        calls = bench.run(forced)
+    return calls, forced
