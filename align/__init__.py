@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from align.workflows.compare_losses import compare_losses
     from align.workflows.convert_checkpoint import convert_checkpoint
     from align.workflows.diff_checkpoints import diff_checkpoints
+    from align.workflows.export_repro import export_repro
     from align.workflows.inspect_checkpoint import inspect_checkpoint
     from align.workflows.lint_models import lint_models
     from align.workflows.map_one_side import map_one_side
@@ -32,6 +33,7 @@ _HOMES = {
     "compare_losses": "align.workflows.compare_losses",
     "convert_checkpoint": "align.workflows.convert_checkpoint",
     "diff_checkpoints": "align.workflows.diff_checkpoints",
+    "export_repro": "align.workflows.export_repro",
     "inspect_checkpoint": "align.workflows.inspect_checkpoint",
     "lint_models": "align.workflows.lint_models",
     "map_frame": "align.report.frames",
@@ -50,6 +52,7 @@ __all__ = [
     "compare_losses",
     "convert_checkpoint",
     "diff_checkpoints",
+    "export_repro",
     "inspect_checkpoint",
     "lint_models",
     "map_frame",

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.progress import silent
-from align.core.protocols import LayerScripter
 from align.core.repros import LayerRepro, ReproOutput
 from align.core.validations import SIDES
-from align.errors import CannotRunError
 from align.runs.traces import TraceFolder
 from align.steps.choose_layer import choose_pair
 from align.steps.measure import measure
@@ -18,7 +16,7 @@ from align.steps.pair_inputs import inputs_of_calls
 from align.workflows.compare_forward import compare_forward
 from align.workflows.inputs import read_inputs, save_inputs
 from align.workflows.pair_traces import choose_map, map_in_order, pair_traces
-from align.workflows.script_layer import LayerFiles, ScriptedLayer
+from align.workflows.script_layer import LayerFiles, ScriptedLayer, scripter_of
 from align.workflows.sides import Side, open_side
 from align.workflows.watch_call import Given, watch_call
 from align.workflows.whole_folder import whole_folder
@@ -31,10 +29,7 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.core.repros import ReproSide
-    from align.core.traces import Trace
-    from align.core.validations import SideOf
     from align.steps.calls import CallPair
-    from align.workflows.watch_call import WatchedCall
 
 INPUTS = "inputs.npz"
 FILES = (INPUTS, *(f"{side}_{rest}" for side in SIDES for rest in ("layer.py", "weights.npz", "output.npz")))
@@ -59,35 +54,32 @@ def export_repro(  # noqa: PLR0913 - the options of one command
     that holds something else.
     """
     sides = open_side(reference), open_side(candidate)
+    scripters = [scripter_of(side) for side in sides]
     arrays, folder = read_inputs(inputs), Path(folder)
     with tempfile.TemporaryDirectory(prefix="align-") as kept, whole_folder(folder, FILES) as part:
         pair, trace = _choose(sides, arrays, (layer, name_map), Path(kept) / "traces", progress)
-        files = LayerFiles(pair, *_watch(sides, arrays, pair, trace))
+        given = Given(trace, inputs_of_calls(trace).get((pair.reference.module, pair.reference.call), []))
+        keys = [(call.module, call.call) for call in (pair.reference, pair.candidate)]
+        seen = [
+            watch_call(reader, side.model, arrays, key, given)
+            for reader, side, key in zip(scripters, sides, keys, strict=True)
+        ]
+        files = LayerFiles(pair, *seen)
         save_inputs(part / INPUTS, files.inputs)
-        mine, theirs = (_write(part, side, name, files) for side, name in zip(sides, SIDES, strict=True))
+        mine, theirs = (
+            _write(part, ScriptedLayer(reader, side, name, files), files)
+            for reader, side, name in zip(scripters, sides, SIDES, strict=True)
+        )
         written = tuple(name for name in FILES if (part / name).exists())
     return LayerRepro(str(folder), mine, theirs, _outputs(files), files.own_inputs, written)
 
 
-def _watch(
-    sides: tuple[Side, Side], inputs: Mapping[str, Array], pair: CallPair, trace: Trace
-) -> tuple[WatchedCall, WatchedCall]:
-    """Run the two calls on what the reference's was given."""
-    given = Given(trace, inputs_of_calls(trace).get((pair.reference.module, pair.reference.call), []))
-    mine, theirs = (
-        watch_call(_scripter(side), side.model, inputs, (call.module, call.call), given)
-        for side, call in zip(sides, (pair.reference, pair.candidate), strict=True)
-    )
-    return mine, theirs
-
-
-def _write(folder: Path, side: Side, name: SideOf, files: LayerFiles) -> ReproSide:
-    scripted = ScriptedLayer(_scripter(side), side, name, files)
-    if scripted.weights:
-        save_inputs(folder / f"{name}_weights.npz", scripted.weights)
-    save_inputs(folder / f"{name}_output.npz", files.outputs(name))
-    (folder / f"{name}_layer.py").write_text(scripted.script, encoding="utf-8")
-    return scripted.describe()
+def _write(folder: Path, layer: ScriptedLayer, files: LayerFiles) -> ReproSide:
+    if layer.weights:
+        save_inputs(folder / f"{layer.name}_weights.npz", layer.weights)
+    save_inputs(folder / f"{layer.name}_output.npz", files.outputs(layer.name))
+    (folder / f"{layer.name}_layer.py").write_text(layer.script, encoding="utf-8")
+    return layer.describe()
 
 
 def _choose(
@@ -107,12 +99,6 @@ def _choose(
         name_map = map_in_order(traces, (first, second), name_map)
     pairs = pair_traces(traces, (first, second), name_map).pairs
     return choose_pair(pairs, comparison, layer), traces[0]
-
-
-def _scripter(side: Side) -> LayerScripter:
-    if isinstance(side.reader, LayerScripter):
-        return side.reader
-    raise CannotRunError(f"no script can run {side.reader.name} models", "give a torch model and a MindSpore network")
 
 
 def _outputs(files: LayerFiles) -> tuple[ReproOutput, ...]:

@@ -13,6 +13,7 @@ from align.core.calling import leaves, with_leaves
 from align.core.constructors import proposed_arguments, wanted_arguments
 from align.core.dtypes import is_float
 from align.core.layer_scripts import Factory, LayerScript, as_call, leaf_expressions
+from align.core.protocols import LayerScripter
 from align.core.repros import ReproSide
 from align.core.user_code import run_user_code
 from align.errors import CannotRunError, UserCodeError
@@ -22,12 +23,19 @@ from align.workflows.watch_call import layer_at
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
-    from align.core.protocols import LayerScripter, Model
+    from align.core.protocols import Model
     from align.core.repros import BuiltBy
     from align.core.validations import SideOf
     from align.steps.calls import CallPair
     from align.workflows.sides import Side
     from align.workflows.watch_call import WatchedCall
+
+
+def scripter_of(side: Side) -> LayerScripter:
+    """Return the adapter of a side; raises CannotRunError if no script can run its models."""
+    if isinstance(side.reader, LayerScripter):
+        return side.reader
+    raise CannotRunError(f"no script can run {side.reader.name} models", "give a torch model and a MindSpore network")
 
 
 class LayerFiles:
@@ -70,10 +78,10 @@ class LayerFiles:
 
 
 class ScriptedLayer:
-    """One side's layer as a script."""
+    """One side's layer as a script; `weights` are its parameters and buffers, `name` says which side it is."""
 
     def __init__(self, reader: LayerScripter, side: Side, name: SideOf, files: LayerFiles) -> None:
-        self._reader, self._side, self._name, self._files = reader, side, name, files
+        self._reader, self._side, self.name, self._files = reader, side, name, files
         self._call = getattr(files.pair, name)
         self._seen = files.calls[name]
         self._layer = layer_at(side.model, self._call.module)
@@ -89,21 +97,21 @@ class ScriptedLayer:
         where = f"{self._call.module or 'the whole model'} ({self._call.class_name}) of {self._side.label}"
         title = f"{where} alone, on the inputs of the reference's layer"
         arguments = as_call(self._seen.given, self._tensor)
-        outputs = self._files.output_expressions(self._name)
-        script = LayerScript(title, self._name, made, arguments, outputs, self._dtype, factory, bool(self.weights))
+        outputs = self._files.output_expressions(self.name)
+        script = LayerScript(title, self.name, made, arguments, outputs, self._dtype, factory, bool(self.weights))
         return script.write(forms)
 
     def describe(self) -> ReproSide:
         """Facts for the result."""
         call = self._call
         built_by: BuiltBy = "constructor" if self._constructor else "factory"
-        script = f"{self._name}_layer.py"
+        script = f"{self.name}_layer.py"
         return ReproSide(self._side.label, call.module, call.class_name, call.call, script, built_by)
 
     def _tensor(self, name: str) -> str | None:
         if name not in self._seen.inputs:
             return None
-        forms, place = self._reader.script_forms, self._files.input_name(self._name, name)
+        forms, place = self._reader.script_forms, self._files.input_name(self.name, name)
         text = forms.tensor.format(f'given["{place}"]')
         had, has = (_saved_dtype(value) for value in (self._files.inputs[place], self._seen.inputs[name]))
         cast = had != has or self._seen.inputs[name].dtype.kind == "V"
