@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sized
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from align.core.source_code import called_name, is_own, methods_of
-from align.core.source_making import Item, Making, line_of, makings
+from align.core.source_code import called_name, function_source, is_own, methods_of
+from align.core.source_making import Item, Making, line_of, makings, returned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,18 +25,22 @@ CALLED = ("forward", "construct")
 INSTALLED = ("site-packages", "dist-packages")
 
 
-def made_at(owner: object, path: str) -> str:
+def made_at(owner: object, path: str, maker: object = None) -> str:
     """Return `file.py:12`, the line that makes the layer at `path` of a live model; "" where nothing can be told.
 
     The file is given from the current folder, or from the folder that its package lies in. For an item of a list it is
-    the item's own line where it can be told, else that of the list.
+    the item's own line where it can be told, else that of the list. `maker` is the function that returned the model,
+    where a list of the framework's is the model itself.
     """
+    items: list[Item] = []
     for names, chain in _climb(owner, path):
         steps = zip(names, chain[:-1], chain[1:], strict=True)
         items = [Item(name, type(one).__name__, type(holder).__name__, _length(holder)) for name, holder, one in steps]
         if found := _chosen(chain[0], names[0], type(chain[1]).__name__):
             return _shown(found.source, line_of(found, items[0 if found.hands_on else 1 :]))
-    return ""
+    source = function_source(maker) if isinstance(maker, FunctionType) else None
+    found = next(returned(source), None) if source else None
+    return _shown(found.source, line_of(found, items)) if found and len(items) == _depth(path) else ""
 
 
 def called_at(owner: object, path: str) -> str:
@@ -60,6 +65,10 @@ def _climb(owner: object, path: str) -> Iterator[tuple[list[str], list[object]]]
         chain.append(child)
     for depth in range(len(names) - 1, -1, -1):
         yield names[depth:], chain[depth:]
+
+
+def _depth(path: str) -> int:
+    return len(path.split(".")) if path else 0
 
 
 def _length(layer: object) -> int:

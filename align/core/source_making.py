@@ -46,6 +46,13 @@ def makings(source: Source, name: str) -> Iterator[Making]:
             yield Making(source, node)  # type: ignore[arg-type]
 
 
+def returned(source: Source) -> Iterator[Making]:
+    """What a function returns."""
+    for node in ast.walk(source.node):
+        if isinstance(node, ast.Return) and node.value is not None:
+            yield Making(source, node.value)
+
+
 @dataclass(frozen=True, slots=True)
 class Element:
     """An element of a list: its name ("" for its number, ANY for every one), and whether it is there always."""
