@@ -79,10 +79,10 @@ def _relations(reference: Array, candidate: Array, limit: Limit) -> Iterator[Hyp
     ours, theirs = _widened(reference), _widened(candidate)
     if ours.shape != theirs.shape:
         yield from _of_other_shape(ours, theirs, limit)
-    elif odd := explain_non_finite(ours, theirs):
-        yield odd
     elif question := ask(ours, theirs, limit):
         yield from _of_one_shape(question)
+    elif odd := explain_non_finite(ours, theirs):
+        yield odd
 
 
 def _comparable(*sides: Array) -> bool:

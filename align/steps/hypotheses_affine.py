@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 INFORMATIVE = 4.0  # a slice that varies by less than this multiple of the limit tells no scale from a shift
 CLOSE = 1e-5
+KNOWN = 1e-6  # a hundred units in the last place; among thousands of square roots one is always near
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,9 @@ def known_number(value: float) -> str:
     for inverted in (False, True):
         one = 1.0 / size if inverted else size
         whole, square = round(one), round(one * one)
-        if abs(one - whole) < CLOSE * one and (1 < whole <= 16 or whole in (255, 1000)):
+        if abs(one - whole) < KNOWN * one and (1 < whole <= 16 or whole in (255, 1000)):
             return f"{'-' if value < 0 else ''}{'1/' if inverted else ''}{whole}"
-        if abs(one * one - square) < CLOSE * square and 1 < square <= 4096:
+        if abs(one * one - square) < KNOWN * square and 1 < square <= 4096:
             return f"{'-' if value < 0 else ''}{'1/' if inverted else ''}sqrt({square})"
     return ""
 

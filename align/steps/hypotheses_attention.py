@@ -64,13 +64,16 @@ def explain_attention(
     if len(floats) != 3 or len(inputs) != 3 or any(one.ndim != 3 for one in floats):
         return
     query, key, value = floats
-    if query.shape != question.reference.shape or query.size > LARGEST or not values.keys() >= PACKED:
+    features = query.shape[-1]
+    if not values.keys() >= PACKED or values["in_proj_weight"].shape != (3 * features, features):
+        return
+    if query.shape != question.reference.shape or key.shape != value.shape or query.size > LARGEST:
         return
 
     def is_way(way: _Way) -> bool:
         return agreement(question.reference, way.of((query, key, value), values), question.limit) is not None
 
-    heads = [count for count in range(1, query.shape[-1] + 1) if query.shape[-1] % count == 0]
+    heads = [count for count in range(1, features + 1) if features % count == 0]
     every = (_Way(count, batch_first=first) for count in heads for first in (True, False))
     if usual := next(filter(is_way, every), None):
         for name, way, facts in _others(usual, heads):

@@ -101,7 +101,8 @@ def agreement(reference: Array, candidate: Array, limit: Limit) -> float | None:
 
 def at_places(values: Array, places: Array) -> Array:
     """Elements of an array, or of a view of one, at flat indices, in float64."""
-    found: Array = values[np.unravel_index(places, values.shape)].astype(np.float64)
+    view = np.atleast_1d(values)
+    found: Array = view[np.unravel_index(places, view.shape)].astype(np.float64)
     return found
 
 

@@ -122,12 +122,13 @@ def _softmaxes(output: Array, value: Array, question: Question) -> dict[str, flo
 
 def explain_rows(question: Question, numbers: Array, table: Array) -> Iterator[Hypothesis]:
     """Rows of an embedding: those of the numbers next to the ones given, or zeros for one number."""
-    if numbers.dtype.kind not in "iu" or (*numbers.shape, *table.shape[1:]) != question.reference.shape:
+    rows = (*numbers.shape, *table.shape[1:])
+    if numbers.dtype.kind not in "iu" or rows != question.reference.shape or not _within(numbers, table):
         return
     other = turned(question)
     for by in SHIFTS:
         shifted = numbers + by
-        if shifted.min() >= 0 and shifted.max() < len(table) and (one := other.confirm("rows-shifted", table[shifted])):
+        if _within(shifted, table) and (one := other.confirm("rows-shifted", table[shifted])):
             yield from filter(None, [with_facts(one, {"by": by})])
     zero = ~question.candidate.reshape(numbers.size, -1).any(1)
     unlike = question.reference.reshape(numbers.size, -1).any(1) & zero
@@ -136,6 +137,10 @@ def explain_rows(question: Question, numbers: Array, table: Array) -> Iterator[H
         one := other.confirm("zero-row", np.where(numbers[..., None] == empty[0], 0.0, table[numbers]))
     ):
         yield from filter(None, [with_facts(one, {"number": int(empty[0])})])
+
+
+def _within(numbers: Array, table: Array) -> bool:
+    return bool(numbers.min() >= 0 and numbers.max() < len(table))
 
 
 def explain_product(question: Question, value: Array, weight: Array, bias: Array | None) -> Iterator[Hypothesis]:

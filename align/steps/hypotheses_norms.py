@@ -44,7 +44,7 @@ def explain_norm(question: Question, kind: str, value: Array, parameters: Mappin
 
     What is normalised apart from the rest stands for it first: a few samples, or channels of a batch norm.
     """
-    if value.shape != question.reference.shape or value.ndim < 2:
+    if value.shape != question.reference.shape or value.ndim < 2 or not _fit(kind, value, parameters):
         return
     labels: set[str] | None = None
     if value.size > LARGE:
@@ -152,6 +152,17 @@ def likely_epsilon(epsilon: float, error: float) -> float:
         return epsilon
     power = float(f"1e{floor(log10(epsilon) + 0.5)}")
     return power if abs(power - epsilon) <= error else epsilon
+
+
+def _fit(kind: str, value: Array, parameters: Mapping[str, Array]) -> bool:
+    """Whether the parameters have the shape that such a layer's have."""
+    if kind in ("layer_norm", "rms_norm"):
+        return all(value.shape[-one.ndim :] == one.shape for one in _used(parameters) if one.ndim)
+    return all(one.shape == value.shape[1:2] for one in _used(parameters))
+
+
+def _used(parameters: Mapping[str, Array]) -> list[Array]:
+    return [value for role, value in parameters.items() if role in ("weight", "bias", "mean", "variance")]
 
 
 def _shaped(values: Array | None, kind: str, ndim: int) -> Array | None:

@@ -288,6 +288,19 @@ def test_both_conventions_of_resizing_are_named(
     )
 
 
+@pytest.mark.parametrize(
+    "kind", ["layer_norm", "rms_norm", "batch_norm", "group_norm", "embedding", "multi_head_attention", "upsample", "x"]
+)
+@pytest.mark.parametrize("given", [TOKENS, NUMBERS, IMAGE, np.float32(1.0)])
+def test_what_does_not_fit_a_kind_of_layer_says_nothing(kind: str, given: Array) -> None:
+    values = {"weight": RNG.standard_normal((7, 5)), "bias": np.ones(3), "in_proj_weight": np.ones((6, 2))}
+    output = RNG.standard_normal((2, 10, 24))
+    exact = measure(output, output)
+    limit = limit_for(exact, ("float32", "float32"), exact)
+    inputs = {"0": np.asarray(given), "1": TOKENS, "2": TOKENS}
+    assert explain_layer(kind, inputs, values, output, RNG.standard_normal((2, 10, 24)), limit) == ()
+
+
 @pytest.mark.parametrize("kind", ["LayerNorm", "Linear"])
 def test_a_right_layer_and_an_unrelated_output_have_no_explanation(kind: str) -> None:
     layer = Layer(getattr(torch_nn(), kind)(*((24, 24) if kind == "Linear" else (24,))), TOKENS)
