@@ -36,7 +36,6 @@ PAIRS = [
 # Pairs of which no layer can be built that computes what the first one does, and why.
 NO_LAYER = {
     "conv-padding-mode": "zeros are the only padding that the class knows",
-    "conv-transpose-output-padding": "the finding leaves the padding to the user",
     "embedding-max-norm": "the class has no such setting, and of another class the values are not known",
     "kl-div-log-target": "the change is in front of the layer",
     "layer-norm-axes": "the axis is counted from the front, which the layer alone does not tell",
