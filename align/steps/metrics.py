@@ -9,7 +9,6 @@ import numpy as np
 
 from align.core.dtypes import Array
 from align.errors import InputsError
-from align.steps.model_outputs import main_output
 
 Outputs = Array | Mapping[str, Array]
 Metric = Callable[[Outputs, Any], Any]
@@ -30,21 +29,24 @@ def top5(outputs: Outputs, labels: Any) -> Array:
 
 def mean_squared_error(outputs: Outputs, labels: Any) -> Array:
     """Mean of the squared differences of each sample; axes of length 1 do not count."""
-    values, wanted = _main(outputs), np.asarray(labels)
+    values, wanted = main_output(outputs), np.asarray(labels)
     if [n for n in values.shape[1:] if n != 1] != [n for n in wanted.shape[1:] if n != 1]:
         raise _unlike(values, wanted, "equal shapes")
     return _per_sample(np.square(np.subtract(values, wanted.reshape(values.shape), dtype=np.float64)))
 
 
+def main_output(outputs: Outputs) -> Array:
+    """The tensor that predictions are in: the lone output, the one called `logits`, else the first one."""
+    if not isinstance(outputs, Mapping):
+        return outputs
+    return outputs["logits"] if "logits" in outputs else next(iter(outputs.values()))
+
+
 METRICS: dict[str, Metric] = {"accuracy": accuracy, "top5": top5, "mean-squared-error": mean_squared_error}
 
 
-def _main(outputs: Outputs) -> Array:
-    return main_output(outputs) if isinstance(outputs, Mapping) else outputs
-
-
 def _classified(outputs: Outputs, labels: Any) -> tuple[Array, Array]:
-    logits, classes = _main(outputs), np.asarray(labels)
+    logits, classes = main_output(outputs), np.asarray(labels)
     if logits.ndim < 2 or classes.dtype.kind not in "iu" or classes.shape != logits.shape[:-1]:
         raise _unlike(logits, classes, "logits (n, classes) and integers (n,)")
     if classes.size and not 0 <= int(classes.min()) <= int(classes.max()) < logits.shape[-1]:

@@ -88,11 +88,17 @@ def combine(
     for model, exchanged in _exchanges(parts):
         setup = _setup(model, parts, exchanged)
         difference = values[setup] - own
-        agrees = abs(difference) <= limit and all(getattr(setup, part) == "reference" for part in unlike)
+        agrees = _near(setup, difference, limit) and all(getattr(setup, part) == "reference" for part in unlike)
         agrees = agrees and (model == "reference" or within[setup.weights, setup.data])
         chosen = tuple(part for part in PARTS if part in exchanged)
         rows.append(Combination(model, chosen, values[setup], difference, agrees))
     return tuple(rows)
+
+
+def _near(setup: Setup, difference: float, limit: float) -> bool:
+    """On the same data and by the same metric, the outputs say more: within their limits they leave only rounding."""
+    by_outputs = setup.model == "candidate" and setup.data == setup.metric == "reference"
+    return isfinite(difference) if by_outputs else abs(difference) <= limit
 
 
 def find_causes(rows: Sequence[Combination]) -> tuple[tuple[Cause, ...], tuple[tuple[Part, ...], ...]]:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.protocols import ModelCaller
 from align.core.user_code import run_user_code
-from align.errors import CannotRunError, InputsError, UserCodeError
+from align.errors import InputsError, UserCodeError
 from align.steps.generation import best_tokens
+from align.workflows.call_models import forward_of, model_caller
 from align.workflows.sides import find_function
 
 if TYPE_CHECKING:
@@ -33,11 +33,8 @@ class Decoder:
     """One side that is fed token ids (sequences, tokens); `adapter` is the user's, or its name."""
 
     def __init__(self, side: Side, adapter: str | Adapter | None = None) -> None:
-        if not isinstance(side.reader, ModelCaller):
-            hint = "give a side that can: `align plugins` lists the frameworks"
-            raise CannotRunError(f"{side.reader.name} models cannot be called token by token", hint)
         self.side = side
-        self._caller: ModelCaller = side.reader
+        self._caller = model_caller(side)
         make = find_function(adapter) if isinstance(adapter, str) else adapter
         self._step = _usual_step(side.model) if make is None else self._guarded(partial(make, side.model))
 
@@ -85,8 +82,7 @@ class Decoder:
 
 
 def _usual_step(model: Model) -> Step:
-    forward: Callable[..., Any] = getattr(model, "construct", None) or getattr(model, "forward", None) or model
-    names = inspect.signature(forward).parameters
+    names = inspect.signature(forward_of(model)).parameters
     wanted = {"use_cache": True} if "use_cache" in names else {}
 
     def step(ids: Any, cache: Any) -> tuple[Any, Any]:

@@ -16,10 +16,11 @@ from align.core.findings import Finding
 from align.core.validations import SIDES
 from align.core.words import counted
 from align.errors import InputsError, UserCodeError
-from align.steps.model_outputs import OutputSink, main_output
+from align.steps.metrics import main_output
 from align.steps.sample_differences import SampleTally
 from align.steps.sample_facts import count_unlike
 from align.steps.validate import Scores, Setup, combine, metric_limit
+from align.workflows.call_models import call_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,24 +117,27 @@ class ScoredModels:
 
     def _add(self, batch: Batch, whose: tuple[SideOf, SideOf], tally: SampleTally, scores: dict[Setup, Scores]) -> None:
         """Run one batch through all models and metrics."""
-        outputs = {name: _outputs(side, batch) for name, side in self._sides.items()}
+        outputs = {name: call_model(side, batch.inputs) for name, side in self._sides.items()}
         wide = self._wide_outputs(batch)
         main = _main_outputs(outputs, self._sides, batch.size)
         tally.add(*main, None if wide is None else main_output(wide), _classes(main[0], batch.labels))
+        of_reference: dict[SideOf, Array] = {}
         for owner, metric in self._metrics.items():
             for model in SIDES:
                 setup = Setup(model, "reference" if model == "reference" else whose[0], whose[1], owner)
-                scores[setup].add(metric.scores(outputs[model], batch), batch.size)
+                found = metric.scores(outputs[model], batch)
+                scores[setup].add(found, batch.size)
+                of_reference.setdefault(owner, found)
         if whose == ("candidate", "reference"):
-            self._add_doubts(batch, outputs["reference"], wide)
+            self._add_doubts(batch, of_reference, wide)
 
-    def _add_doubts(self, batch: Batch, outputs: Outputs, wide: Outputs | None) -> None:
+    def _add_doubts(self, batch: Batch, scores: Mapping[SideOf, Array], wide: Outputs | None) -> None:
         """By how much rounding, and the candidate's metric, move the scores of the reference."""
-        own = self._metrics["reference"].scores(outputs, batch)
+        own = scores["reference"]
         if wide is not None and self._moved is not None:
             self._moved.add(np.abs(self._metrics["reference"].scores(wide, batch) - own), batch.size)
-        if "candidate" in self._metrics:
-            other = self._metrics["candidate"].scores(outputs, batch)
+        if "candidate" in scores:
+            other = scores["candidate"]
             pair = (own, other) if own.shape == other.shape else (own.mean(), other.mean())
             self._apart.add(np.abs(np.subtract(*pair)), batch.size)
 
@@ -154,7 +158,7 @@ class ScoredModels:
         if self._wide is None:
             return None
         try:
-            return _outputs(self._wide, batch)
+            return call_model(self._wide, batch.inputs)
         except UserCodeError as error:
             self._without_noise(error.message)
             return None
@@ -163,14 +167,6 @@ class ScoredModels:
         self._wide = self._moved = None
         message = f"limits come from a table by dtype: {reason}"
         self.findings += (Finding("noise-unmeasured", "note", self._sides["reference"].label, message),)
-
-
-def _outputs(side: Side, batch: Batch) -> Outputs:
-    sink = OutputSink()
-    side.runner.run(side.model, batch.inputs, sink)
-    if not sink.outputs:
-        raise InputsError(f"{side.label} returned no tensor", "give a model that returns its predictions")
-    return sink.outputs
 
 
 def _main_outputs(outputs: Mapping[SideOf, Outputs], sides: Mapping[SideOf, Side], size: int) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from align.core.progress import silent
 from align.core.validations import Validation
+from align.core.verdicts import Outcome
 from align.errors import UsageError
 from align.steps.validate import find_causes, judge_validation
 from align.workflows.batches import Dataset
@@ -65,10 +66,11 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
     weights = CarriedWeights(sides, name_map, next(datasets["reference"].batches()).inputs)
     bench = ScoredModels(sides, datasets, metrics, progress)
     rows, limit = bench.compare(weights)
-    causes, alternatives = find_causes(rows)
     first = bench.tallies["candidate", "reference"]
     samples = len(datasets["reference"].facts), len(datasets.get("candidate", datasets["reference"]).facts)
     names = metrics["reference"].label, metrics.get("candidate", metrics["reference"]).label
+    verdict = judge_validation(rows, first.result(), names[0], (*samples, first.finite))
+    causes, alternatives = find_causes(rows) if verdict.outcome is Outcome.NOT_ALIGNED else ((), ())
     return Validation(
         reference=sides[0].label,
         candidate=sides[1].label,
@@ -81,7 +83,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
         alternatives=alternatives,
         findings=(*bench.findings, *weights.told(sides[1].label)),
         environment={side.reader.name: side.reader.environment() for side in sides},
-        verdict=judge_validation(rows, first.result(), names[0], (*samples, first.finite)),
+        verdict=verdict,
     )
 
 

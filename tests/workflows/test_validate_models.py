@@ -151,10 +151,22 @@ def test_nan_on_one_side_is_not_aligned_and_on_both_not_compared() -> None:
     assert both.verdict.outcome is Outcome.NOT_COMPARED
 
 
+def test_a_score_that_rounding_flips_is_no_fault_of_a_port_whose_outputs_agree() -> None:
+    edge = float((X @ WEIGHT.T).astype(np.float64)[0, 0])
+
+    def above(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        return outputs[:, 0] >= edge
+
+    result = validate(port(function=lambda x, weight: np.nextafter(x @ weight.T, np.float32(-9))), metric=above)
+    assert result.combinations[1].difference == pytest.approx(-1 / 60)
+    assert result.verdict.outcome is Outcome.ALIGNED
+
+
 def test_a_metric_of_nan_could_not_be_compared() -> None:
     result = validate(metric=lambda outputs, labels: float("nan"))
     assert result.verdict.outcome is Outcome.NOT_COMPARED
     assert "NaN or Inf" in result.verdict.reason
+    assert result.causes == ()
 
 
 @pytest.mark.parametrize(
