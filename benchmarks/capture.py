@@ -1,27 +1,34 @@
-"""A forward with every layer's output captured to disk against the bare forward: ResNet-50 in torch and in MindSpore.
+"""What a capture costs beside the bare forward: ResNet-50 at batch 1, in torch and in MindSpore.
 
-Ratios of the best of several runs taken in turn; also what a trace weighs. Nothing is asserted.
-Run: python benchmarks/capture.py --runs 10
+Ratios of the best of several runs taken in turn, the growth of the process meanwhile, and what a trace weighs. Nothing
+is asserted. Run: python benchmarks/capture.py --runs 10
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import resnet50
 
+from align.core.capturing import Kept, TraceHead
 from align.core.registry import model_readers
-from align.runs.traces import TENSORS, TraceWriter
+from align.runs.call_writer import CallWriter
+from align.runs.traces import MANIFEST, TENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+SHAPE = (1, 3, 224, 224)
 
 
 class Nothing:
@@ -36,32 +43,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
     runs = parser.parse_args().runs
-    inputs = resnet50.inputs()
+    values = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    inputs = dict.fromkeys(resnet50.inputs(), values)
     for name, make in (("torch", resnet50.torch_model), ("mindspore", resnet50.mindspore_model)):
         with tempfile.TemporaryDirectory() as folder:
             report(name, make(), inputs, Path(folder), runs)
 
 
 def report(name: str, model: Any, inputs: dict[str, Any], folder: Path, runs: int) -> None:
-    """Time a bare forward, one with hooks, one with hooks and a trace folder."""
+    """Time a bare forward, one with hooks, and captures that keep figures only, a few elements and all tensors."""
     adapter: Any = model_readers()[name]
 
-    def capture() -> None:
-        with TraceWriter(folder, {}) as writer:
-            adapter.run(model, inputs, writer)
+    def capture(kept: Kept) -> Callable[[], None]:
+        def run() -> None:
+            with CallWriter(folder, {}, TraceHead(name, name, {}, kept=kept)) as writer:
+                adapter.run(model, inputs, writer)
 
-    ways = {
+        return run
+
+    ways: dict[str, Callable[[], object]] = {
         "bare forward": bare(name, model, inputs),
         "with hooks": lambda: adapter.run(model, inputs, Nothing()),
-        "captured to disk": capture,
+        "statistics only": capture(Kept(globs=())),
+        "first 100 elements": capture(Kept(elements=100)),
+        "all tensors": capture(Kept()),
     }
     best = dict.fromkeys(ways, float("inf"))
+    grown = dict.fromkeys(ways, float("inf"))
     for _ in range(runs + 1):  # the first of each is a warm-up that hardly ever counts
-        best = {way: min(best[way], seconds(call)) for way, call in ways.items()}
-    weight = (folder / TENSORS).stat().st_size / 1e6
+        for way, call in ways.items():
+            seconds, nbytes = cost(call)
+            best[way], grown[way] = min(best[way], seconds), min(grown[way], nbytes)
     for way, value in best.items():
-        print(f"{name:10} {way:18} {value / best['bare forward']:5.2f} x")
-    print(f"{name:10} the trace has {weight:.0f} MB")
+        print(f"{name:10} {way:18} {value / best['bare forward']:5.2f} x   {grown[way] / 1e6:6.1f} MB more at most")
+    tensors, lines = ((folder / file).stat().st_size / 1e6 for file in (TENSORS, MANIFEST))
+    print(f"{name:10} the trace of all tensors has {tensors:.0f} MB, and {lines:.2f} MB of lines")
 
 
 def bare(name: str, model: Any, inputs: dict[str, Any]) -> Callable[[], object]:
@@ -85,11 +101,22 @@ def bare(name: str, model: Any, inputs: dict[str, Any]) -> Callable[[], object]:
     return lambda: model(given).asnumpy()
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """Wall time of one call."""
+def cost(call: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of one call, and by how many bytes the process grew in it at most (Linux tells; 0 elsewhere)."""
+    reset, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+    if reset.exists():
+        reset.write_text("5")  # forgets the peak
+    before = resident(status, "VmRSS")
     start = time.perf_counter()
     call()
-    return time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    return seconds, max(resident(status, "VmHWM") - before, 0.0)
+
+
+def resident(status: Path, field: str) -> float:
+    """Bytes in memory now (VmRSS) or at the peak (VmHWM)."""
+    found = re.search(rf"{field}:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return 1024.0 * int(found[1]) if found else 0.0
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.call_places import tensor_kinds, user_line
 from align.core.capturing import CallSink, CallStart, FunctionSink
+from align.core.same_tensors import LatestTensors
 from align.core.traces import Capture, InputSink, Intervention
 from align.core.user_code import run_user_code
 from align.errors import InputsError, ModelFailedError
@@ -114,6 +115,7 @@ class CallRecorder:
         self._input_sink = sink if isinstance(sink, InputSink) else None  # asking a protocol takes long
         self._intervention = sink if isinstance(sink, Intervention) else None
         self._call_sink = sink if isinstance(sink, CallSink) else None
+        self._latest = LatestTensors()
         self.functions = isinstance(sink, FunctionSink) and sink.functions
 
     @property
@@ -168,14 +170,26 @@ class CallRecorder:
                 shape = tuple(array.shape)
                 depth = len(self._running)
                 capture = Capture(self._order, path, call, name, class_name, shape, array.dtype.name, depth)
-                self._sink.add(capture, array)
+                self._hand_over(capture, array, leaf)
                 self._order += 1
                 other = self._intervention.instead(capture, array) if self._intervention is not None else None
                 if other is not None:
                     new[name] = self._from_array(other, leaf)
         if self._call_sink is not None:
             self._call_sink.finish(path, call)
+            self._latest.finish()
         return with_leaves(output, new.get) if new else None
+
+    def _hand_over(self, capture: Capture, value: Array, tensor: Any) -> None:
+        if self._call_sink is None:
+            self._sink.add(capture, value)
+            return
+        known = self._latest.same(tensor)
+        self._latest.note(tensor, capture)
+        if known is None:
+            self._sink.add(capture, value)
+        else:
+            self._call_sink.again(capture, value, known)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 from align.core.traces import CaptureSink
 
 if TYPE_CHECKING:
+    from align.core.dtypes import Array
     from align.core.parameters import Shape
+    from align.core.traces import Capture
 
 Direction = Literal["forward", "backward"]
 
@@ -44,6 +46,10 @@ class CallSink(CaptureSink, Protocol):
 
     def begin(self, start: CallStart) -> None:
         """Take a call that begins; its outputs come before its end, those of the calls inside between."""
+        ...
+
+    def again(self, capture: Capture, value: Array, known: Capture) -> None:
+        """Take a capture that is, unchanged, one of the call that ended last."""
         ...
 
     def finish(self, module: str, call: int) -> None:

@@ -6,12 +6,14 @@ A process that is killed, or a kernel that fails, leaves a trace that ends at th
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
-from align.core.plain import to_plain
+from align.core.capturing import Statistics
 from align.errors import AlignError, DestinationError
+from align.runs.trace_events import as_table
 from align.runs.traces import TraceWriter
-from align.steps.keep_tensors import keep_part
+from align.steps.keep_tensors import is_kept, keep_part
 from align.steps.statistics import summarize_tensor
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.traces import Capture
 
+_FIGURES = tuple(one.name for one in fields(Statistics))
+
 
 class CallWriter:
     """A CallSink that writes a trace folder; memory is that of one tensor. Use it as a context manager."""
@@ -30,6 +34,8 @@ class CallWriter:
     def __init__(self, folder: Path, environment: Mapping[str, str], head: TraceHead) -> None:
         self._kept, self.functions = head.kept, head.functions
         self._writer = TraceWriter(folder, environment, head=head)
+        self._latest: dict[str, dict[str, Any]] = {}  # what was told of the tensors of the call that ended last
+        self._told: dict[str, dict[str, Any]] = {}
 
     def begin(self, start: CallStart) -> None:
         """Note a call that begins."""
@@ -39,11 +45,29 @@ class CallWriter:
 
     def add(self, capture: Capture, value: Array) -> None:
         """Note a tensor with its figures, and keep of it what is to be kept."""
-        figures = to_plain(summarize_tensor(value))
-        self._writer.note_capture(capture, keep_part(self._kept, capture, value), {"statistics": figures})
+        part = keep_part(self._kept, capture, value)
+        told: dict[str, Any] = {"statistics": _figures(summarize_tensor(value)), "offset": None}
+        if part is not None:
+            told["offset"] = self._writer.append(capture, part)
+            if part.shape != capture.shape:
+                told["kept"] = part.size
+        self._note(capture, told)
+
+    def again(self, capture: Capture, value: Array, known: Capture) -> None:
+        """Note that a tensor is one that was just noted."""
+        told = self._latest.get(known.key)
+        if told is None or (told["offset"] is None) == is_kept(self._kept, capture):
+            self.add(capture, value)
+        else:
+            self._note(capture, told)
+
+    def _note(self, capture: Capture, told: dict[str, Any]) -> None:
+        self._told[capture.key] = told
+        self._writer.note({**as_table(capture), **told}, flush=False)  # the end of the call does
 
     def finish(self, module: str, call: int) -> None:
         """Note a call that returned."""
+        self._latest, self._told = self._told, {}
         self._writer.note({"end": module, "call": call})
 
     def __enter__(self) -> CallWriter:
@@ -55,3 +79,7 @@ class CallWriter:
             with contextlib.suppress(DestinationError):  # a full disk is what it failed with
                 self._writer.note({"failed": said})
         self._writer.__exit__(kind, error, tb)
+
+
+def _figures(statistics: Statistics) -> dict[str, float | None]:
+    return {name: getattr(statistics, name) for name in _FIGURES}  # all finite: JSON can hold them

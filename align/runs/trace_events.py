@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from align.core.parameters import Shape
 
-_CAPTURE = {one.name for one in fields(Capture)}
+_CAPTURE = tuple(one.name for one in fields(Capture))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,11 @@ class TraceEvents:
             if key in line:
                 take(self, line)
                 return
+
+
+def as_table(capture: Capture) -> dict[str, Any]:
+    """Return a capture as its line has it."""
+    return {name: getattr(capture, name) for name in _CAPTURE}
 
 
 def read_events(path: Path, schema: str) -> TraceEvents | None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
-from dataclasses import asdict
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO
 from zlib import crc32
 
@@ -19,7 +17,7 @@ from align.core.dtypes import numpy_dtype
 from align.core.plain import to_plain
 from align.core.traces import Capture
 from align.errors import DestinationError, RunFolderError
-from align.runs.trace_events import read_events
+from align.runs.trace_events import as_table, read_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,7 +39,6 @@ _SAFETENSORS_NAMES = {
     "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
     "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
 }  # fmt: skip
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class TraceWriter:
@@ -78,28 +75,29 @@ class TraceWriter:
         self._outputs += 1
         self._keep(capture, value)
 
-    def note(self, line: Mapping[str, Any]) -> None:
-        """Append a line of the manifest that is no capture."""
+    def note(self, line: Mapping[str, Any], *, flush: bool = True) -> None:
+        """Append a line to the manifest; without `flush` it reaches the disk with the next one that does."""
         with self._destination():
-            self._line(line)
+            self._line(line, flush=flush)
 
-    def note_capture(self, capture: Capture, part: Array | None, facts: Mapping[str, Any]) -> None:
-        """Append a capture of which only a part is kept, some elements or nothing, with other facts of it."""
-        if part is None:
-            self.note({**asdict(capture), **facts, "offset": None})
-        else:
-            self._keep(capture, part, {**facts, "kept": part.size} if part.shape != capture.shape else facts)
+    def append(self, capture: Capture, value: Array) -> int:
+        """Append the bytes of a tensor, or of some of its elements; return their offset, which a line must tell."""
+        with self._destination():
+            return self._bytes(capture, value)
 
-    def _keep(self, capture: Capture, value: Array, facts: Mapping[str, Any] = _NOTHING) -> None:
+    def _keep(self, capture: Capture, value: Array) -> None:
+        with self._destination():
+            self._line({**as_table(capture), "offset": self._bytes(capture, value)})
+
+    def _bytes(self, capture: Capture, value: Array) -> int:
         content = np.ascontiguousarray(value, dtype=numpy_dtype(capture.dtype))
         data = content.reshape(-1).view(np.uint8).data
         end = self._offset
-        with self._destination():
-            offset = self._place(data) if self._inputs else self._append(data)
-            self._line({**asdict(capture), **facts, "offset": offset})
+        offset = self._place(data) if self._inputs else self._append(data)
         if offset == end:  # safetensors lets no two tensors share their bytes
             place = [offset, offset + content.nbytes]
             self._header[capture.key] = {**_tensor_type(capture.dtype, value.shape), "data_offsets": place}
+        return offset
 
     def _place(self, data: memoryview) -> int:
         """Offset of these bytes, in an earlier tensor if it is the same."""
@@ -138,9 +136,10 @@ class TraceWriter:
             self._tensors.flush()
         self._line({"sealed": True})
 
-    def _line(self, value: Mapping[str, Any]) -> None:
+    def _line(self, value: Mapping[str, Any], *, flush: bool = True) -> None:
         self._manifest.write(json.dumps(value) + "\n")
-        self._manifest.flush()
+        if flush:
+            self._manifest.flush()
 
     @contextmanager
     def _destination(self) -> Iterator[None]:

@@ -45,9 +45,14 @@ def read_kept(words: Sequence[str]) -> Kept:
     )
 
 
+def is_kept(kept: Kept, capture: Capture) -> bool:
+    """Tell whether elements of a tensor are kept at all."""
+    return bool(kept.globs) and (not capture.module or any(fnmatchcase(capture.module, glob) for glob in kept.globs))
+
+
 def keep_part(kept: Kept, capture: Capture, value: Array) -> Array | None:
     """Return what is kept of a tensor: itself, some of its elements in C order, or None."""
-    if not kept.globs or not (not capture.module or any(fnmatchcase(capture.module, glob) for glob in kept.globs)):
+    if not is_kept(kept, capture):
         return None
     places = kept_places(kept, value.size)
     return value if places is None else value.reshape(-1)[places]
