@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from align.core.dtypes import Array
+from typing import Literal
 
 OutputState = Literal["", "constant", "saturated"]
 ParameterState = Literal["seen", "partly blind", "weakly seen", "blind", "unknown"]
@@ -57,15 +54,3 @@ class Power:
     parameters: tuple[ParameterPower, ...] = ()
     inputs: dict[str, float] = field(default_factory=dict)
     unmeasured: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Gradients:
-    """Gradients of a random mix of a model's tensors by parameter, and the copy of the model that they were had from.
-
-    With the mix the sum over tensors of (tensor * standard normal) / scale, the expected square of a gradient is the
-    sum of squares of what a change of that element by 1 moves, in units of the scales.
-    """
-
-    model: Any
-    values: dict[str, Array]

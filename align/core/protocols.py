@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.layer_scripts import ScriptForms
     from align.core.parameters import ParameterSet
-    from align.core.power import Gradients
     from align.core.settings import LayerSettings, Setting
     from align.core.traces import CaptureSink, Influences
 
@@ -174,11 +173,13 @@ class Differentiator(ModelRunner, Protocol):
         """
         ...
 
-    def gradients(self, model: Model, inputs: Mapping[str, Array], scales: Mapping[str, float]) -> Gradients:
-        """Gradients of a mix of what modules return, by one backward pass of a copy in evaluation mode.
+    def gradients(self, model: Model, inputs: Mapping[str, Array], scales: Mapping[str, float]) -> dict[str, Array]:
+        """Gradients by parameter of a mix of what modules return, by one backward pass of a copy in evaluation mode.
 
-        `scales` are those of the tensors that count, by `Capture.key`; a parameter to which no gradient arrives has
-        zeros. Raises UserCodeError where the model has no copy, or its backward pass fails.
+        The mix is the sum over tensors of (tensor * standard normal) / scale, with the `scales` of those that count, by
+        `Capture.key`: the expected square of a gradient is then the sum of squares of what a change of that element by
+        1 moves, in units of the scales. A parameter to which no gradient arrives has zeros. Raises UserCodeError where
+        the model has no copy, or its backward pass fails.
         """
         ...
 

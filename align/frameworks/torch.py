@@ -17,7 +17,6 @@ from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.filling import check_fill
 from align.core.layouts import inputs_first
 from align.core.parameters import Module, Parameter, ParameterSet
-from align.core.power import Gradients
 from align.core.settings import LayerSettings
 from align.core.traces import Influences
 from align.core.user_code import run_user_code
@@ -172,13 +171,13 @@ class TorchFramework:
                 return Influences(wide, *told)
         return None
 
-    def gradients(self, model: Model, inputs: Mapping[str, Array], scales: Mapping[str, float]) -> Gradients:
+    def gradients(self, model: Model, inputs: Mapping[str, Array], scales: Mapping[str, float]) -> dict[str, Array]:
         """Differentiate a float32 copy, of a float64 model a float64 one; see Differentiator."""
         width = "double" if _dtype_name(_sample(model)) == "float64" else "float"  # float64 takes many times as long
         wide, found = _differentiated(model, inputs, width, partial(gradients, scales=scales))
         own = dict(wide.named_parameters())
         zeros = {name: np.broadcast_to(0.0, own[name].shape) for name in found}
-        return Gradients(wide, {name: zeros[name] if one is None else to_array(one) for name, one in found.items()})
+        return {name: zeros[name] if one is None else to_array(one) for name, one in found.items()}
 
     def load_trusted(self, path: Path) -> Any:
         """Load with `torch.load`, which runs what the file names; see TrustedLoader."""

@@ -1,16 +1,16 @@
 """Could these inputs have shown a fault? Measured on the reference: what moves if inputs or parameters change.
 
-One run for each of up to three inputs, one backward pass, and one run with the parameters that seem blind changed.
+One run for each of up to three inputs, one backward pass, and runs with the parameters that seem blind changed: of the
+model itself, since a copy may go on using what it was copied from. It has its own values back afterwards.
 """
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from align.core.power import Power
-from align.core.progress import silent
 from align.core.protocols import Differentiator
 from align.errors import CannotRunError, UserCodeError
 from align.runs.traces import TraceFolder, TraceWriter
@@ -26,21 +26,14 @@ from align.workflows.sides import Side, open_side
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from align.core.dtypes import Array
     from align.core.measurements import Limit
-    from align.core.power import Gradients, ParameterPower
-    from align.core.progress import Progress
+    from align.core.power import ParameterPower
     from align.core.protocols import Model
     from align.core.traces import Trace
 
-STAGES = 3
 
-
-def measure_power(
-    side: str | Model | Side, inputs: Path | str | Mapping[str, Array], *, progress: Progress = silent
-) -> Power:
+def measure_power(side: str | Model | Side, inputs: Path | str | Mapping[str, Array]) -> Power:
     """Measure what the inputs can show of a model, all of whose layers count as compared.
 
     `side` and `inputs` are as for `compare_forward`. Raises UserCodeError if the model fails on the inputs themselves.
@@ -56,25 +49,20 @@ def measure_power(
         with TraceWriter(Path(folder), opened.reader.environment()) as writer:
             opened.runner.run(opened.model, arrays, writer)
         trace = TraceFolder(Path(folder))
-        return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace), progress)
+        return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace))
 
 
-def power_of(
-    side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit], progress: Progress = silent
-) -> Power:
+def power_of(side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit]) -> Power:
     """Measure what the inputs can show of a side, given the trace of its run and the limits of what was compared.
 
     `limits` are by `Capture.key`; tensors without one count for nothing.
     """
-    progress("power", 1, STAGES)
     runs, unmeasured = _runs_on_other_inputs(side, inputs, trace, limits)
-    progress("power", 2, STAGES)
     parameters: tuple[ParameterPower, ...] = ()
     try:
         parameters = _parameters(side, inputs, trace, limits)
     except CannotRunError as error:
         unmeasured["parameters"] = error.message
-    progress("power", STAGES, STAGES)
     of_model = {capture.key for capture in trace.captures if not capture.module}
     return Power(
         tuple(output_powers(trace, limits, [*runs.values()])),
@@ -124,30 +112,22 @@ def _parameters(
     if not isinstance(side.runner, Differentiator):
         raise CannotRunError(f"{side.reader.name} models are run forwards only")
     scales = scales_of(trace, limits)
-    found = side.runner.gradients(side.model, inputs, scales)
-    trial = _Trial(side, found, inputs, trace, limits)
-    names = without_effect([*trial.masks], trial.has_effect)
-    blind = {name: trial.masks[name] for name in names}
-    return tuple(parameter_powers(trial.values, found.values, blind, len(scales)))
+    gradients = side.runner.gradients(side.model, inputs, scales)
+    values = side.reader.read_values(side.model)
+    masks = suspects(values, gradients)
+    tied = side.reader.read_parameters(side.model, side.label).parameters
+    first = {p.name: p.tied_to for p in tied if p.tied_to}
 
-
-class _Trial:
-    """Runs of a copy of the model in which suspect parameters have other values."""
-
-    def __init__(
-        self, side: Side, found: Gradients, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit]
-    ) -> None:
-        self._side, self._model, self._inputs = side, found.model, inputs
-        self._trace, self._limits = trace, limits
-        tied = side.reader.read_parameters(found.model, side.label).parameters
-        self._first = {p.name: p.tied_to for p in tied if p.tied_to}
-        self.values = side.reader.read_values(found.model)
-        self.masks: dict[str, NDArray[Any]] = suspects(self.values, found.values)
-
-    def has_effect(self, names: Sequence[str]) -> bool:
+    def has_effect(names: Sequence[str]) -> bool:
         """Tell whether any compared tensor leaves its limit if the suspect elements of these parameters change."""
-        new = changed(self.values, {name: self.masks[name] for name in names})
-        self._side.reader.load_values(self._model, {n: new[self._first.get(n, n)] for n in self.values})
-        sink = MovementSink(self._trace, self._limits)
-        self._side.runner.run(self._model, self._inputs, sink)
+        new = changed(values, {name: masks[name] for name in names})
+        side.reader.load_values(side.model, {name: new[first.get(name, name)] for name in values})
+        sink = MovementSink(trace, limits)
+        side.runner.run(side.model, inputs, sink)
         return any(factor > 1.0 for factor in sink.factors.values())
+
+    try:
+        blind = without_effect([*masks], has_effect)
+    finally:
+        side.reader.load_values(side.model, values)
+    return tuple(parameter_powers(values, gradients, {name: masks[name] for name in blind}, len(scales)))

@@ -216,8 +216,19 @@ def test_a_network_of_a_framework_without_gradients_keeps_what_its_runs_tell() -
     assert power.unmeasured == {"parameters": "mindspore models are run forwards only"}
 
 
-def test_the_model_is_left_as_it_was() -> None:
+def test_a_model_that_its_copy_does_not_follow_is_not_called_blind() -> None:
+    """What a function of its own closes over is not copied with the model: no gradient arrives at the copy."""
     model = net(lambda self, x: self.b(self.a(x)))
+    model.forward = lambda x: model.b(model.a(x))
+    power = align.measure_power(model, X)
+    assert {one.state for one in power.parameters} == {"unknown"}
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    import torch
+
+    layers = {name: torch.nn.Linear(8, 8) for name in ("a", "b", "unused")}
+    model = net(lambda self, x: self.b(self.a(x)), **layers)
     model.a.weight.requires_grad_(False)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     align.measure_power(model, X)
