@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from align.cli._folders import compared_folders
 from align.cli._shared import (
     CandidateArgument,
     InputsOption,
@@ -37,7 +39,14 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     map_file: Annotated[
         Path | None, typer.Option("--map", metavar="FILE", help="Map file; without one the models are matched.")
     ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GLOB=VALUE", help="Multiply the limit of layers whose path fits; wins over the file's."),
+    ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Of trace folders: compare what a trace that was cut short has.")
+    ] = False,
     project: ProjectOption = None,
     run: RunOption = None,
     json: JsonOption = False,
@@ -46,18 +55,24 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
 
     In a run folder the inputs are kept as inputs.npz, and used again when none are given.
     """
+    from align.runs.allowances import read_limits
     from align.workflows.compare_forward import compare_forward
     from align.workflows.sides import open_side
 
     settings = read_settings(project, reference, candidate)
+    map_file = map_file or settings.map
+    models = str(settings.reference.model), str(settings.candidate.model)
+    needless = inputs, made, reference_checkpoint, candidate_checkpoint
+    if folders := compared_folders(models, map_file, partial=partial, needless=needless):
+        result, made_from = folders
+        return finish(result, result.verdict, made_from, run, json, show_all=show_all)
     kept = run / "inputs.npz" if run is not None else None
     source = given_inputs(inputs or (None if made else settings.inputs), made or (), seed, kept)
-    map_file = map_file or settings.map
     checkpoints = (
         reference_checkpoint or settings.reference.checkpoint,
         candidate_checkpoint or settings.candidate.checkpoint,
     )
-    models = str(settings.reference.model), str(settings.candidate.model)
+    allowed = settings.allowances
     with progress_bar() as progress:
         result = compare_forward(
             open_side(models[0], checkpoints[0]),
@@ -65,11 +80,12 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             inputs=source,
             name_map=map_file,
             traces=run / "traces" if run is not None else None,
+            allowances=replace(allowed, limits=(*read_limits(limit or ()), *allowed.limits)),
             progress=progress,
         )
     parts = {"inputs": _keep_inputs(source, kept), "map": map_file}
     parts |= {"reference checkpoint": checkpoints[0], "candidate checkpoint": checkpoints[1]}
-    made_from: dict[str, Path | str] = {"reference": models[0], "candidate": models[1]}
+    made_from = {"reference": models[0], "candidate": models[1]}
     made_from |= {role: path for role, path in parts.items() if path is not None}
     return finish(result, result.verdict, made_from, run, json, show_all=show_all)
 

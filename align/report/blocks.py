@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from align.report.numbers import number
+from align.report.numbers import listed, number
 from align.report.texts import say, word
 
 Tone = Literal["plain", "good", "bad", "open", "quiet"]
@@ -18,6 +18,7 @@ TONES: dict[str, Tone] = {
     "not aligned": "bad",
     "could not compare": "open",
     "not comparable": "open",
+    "accepted": "open",
     "not run": "quiet",
 }
 
@@ -90,7 +91,8 @@ def findings_blocks(findings: list[dict[str, Any]]) -> list[Block]:
     lines = []
     for finding in findings:
         said = {key: finding[key] for key in ("subject", "message")}
-        lines.append(say("forward.finding", severity=word("severity", finding["severity"]), **said))
+        line = say("forward.finding", severity=word("severity", finding["severity"]), **said)
+        lines.append(f"{line} ({facts})" if (facts := listed(finding["facts"])) else line)
     return [Lines(say("forward.findings"), tuple(lines), "open")] if lines else []
 
 

@@ -10,10 +10,10 @@ from itertools import groupby
 from typing import Any
 
 from align.core.folding import fold_names
-from align.report.blocks import TONES, Block, Column, Lines, Row, Table, verdict_block
+from align.report.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.blocks_culprits import culprit_blocks, is_culprit
 from align.report.first_divergent import first_divergent_block
-from align.report.numbers import NONE, as_float, layer_name, listed, number, shape
+from align.report.numbers import NONE, as_float, layer_name, number, shape
 from align.report.texts import say, word
 
 LONGEST_TABLE = 40
@@ -29,7 +29,8 @@ def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
         *culprit_blocks(document, show_all=show_all),
         *([] if _is_told(document) else [first_divergent_block(document)]),
         *([_layers(document, show_all=show_all)] if document["layers"] else []),
-        *_findings(document["findings"]),
+        *findings_blocks(document["findings"]),
+        *_accepted(document.get("accepted", [])),
         *_unpaired(document["unpaired"], show_all=show_all),
         verdict_block(document["verdict"]),
     ]
@@ -149,19 +150,15 @@ def _cut(rows: list[tuple[Row, bool]]) -> list[Row]:
     return shown
 
 
-def _findings(findings: list[dict[str, Any]]) -> list[Block]:
-    if not findings:
+def _accepted(accepted: list[dict[str, Any]]) -> list[Block]:
+    if not accepted:
         return []
     lines = []
-    for finding in findings:
-        facts = listed(finding["facts"])
-        line = say("forward.finding", severity=word("severity", finding["severity"]), **_strings(finding))
-        lines.append(f"{line} ({facts})" if facts else line)
-    return [Lines(say("forward.findings"), tuple(lines), "open")]
-
-
-def _strings(finding: dict[str, Any]) -> dict[str, str]:
-    return {key: finding[key] for key in ("subject", "message")}
+    for one in accepted:
+        facts = {"layers": one["layers"], "reason": one["reason"], "count": number(len(one["candidates"]))}
+        text = "forward.accepted_line" if one["candidates"] else "forward.accepted_idle"
+        lines.append(say(text, factor=number(one["factor"]), **facts))
+    return [Lines(say("forward.accepted"), tuple(lines), "open")]
 
 
 def _unpaired(unpaired: list[dict[str, Any]], *, show_all: bool) -> list[Block]:

@@ -103,7 +103,7 @@ def _last_aligned(document: dict[str, Any]) -> str:
 
 
 def _no_divergence(document: dict[str, Any]) -> Facts:
-    judged = [layer for layer in document["layers"] if layer["factor"] is not None]
+    judged = [layer for layer in document["layers"] if layer["factor"] is not None and layer["outcome"] != "accepted"]
     outcome = str(document["verdict"]["outcome"])
     facts = [(say("forward.compared"), number(len(judged)))]
     if judged:

@@ -1,4 +1,4 @@
-"""`align.toml`, the one project file of a port: both sides, their checkpoints, the inputs, the map.
+"""`align.toml`, the one project file of a port: both sides, their checkpoints, the inputs, the map, what is allowed.
 
     [reference]
     model = "port.py:torch_model"
@@ -12,6 +12,9 @@
     inputs = "inputs.npz"
     map = "map.toml"
 
+    [limits]
+    "head" = 3.0
+
 Paths are relative to the file. Every command also works without it; what the command line says wins.
 """
 
@@ -21,8 +24,10 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from align.core.allowances import NOTHING, Allowances
 from align.core.files import existing_file
 from align.errors import ProjectFileError
+from align.runs.allowances import allowance_faults, read_allowances
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 
 NAME = "align.toml"
 _KEYS = {"reference": {"model", "checkpoint"}, "candidate": {"model", "checkpoint"}, "forward": {"inputs", "map"}}
+_ALLOWED = {"limits", "accepted"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,7 @@ class Project:
     candidate: ProjectSide = ProjectSide()
     inputs: Path | str | None = None
     map: Path | None = None
+    allowances: Allowances = NOTHING
 
 
 def read_project(path: Path) -> Project:
@@ -61,7 +68,7 @@ def read_project(path: Path) -> Project:
         document = tomllib.loads(existing_file(path, "project file").read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ProjectFileError(path, [f"not TOML: {error}"]) from error
-    if faults := list(_faults(document)):
+    if faults := [*_faults(document), *allowance_faults(document)]:
         raise ProjectFileError(path, faults)
     folder = path.resolve().parent
     forward = document.get("forward", {})
@@ -71,13 +78,17 @@ def read_project(path: Path) -> Project:
         candidate=_side(document.get("candidate", {}), folder),
         inputs=_factory(inputs, folder) if inputs and ":" in inputs else folder / inputs if inputs else None,
         map=folder / forward["map"] if "map" in forward else None,
+        allowances=read_allowances(document),
     )
 
 
 def _faults(document: dict[str, Any]) -> Iterator[str]:
     for table, content in document.items():
+        if table in _ALLOWED:
+            continue
         if table not in _KEYS:
-            yield f"unknown table or key {table!r}; known: {', '.join(f'[{name}]' for name in sorted(_KEYS))}"
+            known = ", ".join(f"[{name}]" for name in sorted({*_KEYS, *_ALLOWED}))
+            yield f"unknown table or key {table!r}; known: {known}"
         elif not isinstance(content, dict):
             yield f"[{table}] must be a table"
         else:

@@ -112,6 +112,24 @@ def test_what_is_at_fault_stands_first(here: Path, capsys: pytest.CaptureFixture
     assert "body_act" in first
 
 
+def test_limits_and_accepted_deviations_are_read_from_the_project_file_and_the_command_line_wins(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = f'[reference]\nmodel = "{here.name}:reference"\n[candidate]\nmodel = "{here.name}:wrong_port"\n'
+    Path("align.toml").write_text(f'{models}[limits]\n"*" = 1e9\n', encoding="utf-8")
+    assert main(["forward", *GIVEN]) == 0
+    assert main(["forward", *GIVEN, "--limit", "body_act=1"]) == 1
+    Path("align.toml").write_text(f'{models}[[accepted]]\nlayer = "a_act"\nreason = "as trained"\n', encoding="utf-8")
+    capsys.readouterr()
+    assert main(["forward", *GIVEN]) == 0
+    assert "a_act: as trained; deviating layers: 1, by up to " in capsys.readouterr().out
+
+
+def test_a_limit_that_fits_no_layer_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_refused([*sides(here), *GIVEN, "--limit", "bdy=2"], capsys, "'bdy'", "close are body")
+    check_refused([*sides(here), *GIVEN, "--limit", "body"], capsys, "--limit cannot be used: 'body'")
+
+
 def test_json_is_the_whole_result_and_nothing_else(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*sides(here, "wrong_port"), *GIVEN, "--json"]) == 1
     output = capsys.readouterr()
