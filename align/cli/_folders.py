@@ -1,0 +1,37 @@
+"""`align forward DIR DIR`: trace folders in the place of models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from align.core.comparisons import ForwardComparison
+
+
+def compared_folders(
+    sides: tuple[str, str], map_file: Path | None, *, partial: bool, needless: Collection[object]
+) -> tuple[ForwardComparison, dict[str, Path | str]] | None:
+    """Compare the two sides if they are trace folders, and say what the result is made from; None for two models.
+
+    Raises UsageError for a folder and a model, and for options (`needless` ones that are not empty) that only a run
+    of models needs.
+    """
+    from align.errors import UsageError
+    from align.workflows.compare_trace_folders import compare_trace_folders
+
+    folders = [Path(side) for side in sides if Path(side).is_dir()]
+    if not folders:
+        if partial:
+            raise UsageError("--partial is for trace folders", "leave it out, or give two folders of `align capture`")
+        return None
+    if len(folders) == 1:
+        model = next(side for side in sides if not Path(side).is_dir())
+        hint = f"capture the other one too: align capture {model} --inputs {folders[0] / 'inputs.npz'} --out DIR"
+        raise UsageError(f"{folders[0]} is a trace folder, {model} a model", hint)
+    if any(needless):
+        raise UsageError("inputs and checkpoints are given for two traces", "leave them out: the models have run")
+    result = compare_trace_folders(*folders, name_map=map_file, partial=partial)
+    return result, {"reference": folders[0], "candidate": folders[1], **({"map": map_file} if map_file else {})}
