@@ -59,11 +59,14 @@ def rebuild(
 
 
 def build_named(class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
-    """Return a new layer of a public class, None where its constructor refuses the arguments."""
+    """Return a new layer of a public class, None where there is none or its constructor refuses the arguments."""
     module, _, name = class_name.rpartition(".")
-    cls = getattr(importlib.import_module(module), name)
+
+    def build() -> Model:
+        return getattr(importlib.import_module(module), name)(**arguments)
+
     with suppress(UserCodeError):
-        return run_user_code(partial(cls, **arguments), partial(UserCodeError, f"building a {name}"))
+        return run_user_code(build, partial(UserCodeError, f"building a {name}"))
     return None
 
 
@@ -79,5 +82,5 @@ def _changed(
 def _reach(value: Any, place: str) -> Any:
     """Follow attributes and, where the name is a number, items; None where one is missing."""
     for name in place.split("."):
-        value = dict(enumerate(value)).get(int(name)) if name.isdigit() else getattr(value, name, None)
+        value = dict(enumerate(value or ())).get(int(name)) if name.isdigit() else getattr(value, name, None)
     return value

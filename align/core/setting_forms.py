@@ -104,7 +104,7 @@ class Form:
         """Return the argument that gives a layer of these classes the common value: `momentum=0.9`."""
         if not self.attributes:
             return f"always {_literal(value)}"
-        arguments = self.arguments(value)
+        arguments = self._written(value)
         if not arguments:
             same = 'padding="same" (with stride 1 only)'
             return same if value == SAME else f"padding=0 after a padding layer of {value}"
@@ -115,8 +115,9 @@ class Form:
 
         Empty for a class that cannot be given the value.
         """
-        if not self.attributes or self.alternative(value):
-            return ()
+        return () if not self.attributes or self.alternative(value) else self._written(value)
+
+    def _written(self, value: Setting) -> tuple[tuple[str, Setting], ...]:
         if self.lacking is not None and _equal(self.lacking, 0) and _equal(value, 0):  # a zero that stands for none
             return (*self.beside, (self.argument, None))
         own = next(

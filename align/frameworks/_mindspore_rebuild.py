@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,8 +46,11 @@ def rebuilt_cell(cell: Model, settings: LayerSettings, changes: Mapping[str, Set
     cls = next((base for base in type(cell).__mro__ if base.__module__.startswith(PUBLIC)), None)
     if cls in (None, mindspore.nn.Cell):
         return None
+    dtype = next((one.dtype for one in cell.get_parameters() if one.is_floating_point()), mindspore.float32)
     types = LayerTypes(mindspore.nn.Cell, mindspore.Parameter, mindspore.Tensor, _equal, TOLD)
-    builder = LayerBuilder(cls, cls, _copied, _fill, types, FORMAT | KEPT_AT.get(cls.__name__, {}))
+    builder = LayerBuilder(
+        cls, partial(_build, cls, dtype), _copied, _fill, types, FORMAT | KEPT_AT.get(cls.__name__, {})
+    )
     changed = rebuild(cell, settings, changes, builder)
     return None if changed is None else changed.set_train(False)
 
@@ -55,6 +59,14 @@ def built_cell(class_name: str, arguments: Mapping[str, Setting]) -> Model | Non
     """Build a cell of a public class; in evaluation mode."""
     cell = build_named(class_name, arguments)
     return None if cell is None else cell.set_train(False)
+
+
+def _build(cls: Any, dtype: Any, **arguments: Setting) -> Model:
+    cell = cls(**arguments)
+    for parameter in cell.get_parameters():
+        if parameter.is_floating_point() and parameter.dtype != dtype:
+            parameter.set_dtype(dtype)
+    return cell
 
 
 def _copied(cell: Model) -> Model:

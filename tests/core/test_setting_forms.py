@@ -54,6 +54,9 @@ def test_a_live_layer_is_shown_as_it_was_built() -> None:
     assert shape.show({"normalized_shape": (3, 8)}, shape.classes) == "normalized_shape=(3, 8)"
     assert CELL.show(same, CELL.classes) == 'pad_mode="same"'
     assert TORCH.show({"padding": (1, 1)}, TORCH.classes) == "padding=1"
+    begin = Form(("mindspore.nn.LayerNorm",), "begin_norm_axis", "axis", instead="another layer")
+    assert begin.show({"begin_norm_axis": 1}, begin.classes) == "begin_norm_axis=1"
+    assert begin.arguments(1) == ()
 
 
 def test_one_number_in_a_tuple_stands_for_all_axes() -> None:

@@ -138,6 +138,16 @@ def test_a_tied_weight_and_hooks_are_no_hindrance() -> None:
     assert layer(torch.tensor(-50.0)).item() == -0.25
 
 
+def test_a_parameter_that_a_cell_had_not_is_of_the_dtype_of_the_others() -> None:
+    import mindspore
+
+    linear = mindspore.nn.Dense(3, 4, has_bias=False)
+    linear.weight.set_dtype(mindspore.float16)
+    layer = model_readers()["mindspore"].rebuilt(linear, "", {"has_bias": True})  # type: ignore[attr-defined]
+    assert {one.dtype for one in layer.get_parameters()} == {mindspore.float16}
+    assert np.array_equal(layer.weight.asnumpy(), linear.weight.asnumpy())
+
+
 @pytest.mark.parametrize("framework", ["torch", "mindspore"])
 def test_a_layer_is_built_by_its_public_name(framework: str) -> None:
     reader: Any = model_readers()[framework]
@@ -145,6 +155,7 @@ def test_a_layer_is_built_by_its_public_name(framework: str) -> None:
     assert layer.max_val == 0.5
     assert not layer.training
     assert reader.built(f"{framework}.nn.Hardtanh", {"absent": 0.5}) is None
+    assert reader.built(f"{framework}.nn.Absent", {}) is None
 
 
 @pytest.mark.parametrize(
