@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from align.report.frames import map_frame
     from align.report.notebook import write_report
+    from align.workflows.bisect_port import bisect_port
     from align.workflows.check_map import check_name_map
     from align.workflows.compare_forward import compare_forward
     from align.workflows.compare_generation import compare_generation
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from align.workflows.validate_models import validate_models
 
 _HOMES = {
+    "bisect_port": "align.workflows.bisect_port",
     "check_name_map": "align.workflows.check_map",
     "compare_forward": "align.workflows.compare_forward",
     "compare_generation": "align.workflows.compare_generation",
@@ -46,6 +48,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "bisect_port",
     "check_name_map",
     "compare_forward",
     "compare_generation",

@@ -1,0 +1,63 @@
+"""What halving found: the stretches of a port that go wrong, or the layers that suffer in another precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from align.core.findings import Finding
+    from align.core.verdicts import Verdict
+
+PointOrigin = Literal["given", "paired", "shape"]
+PointState = Literal["corresponds", "doubtful", "dropped", "untried"]
+
+
+@dataclass(frozen=True, slots=True)
+class SplicePoint:
+    """A tensor of the reference's run that takes the place of one of the candidate's, by the keys of the captures.
+
+    It was `given` by the user, belongs to layers that the name map pairs, or has its `shape` and place only. It
+    `corresponds` if the candidate makes the reference's value there of right values; where the right value makes
+    right what comes after wrong it was `dropped`; it is `doubtful` where neither is known.
+    """
+
+    reference: str
+    candidate: str
+    origin: PointOrigin
+    state: PointState = "untried"
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongStretch:
+    """Code of the candidate that makes something wrong of right values.
+
+    `after` and `before` are indices of points: None are the model's inputs, and its outputs. `factor` is the multiple
+    of its limit at the end of the stretch. `modules` are the candidate's calls that ended in between.
+    """
+
+    after: int | None
+    before: int | None
+    factor: float
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection:
+    """A port bisected: its points in the order of the run, and the stretches that go wrong, in that order too.
+
+    `factor` is the multiple of its limit of the model's output as it is, `runs` the number of runs of the candidate.
+    """
+
+    result_kind = "bisect"
+    reference: str
+    candidate: str
+    points: tuple[SplicePoint, ...]
+    stretches: tuple[WrongStretch, ...]
+    factor: float
+    runs: int
+    findings: tuple[Finding, ...]
+    inputs: dict[str, dict[str, object]]
+    environment: dict[str, dict[str, str]]
+    verdict: Verdict

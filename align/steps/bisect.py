@@ -1,0 +1,75 @@
+"""Halving: which stretch between two points makes something wrong of right values, then which one in front of it.
+
+At a point and all before it the reference's values are put in; the later the point, the more is right. The last stretch
+that goes wrong shows at the output. What goes wrong in front of it shows where that stretch begins, and so on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from align.core.bisections import PointState
+
+INPUTS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A stretch between two points by number, INPUTS (-1) and the count of points standing for the model's ends."""
+
+    start: int
+    end: int
+    factor: float
+
+
+@dataclass(slots=True)
+class Search:
+    """What a search found: stretches from the last to the first, and what is known of the points that it used."""
+
+    stretches: list[Found] = field(default_factory=list)
+    states: dict[int, PointState] = field(default_factory=dict)
+
+
+def find_stretches(count: int, judge: Callable[[tuple[int, ...], int], float]) -> Search:
+    """Find all stretches that go wrong between `count` points.
+
+    `judge(spliced, target)` returns the factor of what the port makes at a target, a point's number or `count` for the
+    outputs, with the right values at the points `spliced`: above 1 it is wrong. Each stretch takes log2(count) + 2
+    judgements, and as many more for each point that has to be dropped: without the reference's value there all is
+    right, with it not.
+    """
+    search = Search()
+    usable = list(range(count))
+    target = count
+    while target > INPUTS:
+        before = [point for point in usable if point < target]
+        if judge((), target) <= 1.0:
+            break
+        last = _last_wrong(before, lambda spliced, end=target: judge(spliced, end))  # type: ignore[misc]
+        start, upto = (before[last], tuple(before[:last])) if last >= 0 else (INPUTS, ())
+        if last > 0 and judge(upto, target) <= 1.0:
+            search.states[start] = "dropped"
+            usable.remove(start)
+            continue
+        if start > INPUTS:
+            search.states[start] = "corresponds" if judge(upto, start) <= 1.0 else "doubtful"
+        end = before[last + 1] if last + 1 < len(before) else target
+        search.stretches.append(Found(start, end, judge(tuple(before[: last + 1]), target)))
+        target = start
+    return search
+
+
+def _last_wrong(points: list[int], judge: Callable[[tuple[int, ...]], float]) -> int:
+    """Position of the last point up to which the right values leave the target wrong, -1 for none at all."""
+    wrong, right = -1, len(points)
+    while right - wrong > 1:
+        middle = (wrong + right) // 2
+        if judge(tuple(points[: middle + 1])) <= 1.0:
+            right = middle
+        else:
+            wrong = middle
+    return wrong
