@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from align.core.call_places import tensor_kinds, user_line
 from align.core.capturing import CallSink, CallStart, FunctionSink
 from align.core.same_tensors import LatestTensors
-from align.core.traces import Capture, InputSink, Intervention
+from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
 from align.core.user_code import run_user_code
 from align.errors import InputsError, ModelFailedError
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
+    from align.core.overwriting import Overwriter
     from align.core.traces import CaptureSink
 
 
@@ -105,8 +106,11 @@ class CallRecorder:
     CallSink is told when calls begin and end.
     """
 
-    def __init__(self, sink: CaptureSink, to_array: ToArray, from_array: FromArray) -> None:
+    def __init__(
+        self, sink: CaptureSink, to_array: ToArray, from_array: FromArray, overwrite: Overwriter | None = None
+    ) -> None:
         self._sink = sink
+        self._overwrite = overwrite
         self._to_array = to_array
         self._from_array = from_array
         self._running: list[str] = []
@@ -144,6 +148,8 @@ class CallRecorder:
         if not others:
             return None
         new = {name: self._from_array(value, found[name][0]) for name, value in others.items()}
+        if self._overwrite is not None and isinstance(sink, OverwritingSink) and sink.overwrites:
+            new = {name: self._overwrite(found[name][0], value) for name, value in new.items()}
         given = with_leaves(given, new.get)
         return tuple(given.pop(place) for place in range(positions)), given
 

@@ -66,6 +66,16 @@ class InputSink(CaptureSink, Protocol):
 
 
 @runtime_checkable
+class OverwritingSink(InputSink, Protocol):
+    """An InputSink whose inputs, if it `overwrites`, are written into the tensors that calls are given."""
+
+    @property
+    def overwrites(self) -> bool:
+        """Tell whether whoever else holds such a tensor is to have the new value too."""
+        ...
+
+
+@runtime_checkable
 class Intervention(InputSink, Protocol):
     """An InputSink that may let a module return something else."""
 

@@ -21,6 +21,7 @@ from align.core.calling import CallRecorder, bind_inputs, recorded_calls, run_us
 from align.core.filling import check_fill
 from align.core.layouts import inputs_first
 from align.core.mappings import is_statistic
+from align.core.overwriting import Overwriter
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.settings import LayerSettings
 from align.core.untouched import SEED, attributes_kept, same_random_numbers
@@ -121,7 +122,10 @@ class MindSporeFramework:
     ) -> None:
         """Run one forward in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set meanwhile."""
         mindspore = _mindspore()
-        recorder = CallRecorder(sink, self.as_array, lambda value, like: _to_tensor(value).astype(like.dtype))
+        overwrite = Overwriter(_tensors(model).values())
+        recorder = CallRecorder(
+            sink, self.as_array, lambda value, like: _to_tensor(value).astype(like.dtype), overwrite
+        )
         dtype = _floating_dtype(model)
         tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.construct, tensors)

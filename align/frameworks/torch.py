@@ -16,6 +16,7 @@ from align.core.checkpoints import OddTensor, StoredTensor
 from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.filling import check_fill
 from align.core.layouts import inputs_first
+from align.core.overwriting import Overwriter
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.settings import LayerSettings
 from align.core.traces import Influences
@@ -123,7 +124,8 @@ class TorchFramework:
         import torch
 
         refuse_scripted(model)
-        recorder = CallRecorder(sink, self.as_array, lambda value, like: _to_tensor(value).to(like))
+        overwrite = Overwriter([*model.parameters(), *model.buffers()])
+        recorder = CallRecorder(sink, self.as_array, lambda value, like: _to_tensor(value).to(like), overwrite)
         tensors = {name: self.as_tensor(value, model) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
         seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))

@@ -65,7 +65,11 @@ def findings_of(
 
 def is_mended(faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:
     """Tell whether all calls of a module that were off are right in another run."""
-    return all(fault.key in calls and (calls[fault.key].factor or 0.0) <= 1.0 for fault in faults)
+    return all(fault.key in calls and _factor(fault, calls[fault.key]) <= 1.0 for fault in faults)
+
+
+def _factor(fault: Fault, call: IsolatedCall) -> float:
+    return (call.inputs_factor if fault.part == "inputs" else call.factor) or 0.0
 
 
 def with_findings(culprit: Culprit, findings: Sequence[SettingFinding], *, confirmed: bool) -> Culprit:

@@ -15,7 +15,7 @@ from align.steps.compare_traces import outcome_of
 from align.steps.pair_inputs import call_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
     from align.core.culprits import IsolatedOutcome, Part
     from align.steps.calls import CallPair
@@ -42,21 +42,26 @@ class Fault:
 def to_force(pairs: Iterable[CallPair], calls: Mapping[CallKey, IsolatedCall]) -> set[CallKey]:
     """Calls that are off, and that the port gives something else than the reference does: it may be that alone."""
     seen = {call_key(pair): calls[call_key(pair)] for pair in pairs if pair.certain and call_key(pair) in calls}
-    return {key for key, call in seen.items() if _is_off(call) and (call.inputs_factor or 0.0) > 1.0}
+    return {key for key, call in seen.items() if _is_off(call) and is_misgiven(call)}
 
 
-def find_faults(
-    pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], forced: Mapping[CallKey, IsolatedCall]
-) -> list[Fault]:
-    """Return the faults in the order in which they show; `forced` are calls that were given the reference's inputs."""
+def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], forced: Set[CallKey]) -> list[Fault]:
+    """Return the faults in the order in which they show; `forced` are calls that were given the reference's inputs.
+
+    A forced call that is right is at fault in what the port itself would give it.
+    """
     seen = [(pair, calls[call_key(pair)]) for pair in pairs if call_key(pair) in calls]
     ends = sorted(call.ended for pair, call in seen if pair.certain)
     doubtful = [(pair, call) for pair, call in seen if not pair.certain and _is_off(call)]
     doubtful.sort(key=lambda one: one[1].ended)
-    off = [(pair, call) for pair, call in seen if pair.certain and _is_off(call)]
+    off = [
+        (pair, call)
+        for pair, call in seen
+        if pair.certain and (_is_off(call) or (call_key(pair) in forced and is_misgiven(call)))
+    ]
     faults = []
     for pair, call in sorted(off, key=lambda one: one[1].ended):
-        misgiven = call_key(pair) in forced and not _is_off(forced[call_key(pair)])
+        misgiven = not _is_off(call)
         if misgiven or not call.is_leaf:
             shows = call.begun if misgiven else call.ended - call.returned
             last = max((end for end in ends if end <= shows), default=0)
@@ -95,6 +100,11 @@ def _outcome(alone: Alone) -> tuple[IsolatedOutcome, str]:
     if alone.measurement is None or alone.limit is None:
         return "not aligned", "another number of elements"
     return outcome_of(alone.measurement, alone.limit)
+
+
+def is_misgiven(call: IsolatedCall) -> bool:
+    """Tell whether the port gives a call something else than the reference does."""
+    return (call.inputs_factor or 0.0) > 1.0
 
 
 def _is_off(call: IsolatedCall) -> bool:

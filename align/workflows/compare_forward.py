@@ -99,11 +99,11 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         check_allowances(allowances, calls.pairs)
         layers = _compare(run, calls, allowances)
         progress("forward", 5, STAGES)
-        bench = Bench(sides[1], arrays, run.reference, calls.pairs, run.noise.isolated, layers, allowances)
+        bench = Bench(sides[1], arrays, run.reference, calls.pairs, run.noise.isolated, allowances)
         alone = isolate_layers(bench)
         layers = tuple(replace(layer, isolated=alone.outputs.get(layer.key)) for layer in layers)
         progress("forward", 6, STAGES)
-        culprits = explain_culprits(sides[0], bench, alone.faults, weights.weights) if alone.faults else ()
+        culprits = explain_culprits(sides[0], bench, alone, weights.weights) if alone.faults else ()
         findings = (*run.noise.findings, *alone.findings, *_open_names(paired), *weights.findings)
         if traces is not None:
             _keep_traces(folder, traces)

@@ -17,7 +17,7 @@ from align.steps.culprits import by_module, culprit_of, findings_of, is_mended, 
 from align.workflows.confirm_causes import rebuilt_layer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence, Set
 
     from align.core.culprits import Culprit
     from align.core.dtypes import Array
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from align.steps.isolate import IsolatedCall
     from align.steps.locate import Fault
     from align.steps.pair_inputs import CallKey
-    from align.workflows.isolate_layers import Bench
+    from align.workflows.isolate_layers import Bench, IsolatedLayers
     from align.workflows.sides import Side
 
 WEIGHTS = "weights-differ"
@@ -41,23 +41,23 @@ class Weights:
     meant: Mapping[str, Array]
 
 
-def explain_culprits(reference: Side, bench: Bench, faults: Sequence[Fault], weights: Weights) -> tuple[Culprit, ...]:
+def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weights: Weights) -> tuple[Culprit, ...]:
     """Name the causes of faults."""
-    groups = by_module(faults)
+    groups = by_module(alone.faults)
     culprits = {id(group): culprit_of(group) for group in groups}
     with _filled(bench.side, weights):
-        if weights.meant and (calls := _tried(bench, groups, {})):
+        if weights.meant and (calls := _tried(bench, alone.forced, {})):
             for group in groups:
                 if is_mended(group, calls):
                     culprits[id(group)] = replace(culprits[id(group)], cause=WEIGHTS, sureness="confirmed")
         open_groups = [group for group in groups if not culprits[id(group)].cause]
-        for group, findings, confirmed in _try_settings(reference, bench, open_groups):
+        for group, findings, confirmed in _try_settings(reference, bench, open_groups, alone.forced):
             culprits[id(group)] = with_findings(culprits[id(group)], findings, confirmed=confirmed)
     return tuple(culprits.values())
 
 
 def _try_settings(
-    reference: Side, bench: Bench, groups: Sequence[list[Fault]]
+    reference: Side, bench: Bench, groups: Sequence[list[Fault]], forced: Set[CallKey]
 ) -> Iterator[tuple[list[Fault], Sequence[SettingFinding], bool]]:
     """Try what the settings suggest for each layer: each finding alone, then all together.
 
@@ -70,7 +70,7 @@ def _try_settings(
         asked = [(group, options[turn]) for group, options in waiting if len(options) > turn]
         stand_ins = {options[0].candidate: rebuilt_layer(reference, bench.side, *options) for _, options in asked}
         built = {path: layer for path, layer in stand_ins.items() if layer is not None}
-        calls = _tried(bench, [group for group, _ in asked], built) if built else {}
+        calls = _tried(bench, forced, built) if built else {}
         for group, options in asked:
             tried = options[0].candidate in built
             if (tried and calls and is_mended(group, calls)) or (not tried and _would_explain(options)):
@@ -87,11 +87,8 @@ def _would_explain(findings: Sequence[SettingFinding]) -> bool:
     return len(findings) == 1 and findings[0].severity == "error"
 
 
-def _tried(
-    bench: Bench, groups: Sequence[Sequence[Fault]], stand_ins: Mapping[str, Model]
-) -> Mapping[CallKey, IsolatedCall]:
+def _tried(bench: Bench, forced: Set[CallKey], stand_ins: Mapping[str, Model]) -> Mapping[CallKey, IsolatedCall]:
     """Run the candidate once more, its layers alone; nothing if it fails so."""
-    forced = {fault.key for group in groups for fault in group if fault.part == "layer"}
     try:
         return bench.run(forced, stand_ins)
     except UserCodeError:

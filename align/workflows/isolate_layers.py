@@ -79,7 +79,9 @@ def _run(bench: Bench) -> tuple[dict[CallKey, IsolatedCall], set[CallKey]]:
     Such a call is given the reference's inputs in the next run. If that does not help it, the port hands it the same
     thing in another form, or it is at fault itself: it gets its own again.
     """
-    calls, forced, helpless = bench.run(), set[CallKey](), set[CallKey]()
+    forced: set[CallKey] = set()
+    helpless: set[CallKey] = set()
+    calls = bench.run()
     for _ in range(MOST_ROUNDS):
         off = to_force(bench.pairs, calls)
         helpless |= off & forced
