@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from align.report.frames import map_frame
     from align.report.notebook import write_report
     from align.workflows.bisect_port import bisect_port
+    from align.workflows.capture_trace import capture_trace
     from align.workflows.check_map import check_name_map
     from align.workflows.compare_forward import compare_forward
     from align.workflows.compare_generation import compare_generation
     from align.workflows.compare_losses import compare_losses
+    from align.workflows.compare_trace_folders import compare_trace_folders
     from align.workflows.convert_checkpoint import convert_checkpoint
     from align.workflows.diff_checkpoints import diff_checkpoints
     from align.workflows.export_repro import export_repro
@@ -24,15 +26,18 @@ if TYPE_CHECKING:
     from align.workflows.map_one_side import map_one_side
     from align.workflows.map_parameters import map_parameters
     from align.workflows.measure_power import measure_power
+    from align.workflows.show_trace import show_trace
     from align.workflows.sides import open_side
     from align.workflows.validate_models import validate_models
 
 _HOMES = {
     "bisect_port": "align.workflows.bisect_port",
+    "capture_trace": "align.workflows.capture_trace",
     "check_name_map": "align.workflows.check_map",
     "compare_forward": "align.workflows.compare_forward",
     "compare_generation": "align.workflows.compare_generation",
     "compare_losses": "align.workflows.compare_losses",
+    "compare_trace_folders": "align.workflows.compare_trace_folders",
     "convert_checkpoint": "align.workflows.convert_checkpoint",
     "diff_checkpoints": "align.workflows.diff_checkpoints",
     "export_repro": "align.workflows.export_repro",
@@ -43,16 +48,19 @@ _HOMES = {
     "map_parameters": "align.workflows.map_parameters",
     "measure_power": "align.workflows.measure_power",
     "open_side": "align.workflows.sides",
+    "show_trace": "align.workflows.show_trace",
     "validate_models": "align.workflows.validate_models",
     "write_report": "align.report.notebook",
 }
 
 __all__ = [
     "bisect_port",
+    "capture_trace",
     "check_name_map",
     "compare_forward",
     "compare_generation",
     "compare_losses",
+    "compare_trace_folders",
     "convert_checkpoint",
     "diff_checkpoints",
     "export_repro",
@@ -63,6 +71,7 @@ __all__ = [
     "map_parameters",
     "measure_power",
     "open_side",
+    "show_trace",
     "validate_models",
     "write_report",
 ]

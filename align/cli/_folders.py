@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from align.core.allowances import Allowances
     from align.core.comparisons import ForwardComparison
 
 
 def compared_folders(
-    sides: tuple[str, str], map_file: Path | None, *, partial: bool, needless: Collection[object]
+    sides: tuple[str, str],
+    map_file: Path | None,
+    allowances: Allowances,
+    *,
+    partial: bool,
+    needless: Collection[object],
 ) -> tuple[ForwardComparison, dict[str, Path | str]] | None:
     """Compare the two sides if they are trace folders, and say what the result is made from; None for two models.
 
@@ -33,5 +39,5 @@ def compared_folders(
         raise UsageError(f"{folders[0]} is a trace folder, {model} a model", hint)
     if any(needless):
         raise UsageError("inputs and checkpoints are given for two traces", "leave them out: the models have run")
-    result = compare_trace_folders(*folders, name_map=map_file, partial=partial)
+    result = compare_trace_folders(*folders, name_map=map_file, partial=partial, allowances=allowances)
     return result, {"reference": folders[0], "candidate": folders[1], **({"map": map_file} if map_file else {})}

@@ -62,8 +62,10 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     settings = read_settings(project, reference, candidate)
     map_file = map_file or settings.map
     models = str(settings.reference.model), str(settings.candidate.model)
+    allowed = settings.allowances
+    allowances = replace(allowed, limits=(*read_limits(limit or ()), *allowed.limits))
     needless = inputs, made, reference_checkpoint, candidate_checkpoint
-    if folders := compared_folders(models, map_file, partial=partial, needless=needless):
+    if folders := compared_folders(models, map_file, allowances, partial=partial, needless=needless):
         result, made_from = folders
         return finish(result, result.verdict, made_from, run, json, show_all=show_all)
     kept = run / "inputs.npz" if run is not None else None
@@ -72,7 +74,6 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
         reference_checkpoint or settings.reference.checkpoint,
         candidate_checkpoint or settings.candidate.checkpoint,
     )
-    allowed = settings.allowances
     with progress_bar() as progress:
         result = compare_forward(
             open_side(models[0], checkpoints[0]),
@@ -80,7 +81,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             inputs=source,
             name_map=map_file,
             traces=run / "traces" if run is not None else None,
-            allowances=replace(allowed, limits=(*read_limits(limit or ()), *allowed.limits)),
+            allowances=allowances,
             progress=progress,
         )
     parts = {"inputs": _keep_inputs(source, kept), "map": map_file}

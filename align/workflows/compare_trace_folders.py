@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.allowances import NOTHING
 from align.core.comparisons import ForwardComparison
 from align.core.findings import Finding
 from align.core.pitfalls import pitfalls
 from align.core.words import counted
 from align.errors import UnlikeTracesError
 from align.runs.trace_noise import read_noise
+from align.steps.allow import accept_deviations, check_allowances
 from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.steps.compare_weights import compare_weights
 from align.steps.judge_forward import judge_forward
@@ -28,6 +30,7 @@ from align.workflows.pair_traces import choose_map, map_in_order, open_names, pa
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from align.core.allowances import Allowances
     from align.core.comparisons import LayerComparison
     from align.core.dtypes import Array
     from align.core.findings import Severity
@@ -40,13 +43,18 @@ Sides = tuple[TracedSide, TracedSide]
 
 
 def compare_trace_folders(
-    reference: Path | str, candidate: Path | str, *, name_map: NameMap | Path | str | None = None, partial: bool = False
+    reference: Path | str,
+    candidate: Path | str,
+    *,
+    name_map: NameMap | Path | str | None = None,
+    partial: bool = False,
+    allowances: Allowances = NOTHING,
 ) -> ForwardComparison:
     """Compare two folders that `align capture` wrote, as compare_forward compares two models.
 
     Names, weights, settings and the reference's noise come from the folders. Layers are not isolated: that takes the
     candidate itself. Raises UnlikeTracesError for runs on different inputs or in different modes, and for a trace that
-    was cut short unless `partial` allows it: then what both have is compared.
+    was cut short unless `partial` allows it: then what both have is compared. `allowances` are as in compare_forward.
 
     >>> import numpy as np, tempfile
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
@@ -66,15 +74,17 @@ def compare_trace_folders(
     if name_map is None and not paired.complete:
         paired = map_in_order(traces, parameters, paired)
     calls = pair_traces(traces, parameters, paired)
+    check_allowances(allowances, calls.pairs)
     noise, missing = read_noise(traces[0].folder)
     parts = _CommonPart(*sides), _CommonPart(*sides[::-1])
-    layers = excuse_uncertain([parts[0].told(row) for row in compare_traces(*parts, calls.pairs, noise)])
-    first, last = first_divergence(layers)
+    rows = [parts[0].told(row) for row in compare_traces(*parts, calls.pairs, noise, allowances)]
+    known = accept_deviations(excuse_uncertain(rows), (), allowances.accepted)
+    first, last = first_divergence(known.layers)
     findings = (*cut, *_unmeasured(parameters[0], noise, missing), *open_names(paired), *_differences(sides, paired))
     return ForwardComparison(
         reference=parameters[0].label,
         candidate=parameters[1].label,
-        layers=layers,
+        layers=known.layers,
         first_divergent=first,
         last_aligned=last,
         unpaired=calls.unpaired,
@@ -84,7 +94,8 @@ def compare_trace_folders(
             f"{role} ({one.head.framework})": one.trace.environment
             for role, one in zip(("reference", "candidate"), sides, strict=True)
         },
-        verdict=judge_forward(layers, calls.unpaired, findings),
+        verdict=judge_forward(known.layers, calls.unpaired, findings),
+        accepted=known.accepted,
     )
 
 
