@@ -94,9 +94,10 @@ def _of_one_shape(question: Question) -> Iterator[Hypothesis]:
     for family in (*WHOLE, *REST):
         if family in REST and explained:
             return
-        for found in family(question):
-            explained |= found.explains
-            yield found
+        with np.errstate(over="ignore", invalid="ignore"):  # a wrong guess may leave the range of numbers
+            found = [*family(question)]
+        explained |= any(one.explains for one in found)
+        yield from found
 
 
 def _of_other_shape(reference: Array, candidate: Array, limit: Limit) -> Iterator[Hypothesis]:

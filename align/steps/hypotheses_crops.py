@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.hypotheses import Hypothesis
-from align.steps.hypotheses_evidence import SAMPLE, Question, agreement, sample_places, with_facts
+from align.steps.hypotheses_evidence import SAMPLE, Question, agreement, at_places, sample_places, with_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FARTHEST = 2
 SHORTEST = 6
 MOST_CUT = 64
+FEW = 64
 
 
 def explain_displaced(question: Question) -> Iterator[Hypothesis]:
@@ -65,7 +66,9 @@ def explain_cut(reference: Array, candidate: Array, limit: Limit) -> Iterator[Hy
     for offset in range(min(abs(lengths[0] - lengths[1]), MOST_CUT) + 1):
         window = (*[slice(None)] * axis, slice(offset, offset + min(lengths)))
         parts = [one[window] if one.shape[axis] > min(lengths) else one for one in (reference, candidate)]
-        left = agreement(parts[0], parts[1], limit)
+        some = sample_places(parts[0].size, FEW)
+        near = np.all(np.abs(at_places(parts[0], some) - at_places(parts[1], some)) <= limit.max_abs)
+        left = agreement(parts[0], parts[1], limit) if near else None
         if left is not None:
             facts: dict[str, Fact] = {"axis": axis, "reference": lengths[0], "candidate": lengths[1], "offset": offset}
             yield Hypothesis("cut" if lengths[1] < lengths[0] else "extended", left, facts=facts)

@@ -93,12 +93,11 @@ def explain_function(question: Question, value: Array) -> Iterator[Hypothesis]:
 def _functions(output: Array, value: Array, question: Question) -> dict[str, float]:
     """Names of the functions that make this output of the input, each with the multiple of the limit that is left."""
     found: dict[str, float] = {}
-    with np.errstate(over="ignore"):
-        sample, some = (one.reshape(-1)[question.places].astype(np.float64) for one in (value, output))
-        for name, function in chain(FUNCTIONS.items(), _fitted(sample, some)):
-            if np.all(np.abs(function(sample) - some) <= question.limit.max_abs):
-                left = agreement(output, function(value.astype(np.float64)), question.limit)
-                found |= {} if left is None else {name: left}
+    sample, some = (at_places(one, question.places) for one in (value, output))
+    for name, function in chain(FUNCTIONS.items(), _fitted(sample, some)):
+        if np.all(np.abs(function(sample) - some) <= question.limit.max_abs):
+            left = agreement(output, function(value.astype(np.float64)), question.limit)
+            found |= {} if left is None else {name: left}
     return found or _softmaxes(output, value, question)
 
 

@@ -69,7 +69,8 @@ def explain_layer(
         return explain_output(reference, candidate, limit)
     parameters = {ROLES.get(role, role): _widened(value) for role, value in values.items()}
     given = {name: _widened(value) for name, value in inputs.items()}
-    found = [one for one in _given(question, kind, given, parameters) if one.explains]
+    with np.errstate(over="ignore", invalid="ignore"):  # a wrong guess may leave the range of numbers
+        found = [one for one in _given(question, kind, given, parameters) if one.explains]
     if any(one.id != "input-returned" for one in found):
         return tuple(sorted(found, key=rank))
     # An input that was given back may also be the output without what the layer does to it: that says more.

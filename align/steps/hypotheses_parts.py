@@ -48,19 +48,23 @@ def explain_non_finite(reference: Array, candidate: Array) -> Hypothesis | None:
 def explain_parts(question: Question) -> Iterator[Hypothesis]:
     """Yield the narrowest description of where the candidate is wrong, if it is right elsewhere."""
     far = np.abs(question.reference - question.candidate) > question.limit.max_abs
-    yield from islice(chain(_zeros(question, far), _border(question, far), _slices(question, far)), 1)
+    yield from islice(chain(_zeros(question), _border(question, far), _slices(question, far)), 1)
 
 
-def _zeros(question: Question, far: Array) -> Iterator[Hypothesis]:
+def _zeros(question: Question) -> Iterator[Hypothesis]:
     """All that is wrong is zero, and so not by ones and twos; what is left may be larger by what dropout makes up."""
     zero = (question.candidate == 0.0) & (np.abs(question.reference) > question.limit.rmse)
     kept, share = ~zero, float(np.count_nonzero(zero)) / zero.size
     if share * zero.size < ENOUGH_BITS:
         return
-    if share == 1.0 or not np.any(far & kept):
-        yield Hypothesis("zeros", 0.0 if share < 1.0 else question.factor, 1.0 - share, facts={"zeros": share})
+    if share == 1.0:
+        yield Hypothesis("zeros", question.factor, 0.0, facts={"zeros": share})
         return
     reference, candidate = question.reference[kept].astype(np.float64), question.candidate[kept].astype(np.float64)
+    left = smallest_factor(measure(reference, candidate), question.limit)
+    if left <= 1.0:
+        yield Hypothesis("zeros", left, 1.0 - share, facts={"zeros": share})
+        return
     scale = float(candidate @ reference / max(float(candidate @ candidate), np.finfo(float).tiny))
     left = smallest_factor(measure(reference, candidate * scale), question.limit)
     if left <= 1.0 and abs(1.0 - scale - share) < DEVIATIONS * sqrt(share * (1.0 - share) / zero.size):

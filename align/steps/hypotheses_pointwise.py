@@ -42,12 +42,11 @@ def turned(question: Question) -> Question:
 
 
 def _function(question: Question, name: str) -> Iterator[Hypothesis]:
-    with np.errstate(over="ignore"):
-        likely = [key for key, function in FUNCTIONS.items() if question.fits(function(question.candidate_sample))]
-        if not likely:
-            return
-        values = question.candidate.astype(np.float64)
-        found = {key: question.confirm(name, FUNCTIONS[key](values)) for key in likely}
+    likely = [key for key, function in FUNCTIONS.items() if question.fits(function(question.candidate_sample))]
+    if not likely:
+        return
+    values = question.candidate.astype(np.float64)
+    found = {key: question.confirm(name, FUNCTIONS[key](values)) for key in likely}
     named = {key: one for key, one in found.items() if one}
     if named:
         best = min(named.values(), key=lambda one: one.factor)

@@ -105,7 +105,7 @@ def _varies(values: Array) -> bool:
 def _cause(meant: Array, held: Array) -> Hypothesis | None:
     """The likeliest relation of one parameter's value to what it should be."""
     if held.size > 1 and _varies(meant) and not _varies(held):
-        return Hypothesis("initial-value", inf, 0.0, facts={"value": float(held.reshape(-1)[0])})
+        return Hypothesis("initial-value", inf, 0.0, facts={"value": float(np.real(held.reshape(-1)[0]))})
     if meant.shape == held.shape and _unrelated(meant, held):
         name = initial_distribution(held)
         facts: dict[str, Fact] = {"distribution": name} if name else {}

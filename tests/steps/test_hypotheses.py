@@ -218,6 +218,24 @@ def test_channels_that_do_not_vary_tell_no_shift_from_a_scale() -> None:
     assert explain(constant, constant + GAIN) == ()
 
 
+def test_a_few_dead_channels_hide_no_shift() -> None:
+    reference = replaced(IMAGE, np.s_[:, 3:6], BIAS[3:6])
+    (found, *_) = explain(reference, reference - BIAS)
+    assert (found.id, found.facts["slices"]) == ("slices-shifted", 12)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_values_of_any_size_are_explained(size: float) -> None:
+    assert [found.id for found in explain(IMAGE * size, IMAGE * size / 8)] == ["scaled"]
+    assert explain(IMAGE * size, RNG.standard_normal(IMAGE.shape) * size) == ()
+
+
+def test_values_whose_squares_are_no_numbers_are_not_explained() -> None:
+    large = IMAGE * 1e200
+    exact = measure(large, large)
+    assert explain_output(large, large[:, ORDER], limit_for(exact, ("float64", "float64"), exact)) == ()
+
+
 def test_a_coarse_limit_tells_nothing() -> None:
     reference = IMAGE.astype(np.float32)
     assert explain_output(reference, 2.5 * reference, Limit(5.0, 0.5, "user")) == ()
