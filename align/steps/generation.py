@@ -91,7 +91,7 @@ def judge_generation(
         return Verdict(Outcome.NOT_COMPARED, "the logits are NaN or Inf, on both sides alike", coverage)
     cached = ", with its cache too" if len(own) > 1 else ""
     ties = sum(one.tie and one.logits == "candidate" for one in differences)
-    said = f"; {counted(ties, 'sequence')} part at a tie, where rounding decides" if ties else ""
+    said = f"; at a tie, where rounding decides, {counted(ties, 'sequence')} may part" if ties else ""
     return Verdict(Outcome.ALIGNED, f"the logits of all positions are within their limits{cached}{said}", coverage)
 
 

@@ -34,7 +34,7 @@ def sample_facts(inputs: Iterable[Array], labels: Any, size: int) -> Facts:
         rows = value.reshape(size, -1)
         if is_float(value.dtype.name) and rows.shape[1]:
             wide = rows.astype(np.float64)
-            facts[:, NORM] = np.hypot(facts[:, NORM], np.sqrt(np.square(wide).sum(1)))
+            facts[:, NORM] = np.hypot(facts[:, NORM], np.sqrt(np.einsum("ij,ij->i", wide, wide)))
             facts[:, SUM] += wide.sum(1) / np.sqrt(rows.shape[1])
             facts[:, WAVE] += wide @ np.cos(np.arange(1.0, rows.shape[1] + 1) + place)
         else:

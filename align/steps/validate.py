@@ -124,7 +124,7 @@ def judge_validation(
         return Verdict(Outcome.NOT_COMPARED, f"the reference's {what} NaN or Inf", coverage)
     both = f"{metric} is {candidate.value:.6g} against {reference.value:.6g}"
     if candidate.agrees:
-        ties = f"; {counted(outputs.ties, 'prediction')} differ where rounding decides" if outputs.ties else ""
+        ties = f"; {counted(outputs.ties, 'other prediction')} where rounding decides" if outputs.ties else ""
         return Verdict(Outcome.ALIGNED, f"{both}, all outputs are within their limits{ties}", coverage)
     causes, others = find_causes(rows)
     return Verdict(Outcome.NOT_ALIGNED, f"{both}; {_blame(causes, others, outputs)}", coverage)
@@ -133,7 +133,7 @@ def judge_validation(
 def _blame(causes: Sequence[Cause], others: Sequence[Sequence[Part]], outputs: OutputDifference) -> str:
     if causes == ("model",):
         wrong = outputs.flipped - outputs.ties
-        flips = f", {counted(wrong, 'prediction')} of {outputs.samples} differ" if wrong else ""
+        flips = f", {wrong:,} of {counted(outputs.samples, 'prediction')} differ" if wrong else ""
         return f"no exchange removes the difference: the models compute something else{flips}: run `align forward`"
     if others:
         choices = " or ".join(" and ".join(parts) for parts in (causes, *others))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from align.core.calling import bind_inputs, leaves
+from align.core.findings import Finding
 from align.core.protocols import ModelCaller
 from align.core.user_code import run_user_code
 from align.errors import CannotRunError, InputsError, ModelFailedError
@@ -52,3 +54,17 @@ def call_model(side: Side, inputs: Mapping[str, Array]) -> dict[str, Array]:
     if not outputs:
         raise InputsError(f"{side.label} returned no tensor", "give a model that returns its predictions")
     return outputs
+
+
+def widened_side(side: Side) -> Side:
+    """The side with a float64 copy of its model; raises CannotRunError or UserCodeError if there can be none."""
+    model = side.runner.widened(side.model)
+    if model is None:
+        raise CannotRunError(f"{side.reader.name} models cannot run in float64")
+    return replace(side, model=model)
+
+
+def noise_unmeasured(side: Side, error: CannotRunError) -> Finding:
+    """Say that limits do not come from the reference's noise, and why."""
+    message = f"limits come from a table by dtype: {error.message}"
+    return Finding("noise-unmeasured", "note", side.label, message)

@@ -67,7 +67,7 @@ class CarriedWeights:
         """Warn of values that differ, and of those that are not known to be the same."""
         if self.findings:
             names = some([finding.subject for finding in self.findings])
-            message = f"{counted(len(self.findings), 'parameter')} hold other values than the reference's: {names}"
+            message = f"other values than the reference's in {counted(len(self.findings), 'parameter')}: {names}"
             yield Finding("weights-differ", "warning", label, message)
         if self.problem:
             message = f"its weights could not be compared, or exchanged, and may be a cause: {self.problem}"

@@ -6,7 +6,6 @@ early difference cannot hide what comes after it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +13,9 @@ import numpy as np
 from align.core.findings import Finding
 from align.core.generations import GenerationComparison
 from align.core.progress import silent
-from align.errors import InputsError, UsageError, UserCodeError
+from align.errors import CannotRunError, InputsError, UsageError
 from align.steps.generation import LogitsNoise, compare_logits, first_differences, judge_generation
+from align.workflows.call_models import noise_unmeasured, widened_side
 from align.workflows.carry_weights import CarriedWeights
 from align.workflows.decoders import Decoder
 from align.workflows.inputs import describe_inputs, read_inputs
@@ -126,14 +126,9 @@ def _read(decoders: tuple[Decoder, Decoder], text: Array, prompt: int) -> dict[L
 def _wide_logits(side: Side, adapter: str | Adapter | None, text: Array) -> tuple[Array | None, tuple[Finding, ...]]:
     """The reference's logits in float64; if it cannot run so, None and a finding that says why."""
     try:
-        wide = side.runner.widened(side.model)
-        if wide is not None:
-            return Decoder(replace(side, model=wide), adapter).logits(text), ()
-        reason = f"{side.reader.name} models cannot run in float64"
-    except UserCodeError as error:
-        reason = error.message
-    message = f"limits come from a table by dtype: {reason}"
-    return None, (Finding("noise-unmeasured", "note", side.label, message),)
+        return Decoder(widened_side(side), adapter).logits(text), ()
+    except CannotRunError as error:
+        return None, (noise_unmeasured(side, error),)
 
 
 def _cache_findings(label: str, comparisons: Sequence[LogitsComparison]) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ kept but figures.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,12 +14,12 @@ import numpy as np
 from align.core.findings import Finding
 from align.core.validations import SIDES
 from align.core.words import counted
-from align.errors import InputsError, UserCodeError
+from align.errors import CannotRunError, InputsError
 from align.steps.metrics import main_output
 from align.steps.sample_differences import SampleTally
 from align.steps.sample_facts import count_unlike
 from align.steps.validate import Scores, Setup, combine, metric_limit
-from align.workflows.call_models import call_model
+from align.workflows.call_models import call_model, noise_unmeasured, widened_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,31 +141,22 @@ class ScoredModels:
             self._apart.add(np.abs(np.subtract(*pair)), batch.size)
 
     def _widen(self) -> None:
-        side = self._sides["reference"]
         try:
-            model = side.runner.widened(side.model)
-        except UserCodeError as error:
-            self._without_noise(error.message)
-            return
-        if model is None:
-            self._without_noise(f"{side.reader.name} models cannot run in float64")
-        else:
-            self._wide, self._moved = replace(side, model=model), Scores()
+            self._wide, self._moved = widened_side(self._sides["reference"]), Scores()
+        except CannotRunError as error:
+            self._without_noise(error)
 
     def _wide_outputs(self, batch: Batch) -> Outputs | None:
         """What the reference returns in float64; None, from the first failure on, where it cannot run so."""
-        if self._wide is None:
-            return None
         try:
-            return call_model(self._wide, batch.inputs)
-        except UserCodeError as error:
-            self._without_noise(error.message)
+            return None if self._wide is None else call_model(self._wide, batch.inputs)
+        except CannotRunError as error:
+            self._without_noise(error)
             return None
 
-    def _without_noise(self, reason: str) -> None:
+    def _without_noise(self, error: CannotRunError) -> None:
         self._wide = self._moved = None
-        message = f"limits come from a table by dtype: {reason}"
-        self.findings += (Finding("noise-unmeasured", "note", self._sides["reference"].label, message),)
+        self.findings += (noise_unmeasured(self._sides["reference"], error),)
 
 
 def _main_outputs(outputs: Mapping[SideOf, Outputs], sides: Mapping[SideOf, Side], size: int) -> tuple[Array, Array]:
@@ -185,6 +175,5 @@ def _main_outputs(outputs: Mapping[SideOf, Outputs], sides: Mapping[SideOf, Side
 def _classes(outputs: Array, labels: Any) -> Array | None:
     """The labels where outputs (samples, classes) are scores of classes, else None."""
     known = isinstance(labels, np.ndarray) and labels.dtype.kind in "iu"
-    return (
-        labels if known and outputs.ndim == 2 and outputs.shape[1] > 1 and labels.shape == outputs.shape[:1] else None
-    )
+    fitting = known and outputs.ndim == 2 and outputs.shape[1] > 1 and labels.shape == outputs.shape[:1]
+    return labels if fitting else None

@@ -92,7 +92,7 @@ def test_a_wrong_port_ends_with_1_and_its_worst_samples(capsys: pytest.CaptureFi
     assert "32 of 32 samples (100 %)" in out
     assert "another class" in out
     assert "in samples             0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 20 more" in out
-    assert "compute something else, 32 predictions of 32 differ" in " ".join(out.split())
+    assert "compute something else, 32 of 32 predictions differ" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 100
 
 

@@ -81,7 +81,7 @@ def test_equal_metrics_of_outputs_that_differ_do_not_agree() -> None:
     assert not found[1].agrees
     verdict = judge_validation(found, outputs(flipped=3, ties=1), "accuracy", (8, 8, 1))
     assert verdict.outcome is Outcome.NOT_ALIGNED
-    assert "2 predictions of 8 differ" in verdict.reason
+    assert "2 of 8 predictions differ" in verdict.reason
 
 
 def test_equal_figures_from_parts_known_to_be_unlike_do_not_agree() -> None:

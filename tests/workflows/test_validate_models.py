@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -196,6 +197,22 @@ def test_outputs_with_another_number_of_rows_than_samples_are_refused() -> None:
     squashed = {"function": lambda x, weight: (x @ weight.T).mean(0, keepdims=True)}
     with pytest.raises(InputsError, match=r"returns \[1, 5\] for 16 samples"):
         align.validate_models(reference(**squashed), port(**squashed), data=DATA)
+
+
+def test_batches_are_let_go_as_soon_as_they_were_scored() -> None:
+    alive: list[weakref.ref[np.ndarray]] = []
+
+    class Stream:
+        def __iter__(self) -> Any:
+            for number in range(8):
+                assert sum(one() is not None for one in alive) <= 1
+                x = np.full((16, 4), number, np.float32)
+                alive.append(weakref.ref(x))
+                yield x, np.zeros(16, int)
+                del x
+
+    assert validate(data=Stream()).samples == (128, 128)
+    assert len(alive) >= 8
 
 
 def test_progress_ends_where_the_samples_end() -> None:
