@@ -55,12 +55,17 @@ class CalledModules:
     def __init__(
         self, captures: Sequence[Capture], parameters: ParameterSet, name_map: NameMap, side: SideName
     ) -> None:
-        pair_of = {getattr(p, side): number for number, p in enumerate(name_map.pairings)}
-        settled = pair_of.keys() | {one.name for one in name_map.dropped if one.side == side}
+        pairs_of: dict[str, set[int]] = defaultdict(set)  # several of a tensor that the other side holds in pieces
+        for number, pairing in enumerate(name_map.pairings):
+            pairs_of[getattr(pairing, side)].add(number)
+        settled = pairs_of.keys() | {one.name for one in name_map.dropped if one.side == side}
         open_names = {p.name for p in parameters.parameters if p.name not in settled and not p.tied_to}
         self.open = {module.path for module in parameters.modules if open_names & set(module.parameters)}
         self._classes = {module.path: module.classes for module in parameters.modules}
-        self.owned = {m.path: frozenset(pair_of[n] for n in m.parameters if n in pair_of) for m in parameters.modules}
+        self.owned = {
+            module.path: frozenset(number for name in module.parameters for number in pairs_of.get(name, ()))
+            for module in parameters.modules
+        }
         self._below: dict[str, set[int]] = defaultdict(set)
         self._parents = set()
         for path, pairs in self.owned.items():

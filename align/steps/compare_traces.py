@@ -12,6 +12,7 @@ from align.core.dtypes import EPSILON, rounded_as
 from align.core.measurements import smallest_factor
 from align.steps.limits import limit_for
 from align.steps.measure import measure
+from align.steps.views import find_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,22 +34,31 @@ def compare_traces(
     """Yield one row for each tensor of each paired call, in the reference's order.
 
     `noise` maps a reference capture's key to its float64-against-ordinary measurement; None if it was not measured.
-    Outputs of one kind of layer, and of the models, that hold different numbers of elements are not aligned; other
-    outputs of unequal shapes (another layout) are not comparable.
+    Outputs of one kind of layer, and of the models, that hold different numbers of elements are not aligned. Inner
+    outputs of another layout are compared in the reference's, where the values tell which it is; else they, and all
+    other outputs of unequal shapes, are not comparable.
     """
     coarser = ""
     for pair in pairs:
         for a, b, unlike in paired_outputs(pair.reference, pair.candidate):
-            obstacle = unlike or _not_kept(reference, a, candidate, b)
+            lost = _not_kept(reference, a, candidate, b)
             row = _row(pair, a, b)
             coarser = coarser_of(coarser, a.dtype, b.dtype)
-            if obstacle:
+            view = None if lost or not _may_be_viewed(pair, a, b) else find_view(reference.value(a), candidate.value(b))
+            if view is None:
+                obstacle = unlike or lost
                 wrong = prod(a.shape) != prod(b.shape) and same_layer(pair)
                 yield replace(row, outcome="not aligned" if wrong else "not comparable", note=obstacle)
                 continue
-            measurement = measure(reference.value(a), candidate.value(b))
+            measurement = measure(reference.value(a), view.to_reference(candidate.value(b)))
             limit = limit_for(measurement, (a.dtype, b.dtype), None if noise is None else noise.get(a.key), coarser)
-            yield _judged(row, measurement, allowances.limit(limit, a.module, b.module))
+            judged = _judged(row, measurement, allowances.limit(limit, a.module, b.module))
+            yield judged if view.is_same else replace(judged, note=view.told)
+
+
+def _may_be_viewed(pair: CallPair, a: Capture, b: Capture) -> bool:
+    """The models' own outputs must have one shape; where one side returns more tensors, the pairs are not sure."""
+    return len(pair.reference.outputs) == len(pair.candidate.outputs) and bool(a.module or a.shape == b.shape)
 
 
 def excuse_uncertain(layers: Sequence[LayerComparison]) -> tuple[LayerComparison, ...]:

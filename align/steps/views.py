@@ -42,6 +42,16 @@ class View:
         """Tell whether both have one layout."""
         return self.reference == self.candidate and self.order == tuple(range(len(self.order)))
 
+    @property
+    def told(self) -> str:
+        """The layout in words, "" for the same."""
+        if self.is_same:
+            return ""
+        turned = self.order != tuple(range(len(self.order)))
+        return f"compared in the reference's layout; the port's is {list(self.candidate)}" + (
+            f", axes in the order {list(self.order)}" if turned else ""
+        )
+
     def to_candidate(self, value: Array) -> Array:
         """Bring the reference's value into the candidate's layout."""
         return value if self.is_same else np.ascontiguousarray(value.transpose(self.order)).reshape(self.candidate)
