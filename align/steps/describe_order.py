@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from math import isqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,9 +56,9 @@ def _rolled(order: Array) -> Iterator[Description]:
 def _interleaved(order: Array) -> Iterator[Description]:
     """Read as a matrix of blocks and transposed: heads and parts exchanged, or channels shuffled by groups."""
     places = np.arange(order.size)
-    for block in _divisors(order.size):
+    for block in divisors(order.size):
         count = order.size // block
-        for rows in _divisors(count):
+        for rows in divisors(count):
             if np.array_equal(places.reshape(rows, count // rows, block).swapaxes(0, 1).ravel(), order):
                 yield "interleaved", {"rows": rows, "columns": count // rows, "block": block}
 
@@ -73,5 +74,11 @@ def _general(order: Array) -> Description:
     return "permuted", {"first": ", ".join(f"{place} holds {order[place]}" for place in moved)}
 
 
-def _divisors(number: int) -> list[int]:
-    return [one for one in range(1, number + 1) if number % one == 0]
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    small = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
+    return sorted({*small, *(number // one for one in small)})

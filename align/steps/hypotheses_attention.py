@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.steps.activations import softmax
+from align.steps.describe_order import divisors
 from align.steps.hypotheses_evidence import agreement, with_facts
 from align.steps.hypotheses_pointwise import turned
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.hypotheses import Fact, Hypothesis
-    from align.steps.hypotheses_evidence import Question
+    from align.steps.describe_order import divisors
+from align.steps.hypotheses_evidence import Question
 
 LARGEST = 1 << 20  # elements: each way costs the whole layer
 PACKED = {"in_proj_weight", "out_proj.weight"}
@@ -73,7 +75,7 @@ def explain_attention(
     def is_way(way: _Way) -> bool:
         return agreement(question.reference, way.of((query, key, value), values), question.limit) is not None
 
-    heads = [count for count in range(1, features + 1) if features % count == 0]
+    heads = divisors(features)
     every = (_Way(count, batch_first=first) for count in heads for first in (True, False))
     if usual := next(filter(is_way, every), None):
         for name, way, facts in _others(usual, heads):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.steps.describe_order import divisors
 from align.steps.hypotheses_evidence import with_facts
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.hypotheses import Hypothesis
     from align.core.parameters import Shape
-    from align.steps.hypotheses_evidence import Question
+    from align.steps.describe_order import divisors
+from align.steps.hypotheses_evidence import Question
 
     Axes = tuple[int, ...]
 
@@ -60,9 +62,8 @@ def _without_ones(shape: Shape) -> Shape:
 
 def _cut(shape: Shape) -> Iterator[Shape]:
     for axis, length in enumerate(shape):
-        for outer in range(2, length // 2 + 1):
-            if length % outer == 0:
-                yield (*shape[:axis], outer, length // outer, *shape[axis + 1 :])
+        for outer in divisors(length)[1:-1]:
+            yield (*shape[:axis], outer, length // outer, *shape[axis + 1 :])
 
 
 def _likely(question: Question, shape: Shape, axes: Axes, few: Array) -> bool:

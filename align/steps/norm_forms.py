@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.steps.describe_order import divisors
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -89,8 +91,8 @@ def _layer(values: Array, weight: Array | None, *, centred: bool) -> Iterator[No
 
 def _groups(values: Array) -> Iterator[NormForm]:
     channels = values.shape[1]
-    for groups in range(1, channels + 1):
-        if channels % groups == 0 and (groups <= MOST_GROUPS or groups == channels):
+    for groups in divisors(channels):
+        if groups <= MOST_GROUPS or groups == channels:
             yield NormForm("norm-groups", f"in {groups} groups", values.reshape(len(values), groups, -1), (2,))
 
 

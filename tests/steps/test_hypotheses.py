@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from align.core.measurements import Limit
 from align.steps.activations import FUNCTIONS, softmax
 from align.steps.hypotheses import explain_output
+from align.steps.hypotheses_affine import known_number
 from align.steps.limits import limit_for
 from align.steps.measure import measure
 
@@ -234,6 +235,22 @@ def test_values_whose_squares_are_no_numbers_are_not_explained() -> None:
     large = IMAGE * 1e200
     exact = measure(large, large)
     assert explain_output(large, large[:, ORDER], limit_for(exact, ("float64", "float64"), exact)) == ()
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        (0.125, "1/8"),
+        (-2.0, "-2"),
+        (768**0.5, "sqrt(768)"),
+        (64**-0.5, "1/8"),
+        (1 / 255, "1/255"),
+        (60.3, ""),
+        (1.0, ""),
+    ],
+)
+def test_a_number_that_layers_are_scaled_by_is_known(number: float, name: str) -> None:
+    assert known_number(number) == name
 
 
 def test_a_coarse_limit_tells_nothing() -> None:
