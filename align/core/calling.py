@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.call_places import tensor_kinds, user_line
 from align.core.capturing import CallSink, CallStart, FunctionSink
-from align.core.same_tensors import LatestTensors
+from align.core.same_tensors import LatestTensors, unknown
 from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
 from align.core.user_code import run_user_code
 from align.errors import InputsError, ModelFailedError
@@ -19,6 +19,7 @@ from align.errors import InputsError, ModelFailedError
 if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.overwriting import Overwriter
+    from align.core.same_tensors import Writes
     from align.core.traces import CaptureSink
 
 
@@ -107,7 +108,12 @@ class CallRecorder:
     """
 
     def __init__(
-        self, sink: CaptureSink, to_array: ToArray, from_array: FromArray, overwrite: Overwriter | None = None
+        self,
+        sink: CaptureSink,
+        to_array: ToArray,
+        from_array: FromArray,
+        overwrite: Overwriter | None = None,
+        writes: Writes = unknown,
     ) -> None:
         self._sink = sink
         self._overwrite = overwrite
@@ -119,7 +125,7 @@ class CallRecorder:
         self._input_sink = sink if isinstance(sink, InputSink) else None  # asking a protocol takes long
         self._intervention = sink if isinstance(sink, Intervention) else None
         self._call_sink = sink if isinstance(sink, CallSink) else None
-        self._latest = LatestTensors()
+        self._latest = LatestTensors(writes)
         self.functions = isinstance(sink, FunctionSink) and sink.functions
 
     @property

@@ -79,6 +79,11 @@ def _same_random_numbers() -> Iterator[None]:
         yield
 
 
+def writes(tensor: Any) -> int | None:
+    """How often a tensor was written to; None for those of inference mode, where torch does not count."""
+    return None if tensor.is_inference() else int(tensor._version)  # noqa: SLF001 - what autograd goes by
+
+
 def is_scripted(model: Model) -> bool:
     """Tell whether a module is compiled by TorchScript, so that it runs what is inside past all hooks."""
     return isinstance(model, sys.modules["torch"].jit.ScriptModule)

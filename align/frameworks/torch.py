@@ -28,7 +28,14 @@ from align.frameworks._torch_influence import gradients, influences
 from align.frameworks._torch_rebuild import built_module, rebuilt_module
 from align.frameworks._torch_scripts import FORMS
 from align.frameworks._torch_settings import group_settings, module_settings
-from align.frameworks._torch_state import evaluated, is_scripted, refuse_empty, refuse_scripted, refuse_shapeless
+from align.frameworks._torch_state import (
+    evaluated,
+    is_scripted,
+    refuse_empty,
+    refuse_scripted,
+    refuse_shapeless,
+    writes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -125,7 +132,7 @@ class TorchFramework:
 
         refuse_scripted(model)
         overwrite = Overwriter([*model.parameters(), *model.buffers()])
-        recorder = CallRecorder(sink, self.as_array, lambda value, like: _to_tensor(value).to(like), overwrite)
+        recorder = CallRecorder(sink, self.as_array, lambda value, like: _to_tensor(value).to(like), overwrite, writes)
         tensors = {name: self.as_tensor(value, model) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
         seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))

@@ -1,0 +1,60 @@
+"""Figures of a tensor against NumPy in float64, for every kind of value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from align.core.capturing import Statistics
+from align.steps import statistics
+from align.steps.statistics import summarize_tensor
+
+SIZES = [1, 100, statistics.BLOCK - 1, statistics.BLOCK, 3 * statistics.BLOCK + 17]
+
+
+def drawn(size: int, dtype: Any) -> np.ndarray[Any, Any]:
+    return (np.random.default_rng(size).standard_normal(size) * 50 + 3).astype(dtype)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    "dtype", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int64, np.uint8, np.bool_]
+)
+def test_figures_are_those_of_float64_to_six_digits(dtype: Any, size: int) -> None:
+    value = drawn(size, dtype)
+    wide = value.astype(np.float64)
+    found = summarize_tensor(value)
+    assert (found.min, found.max) == (wide.min(), wide.max())
+    assert found.mean == pytest.approx(wide.mean(), rel=1e-5, abs=1e-5 * np.abs(wide).max())
+    assert found.rms == pytest.approx(np.sqrt(np.mean(wide**2)), rel=1e-5)
+    assert (found.nan, found.inf) == (0, 0)
+
+
+def test_what_is_not_finite_is_counted_and_left_out() -> None:
+    value = np.array([1.0, np.nan, 3.0, np.inf, -np.inf, np.nan, np.nan], np.float32)
+    assert summarize_tensor(value) == Statistics(1.0, 3.0, 2.0, np.sqrt(5.0), nan=3, inf=2)
+
+
+def test_a_tensor_without_finite_elements_has_no_figures() -> None:
+    assert summarize_tensor(np.full(3, np.nan)) == Statistics(None, None, None, None, nan=3)
+    assert summarize_tensor(np.empty((0, 3))) == Statistics(None, None, None, None)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20, 1e30, 3e38])
+def test_squares_neither_overflow_nor_vanish(scale: float) -> None:
+    value = np.array([scale, -scale, 0.0, scale], np.float32)
+    assert summarize_tensor(value).rms == pytest.approx(scale * np.sqrt(0.75), rel=1e-5)
+
+
+def test_shape_and_strides_do_not_matter() -> None:
+    value = np.arange(24.0).reshape(4, 6)
+    assert summarize_tensor(value.T[::2]) == summarize_tensor(np.ascontiguousarray(value.T[::2]))
+    assert summarize_tensor(np.float32(7)[...]) == Statistics(7.0, 7.0, 7.0, 7.0)
+
+
+def test_complex_values_are_taken_by_their_size() -> None:
+    found = summarize_tensor(np.array([3 + 4j, 0, np.nan], np.complex64))
+    assert found == Statistics(0.0, 5.0, 2.5, pytest.approx(np.sqrt(12.5)), nan=1)  # type: ignore[arg-type]
