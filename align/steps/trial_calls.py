@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.steps.trial_groups import components
-from align.steps.trial_sinks import agree, alike, distance, varies
+from align.steps.samples import distance
+from align.steps.trial_sinks import agree, alike, varies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

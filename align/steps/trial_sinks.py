@@ -6,10 +6,11 @@ settled yet, or that the port computes differently, spoils nothing but what hang
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from align.steps.samples import distance, sampled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 CallKey = tuple[str, int]  # module path, number of the call
 
-_SAMPLE = 4096
 # Values of two layers that are not the same differ by as much as they are large; rounding, also of another kernel after
 # one layer, stays below 1e-4, and so does an epsilon that differs. So anything between settles it.
 AGREES = 1e-3
@@ -40,12 +40,12 @@ class Watch:
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
         """Sample what a call is given."""
-        self.inputs[module, call] = tuple(_sampled(value) for value in inputs.values())
+        self.inputs[module, call] = tuple(sampled(value) for value in inputs.values())
 
     def add(self, capture: Capture, value: Array) -> None:
         """Sample what a call returns."""
         key = capture.module, capture.call
-        self.outputs[key] = (*self.outputs.get(key, ()), _sampled(value))
+        self.outputs[key] = (*self.outputs.get(key, ()), sampled(value))
 
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Return what the source's counterpart returned, of modules that return a lone tensor."""
@@ -79,26 +79,6 @@ def alike(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]
     return all(distance(a, b) < AGREES for a, b in both)
 
 
-def distance(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    """Root mean square of the difference as a share of that of the first; infinite for unlike sizes and NaN."""
-    if one.shape != two.shape:
-        return float("inf")
-    with np.errstate(all="ignore"):
-        share = float(np.sqrt(np.mean((one - two) ** 2) / np.mean(one**2)))
-    return share if share == share else float("inf")
-
-
 def varies(sample: NDArray[np.float64]) -> bool:
     """Tell whether a tensor has unlike elements."""
     return bool(sample.size) and float(np.ptp(sample)) > _DEAD * float(np.max(np.abs(sample)))
-
-
-def _sampled(value: Array) -> NDArray[np.float64]:
-    flat = np.asarray(value).reshape(-1)
-    chosen = flat if flat.size <= _SAMPLE else flat[_places(flat.size)]
-    return chosen.astype(np.float64) if chosen.dtype.kind in "fiubV" else np.zeros(0)
-
-
-@lru_cache(maxsize=1024)
-def _places(size: int) -> NDArray[np.int64]:
-    return np.random.default_rng(size).integers(0, size, _SAMPLE)

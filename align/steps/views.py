@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import rounded_as
+from align.steps.samples import distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +74,7 @@ def find_view(reference: Array, candidate: Array) -> View | None:
         return None
     places = np.random.default_rng(0).integers(0, candidate.size, _SAMPLE)
     sample = candidate.reshape(-1)[places].astype(np.float64)
-    distances = [(_distance(values, sample), order) for order, values in _orders(reference, places)]
+    distances = [(distance(values, sample), order) for order, values in _orders(reference, places)]
     least, order = min(distances)
     return View(order, reference.shape, candidate.shape) if least < _CLEAR else None
 
@@ -82,9 +83,3 @@ def _orders(reference: Array, places: NDArray[np.int64]) -> Iterator[tuple[tuple
     for order in permutations(range(reference.ndim)):
         turned = reference.transpose(order)
         yield order, turned[np.unravel_index(places, turned.shape)].astype(np.float64)
-
-
-def _distance(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
-    with np.errstate(all="ignore"):
-        share = float(np.sqrt(np.mean((one - two) ** 2) / np.mean(one**2)))
-    return share if share == share else float("inf")

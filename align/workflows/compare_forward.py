@@ -34,6 +34,7 @@ from align.steps.execution import CallOrder, in_execution_order
 from align.steps.judge_forward import judge_forward
 from align.steps.match_by_order import match_by_order
 from align.steps.pair_calls import pair_calls
+from align.steps.pair_ends import pair_true_ends
 from align.workflows.explain_culprits import Weights, explain_culprits
 from align.workflows.inputs import describe_inputs, read_inputs
 from align.workflows.isolate_layers import Bench, isolate_layers
@@ -211,7 +212,7 @@ def _pair(run: _Run, parameters: Sequence[ParameterSet], name_map: NameMap) -> C
     calls = pair_calls(left, right)
     if not calls.pairs:
         raise NothingInCommonError(parameters[0].label, parameters[1].label, "called layer")
-    return calls
+    return pair_true_ends(calls, run.reference, run.candidate)
 
 
 @dataclass(frozen=True, slots=True)

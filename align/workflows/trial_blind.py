@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.protocols import Differentiator
-from align.steps.trial_sinks import Watch, distance
+from align.steps.samples import distance
+from align.steps.trial_sinks import Watch
 from align.steps.trial_values import distinct_values
 
 if TYPE_CHECKING:

@@ -1,0 +1,50 @@
+"""A layer of the port may do at once what are two layers in the reference: dense with its activation.
+
+Such a pair has the same parameters, but the port's layer ends where the reference's next one does. The values tell: the
+port's output is that of the next layer, not of the layer itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from align.steps.pair_calls import CallPairs
+from align.steps.samples import distance, sampled
+
+if TYPE_CHECKING:
+    from align.core.traces import Capture, Trace
+    from align.steps.calls import CallPair
+
+_NEAR = 0.05  # relative root mean square; faults of earlier layers are in it
+_CLEARLY = 10.0
+
+
+def pair_true_ends(pairs: CallPairs, reference: Trace, candidate: Trace) -> CallPairs:
+    """Let a pair end with the reference's next call, one without counterpart, where the port's layer surely does."""
+    alone = {(one.module, one.call) for one in pairs.unpaired if one.side == "reference"}
+    after = {one.order: one for one in reference.captures if (one.module, one.call) in alone and not one.output}
+    made, taken = [], set()
+    for pair in pairs.pairs:
+        end = after.get(pair.reference.order + 1) if _has_one_output(pair) else None
+        if end is not None and _ends_there(pair, end, reference, candidate):
+            taken.add((end.module, end.call))
+            pair = replace(pair, reference=replace(pair.reference, outputs=(end,)))  # noqa: PLW2901
+        made.append(pair)
+    left = [one for one in pairs.unpaired if one.side == "candidate" or (one.module, one.call) not in taken]
+    return CallPairs(tuple(made), tuple(left))
+
+
+def _has_one_output(pair: CallPair) -> bool:
+    return bool(pair.reference.module) and len(pair.reference.outputs) == len(pair.candidate.outputs) == 1
+
+
+def _ends_there(pair: CallPair, end: Capture, reference: Trace, candidate: Trace) -> bool:
+    own, theirs = pair.reference.outputs[0], pair.candidate.outputs[0]
+    if end.shape != own.shape or own.shape[-1:] != theirs.shape[-1:]:
+        return False
+    given = sampled(candidate.value(theirs))
+    if not given.size:
+        return False
+    there = distance(sampled(reference.value(end)), given)
+    return there < _NEAR and there * _CLEARLY < distance(sampled(reference.value(own)), given)

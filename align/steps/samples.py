@@ -1,0 +1,36 @@
+"""A few values of a tensor, the same places for every tensor of one size, and how far two such samples are apart."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from align.core.dtypes import Array
+
+_SAMPLE = 4096
+
+
+def sampled(value: Array) -> NDArray[np.float64]:
+    """Return up to 4096 values in float64; none of what is no number."""
+    flat = np.asarray(value).reshape(-1)
+    chosen = flat if flat.size <= _SAMPLE else flat[_places(flat.size)]
+    return chosen.astype(np.float64) if chosen.dtype.kind in "fiubV" else np.zeros(0)
+
+
+@lru_cache(maxsize=1024)
+def _places(size: int) -> NDArray[np.int64]:
+    return np.random.default_rng(size).integers(0, size, _SAMPLE)
+
+
+def distance(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
+    """Root mean square of the difference as a share of that of the first; infinite for unlike sizes and NaN."""
+    if one.shape != two.shape:
+        return float("inf")
+    with np.errstate(all="ignore"):
+        share = float(np.sqrt(np.mean((one - two) ** 2) / np.mean(one**2)))
+    return share if share == share else float("inf")
