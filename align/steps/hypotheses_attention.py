@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.hypotheses import Fact, Hypothesis
-    from align.steps.describe_order import divisors
-from align.steps.hypotheses_evidence import Question
+    from align.steps.hypotheses_evidence import Question
 
 LARGEST = 1 << 20  # elements: each way costs the whole layer
 PACKED = {"in_proj_weight", "out_proj.weight"}

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.hypotheses import Hypothesis
     from align.core.parameters import Shape
-    from align.steps.describe_order import divisors
-from align.steps.hypotheses_evidence import Question
+    from align.steps.hypotheses_evidence import Question
 
     Axes = tuple[int, ...]
 
