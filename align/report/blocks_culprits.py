@@ -52,8 +52,8 @@ def _panel(culprits: list[dict[str, Any]], layers: list[Layer]) -> Facts:
     for place, culprit in enumerate(culprits[:IN_PANEL], 1):
         labelled = _facts(culprit, layers)
         facts += [(f"{place if index == 0 else '':<3}{label}", fact) for index, (label, fact) in enumerate(labelled)]
-    if rest := len(culprits) - IN_PANEL:
-        facts += [("", say("culprit.more", count=number(rest)))] if rest > 0 else []
+    if (rest := len(culprits) - IN_PANEL) > 0:
+        facts.append(("", say("culprit.more", count=number(rest))))
     return Facts(_title(culprits, layers), tuple(facts), "bad")
 
 

@@ -1,7 +1,7 @@
 """A forward comparison shown: what is at fault first, then the layers in execution order.
 
-A long run of aligned layers is one line, the table is cut in its middle: a reader looks for the places where it
-goes wrong. The rows around what is at fault, or else around the first divergent layer, are never cut.
+A long run of layers that are aligned, or right alone, is one line, the table is cut in its middle: a reader looks for
+the places where it goes wrong. The rows around those, or else around the first divergent layer, are never cut.
 """
 
 from __future__ import annotations
@@ -104,29 +104,34 @@ def _both(reference: str, candidate: str) -> str:
 
 
 def _folded(layers: list[dict[str, Any]], marked: set[int]) -> list[tuple[Row, bool]]:
-    """Rows with long aligned stretches as one row each; the flag tells which rows must never be cut."""
+    """Rows with long stretches of layers that are not at fault as one row each; the flag: never to be cut."""
     rows: list[tuple[Row, bool]] = []
     near = {place + step for place in marked for step in range(-AROUND_FIRST, AROUND_FIRST + 1)}
-    for aligned, group in groupby(enumerate(layers), key=lambda one: _is_plain(one[1]) and one[0] not in marked):
+    for kind, group in groupby(enumerate(layers), key=lambda one: "" if one[0] in marked else _stretch_kind(one[1])):
         stretch = list(group)
-        inner = stretch[1:-1] if aligned and len(stretch) >= SHORTEST_FOLD else []
+        inner = stretch[1:-1] if kind and len(stretch) >= SHORTEST_FOLD else []
         for index, layer in stretch:
             if inner and index == inner[0][0]:
-                rows.append((_stretch([own for _, own in inner]), False))
+                rows.append((_stretch([own for _, own in inner], kind), False))
             if not inner or index in (stretch[0][0], stretch[-1][0]):
                 rows.append((_row(layer, index in marked), index in near))
     return rows
 
 
-def _is_plain(layer: dict[str, Any]) -> bool:
+def _stretch_kind(layer: dict[str, Any]) -> str:
+    """Name the kind of stretch that a layer is a part of: of aligned layers, or of those that are right alone."""
     alone = layer.get("isolated")
-    return layer["outcome"] == "aligned" and (not alone or alone["outcome"] != "not aligned")
+    if alone and alone["outcome"] == "not aligned":
+        return ""
+    if layer["outcome"] in ("aligned", "accepted"):
+        return str(layer["outcome"])
+    return "not aligned" if alone and layer["outcome"] == "not aligned" else ""
 
 
-def _stretch(layers: list[dict[str, Any]]) -> Row:
+def _stretch(layers: list[dict[str, Any]], outcome: str) -> Row:
     alone = [one for layer in layers if (one := layer.get("isolated"))]
-    text = say("forward.folded", count=number(len(layers)))
-    return _gap(text, _largest(layers), _largest(alone), word("outcome", "aligned"))
+    text = say("forward.following" if outcome == "not aligned" else "forward.folded", count=number(len(layers)))
+    return _gap(text, _largest(layers), _largest(alone), word("outcome", outcome))
 
 
 def _largest(judged: list[dict[str, Any]]) -> str:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from align.core.comparisons import AcceptedLayers
 from align.core.pitfalls import pitfalls
 from align.report.blocks_culprits import IN_PANEL, cause_words
 from align.report.html import blocks_as_html
@@ -23,7 +24,7 @@ def test_what_is_at_fault_comes_first_with_its_cause_and_the_line_to_change(samp
         f"reference   {samples.FIRST_DIVERGENT}  (ResNetConvLayer)",
         "the layer itself, 4,540 × its limit, in 2 calls",
         "confirmed (tried): max-pool-padding: ",
-        "up to 0.134 at (1, 17, 0, 55) of (2, 64, 56, 56) float32; 3.2e-05 allowed",
+        "up to 0.134 (3.2e-05 allowed), at (1, 17, 0, 55) of (2, 64, 56, 56) float32",
         'reference padding=1, candidate pad_mode="same"',
         'write       nn.MaxPool2d(..., pad_mode="pad", padding=1)',
         "line        resnet.py:214",
@@ -38,6 +39,7 @@ def test_rows_at_fault_are_marked_and_show_both_errors(samples, document):
     text = blocks_as_text(result_blocks(document(samples.faulty_forward())))
     rows = [line.split() for line in text.splitlines() if line.startswith("▶")]
     assert [row[1] for row in rows] == ["15", "60"]
+    assert "42 layers that follow" in text
     follows = next(line.split() for line in text.splitlines() if line.split()[:1] == ["16"])
     assert follows[-5:] == ["0.0216", "4,330", "0.02", "NOT", "ALIGNED"]
 
@@ -108,3 +110,13 @@ def test_several_causes_are_told_apart_and_one_of_another_version_stays_as_it_is
     assert cause_words(f"{rule.id} + weights-differ + new-cause") == (
         f"{rule.id}: {rule.effect}; weights-differ: its parameters hold other values than the reference's; new-cause"
     )
+
+
+def test_accepted_deviations_stand_with_their_reason_and_those_that_nothing_needs_are_told(samples, document):
+    accepted = (
+        AcceptedLayers("*.tanh", "the kernel of the CPU", ("a.tanh", "b.tanh"), 12.5),
+        AcceptedLayers("head", "as trained", (), None),
+    )
+    text = blocks_as_text(result_blocks(document(replace(samples.sample_forward(diverges=False), accepted=accepted))))
+    assert "*.tanh: the kernel of the CPU; deviating layers: 2, by up to 12.5 × their limit" in text
+    assert "head: as trained; none of these layers deviates: no longer needed" in text
