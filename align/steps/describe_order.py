@@ -28,7 +28,7 @@ def describe_order(order: Array) -> Description:
     """
     if np.any(order < 0):
         return _partial(order)
-    return next(chain(_simple(order), _parts(order), _rolled(order), _interleaved(order)), _general(order))
+    return next(chain(_simple(order), _interleaved(order), _parts(order), _rolled(order)), _general(order))
 
 
 def _simple(order: Array) -> Iterator[Description]:
@@ -54,13 +54,17 @@ def _rolled(order: Array) -> Iterator[Description]:
 
 
 def _interleaved(order: Array) -> Iterator[Description]:
-    """Read as a matrix of blocks and transposed: heads and parts exchanged, or channels shuffled by groups."""
-    places = np.arange(order.size)
-    for block in divisors(order.size):
-        count = order.size // block
-        for rows in divisors(count):
-            if np.array_equal(places.reshape(rows, count // rows, block).swapaxes(0, 1).ravel(), order):
-                yield "interleaved", {"rows": rows, "columns": count // rows, "block": block}
+    """Read as a matrix of blocks and transposed: heads and parts exchanged, or channels shuffled by groups.
+
+    The first step that is not 1 comes after the first block, and leads to the second row.
+    """
+    block = int(np.argmax(np.diff(order) != 1)) + 1
+    columns, rest = divmod(int(order[block]), block)
+    if order[0] or rest or columns < 2 or order.size % (columns * block):
+        return
+    rows = order.size // (columns * block)
+    if np.array_equal(np.arange(order.size).reshape(rows, columns, block).swapaxes(0, 1).ravel(), order):
+        yield "interleaved", {"rows": rows, "columns": columns, "block": block}
 
 
 def _partial(order: Array) -> Description:

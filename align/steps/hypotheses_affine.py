@@ -6,12 +6,12 @@ A missing bias is a shift of each channel; wrong statistics are a scale, or both
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.steps.hypotheses_evidence import with_facts
+from align.steps.hypotheses_evidence import ELEMENTS_PER_NUMBER, with_facts
 from align.steps.hypotheses_slices import over_rest, tables
 
 if TYPE_CHECKING:
@@ -44,9 +44,10 @@ class _Correction:
 def explain_affine(question: Question) -> Iterator[Hypothesis]:
     """Yield the relation with the fewest kinds of fitted numbers, if there is one."""
     groups: list[tuple[int | None, Array, Array]] = [(None, question.sample[None], question.candidate_sample[None])]
+    slices = tables(question.reference, question.candidate, ELEMENTS_PER_NUMBER)
     found = (
         one
-        for axis, reference, candidate in (*groups, *tables(question.reference, question.candidate))
+        for axis, reference, candidate in chain(groups, slices)
         for name, fit in FITS.items()
         if _plausible(question, fit, reference, candidate) and (one := _confirmed(question, name, axis))
     )

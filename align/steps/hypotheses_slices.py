@@ -18,11 +18,14 @@ COLUMNS = 64
 CELLS = 1 << 21
 
 
-def tables(reference: Array, candidate: Array) -> Iterator[tuple[int, Array, Array]]:
-    """For each axis that has slices: the axis, and the same elements of all slices of both, as (slice, element)."""
+def tables(reference: Array, candidate: Array, least: int = 1) -> Iterator[tuple[int, Array, Array]]:
+    """For each axis whose slices have as many elements: the axis, and the same ones of all slices of both.
+
+    These are in float64 and of shape (slice, element).
+    """
     for axis, length in enumerate(reference.shape):
         rest = prod(reference.shape) // max(length, 1)
-        if length > 1 and rest:
+        if length > 1 and rest >= least:
             columns = sample_places(rest, max(8, min(COLUMNS, CELLS // length)))
             yield axis, _table(reference, axis, columns), _table(candidate, axis, columns)
 
