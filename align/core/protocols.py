@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -116,6 +116,31 @@ class ModelCaller(ModelRunner, Protocol):
 
     def as_array(self, value: Any) -> Array | None:
         """Return a tensor's values, None for anything else."""
+        ...
+
+
+@runtime_checkable
+class ModelPlacer(ModelRunner, Protocol):
+    """Chooses where and in which precision a model, or one layer of it, computes."""
+
+    def place(self, model: Model, device: str | None, dtype: str | None) -> None:
+        """Move a model to a device and cast its floating tensors, in place; None leaves them.
+
+        Raises CannotRunError for a device that is not there.
+        """
+        ...
+
+    def placed_layer(self, model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
+        """Return a stand-in for a layer: a copy of it there, whose outputs come back as the layer's own."""
+        ...
+
+
+@runtime_checkable
+class GraphRunner(ModelRunner, Protocol):
+    """Can run models compiled, past all hooks."""
+
+    def in_graph_mode(self) -> ModelReader:
+        """Return an adapter that runs them so: its sinks see the model's own inputs and outputs only."""
         ...
 
 

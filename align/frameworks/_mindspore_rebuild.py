@@ -49,7 +49,7 @@ def rebuilt_cell(cell: Model, settings: LayerSettings, changes: Mapping[str, Set
     dtype = next((one.dtype for one in cell.get_parameters() if one.is_floating_point()), mindspore.float32)
     types = LayerTypes(mindspore.nn.Cell, mindspore.Parameter, mindspore.Tensor, _equal, TOLD)
     builder = LayerBuilder(
-        cls, partial(_build, cls, dtype), _copied, _fill, types, FORMAT | KEPT_AT.get(cls.__name__, {})
+        cls, partial(_build, cls, dtype), copied_cell, _fill, types, FORMAT | KEPT_AT.get(cls.__name__, {})
     )
     changed = rebuild(cell, settings, changes, builder)
     return None if changed is None else changed.set_train(False)
@@ -69,7 +69,7 @@ def _build(cls: Any, dtype: Any, **arguments: Setting) -> Model:
     return cell
 
 
-def _copied(cell: Model) -> Model:
+def copied_cell(cell: Model) -> Model:
     """Copy a cell but not its operators: not all can be copied, and copies keep less than the originals."""
     import mindspore
 

@@ -29,12 +29,13 @@ from align.core.user_code import run_user_code
 from align.errors import UnreadableModelError, UserCodeError
 from align.frameworks._mindspore_backward import differentiate
 from align.frameworks._mindspore_functions import captured_operators
+from align.frameworks._mindspore_placing import in_mode, place_network, placed_cell
 from align.frameworks._mindspore_rebuild import built_cell, rebuilt_cell
 from align.frameworks._mindspore_scripts import FORMS
 from align.frameworks._mindspore_settings import cell_settings, group_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
@@ -49,6 +50,9 @@ class MindSporeFramework:
     summary = "MindSpore networks (mindspore.nn.Cell)"
     requires = ("mindspore",)
     script_forms = FORMS
+
+    def __init__(self, *, graph: bool = False) -> None:
+        self._graph = graph
 
     def owns(self, model: Model) -> bool:
         """Tell whether the model is a mindspore.nn.Cell."""
@@ -114,14 +118,26 @@ class MindSporeFramework:
     def environment(self) -> dict[str, str]:
         """Version, device target and mode."""
         mindspore = _mindspore()
-        mode = "PYNATIVE" if mindspore.get_context("mode") == mindspore.PYNATIVE_MODE else "GRAPH"
-        return {"mindspore": mindspore.__version__, "device": mindspore.get_context("device_target"), "mode": mode}
+        graph = self._graph or mindspore.get_context("mode") == mindspore.GRAPH_MODE
+        target, mode = mindspore.get_context("device_target"), "GRAPH" if graph else "PYNATIVE"
+        return {"mindspore": mindspore.__version__, "device": target, "mode": mode}
+
+    def place(self, model: Model, device: str | None, dtype: str | None) -> None:
+        """Choose the device of the process, and cast the network in place; see ModelPlacer."""
+        place_network(model, device, dtype)
+
+    def placed_layer(self, model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
+        """Make a cell's stand-in in another precision; see ModelPlacer."""
+        return placed_cell(dict(model.cells_and_names())[path], device, dtype)
+
+    def in_graph_mode(self) -> MindSporeFramework:
+        """Return an adapter that runs networks compiled; see GraphRunner."""
+        return MindSporeFramework(graph=True)
 
     def run(
         self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
         """Run one forward in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set meanwhile."""
-        mindspore = _mindspore()
         overwrite = Overwriter(_tensors(model).values())
         recorder = CallRecorder(
             sink, self.as_array, lambda value, like: _to_tensor(value).astype(like.dtype), overwrite
@@ -129,14 +145,16 @@ class MindSporeFramework:
         dtype = _floating_dtype(model)
         tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.construct, tensors)
-        hooked = recorded_calls(model.cells_and_names(), recorder, stand_ins or {}, "construct")
-        with _pynative_mode(mindspore), _evaluated(model), hooked, captured_operators(model, recorder):
-            run_user_model(lambda: model(*args, **kwargs), recorder, inputs, "MindSpore")
+        cells = () if self._graph else model.cells_and_names()
+        hooked = recorded_calls(cells, recorder, stand_ins or {}, "construct")
+        call = partial(_call_whole, model, recorder) if self._graph else model
+        with in_mode(graph=self._graph), _evaluated(model), hooked, captured_operators(model, recorder):
+            run_user_model(lambda: call(*args, **kwargs), recorder, inputs, "MindSpore")
 
     @contextmanager
     def evaluating(self, model: Model) -> Iterator[None]:
         """Evaluate in PYNATIVE mode; see ModelCaller."""
-        with _pynative_mode(_mindspore()), _evaluated(model):
+        with in_mode(graph=False), _evaluated(model):
             yield
 
     def as_tensor(self, value: Array, model: Model) -> Any:
@@ -149,7 +167,6 @@ class MindSporeFramework:
 
     def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward and back again; see BackwardRunner."""
-        mindspore = _mindspore()
         dtype = _floating_dtype(model)
         tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
 
@@ -158,13 +175,20 @@ class MindSporeFramework:
             return model(*args, **kwargs)
 
         forms = to_array, lambda value, like: _to_tensor(value).astype(like.dtype)
-        with _pynative_mode(mindspore), _evaluated(model):
+        with in_mode(graph=False), _evaluated(model):
             code = partial(differentiate, model, call, tensors, sink, forms)
             run_user_code(code, partial(UserCodeError, "the backward pass of the MindSpore network"))
 
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002
         """Return None: many CPU and all Ascend kernels of MindSpore have no float64."""
         return None
+
+
+def _call_whole(model: Model, recorder: CallRecorder, *args: Any, **kwargs: Any) -> None:
+    """Call a network without hooks: a sink sees what it is given and returns."""
+    name = type(model).__name__
+    given, named = recorder.begin("", args, kwargs, name) or (args, kwargs)
+    recorder.end("", name, model(*given, **named))
 
 
 def to_array(tensor: Any) -> Array:
@@ -263,16 +287,6 @@ def _public_names() -> dict[type, str]:
             if isinstance(value, type) and issubclass(value, mindspore.nn.Cell):
                 names.setdefault(value, f"{prefix}.{name}")
     return names
-
-
-@contextmanager
-def _pynative_mode(mindspore: Any) -> Iterator[None]:
-    mode = mindspore.get_context("mode")
-    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
-    try:
-        yield
-    finally:
-        mindspore.set_context(mode=mode)
 
 
 @contextmanager

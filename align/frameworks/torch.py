@@ -25,6 +25,7 @@ from align.errors import MissingClassError, UserCodeError
 from align.frameworks._torch_backward import differentiate
 from align.frameworks._torch_functions import captured_functions
 from align.frameworks._torch_influence import gradients, influences
+from align.frameworks._torch_placing import place_model, placed_layer
 from align.frameworks._torch_rebuild import built_module, rebuilt_module
 from align.frameworks._torch_scripts import FORMS
 from align.frameworks._torch_settings import group_settings, module_settings
@@ -167,6 +168,14 @@ class TorchFramework:
         code = partial(differentiate, model, partial(model, *args, **kwargs), [*tensors.values()], sink, forms)
         with evaluated(model):
             run_user_code(code, partial(UserCodeError, "the backward pass of the torch model"))
+
+    def place(self, model: Model, device: str | None, dtype: str | None) -> None:
+        """Move and cast a module in place; see ModelPlacer."""
+        place_model(model, device, dtype)
+
+    def placed_layer(self, model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
+        """Make a module's stand-in elsewhere; see ModelPlacer."""
+        return placed_layer(model.get_submodule(path), device, dtype)
 
     def widened(self, model: Model) -> Model | None:
         """Return a float64 copy; floating inputs follow the model's dtype. Raises UserCodeError if it has no copy."""

@@ -84,7 +84,8 @@ def points_as_given(reference: Trace, candidate: Trace, given: Mapping[str, str]
             unusable.append(f"{point.reference.key} = {point.candidate.key}: {obstacle}")
         else:
             usable.append(point)
-    return Candidates(tuple(usable), ("given",) * len(usable), tuple(unusable))
+    origins: list[PointOrigin] = ["given" for _ in usable]
+    return Candidates(tuple(usable), tuple(origins), tuple(unusable))
 
 
 def _obstacle(point: Point, before: Sequence[Point]) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.protocols import ModelRunner
+from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner
 from align.core.registry import check_packages, model_readers
 from align.core.user_code import run_user_code
-from align.errors import CannotRunError, SideError, UserCodeError
+from align.errors import CannotRunError, SideError, UsageError, UserCodeError
 from align.workflows.import_place import import_place
 from align.workflows.open_checkpoint import open_checkpoint
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from align.core.protocols import Model, ModelReader
     from align.errors import AlignError
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+MODES = ("graph", "pynative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,20 @@ class Side:
         raise CannotRunError(f"{self.reader.name} models cannot be run", "give a side that can: `align plugins`")
 
 
-def open_side(side: str | Model | Side, checkpoint: Path | str | None = None) -> Side:
-    """Build (or take) a model and fill it from a checkpoint if one is given.
+def open_side(
+    side: str | Model | Side,
+    checkpoint: Path | str | None = None,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    mode: str | None = None,
+) -> Side:
+    """Build (or take) a model and fill it from a checkpoint if one is given; then move and cast it, in place.
 
-    Raises SideError, UserCodeError or FrameworkMissingError for a model that cannot be had, InputsError for a
-    checkpoint whose names or shapes are not the model's.
+    `device` is the framework's name of one (`cuda:1`, `npu`, `Ascend`), `dtype` one of DTYPES, `mode` one of
+    MODES, of MindSpore: in graph mode only the network's outputs are seen. Raises SideError, UserCodeError or
+    FrameworkMissingError for a model that cannot be had, InputsError for a checkpoint whose names or shapes are not
+    the model's, UsageError or CannotRunError for a device, dtype or mode that there is not.
 
     >>> import numpy as np
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
@@ -51,7 +63,7 @@ def open_side(side: str | Model | Side, checkpoint: Path | str | None = None) ->
     'arrays'
     """
     if isinstance(side, Side):
-        return side
+        return _placed(side, device, dtype, mode)
     readers = model_readers()  # adapters first: they put things right that a framework does at exit
     model = load_function(side)() if isinstance(side, str) else side
     reader = next((reader for reader in readers.values() if reader.owns(model)), None)
@@ -64,7 +76,23 @@ def open_side(side: str | Model | Side, checkpoint: Path | str | None = None) ->
     if checkpoint is not None:
         tensors = open_checkpoint(Path(checkpoint)).tensors
         reader.load_values(model, {name: tensor.load() for name, tensor in tensors.items()})
-    return Side(label, model, reader, filled=checkpoint is not None)
+    return _placed(Side(label, model, reader, filled=checkpoint is not None), device, dtype, mode)
+
+
+def _placed(side: Side, device: str | None, dtype: str | None, mode: str | None) -> Side:
+    if dtype is not None and dtype not in DTYPES:
+        raise UsageError(f"no model computes in {dtype!r}", f"give one of: {', '.join(DTYPES)}")
+    if mode not in (None, *MODES):
+        raise UsageError(f"there is no mode {mode!r}", f"give one of: {', '.join(MODES)}")
+    if device is not None or dtype is not None:
+        if not isinstance(side.reader, ModelPlacer):
+            raise UsageError(f"{side.reader.name} models cannot be moved or cast", "leave its device and dtype out")
+        side.reader.place(side.model, device, dtype)
+    if mode is None:
+        return side
+    if not isinstance(side.reader, GraphRunner):
+        raise UsageError(f"{side.reader.name} models have no mode to choose", "leave its mode out")
+    return replace(side, reader=side.reader.in_graph_mode()) if mode == "graph" else side
 
 
 def load_function(side: str) -> Callable[[], Any]:
