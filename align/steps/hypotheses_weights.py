@@ -18,7 +18,7 @@ from align.core.hypotheses import Hypothesis
 from align.core.measurements import Limit
 from align.core.pieces import apart_from_whole
 from align.steps.hypotheses import likeliest
-from align.steps.hypotheses_evidence import SAMPLE, sample_places
+from align.steps.hypotheses_evidence import SAMPLE, at_places, sample_places
 from align.steps.initial_values import initial_distribution
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def weight_causes(
     """For each target parameter whose values differ from what the map says: the relation that was found, if any.
 
     Beside those of an output: `swapped-weights` and `weights-of-another` (`holds` names the reference's parameter
-    whose value it is), `initial-value` (all one number), `not-loaded` (drawn as fresh layers are) and `unrelated`.
+    whose value it is), `initial-value` (all one number), `shuffled` (the right values in an order that is not
+    told), `not-loaded` (drawn as fresh layers are) and `unrelated`.
     """
     pairs = [_pair(pairing, reference, candidate) for pairing in name_map.pairings]
     apart = [pair for pair in pairs if not _equal(*pair[1:])]
@@ -106,25 +107,39 @@ def _cause(meant: Array, held: Array) -> Hypothesis | None:
     """The likeliest relation of one parameter's value to what it should be."""
     if held.size > 1 and _varies(meant) and not _varies(held):
         return Hypothesis("initial-value", inf, 0.0, facts={"value": float(np.real(held.reshape(-1)[0]))})
-    if meant.shape == held.shape and _unrelated(meant, held):
-        name = initial_distribution(held)
-        facts: dict[str, Fact] = {"distribution": name} if name else {}
-        return Hypothesis("not-loaded" if name else "unrelated", inf, 0.0, facts=facts)
-    return likeliest(meant, held, _rounding(meant, held))
+    apart = meant.shape == held.shape and _uncorrelated(meant, held)
+    common = not apart or _have_common_values(meant, held)
+    if common and (found := likeliest(meant, held, _rounding(meant, held))):
+        return found
+    if common and _varies(meant) and _same_values(meant, held):
+        return Hypothesis("shuffled", inf, 0.0)
+    return _fresh(held) if apart else None
 
 
-def _unrelated(meant: Array, held: Array) -> bool:
-    """No correlation and hardly a value in common; dtypes of few values have those by chance, and are not asked."""
-    if meant.size < FEWEST or dtype_name(held.dtype) not in ("float32", "float64"):
-        return False
+def _uncorrelated(meant: Array, held: Array) -> bool:
     places = sample_places(meant.size, SAMPLE)
-    ours, theirs = (one.reshape(-1)[places].astype(np.float64) for one in (meant, held))
+    ours, theirs = (at_places(np.real(one), places) for one in (meant, held))
     spread = float(ours.std() * theirs.std())
-    if not np.isfinite(spread) or spread == 0.0:
+    if meant.size < FEWEST or not np.isfinite(spread) or spread == 0.0:
         return False
     correlation = float(np.mean((ours - ours.mean()) * (theirs - theirs.mean()))) / spread
-    common = np.isin(np.abs(held.reshape(-1)[places]), np.abs(_as_held(meant, held)))
-    return abs(correlation) * sqrt(places.size) < UNRELATED and not common.mean() > 1.0 / FEWEST
+    return abs(correlation) * sqrt(places.size) < UNRELATED
+
+
+def _have_common_values(meant: Array, held: Array) -> bool:
+    """Whether more than a few sizes of the one are also sizes of the other; so by chance in dtypes of few values."""
+    sample = held.reshape(-1)[sample_places(held.size, SAMPLE)]
+    return bool(np.isin(np.abs(sample), np.abs(_as_held(meant, held))).mean() > 1.0 / FEWEST)
+
+
+def _same_values(meant: Array, held: Array) -> bool:
+    return meant.size == held.size and np.array_equal(np.sort(_as_held(meant, held), None), np.sort(held, None))
+
+
+def _fresh(held: Array) -> Hypothesis:
+    name = initial_distribution(np.real(held))
+    facts: dict[str, Fact] = {"distribution": name} if name else {}
+    return Hypothesis("not-loaded" if name else "unrelated", inf, 0.0, facts=facts)
 
 
 def _rounding(meant: Array, held: Array) -> Limit:

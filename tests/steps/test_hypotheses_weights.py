@@ -125,6 +125,22 @@ def test_the_distribution_of_a_fresh_layer_is_known(values: Array, name: str) ->
     assert name in initial_distribution(values.astype(np.float32)).split(" or ")
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_narrow_dtypes_are_no_obstacle(dtype: Any) -> None:
+    fresh = RNG.normal(0, 0.02, (64, 64)).astype(dtype)
+    for held, name in ((SQUARE.T, "transposed"), (SQUARE / 4, "scaled"), (fresh, "not-loaded")):
+        size = SQUARE if held.shape == SQUARE.shape else drawn(64, 64)
+        found = cause(size.astype(dtype), held.astype(dtype))
+        assert found is not None
+        assert found.id == name
+
+
+def test_an_order_of_rows_and_columns_both_is_not_told_but_the_values_are() -> None:
+    found = cause(SQUARE, SQUARE[RNG.permutation(32)][:, RNG.permutation(32)])
+    assert found is not None
+    assert (found.id, found.explains) == ("shuffled", False)
+
+
 def test_a_fresh_draw_in_place_of_a_value_is_not_loaded() -> None:
     found = cause(SQUARE, RNG.normal(0, 0.02, (32, 32)).astype(np.float32))
     assert found is not None
