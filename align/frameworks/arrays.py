@@ -48,12 +48,13 @@ class ArrayModel:
     ) -> Any:
         """Run all layers on `x`."""
         for layer in self.layers:
-            if recorder and (changed := recorder.begin(layer.path, (x,))):
+            kind = layer.class_name.rpartition(".")[2]
+            if recorder and (changed := recorder.begin(layer.path, (x,), class_name=kind)):
                 x = changed[0][0]
             acting = (stand_ins or {}).get(layer.path, layer)
             x = acting.function(x, **acting.parameters)
             if recorder:
-                other = recorder.end(layer.path, layer.class_name.rpartition(".")[2], x)
+                other = recorder.end(layer.path, kind, x)
                 x = x if other is None else other
         return x
 
@@ -118,7 +119,7 @@ class ArraysFramework:
         args, kwargs = bind_inputs(lambda x: x, inputs)
 
         def call() -> None:
-            changed = recorder.begin("", args, kwargs)
+            changed = recorder.begin("", args, kwargs, "ArrayModel")
             given, named = changed or (args, kwargs)
             recorder.end("", "ArrayModel", model(*given, **named, recorder=recorder, stand_ins=stand_ins))
 

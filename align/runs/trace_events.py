@@ -92,6 +92,9 @@ def _take_capture(events: TraceEvents, line: dict[str, Any]) -> None:
     table = {name: value for name, value in line.items() if name in _CAPTURE}
     capture = Capture(**{**table, "shape": tuple(line["shape"])})
     events.captures.append(capture)
+    if min((*capture.shape, line["offset"] or 0)) < 0:
+        msg = f"negative numbers in the line of {capture.key}"
+        raise ValueError(msg)
     if line["offset"] is not None:
         shape = (line["kept"],) if "kept" in line else capture.shape
         events.places[capture.key] = Place(line["offset"], shape, prod(shape) * numpy_dtype(capture.dtype).itemsize)
