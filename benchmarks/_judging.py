@@ -20,7 +20,7 @@ def compared(case: Any) -> dict[str, Any]:
         "verdict": result.verdict.outcome.value,
         "reason": result.verdict.reason,
         "culprits": to_plain(result.culprits),
-        "findings": [f"{one.code} {one.subject}" for one in result.findings if one.severity != "note"],
+        "findings": [f"{one.code} {one.subject}: {one.message}" for one in result.findings],
         "seconds": round(time.perf_counter() - begun, 1),
     }
 

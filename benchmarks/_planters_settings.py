@@ -125,6 +125,11 @@ def _pool_paddings(told: Arguments) -> list[Arguments]:
     return [{"pad_mode": "same", "padding": 0}] if padded else []
 
 
+def _dropout_shares(told: Arguments) -> list[Arguments]:
+    """Of a layer that was built with `p`, not with what it keeps."""
+    return [{"p": told["p"] / 2 + 0.3}] if isinstance(told.get("p"), float) else []
+
+
 def _pair(value: Any) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value, value)
 
@@ -145,7 +150,7 @@ FAULTS = (
     Fault("approximation", ("GELU",), lambda told: [{"approximate": not told["approximate"]}], ("gelu*",)),
     Fault("slope", ("LeakyReLU",), lambda told: [{"alpha": 0.2 if told["alpha"] != 0.2 else 0.01}], ("*slope",)),
     Fault("softmax axis", ("Softmax",), lambda told: [{"axis": told["axis"] - 1}], ("*axis*",)),
-    Fault("dropout share", ("Dropout",), lambda told: [{"p": told["p"] / 2 + 0.3}], ("dropout*",), lint=True),
+    Fault("dropout share", ("Dropout",), _dropout_shares, ("dropout*",), lint=True),
     Fault("group count", ("GroupNorm",), lambda told: [{"num_groups": told["num_channels"]}], ("*groups",)),
 )
 
