@@ -1,4 +1,4 @@
-"""A layer of the port may do at once what are two layers in the reference: dense with its activation.
+"""A layer of the port may do at once what are two layers in the reference, as a dense layer with its activation.
 
 Such a pair has the same parameters, but the port's layer ends where the reference's next one does. The values tell: the
 port's output is that of the next layer, not of the layer itself.
@@ -13,6 +13,8 @@ from align.steps.pair_calls import CallPairs
 from align.steps.samples import distance, sampled
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from align.core.traces import Capture, Trace
     from align.steps.calls import CallPair
 
@@ -21,16 +23,34 @@ _CLEARLY = 10.0
 
 
 def pair_true_ends(pairs: CallPairs, reference: Trace, candidate: Trace) -> CallPairs:
-    """Let a pair end with the reference's next call, one without counterpart, where the port's layer surely does."""
+    """Let a pair end with the reference's next call where the port's layer surely does.
+
+    That call has no counterpart, or one inside the port's layer, which is then seen as a part of it.
+    """
+    counterparts = {(pair.reference.module, pair.reference.call): pair.candidate for pair in pairs.pairs}
     alone = {(one.module, one.call) for one in pairs.unpaired if one.side == "reference"}
-    after = {one.order: one for one in reference.captures if (one.module, one.call) in alone and not one.output}
-    made, taken = [], set()
+    after = {one.order: one for one in reference.captures if not one.output}
+    ends: dict[tuple[str, int], Capture] = {}
     for pair in pairs.pairs:
         end = after.get(pair.reference.order + 1) if _has_one_output(pair) else None
-        if end is not None and _ends_there(pair, end, reference, candidate):
-            taken.add((end.module, end.call))
-            pair = replace(pair, reference=replace(pair.reference, outputs=(end,)))  # noqa: PLW2901
-        made.append(pair)
+        if end is None:
+            continue
+        within = counterparts.get((end.module, end.call))
+        inside = within is not None and within.module.startswith(f"{pair.candidate.module}.")
+        if ((end.module, end.call) in alone or inside) and _ends_there(pair, end, reference, candidate):
+            ends[pair.reference.module, pair.reference.call] = end
+    return _with_ends(pairs, ends)
+
+
+def _with_ends(pairs: CallPairs, ends: Mapping[tuple[str, int], Capture]) -> CallPairs:
+    taken = {(end.module, end.call) for end in ends.values()}
+    made = []
+    for pair in pairs.pairs:
+        key = pair.reference.module, pair.reference.call
+        if key in ends:
+            made.append(replace(pair, reference=replace(pair.reference, outputs=(ends[key],))))
+        elif key not in taken:
+            made.append(pair)
     left = [one for one in pairs.unpaired if one.side == "candidate" or (one.module, one.call) not in taken]
     return CallPairs(tuple(made), tuple(left))
 
