@@ -43,6 +43,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(metavar="GLOB=VALUE", help="Multiply the limit of layers whose path fits; wins over the file's."),
     ] = None,
+    no_power: Annotated[bool, typer.Option("--no-power", help="Do not measure what the inputs can show.")] = False,
     show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
     partial: Annotated[
         bool, typer.Option("--partial", help="Of trace folders: compare what a trace that was cut short has.")
@@ -81,6 +82,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             inputs=source,
             name_map=map_file,
             traces=run / "traces" if run is not None else None,
+            power=not no_power,
             allowances=allowances,
             progress=progress,
         )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
     from align.core.names import NameMap
     from align.core.parameters import Parameter, ParameterSummary, Shape
+    from align.core.power import Power
     from align.core.verdicts import Verdict
 
 LayerOutcome = Literal["aligned", "not aligned", "not comparable", "accepted"]
@@ -261,6 +262,7 @@ class ForwardComparison:
     `first_divergent` is an index into `layers`, None if all agree. `last_aligned` is the index of the last aligned
     layer before it. `inputs` maps each input's name to its shape, dtype and SHA-256. `culprits` are all that is at
     fault by itself, in the order in which it shows, but for what is `accepted`.
+    `power` is what the inputs could have shown, None if that was not measured.
     """
 
     result_kind = "forward"
@@ -276,6 +278,7 @@ class ForwardComparison:
     verdict: Verdict
     culprits: tuple[Culprit, ...] = ()
     accepted: tuple[AcceptedLayers, ...] = ()
+    power: Power | None = None
 
 
 @dataclass(frozen=True, slots=True)

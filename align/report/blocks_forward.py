@@ -10,8 +10,10 @@ from itertools import groupby
 from typing import Any
 
 from align.core.folding import fold_names
+from align.core.verdicts import Outcome
 from align.report.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.blocks_culprits import culprit_blocks, is_culprit
+from align.report.blocks_power import power_blocks
 from align.report.first_divergent import first_divergent_block
 from align.report.numbers import NONE, as_float, layer_name, number, shape
 from align.report.texts import say, word
@@ -32,8 +34,16 @@ def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
         *findings_blocks(document["findings"]),
         *_accepted(document.get("accepted", [])),
         *_unpaired(document["unpaired"], show_all=show_all),
+        *_power(document, show_all=show_all),
         verdict_block(document["verdict"]),
     ]
+
+
+def _power(document: dict[str, Any], *, show_all: bool) -> list[Block]:
+    """Say what the inputs could have shown, or that nobody knows; of models that differ nobody asks."""
+    power = document.get("power")
+    asked = power is not None or document["verdict"]["outcome"] == Outcome.ALIGNED.value
+    return power_blocks(power, show_all=show_all) if asked else []
 
 
 def _is_told(document: dict[str, Any]) -> bool:
