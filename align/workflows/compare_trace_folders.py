@@ -73,10 +73,10 @@ def compare_trace_folders(
     paired = choose_map(name_map, parameters)
     if name_map is None and not paired.complete:
         paired = map_in_order(traces, parameters, paired)
-    calls = pair_traces(traces, parameters, paired)
+    parts = _CommonPart(*sides), _CommonPart(*sides[::-1])
+    calls = pair_traces(parts, parameters, paired)
     check_allowances(allowances, calls.pairs)
     noise, missing = read_noise(traces[0].folder)
-    parts = _CommonPart(*sides), _CommonPart(*sides[::-1])
     rows = [parts[0].told(row) for row in compare_traces(*parts, calls.pairs, noise, allowances)]
     known = accept_deviations(excuse_uncertain(rows), (), allowances.accepted)
     first, last = first_divergence(known.layers)
@@ -121,8 +121,8 @@ def _returned(side: TracedSide) -> int:
 def _unmeasured(reference: ParameterSet, noise: Mapping[str, Measurement] | None, missing: str) -> Iterator[Finding]:
     if noise is None:
         yield Finding("noise-unmeasured", "note", reference.label, f"limits come from a table by dtype: {missing}")
-    reason = "layers are not compared on equal inputs: that takes the models, `align forward REFERENCE CANDIDATE`"
-    yield Finding("isolation-unmeasured", "note", reference.label, reason)
+    reason = "neither layers on equal inputs nor what a fault would have changed are measured: that takes the models"
+    yield Finding("folders-only", "note", reference.label, reason)
 
 
 def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:

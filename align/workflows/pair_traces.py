@@ -16,6 +16,7 @@ from align.steps.calls import CalledModules
 from align.steps.execution import CallOrder, in_execution_order
 from align.steps.match_by_order import match_by_order
 from align.steps.pair_calls import pair_calls
+from align.steps.pair_ends import pair_true_ends
 from align.workflows.map_parameters import match_sides
 
 if TYPE_CHECKING:
@@ -49,13 +50,14 @@ def map_in_order(traces: Traces, sides: Parameters, name_map: NameMap) -> NameMa
 
 
 def pair_traces(traces: Traces, sides: Parameters, name_map: NameMap) -> CallPairs:
-    """Pair the calls of two runs; raises NothingInCommonError if none pairs."""
+    """Pair the calls of two runs, by their values too if all were kept; raises NothingInCommonError if none pairs."""
     left = CalledModules(traces[0].captures, sides[0], name_map, "source")
     right = CalledModules(traces[1].captures, sides[1], name_map, "target")
     calls = pair_calls(left, right)
     if not calls.pairs:
         raise NothingInCommonError(sides[0].label, sides[1].label, "called layer")
-    return calls
+    whole = all(trace.holds(one) for trace in traces for one in trace.captures)
+    return pair_true_ends(calls, *traces) if whole else calls
 
 
 def open_names(name_map: NameMap) -> Iterator[Finding]:
