@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from align.report.notebook import write_report
     from align.workflows.bisect_port import bisect_port
     from align.workflows.capture_trace import capture_trace
+    from align.workflows.bisect_precision import bisect_precision
     from align.workflows.check_map import check_name_map
     from align.workflows.compare_forward import compare_forward
     from align.workflows.compare_generation import compare_generation
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "bisect_port": "align.workflows.bisect_port",
     "capture_trace": "align.workflows.capture_trace",
+    "bisect_precision": "align.workflows.bisect_precision",
     "check_name_map": "align.workflows.check_map",
     "compare_forward": "align.workflows.compare_forward",
     "compare_generation": "align.workflows.compare_generation",
@@ -55,6 +57,7 @@ _HOMES = {
 
 __all__ = [
     "bisect_port",
+    "bisect_precision",
     "capture_trace",
     "check_name_map",
     "compare_forward",

@@ -207,12 +207,13 @@ class UserCodeError(CannotRunError):
 
 
 class ModelFailedError(UserCodeError):
-    """A model raised while it ran on the inputs."""
+    """A model raised while it ran on the inputs; `layer` is the path of the innermost one that was running."""
 
     def __init__(self, framework: str, layer: str, inputs: dict[str, str], error: BaseException) -> None:
         given = ", ".join(f"{name} {what}" for name, what in inputs.items())
         where = f"in layer {layer!r} " if layer else ""
         super().__init__(f"the {framework} model, {where}on inputs {given},", error)
+        self.layer = layer
         self.hint = f"check that the inputs have the names, shapes and dtypes that the model expects; {self.hint}"
 
 

@@ -61,3 +61,49 @@ class Bisection:
     inputs: dict[str, dict[str, object]]
     environment: dict[str, dict[str, str]]
     verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SensitiveLayer:
+    """One layer of a set that moves the model above its limit; `group` numbers the sets from 0.
+
+    `alone` and `cumulative` are what it moves by itself and together with all layers before it in the list: relative
+    movements, 1 being as much as there is; `alone_factor` and `cumulative_factor` are the multiples of the limit.
+    """
+
+    module: str
+    class_name: str
+    group: int
+    alone: float
+    alone_factor: float
+    cumulative: float
+    cumulative_factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionBisection:
+    """The layers that suffer where they run in another precision or on another device.
+
+    What moves is the model's output or a loss (`judged`). `all_factor` is with all `tried` layers there, `rest_factor`
+    with all but those in the list. `not_run` are layers that cannot run there, and why. `complete` is False if there
+    may be more sets.
+    """
+
+    result_kind = "precision"
+    model: str
+    precision: str
+    device: str
+    judged: str
+    tried: int
+    all_moved: float
+    all_factor: float
+    layers: tuple[SensitiveLayer, ...]
+    rest_moved: float
+    rest_factor: float
+    complete: bool
+    not_run: dict[str, str]
+    runs: int
+    findings: tuple[Finding, ...]
+    inputs: dict[str, dict[str, object]]
+    environment: dict[str, dict[str, str]]
+    verdict: Verdict
