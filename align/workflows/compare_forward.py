@@ -68,9 +68,9 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     A side is a live model, `module:function`, or what `align.open_side` returns for a model with its checkpoint.
     `inputs` are arrays by name, a file of them, or a function that returns them. Without `name_map` the two models
     are matched first. `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as
-    `traces.part`. `allowances` are limits of single layers, and deviations accepted for a reason. Where all
-    agree, `power` measures whether they could have differed. Raises
-    NothingInCommonError if no layer pairs, UnusedPatternsError for an allowance that fits none.
+    `traces.part`. `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures
+    whether models that agree could have differed. Raises NothingInCommonError if no layer pairs, UnusedPatternsError
+    for an allowance that fits none.
 
     >>> import numpy as np
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
