@@ -8,6 +8,8 @@ import numpy as np
 
 from align.core.findings import Finding
 from align.core.pieces import apart_from_whole
+from align.core.words import some
+from align.errors import CannotRunError
 from align.steps.measure import measure
 
 if TYPE_CHECKING:
@@ -16,12 +18,19 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.names import NameMap, Pairing
 
+MOST_MISSING = 5
+
 
 def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> tuple[Finding, ...]:
     """Return one finding for each paired parameter whose values differ in any bit that counts.
 
-    Values are compared in the target's dtype, so that a port in float16 differs only where its rounding does.
+    Values are compared in the target's dtype, so that a port in float16 differs only where its rounding does. Raises
+    CannotRunError if a side lacks a parameter of the map.
     """
+    missing = [p.source for p in name_map.pairings if p.source not in source or p.target not in target]
+    if missing:
+        listed = some(missing, MOST_MISSING)
+        raise CannotRunError(f"the models lack parameters of the name map: {listed}", "make the map again: align map")
     findings = []
     for pairing in name_map.pairings:
         meant, held, _ = _both(pairing, source, target)

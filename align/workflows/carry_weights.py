@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from align.core.checkpoints import StoredTensor
-from align.core.dtypes import dtype_name
 from align.core.findings import Finding
 from align.core.names import NameMap
 from align.core.rename import NameRules
@@ -18,8 +13,7 @@ from align.core.words import counted, some
 from align.errors import NothingInCommonError
 from align.runs.mapfile import read_map
 from align.steps.apply_rules import check_shapes
-from align.steps.compare_weights import compare_weights
-from align.steps.convert import plan_conversion
+from align.steps.compare_weights import compare_weights, meant_values
 from align.steps.match_by_order import match_by_order
 from align.workflows.map_parameters import executed, match_sides
 
@@ -54,14 +48,12 @@ class CarriedWeights:
             self.problem = error.message
             return
         self.findings = compare_weights(source, target, paired)
-        if not self.findings and paired.complete:
-            return
-        plan = plan_conversion({name: _stored(name, value) for name, value in source.items()}, paired)
-        if plan.problems:
-            self.problem = plan.problems[0]
-        else:
-            made = {tensor.name: tensor.load() for tensor in plan.targets if tensor.name in target}
-            self._values = {name: made.get(name, own) for name, own in target.items()}
+        if self.findings:
+            self._values = target | meant_values(source, target, paired)
+        left_open = [one.name for one in paired.unmatched]
+        left_open += [name for group in paired.ambiguous for name in (*group.sources, *group.targets)]
+        if left_open:
+            self.problem = f"{counted(len(left_open), 'parameter')} not paired: {some(left_open)}"
 
     def told(self, label: str) -> Iterator[Finding]:
         """Warn of values that differ, and of those that are not known to be the same."""
@@ -102,7 +94,3 @@ def _paired(sides: tuple[Side, Side], given: NameMap | Path | str | None, inputs
     name_map = read_map(Path(given), source.names, target.names)
     check_shapes(name_map, source, target)
     return name_map
-
-
-def _stored(name: str, value: Array) -> StoredTensor:
-    return StoredTensor(name, value.shape, dtype_name(value.dtype), partial(np.asarray, value))
