@@ -11,6 +11,7 @@ from align.steps.lint import LayerPair, compare_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from align.core.hypotheses import Hypothesis
     from align.core.lint import SettingFinding
     from align.core.pitfalls import Pitfall
     from align.core.settings import LayerSettings
@@ -32,6 +33,11 @@ def culprit_of(faults: Sequence[Fault]) -> Culprit:
         factor=max(fault.tensor.factor for fault in faults),
         facts={"calls": len(faults)} if len(faults) > 1 else {},
     )
+
+
+def with_hypothesis(culprit: Culprit, found: Hypothesis) -> Culprit:
+    """Name a relation between the data as the cause; nobody has tried it."""
+    return replace(culprit, cause=found.id, sureness="suspected", facts={**culprit.facts, **found.facts})
 
 
 def by_module(faults: Sequence[Fault]) -> list[list[Fault]]:

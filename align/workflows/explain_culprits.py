@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from align.core.pitfalls import pitfalls
 from align.core.protocols import SettingsReader
+from align.core.source_lines import called_at, made_at
 from align.errors import UserCodeError
-from align.steps.culprits import by_module, culprit_of, findings_of, is_mended, with_findings
+from align.steps.culprits import by_module, culprit_of, findings_of, is_mended, with_findings, with_hypothesis
 from align.workflows.confirm_causes import rebuilt_layer
+from align.workflows.guess_causes import guess_cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
@@ -53,7 +55,18 @@ def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weigh
         open_groups = [group for group in groups if not culprits[id(group)].cause]
         for group, findings, confirmed in _try_settings(reference, bench, open_groups, alone.forced):
             culprits[id(group)] = with_findings(culprits[id(group)], findings, confirmed=confirmed)
+    for group in groups:
+        culprit = culprits[id(group)]
+        if not culprit.cause and (found := guess_cause(bench, group[0])):
+            culprit = with_hypothesis(culprit, found)
+        culprits[id(group)] = replace(culprit, line=_line(bench.side.model, culprit))
     return tuple(culprits.values())
+
+
+def _line(model: Model, culprit: Culprit) -> str:
+    """Where to look: the line that makes a layer, or the one that hands it what is wrong."""
+    calls = culprit.part == "inputs" and called_at(model, culprit.candidate)
+    return calls or made_at(model, culprit.candidate)
 
 
 def _try_settings(

@@ -1,0 +1,74 @@
+"""What the data of a fault suggest as its cause, where neither settings nor weights do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.mappings import role_of
+from align.steps.hypotheses_layer import explain_layer
+from align.steps.limits import limit_for
+from align.steps.measure import measure
+
+if TYPE_CHECKING:
+    from align.core.dtypes import Array
+    from align.core.hypotheses import Hypothesis
+    from align.core.measurements import Limit
+    from align.core.traces import Trace
+    from align.steps.isolate import Alone
+    from align.steps.locate import Fault
+    from align.workflows.isolate_layers import Bench
+    from align.workflows.sides import Side
+
+MOST_BEFORE = 8  # tensors
+
+
+def guess_cause(bench: Bench, fault: Fault) -> Hypothesis | None:
+    """Return the likeliest relation between what the port has and what the reference has; None if none is found."""
+    tensor = fault.tensor
+    if tensor.value is None:
+        return None
+    meant = bench.reference.value(tensor.reference)
+    limit = tensor.limit or _limit(tensor, meant)
+    if fault.part == "layer":
+        values = _values_by_role(bench.side, fault.pair.candidate.module)
+        found = explain_layer(fault.pair.candidate.kind, _inputs(bench, fault), values, meant, tensor.value, limit)
+    else:
+        found = explain_layer("", _before(bench.reference, fault), {}, meant, tensor.value, limit)
+    whole = [one for one in found if one.explains]
+    more = (one for one in whole if one.id != "input-returned")  # which says where a value comes from, not what lacks
+    return next(more, next(iter((*whole, *found)), None))
+
+
+def _inputs(bench: Bench, fault: Fault) -> dict[str, Array]:
+    """What the reference's call was given, by leaf name."""
+    call = fault.pair.reference
+    own = (one for one in bench.reference.inputs if (one.module, one.call) == (call.module, call.call))
+    return {one.output: bench.reference.value(one) for one in own}
+
+
+def _before(reference: Trace, fault: Fault) -> dict[str, Array]:
+    """The latest tensors of this shape that the reference had before, by key: code adds and picks among these."""
+    wrong = fault.tensor.reference
+    known = [one for one in (*reference.inputs, *reference.captures) if one.shape == wrong.shape]
+    known = sorted((one for one in known if one.order < wrong.order), key=lambda one: -one.order)
+    found: dict[int, tuple[str, Array]] = {}
+    for one in known:
+        value = reference.value(one)
+        found.setdefault(value.__array_interface__["data"][0], (one.key, value))
+        if len(found) == MOST_BEFORE:
+            break
+    return dict(found.values())
+
+
+def _values_by_role(side: Side, path: str) -> dict[str, Array]:
+    """The parameters and buffers that a layer of the port owns, by their roles where the layer rules know them."""
+    parameters = side.reader.read_parameters(side.model, side.label)
+    classes = {module.path: module.classes for module in parameters.modules}
+    values = side.reader.read_values(side.model)
+    own = (one for one in parameters.parameters if one.module == path and one.name in values)
+    return {role_of(classes[path], one.attribute) or one.attribute: values[one.name] for one in own}
+
+
+def _limit(tensor: Alone, meant: Array) -> Limit:
+    """That of the dtype, for a tensor of another size, which has none of its own."""
+    return limit_for(measure(meant, meant), (tensor.reference.dtype, tensor.reference.dtype), None)
