@@ -129,7 +129,7 @@ def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
     """What the values of the parameters and the settings of the layers differ by."""
     values = sides[0].values, sides[1].values
     if values[0] is None or values[1] is None:
-        yield Finding("weights-unmeasured", "warning", name_map.source, "values of the parameters were not kept")
+        yield Finding("weights-unknown", "warning", name_map.source, "values of the parameters were not kept")
     else:
         yield from compare_weights(values[0], values[1], name_map)
     pairs, _ = pair_layers((sides[0].parameters, sides[1].parameters), name_map, (sides[0].settings, sides[1].settings))

@@ -46,7 +46,7 @@ def show_trace(folder: Path | str) -> TraceSummary:
         failure=trace.events.failure,
         calls=tuple(_calls(trace)),
         tensors=len(trace.captures),
-        nbytes=sum(place.nbytes for place in trace.events.places.values()),
+        nbytes=sum({place.offset: place.nbytes for place in trace.events.places.values()}.values()),
         parameters=len(model[0].parameters) if model else 0,
         noise=len(noise or ()),
         noise_missing=missing,

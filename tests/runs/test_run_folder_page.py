@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import align
-from align.core import comparisons, generations, validations
+from align.core import capturing, comparisons, generations, validations
 from align.core.findings import Finding
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.frameworks.arrays import ArrayLayer, ArrayModel
-from align.runs import traces
+from align.runs import trace_model, trace_noise, traces
 from align.runs.folder import KINDS, RunFolder
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")
@@ -35,6 +35,8 @@ def named(text: str = PAGE) -> set[str]:
         comparisons.CheckpointDiff, comparisons.TensorDifference,
         comparisons.ForwardComparison, comparisons.LayerComparison, comparisons.UnpairedLayer, Measurement, Finding,
         Capture, Coverage, Verdict,
+        capturing.TraceHead, capturing.Kept, capturing.Statistics, capturing.TraceSummary, capturing.TracedCall,
+        capturing.TracedTensor,
         validations.Validation, validations.OutputDifference, validations.SampleDifference, validations.Combination,
         generations.GenerationComparison, generations.LogitsComparison, generations.PositionComparison,
         generations.TokenDifference,
@@ -61,6 +63,8 @@ def test_every_finding_is_described() -> None:
 
 def test_files_schemas_and_sizes_are_those_of_the_code() -> None:
     assert {f"{kind}.json" for kind in KINDS} | {traces.MANIFEST, traces.TENSORS, traces.SCHEMA} <= named()
+    assert {trace_model.MODEL, trace_model.VALUES, trace_model.MODEL_SCHEMA} <= named()
+    assert {trace_noise.NOISE, trace_noise.NOISE_SCHEMA} <= named()
     assert f"8 + {traces.HEADER_BYTES:,} + `offset`" in PAGE
 
 

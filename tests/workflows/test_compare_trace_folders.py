@@ -107,7 +107,7 @@ def test_weights_are_compared_through_the_map(tmp_path: Path) -> None:
 
 def test_weights_that_were_not_kept_are_told_as_not_compared(tmp_path: Path) -> None:
     found = compared(tmp_path, model(), model(True), values=False)
-    assert [one.severity for one in found.findings if one.code == "weights-unmeasured"] == ["warning"]
+    assert [one.severity for one in found.findings if one.code == "weights-unknown"] == ["warning"]
     assert found.verdict.outcome is Outcome.ALIGNED
 
 
