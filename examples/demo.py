@@ -39,7 +39,7 @@ STEPS = (
          f"align convert {RUN}/resnet50.pth {RUN}/resnet50.ckpt --map {RUN}/map.toml --overwrite --run {RUN}"),
     Step("   MindSpore loads it with strict_load=True",
          f"python examples/load_strictly.py {MINDSPORE} {RUN}/resnet50.ckpt"),
-    Step("3. The same inputs through both: the published port differs, and this finds where",
+    Step("3. The same inputs through both: the published port differs; this finds where, why, and tries the change",
          f"align forward {TORCH} {MINDSPORE} {CHECKPOINTS} --map {RUN}/map.toml"
          f" --inputs examples/resnet50.py:inputs --run {RUN}", exit_code=1),
     Step("   The same with that one line of the port repaired: aligned",

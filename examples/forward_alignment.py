@@ -36,6 +36,8 @@ def main(folder: Path) -> int:
         name_map=mapped.name_map,
     )
     print(f"forward: {forward.verdict.outcome.value}: {forward.verdict.reason}")
+    for culprit in forward.culprits:
+        print(f"at fault: {culprit.candidate}: {culprit.cause} ({culprit.sureness}): write {culprit.change}")
     return forward.verdict.exit_code
 
 

@@ -92,7 +92,9 @@ def test_the_demo_finds_the_published_ports_max_pooling_and_nothing_in_the_repai
     demo: subprocess.CompletedProcess[str],
 ) -> None:
     published, repaired = demo.stdout.split("[6/", 1)
-    assert "resnet.embedder.pooler  (MaxPool2d)" in published.partition("FIRST DIVERGENT LAYER")[2]
+    found = published.partition("1 PART OF THE PORT IS AT FAULT; all else follows")[2]
+    assert "resnet.embedder.pooler  (MaxPool2d)" in found
+    assert 'nn.MaxPool2d(..., pad_mode="pad", padding=1)' in found
     assert "No divergent layer" in repaired
 
 
