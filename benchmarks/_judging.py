@@ -42,16 +42,20 @@ def in_words(culprit: dict[str, Any]) -> str:
     return f"{pair}, {culprit['part']}, {factor}: {cause}{'; ' if tail else ''}{tail}"
 
 
-def judge_mutation(mutation: Any, port: Any, moves: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+def judge_mutation(
+    mutation: Any, port: Any, moves: dict[str, Any], said: dict[str, Any], before: dict[str, Any]
+) -> dict[str, Any]:
     """What the tool said of a mutation: detected, at the right layer, with the right cause; and its strangers.
 
+    What it said of the clean port `before` as well is no stranger here: it is a false alarm, and counted as one.
     The right layer of wrong settings and values is the cell itself, each of them that moves; wrong code shows at the
     cell, right around or inside it, or at the cell that begins next. `cause` is None where none is asked for.
     """
     places = {path: port.same_layer(path) for path in mutation.paths}
     if mutation.family == "code":
         places = {path: own | port.beside(path) for path, own in places.items()}
-    culprits = said["culprits"]
+    known = {one["candidate"] for one in before["culprits"]} - {path for own in places.values() for path in own}
+    culprits = [one for one in said["culprits"] if one["candidate"] not in known]
     moving = [path for path, ratio in moves["layers"].items() if ratio > 1] or list(places)
     there = [one for one in culprits if any(one["candidate"] in own for own in places.values())]
     right_cause = any(fnmatch(one["cause"], glob) for one in there for glob in mutation.causes)

@@ -18,11 +18,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from _cases import case_names, in_process, open_case
+from _cases import Case, case_names, in_process, open_case
 from _judging import compared, in_words
 from _planting import Port
 from _touched import snapshot, touched
-from _watching import call_again, distance, rounding_of, watch
+from _watching import EPSILON, call_again, distance, rounding_of, watch
 
 COUNTED = ("faults", "named", "right", "near", "strangers", "false alarms", "seconds")
 
@@ -53,14 +53,15 @@ def judged(folder: Path, name: str) -> dict[str, Any]:
     case = open_case(folder, name)
     published = compared(case)
     if not hasattr(case.module, "repair"):
-        return {"diverges": case.diverges, "clean": published, **figures({}, None, published)}
+        clean = {**published, "output": output_noise(case)}
+        return {"diverges": case.diverges, "clean": clean, **figures({}, None, clean)}
     mended = open_case(folder, name)
     before = snapshot(mended.net)
     mended.repair()
     changed = touched(before, snapshot(mended.net))
     port = Port(mended.net, watch(mended.net, before.keys(), mended.run_port))
     truth = {path: effect(case.net, port, path, names) for path, names in changed.items()}
-    clean = compared(mended)
+    clean = {**compared(mended), "output": output_noise(mended)}
     return {
         "diverges": case.diverges,
         "truth": truth,
@@ -68,6 +69,13 @@ def judged(folder: Path, name: str) -> dict[str, Any]:
         "clean": clean,
         **figures(truth, published, clean),
     }
+
+
+def output_noise(case: Case) -> float:
+    """By how many times what float32 and float64 differ by in PyTorch the outputs of a clean port differ."""
+    case.restore_names()
+    original = case.run_original()
+    return distance(original, case.run_port()) / max(distance(original, case.run_original(wide=True)), EPSILON)
 
 
 def effect(published: Any, port: Port, path: str, names: list[str]) -> dict[str, Any]:
@@ -138,7 +146,8 @@ def lines(one: dict[str, Any]) -> list[str]:
         text.append(f"    touched   and moves nothing: {', '.join(hidden)}")
     for state in ("published", "clean"):
         said = one.get(state)
-        text += [f"    {state:10}{said['verdict']}: {said['reason']}"] if said else []
+        output = f" (the output differs by {said['output']:.2g} x its noise)" if said and "output" in said else ""
+        text += [f"    {state:10}{said['verdict']}: {said['reason']}{output}"] if said else []
         text += [f"        {in_words(culprit)}" for culprit in said["culprits"]] if said else []
     return text
 

@@ -71,7 +71,7 @@ def mutate(options: argparse.Namespace) -> None:
     """Mutate one case; what is known is written after each mutation, for a process may die."""
     begun = time.perf_counter()
     bench = Bench(open_case(options.folder, options.cases[0]))
-    found: dict[str, Any] = {"noise": bench.noise, "before": compared(bench.case), "mutations": [], "skipped": []}
+    found: dict[str, Any] = {"noise": bench.noise, "before": bench.before, "mutations": [], "skipped": []}
     for mutation in chosen(bench.port, f"{options.seed} {bench.case.name}", options.only):
         if len(found["mutations"]) == options.per_case:
             break
@@ -118,9 +118,9 @@ class Bench:
         self._clean = case.run_port()
         case.restore_names()
         paths = [path for path, _ in case.net.cells_and_names()]
-        self._before = snapshot(case.net)  # after a run: cells may note in it what they were given
+        self._state = snapshot(case.net)  # after a run: cells may note in it what they were given
         self.port = Port(case.net, watch(case.net, paths, case.run_port))
-        case.restore_names()
+        self.before = compared(case)
 
     def judged(self, mutation: Mutation) -> dict[str, Any]:
         """Plant, find out what moves, ask the tool, undo. Raises UserCodeError where the port cannot run so."""
@@ -131,9 +131,9 @@ class Bench:
         finally:
             undo()
             self.case.restore_names()
-        if left := touched(self._before, snapshot(self.case.net)):
+        if left := touched(self._state, snapshot(self.case.net)):
             sys.exit(f"not undone: {mutation.name}: {left}")
-        return judge_mutation(mutation, self.port, moves, said)
+        return judge_mutation(mutation, self.port, moves, said, self.before)
 
     def undone(self) -> bool:
         """Tell whether the port computes bit for bit what it did before the first mutation."""

@@ -189,30 +189,37 @@ def mutation_of(ports: Any, plant: Any, kind: str) -> tuple[Any, Port]:
 def test_a_wrong_setting_is_right_at_its_own_cell_alone(ports: Any) -> None:
     mutation, port = mutation_of(ports, plant_settings, "epsilon")
     moves = {"output": 2.0, "layers": {"norm": 9.0}}
-    right = judge_mutation(mutation, port, moves, said("norm", "relu", cause="batch-norm-epsilon"))
+    right = judge_mutation(mutation, port, moves, said("norm", "relu", cause="batch-norm-epsilon"), said())
     assert (right["right layer"], right["cause"], right["strangers"], right["moves"]) == (True, True, 1, "output")
-    wrong = judge_mutation(mutation, port, moves, said("relu", cause="batch-norm-epsilon"))
+    wrong = judge_mutation(mutation, port, moves, said("relu", cause="batch-norm-epsilon"), said())
     assert (wrong["right layer"], wrong["cause"], wrong["strangers"]) == (False, False, 1)
+
+
+def test_what_is_said_of_the_clean_port_too_is_no_stranger_of_a_mutation(ports: Any) -> None:
+    mutation, port = mutation_of(ports, plant_settings, "epsilon")
+    moves = {"output": 2.0, "layers": {"norm": 9.0}}
+    judged = judge_mutation(mutation, port, moves, said("norm", "relu"), said("relu"))
+    assert (judged["right layer"], judged["strangers"]) == (True, 0)
 
 
 def test_swapped_weights_are_right_where_every_cell_that_moves_is_named(ports: Any) -> None:
     port = ports["images"][1]
     mutation = next(m for m in plant_weights(port) if m.kind == "swapped weights" and len(set(m.paths)) == 2)
     moves = {"output": 2.0, "layers": dict.fromkeys(mutation.paths, 9.0)}
-    assert judge_mutation(mutation, port, moves, said(*mutation.paths))["right layer"]
-    assert not judge_mutation(mutation, port, moves, said(mutation.paths[0]))["right layer"]
+    assert judge_mutation(mutation, port, moves, said(*mutation.paths), said())["right layer"]
+    assert not judge_mutation(mutation, port, moves, said(mutation.paths[0]), said())["right layer"]
 
 
 def test_wrong_code_may_show_where_the_next_cell_begins(ports: Any) -> None:
     mutation, port = mutation_of(ports, plant_code, "float16")
     assert mutation.paths == ("first",)
     moves = {"output": 0.1, "layers": {"first": 9.0}}
-    judged = judge_mutation(mutation, port, moves, said("second"))
+    judged = judge_mutation(mutation, port, moves, said("second"), said())
     assert (judged["right layer"], judged["strangers"], judged["moves"]) == (True, 0, "layer")
-    assert not judge_mutation(mutation, port, moves, said("shrink"))["right layer"]
+    assert not judge_mutation(mutation, port, moves, said("shrink"), said())["right layer"]
 
 
 def test_what_a_run_cannot_show_is_asked_of_a_lint(ports: Any) -> None:
     mutation, port = mutation_of(ports, plant_settings, "momentum")
-    judged = judge_mutation(mutation, port, {"output": 0.0, "layers": {"norm": 0.0}}, said(verdict="aligned"))
+    judged = judge_mutation(mutation, port, {"output": 0.0, "layers": {"norm": 0.0}}, said(verdict="aligned"), said())
     assert (judged["moves"], judged["linted"], judged["detected"]) == ("nothing", True, False)
