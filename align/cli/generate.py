@@ -16,8 +16,8 @@ from align.cli._shared import (
     ReferenceArgument,
     RunOption,
     SeedOption,
-    finish,
     given_inputs,
+    hand_over,
     progress_bar,
     read_settings,
 )
@@ -42,6 +42,7 @@ def generate_command(  # noqa: PLR0913 - one parameter an option
     map_file: Annotated[
         Path | None, typer.Option("--map", metavar="FILE", help="Map file; without one the models are matched.")
     ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Give every position a row.")] = False,
     project: ProjectOption = None,
     run: RunOption = None,
     json: JsonOption = False,
@@ -76,4 +77,5 @@ def generate_command(  # noqa: PLR0913 - one parameter an option
     sources |= {"reference step": reference_step, "candidate step": candidate_step}
     sources |= {"reference checkpoint": checkpoints[0], "candidate checkpoint": checkpoints[1], "inputs": inputs}
     made_from = {role: source for role, source in sources.items() if source is not None}
-    return finish(result, result.verdict, made_from, run, json)
+    hand_over(result, made_from, run, json, show_all=show_all)
+    return result.verdict.exit_code

@@ -13,7 +13,7 @@ from align.cli._shared import (
     ProjectOption,
     ReferenceArgument,
     RunOption,
-    finish,
+    hand_over,
     progress_bar,
     read_settings,
 )
@@ -39,6 +39,9 @@ def validate_command(  # noqa: PLR0913 - one parameter an option
         Path | None, typer.Option("--map", metavar="FILE", help="Map file; without one the models are matched.")
     ] = None,
     limit_samples: Annotated[int | None, typer.Option(metavar="N", help="Take the first N samples only.")] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="List every flipped sample that was kept, and the worst ones always.")
+    ] = False,
     project: ProjectOption = None,
     run: RunOption = None,
     json: JsonOption = False,
@@ -73,4 +76,5 @@ def validate_command(  # noqa: PLR0913 - one parameter an option
     sources |= {"data": data, "metric": metric, "candidate data": candidate_data, "candidate metric": candidate_metric}
     sources |= {"reference checkpoint": checkpoints[0], "candidate checkpoint": checkpoints[1]}
     made_from = {role: source for role, source in sources.items() if source is not None}
-    return finish(result, result.verdict, made_from, run, json)
+    hand_over(result, made_from, run, json, show_all=show_all)
+    return result.verdict.exit_code

@@ -74,6 +74,15 @@ def test_a_clean_port_ends_with_0_and_no_table_of_positions(capsys: pytest.Captu
     assert "by the token that they choose" not in out
 
 
+def test_all_gives_every_position_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate("port", "--all", "--tokens", "3") == 0
+    shown = rows(capsys)
+    assert [row[:2] for row in shown if row[:1] in (["prompt"], ["new"])] == [
+        *(["prompt", str(number)] for number in (1, 2, 3)),
+        *(["new", str(number)] for number in (0, 1, 2)),
+    ]
+
+
 def test_a_cache_that_forgets_ends_with_1_and_the_positions_around_the_first(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

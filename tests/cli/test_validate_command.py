@@ -96,6 +96,13 @@ def test_a_wrong_port_ends_with_1_and_its_worst_samples(capsys: pytest.CaptureFi
     assert max(map(len, out.splitlines())) <= 100
 
 
+def test_all_lists_every_sample_that_flipped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert validate("wrong", "--all") == 1
+    out = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert ", ".join(map(str, range(32))) in out
+    assert " more" not in out
+
+
 def test_the_exchanges_are_rows_of_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     options = "--candidate-data", "sides.py:darker", "--candidate-metric", "sides.py:percent"
     assert validate("port", *options) == 1
