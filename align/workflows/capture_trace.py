@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ from align.workflows.show_trace import show_trace
 from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from align.core.capturing import TraceSummary
     from align.core.dtypes import Array
@@ -59,10 +60,10 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     """Run one model on fixed inputs in evaluation mode and write what every module returned into a trace folder.
 
     `tensors` says whose values are kept: "all", "none" (figures only), globs over paths, "first:N" or "sample:N"
-    elements. `functions` captures functional calls that are no module's too, `backward` also the gradients of a fixed
-    mix of the outputs, in the folder `backward` inside, `noise` measures the rounding noise by a second run in float64,
-    `values` keeps the parameters. A run that fails leaves a trace that ends where it did. Raises
-    UserCodeError for that, DestinationError for a folder that cannot be written, or holds something else.
+    elements. `functions` captures functional calls that are no module's too, `backward` the gradients of a fixed mix of
+    the outputs too, in the folder `backward` inside. `noise` measures the rounding noise by a second run in float64,
+    `values` keeps the parameters. A run that fails leaves a trace that ends where it did. Raises UserCodeError then, and
+    DestinationError for a folder that cannot be written, or holds something else.
 
     >>> import numpy as np, tempfile
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
@@ -73,28 +74,39 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     1.5
     """
     opened = open_side(side)
-    arrays, folder, kept = read_inputs(inputs), Path(folder), read_kept(tensors)
+    backwards = _backward_runner(opened) if backward else None
+    arrays, folder = read_inputs(inputs), Path(folder)
+    given = describe_inputs(arrays)
+    head = TraceHead(opened.label, opened.reader.name, given, seed=SEED, functions=functions, kept=read_kept(tensors))
     parameters = opened.reader.read_parameters(opened.model, opened.label)  # MindSpore may rename them in a run
-    head = TraceHead(
-        opened.label, opened.reader.name, describe_inputs(arrays), seed=SEED, functions=functions, kept=kept
-    )
     _make_room(folder)
     _write_model(opened, parameters, folder, values=values)
     save_inputs(folder / INPUTS, arrays)
     progress("capture", 1, STAGES)
-    try:
-        with CallWriter(folder, {**opened.reader.environment(), **describe_host()}, head) as writer:
-            opened.runner.run(opened.model, arrays, writer)
-    except UserCodeError as error:
-        error.hint = f"`align trace show {folder}` shows how far it came; {error.hint}"
-        raise
+    _write_run(opened, folder, head, partial(opened.runner.run, opened.model, arrays))
     progress("capture", 2, STAGES)
     if noise:
         write_noise(folder, *_measure_noise(opened, arrays, TraceFolder(folder)))
-    if backward:
-        _capture_backward(opened, arrays, folder / BACKWARD, replace(head, direction="backward", functions=False))
+    if backwards is not None:
+        head = replace(head, direction="backward", functions=False)
+        _write_run(opened, folder / BACKWARD, head, partial(backwards.run_backward, opened.model, arrays))
     progress("capture", STAGES, STAGES)
     return show_trace(folder)
+
+
+def _backward_runner(side: Side) -> BackwardRunner:
+    if isinstance(side.reader, BackwardRunner):
+        return side.reader
+    raise CannotRunError(f"{side.reader.name} models cannot be run backwards", "leave --backward out")
+
+
+def _write_run(side: Side, folder: Path, head: TraceHead, run: Callable[[CallWriter], None]) -> None:
+    try:
+        with CallWriter(folder, {**side.reader.environment(), **describe_host()}, head) as writer:
+            run(writer)
+    except UserCodeError as error:
+        error.hint = f"`align trace show {folder}` shows how far it came; {error.hint}"
+        raise
 
 
 def describe_host() -> dict[str, str]:
@@ -125,13 +137,6 @@ def _write_model(side: Side, parameters: ParameterSet, folder: Path, *, values: 
     write_model(folder, parameters, settings)
     if values:
         write_values(folder, side.reader.read_values(side.model))
-
-
-def _capture_backward(side: Side, inputs: Mapping[str, Array], folder: Path, head: TraceHead) -> None:
-    if not isinstance(side.reader, BackwardRunner):
-        raise CannotRunError(f"{side.reader.name} models cannot be run backwards", "leave --backward out")
-    with CallWriter(folder, {**side.reader.environment(), **describe_host()}, head) as writer:
-        side.reader.run_backward(side.model, inputs, writer)
 
 
 def _measure_noise(
