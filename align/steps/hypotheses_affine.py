@@ -78,7 +78,7 @@ def _confirmed(question: Question, name: str, axis: int | None) -> Hypothesis | 
         label = "negated" if negated else name
         one = question.confirm(label, found.of(candidate), fitted=0 if negated else numbers)
         return with_facts(one, _facts(name, float(scale[0]), float(shift[0])))
-    changed = (np.abs(scale - 1.0) > CLOSE) | (np.abs(shift) > question.limit.rmse)
+    changed = np.abs(found.of(candidate) - candidate).max(axis=over) > question.limit.rmse
     fitted = numbers * int(np.count_nonzero(changed))
     one = question.confirm(f"slices-{name}", found.of(candidate), fitted=fitted, choice_bits=float(scale.size))
     return with_facts(one, {"axis": axis, "slices": fitted // numbers, "of": scale.size, **_spread(name, scale, shift)})

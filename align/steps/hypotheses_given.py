@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,13 +91,17 @@ def explain_function(question: Question, value: Array) -> Iterator[Hypothesis]:
 
 def _functions(output: Array, value: Array, question: Question) -> dict[str, float]:
     """Names of the functions that make this output of the input, each with the multiple of the limit that is left."""
-    found: dict[str, float] = {}
     sample, some = (at_places(one, question.places) for one in (value, output))
-    for name, function in chain(FUNCTIONS.items(), _fitted(sample, some)):
-        if np.all(np.abs(function(sample) - some) <= question.limit.max_abs):
-            left = agreement(output, function(value.astype(np.float64)), question.limit)
-            found |= {} if left is None else {name: left}
-    return found or _softmaxes(output, value, question)
+    usual: dict[str, Function] = {"nothing": np.positive, **FUNCTIONS}
+    for functions in (usual, dict(_fitted(sample, some))):
+        found: dict[str, float] = {}
+        for name, function in functions.items():
+            if np.all(np.abs(function(sample) - some) <= question.limit.max_abs):
+                left = agreement(output, function(value.astype(np.float64)), question.limit)
+                found |= {} if left is None else {name: left}
+        if found:
+            return found
+    return _softmaxes(output, value, question)
 
 
 def _fitted(value: Array, output: Array) -> Iterator[tuple[str, Function]]:
@@ -108,7 +111,6 @@ def _fitted(value: Array, output: Array) -> Iterator[tuple[str, Function]]:
         slope, scale = (float(seen @ one / (one @ one)) for one in (low, np.expm1(low)))
         yield f"leaky-relu {slope:.4g}", leaky(slope)
         yield f"elu {scale:.4g}", lambda x: np.where(x > 0.0, x, scale * np.expm1(np.minimum(x, 0.0)))
-    yield "nothing", lambda x: x
 
 
 def _softmaxes(output: Array, value: Array, question: Question) -> dict[str, float]:

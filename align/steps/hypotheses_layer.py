@@ -12,6 +12,7 @@ import numpy as np
 from align.core.dtypes import dtype_name
 from align.steps.hypotheses import ask, explain_output, rank
 from align.steps.hypotheses_attention import explain_attention
+from align.steps.hypotheses_code import explain_code
 from align.steps.hypotheses_given import (
     explain_function,
     explain_inputs,
@@ -54,8 +55,9 @@ def explain_layer(
 ) -> tuple[Hypothesis, ...]:
     """Return what makes the candidate's output differ though both got these inputs and values, the likeliest first.
 
-    `kind` is that of the layer rules ("batch_norm", "" if unknown), `inputs` are by leaf name, `values` the parameters
-    and buffers by role. `limit` is that of the layer alone.
+    `kind` is that of the layer rules ("batch_norm"), `inputs` are by leaf name, `values` the parameters and buffers by
+    role. Code is no layer: its kind is "", its inputs are the tensors before it, the latest first. `limit` is that of
+    the layer or the code alone.
 
     >>> from align.core.measurements import Limit
     >>> rng = np.random.default_rng(0)
@@ -70,11 +72,11 @@ def explain_layer(
     parameters = {ROLES.get(role, role): _widened(value) for role, value in values.items()}
     given = {name: _widened(value) for name, value in inputs.items()}
     with np.errstate(over="ignore", invalid="ignore"):  # a wrong guess may leave the range of numbers
-        found = [one for one in _given(question, kind, given, parameters) if one.explains]
-    if any(one.id != "input-returned" for one in found):
-        return tuple(sorted(found, key=rank))
-    # An input that was given back may also be the output without what the layer does to it: that says more.
-    return (*explain_output(reference, candidate, limit), *found)
+        found = [one for one in _given(question, kind, given, parameters) if one.factor <= 1.0]
+    returned = [one for one in found if one.id == "input-returned"]
+    # What is given back may also be the output without what is done to it: that says more.
+    told = sorted((one for one in found if one not in returned), key=rank)
+    return (*(told or explain_output(reference, candidate, limit)), *returned)
 
 
 def _widened(values: Array) -> Array:
@@ -85,8 +87,11 @@ def _widened(values: Array) -> Array:
 def _given(
     question: Question, kind: str, inputs: Mapping[str, Array], values: Mapping[str, Array]
 ) -> Iterator[Hypothesis]:
-    yield from explain_inputs(question, inputs)
     yield from explain_parameters(question, values)
+    if not kind:
+        yield from explain_code(question, inputs)
+        return
+    yield from explain_inputs(question, inputs)
     first = next(iter(inputs.values()), None)
     if first is None:
         return

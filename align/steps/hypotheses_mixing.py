@@ -1,0 +1,104 @@
+"""Attention that code computes from what layers returned before: heads, scale, axis of the softmax, causal mask.
+
+Queries, keys and values are looked for among the tensors before: those of which the reference's own value is made. A
+few positions are tried first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import islice, permutations
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.steps.activations import softmax
+from align.steps.describe_order import divisors
+from align.steps.hypotheses_evidence import agreement, with_facts
+from align.steps.hypotheses_pointwise import turned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.dtypes import Array
+    from align.core.hypotheses import Fact, Hypothesis
+    from align.steps.hypotheses_evidence import Question
+
+MOST_TENSORS = 6
+MOST_HEADS = 64
+LARGEST = 1 << 20  # elements: each way costs the whole attention
+FEW = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How queries, keys and values of shape (batch, position, feature) are mixed."""
+
+    heads: int
+    scale: str = "1/sqrt(features of a head)"
+    axis: int = -1
+    causal: bool = False
+
+    def of(self, query: Array, key: Array, value: Array, first: int = 0, count: int | None = None) -> Array:
+        """The output at `count` positions from the first on, in float64."""
+        query, key, value = (self._split(one) for one in (query, key, value))
+        query = query[:, :, first : None if count is None else first + count]
+        scores = query @ key.swapaxes(-1, -2) * self._factor(query.shape[-1])
+        if self.causal:
+            later = np.arange(scores.shape[-1]) > np.arange(first, first + scores.shape[-2])[:, None]
+            scores = np.where(later, -1e30, scores)
+        mixed = softmax(scores, self.axis) @ value
+        return mixed.swapaxes(1, 2).reshape(mixed.shape[0], mixed.shape[2], -1)
+
+    def _split(self, values: Array) -> Array:
+        return values.reshape(*values.shape[:2], self.heads, -1).swapaxes(1, 2)
+
+    def _factor(self, features: int) -> float:
+        return {"1": 1.0, "1/sqrt(features)": 1.0 / sqrt(features * self.heads)}.get(self.scale, 1.0 / sqrt(features))
+
+
+def explain_mixing(question: Question, known: Mapping[str, Array]) -> Iterator[Hypothesis]:
+    """Yield what the candidate does otherwise with the tensors of which attention made the reference's value."""
+    shape = question.reference.shape
+    if len(shape) != 3 or question.reference.size > LARGEST:
+        return
+    tensors = list(islice(_tensors(known, shape), MOST_TENSORS))
+    if usual := next(_made(question, tensors), None):
+        way, given = usual
+        for name, other, facts in _others(way, shape[-1]):
+            found = turned(question).confirm(name, other.of(*given))
+            yield from filter(None, [with_facts(found, facts)])
+
+
+def _tensors(known: Mapping[str, Array], shape: tuple[int, ...]) -> Iterator[Array]:
+    """Those of the shape, and the thirds of fused ones."""
+    for value in known.values():
+        if value.dtype.kind == "f" and value.shape == shape:
+            yield value.astype(np.float64)
+        elif value.dtype.kind == "f" and value.shape == (*shape[:2], 3 * shape[2]):
+            yield from np.split(value.astype(np.float64), 3, axis=2)
+
+
+def _made(question: Question, tensors: list[Array]) -> Iterator[tuple[_Way, tuple[Array, Array, Array]]]:
+    """The ways that make the reference, and of what."""
+    middle = question.reference.shape[1] // 2
+    few = question.reference[:, middle : middle + FEW]
+    heads = [count for count in divisors(question.reference.shape[2]) if count <= MOST_HEADS]
+    for query, key, value in permutations(tensors, 3):
+        for way in (_Way(count, causal=causal) for count in heads for causal in (False, True)):
+            near = np.abs(way.of(query, key, value, middle, FEW) - few) <= question.limit.max_abs
+            if near.all() and agreement(question.reference, way.of(query, key, value), question.limit) is not None:
+                yield way, (query, key, value)
+
+
+def _others(usual: _Way, features: int) -> Iterator[tuple[str, _Way, dict[str, Fact]]]:
+    for count in divisors(features):
+        if count != usual.heads:
+            yield "attention-heads", replace(usual, heads=count), {"reference": usual.heads, "candidate": count}
+    for scale in ("1", "1/sqrt(features)"):
+        yield "attention-scale", replace(usual, scale=scale), {"reference": usual.scale, "candidate": scale}
+    yield "softmax-axis", replace(usual, axis=-2), {"reference": "keys", "candidate": "queries"}
+    masks = ["none", "causal"]
+    facts: dict[str, Fact] = {"reference": masks[usual.causal], "candidate": masks[not usual.causal]}
+    yield "attention-mask", replace(usual, causal=not usual.causal), facts
