@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-import align
 from align.core.capturing import TraceHead
 from align.core.progress import silent
 from align.core.protocols import BackwardRunner, SettingsReader
@@ -24,6 +20,7 @@ from align.runs.trace_noise import NOISE, write_noise
 from align.runs.traces import MANIFEST, TENSORS, TraceFolder
 from align.steps.keep_tensors import keep_part, read_kept
 from align.steps.noise import NoiseSink
+from align.workflows.describe_host import describe_host
 from align.workflows.inputs import describe_inputs, read_inputs, save_inputs
 from align.workflows.show_trace import show_trace
 from align.workflows.sides import Side, open_side
@@ -62,8 +59,8 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     `tensors` says whose values are kept: "all", "none" (figures only), globs over paths, "first:N" or "sample:N"
     elements. `functions` captures functional calls that are no module's too, `backward` the gradients of a fixed mix of
     the outputs too, in the folder `backward` inside. `noise` measures the rounding noise by a second run in float64,
-    `values` keeps the parameters. A run that fails leaves a trace that ends where it did. Raises UserCodeError then, and
-    DestinationError for a folder that cannot be written, or holds something else.
+    `values` keeps the parameters. A run that fails leaves a trace that ends where it did. Raises UserCodeError then,
+    and DestinationError for a folder that cannot be written, or holds something else.
 
     >>> import numpy as np, tempfile
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
@@ -107,12 +104,6 @@ def _write_run(side: Side, folder: Path, head: TraceHead, run: Callable[[CallWri
     except UserCodeError as error:
         error.hint = f"`align trace show {folder}` shows how far it came; {error.hint}"
         raise
-
-
-def describe_host() -> dict[str, str]:
-    """Versions and machine, as far as they may change what a model computes."""
-    versions = {"mindalign": align.__version__, "python": platform.python_version(), "numpy": np.__version__}
-    return {**versions, "platform": platform.platform()}
 
 
 def _make_room(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 import tempfile
 from contextlib import ExitStack
@@ -10,13 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-import align
 from align.core.allowances import NOTHING
 from align.core.comparisons import ForwardComparison
 from align.core.progress import silent
-from align.core.untouched import SEED
 from align.core.verdicts import Outcome
 from align.errors import DestinationError
 from align.runs.traces import TraceFolder, TraceWriter
@@ -26,6 +21,7 @@ from align.steps.compare_traces import compare_traces, excuse_uncertain, first_d
 from align.steps.compare_weights import compare_weights, meant_values
 from align.steps.judge_forward import judge_forward
 from align.steps.judge_power import with_power
+from align.workflows.describe_host import describe_host
 from align.workflows.explain_culprits import Weights, explain_culprits
 from align.workflows.inputs import describe_inputs, read_inputs
 from align.workflows.isolate_layers import Bench, isolate_layers
@@ -121,7 +117,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         unpaired=calls.unpaired,
         findings=findings,
         inputs=describe_inputs(arrays),
-        environment={side.reader.name: side.reader.environment() for side in sides} | {"host": _host()},
+        environment={side.reader.name: side.reader.environment() for side in sides} | {"host": describe_host()},
         verdict=with_power(verdict, shown) if shown else verdict,
         culprits=known.culprits,
         accepted=known.accepted,
@@ -161,11 +157,6 @@ def _limits(layers: Sequence[LayerComparison]) -> dict[str, Limit]:
     return {
         one.key: one.limit for one in layers if one.limit and one.limit.source != "user" and one.outcome == "aligned"
     }
-
-
-def _host() -> dict[str, str]:
-    versions = {"mindalign": align.__version__, "python": platform.python_version(), "numpy": np.__version__}
-    return {**versions, "platform": platform.platform(), "seed": str(SEED)}
 
 
 def _fresh(traces: Path | None) -> Path | None:
