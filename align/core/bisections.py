@@ -26,7 +26,6 @@ class SplicePoint:
     candidate: str
     origin: PointOrigin
     state: PointState = "untried"
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

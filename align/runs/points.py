@@ -1,4 +1,4 @@
-"""A file of points for `align bisect`: a TOML table of places in the reference and their counterparts.
+"""Points for `align bisect`: places in the reference and their counterparts, as text or in a TOML file.
 
 "encoder.layer.0" = "blocks.0"
 "encoder.layer.1#0:0" = "blocks.1"
@@ -18,8 +18,10 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+TEXT_HINT = "write PATH[#CALL][:OUTPUT]=PATH[#CALL][:OUTPUT], the reference's first"
 HINT = 'write one line a point: "path.in.reference" = "path.in.candidate"'
 
 
@@ -32,3 +34,11 @@ def read_points(path: Path) -> dict[str, str]:
     if faults := [f"{name}: {value!r} is no text" for name, value in table.items() if not isinstance(value, str)]:
         raise InputsError(f"{path} is no table of points:", HINT, faults)
     return table
+
+
+def parse_points(specs: Sequence[str]) -> dict[str, str]:
+    """Read points of the form `REFERENCE=CANDIDATE`; raises InputsError listing all that are not."""
+    pairs = [(spec, *(part.strip() for part in spec.split("="))) for spec in specs]
+    if faults := [pair[0] for pair in pairs if len(pair) != len(("spec", "reference", "candidate")) or "" in pair]:
+        raise InputsError("points that name no two places:", TEXT_HINT, faults)
+    return {reference: candidate for _, reference, candidate in pairs}

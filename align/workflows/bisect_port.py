@@ -182,6 +182,5 @@ def _verdict(stretches: Sequence[WrongStretch], outputs: int) -> Verdict:
     coverage = Coverage("model outputs", outputs)
     if not stretches:
         return Verdict(Outcome.ALIGNED, "the model's output is within its limit", coverage)
-    return Verdict(
-        Outcome.NOT_ALIGNED, f"{counted(len(stretches), 'stretch', 'stretches')} of the port go wrong", coverage
-    )
+    reason = f"the port goes wrong in {counted(len(stretches), 'stretch', 'stretches')}"
+    return Verdict(Outcome.NOT_ALIGNED, reason, coverage)

@@ -211,5 +211,5 @@ def _verdict(rows: Sequence[SensitiveLayer], bench: _Bench, place: str) -> Verdi
     coverage = Coverage("layers", len(bench.layers), len(bench.not_run))
     if not rows:
         return Verdict(Outcome.ALIGNED, f"all {len(bench.layers)} layers in {place} stay within the limit", coverage)
-    reason = f"{counted(len(rows), 'layer')} of {len(bench.layers)} in {place} are enough to pass the limit"
+    reason = f"{place} passes the limit in {counted(len(rows), 'layer')} of {len(bench.layers)}"
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
