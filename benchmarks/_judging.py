@@ -58,7 +58,8 @@ def judge_mutation(
     culprits = [one for one in said["culprits"] if one["candidate"] not in known]
     moving = [path for path, ratio in moves["layers"].items() if ratio > 1] or list(places)
     there = [one for one in culprits if any(one["candidate"] in own for own in places.values())]
-    right_cause = any(fnmatch(one["cause"], glob) for one in there for glob in mutation.causes)
+    causes = [cause for one in there for cause in one["cause"].split(" + ")]
+    right_cause = any(fnmatch(cause, glob) for cause in causes for glob in mutation.causes)
     linted = [place for place, rule in said["linted"] if any(fnmatch(rule, glob) for glob in mutation.causes)]
     return {
         "name": mutation.name,
