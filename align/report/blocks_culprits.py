@@ -10,7 +10,7 @@ from typing import Any
 
 from align.core.pitfalls import pitfalls
 from align.report.blocks import Block, Column, Facts, Row, Table
-from align.report.numbers import NONE, as_float, layer_name, listed, number, shape
+from align.report.numbers import NONE, as_float, fact, layer_name, listed, number, shape
 from align.report.texts import say, word
 
 IN_PANEL = 4
@@ -26,16 +26,15 @@ def culprit_blocks(document: dict[str, Any], *, show_all: bool) -> list[Block]:
     culprits = document.get("culprits", [])  # results of older versions have none
     if not culprits:
         return []
-    panel = [_panel(culprits, document["layers"])]
-    return [*panel, _table(culprits)] if show_all or len(culprits) > IN_PANEL else [*panel]
+    panel = _panel(culprits, document["layers"])
+    return [panel, _table(culprits)] if show_all or len(culprits) > IN_PANEL else [panel]
 
 
-def is_culprit(layer: Layer, culprits: list[dict[str, Any]], part: str = "") -> bool:
-    """Tell whether a row of the table is that of a culprit, of one `part` if given."""
+def is_culprit(layer: Layer, culprits: list[dict[str, Any]]) -> bool:
+    """Tell whether a row of the table is that of a culprit; of repeated calls the first and all that are off alone."""
     return any(
         (one["candidate"], one["reference"]) == (layer["candidate"], layer["reference"])
         and (one["call"] == layer["call"] or (one["call"] < layer["call"] and _is_off_alone(layer)))
-        and part in ("", one["part"])
         for one in culprits
     )
 
@@ -51,7 +50,7 @@ def _panel(culprits: list[dict[str, Any]], layers: list[Layer]) -> Facts:
     facts: Pairs = []
     for place, culprit in enumerate(culprits[:IN_PANEL], 1):
         labelled = _facts(culprit, layers)
-        facts += [(f"{place if index == 0 else '':<3}{label}", fact) for index, (label, fact) in enumerate(labelled)]
+        facts += [(f"{place if index == 0 else '':<3}{label}", text) for index, (label, text) in enumerate(labelled)]
     if (rest := len(culprits) - IN_PANEL) > 0:
         facts.append(("", say("culprit.more", count=number(rest))))
     return Facts(_title(culprits, layers), tuple(facts), "bad")
@@ -104,13 +103,15 @@ def _cause(culprit: dict[str, Any]) -> str:
     sureness = word("sureness", culprit["sureness"])
     if not culprit["cause"]:
         return sureness
-    facts = listed({key: fact for key, fact in culprit["facts"].items() if key not in TOLD_APART})
+    facts = listed({key: value for key, value in culprit["facts"].items() if key not in TOLD_APART})
     because = say("culprit.because", sureness=sureness, cause=cause_words(culprit["cause"]))
     return f"{because} ({facts})" if facts else because
 
 
 def _settings(facts: dict[str, Any]) -> str:
-    return say("culprit.both", **{side: facts[side] for side in SETTINGS}) if set(SETTINGS) <= set(facts) else ""
+    if not set(SETTINGS) <= set(facts):
+        return ""
+    return say("culprit.both", **{side: fact(facts[side]) for side in SETTINGS})
 
 
 def _difference(culprit: dict[str, Any], layers: list[Layer]) -> str:

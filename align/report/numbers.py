@@ -40,10 +40,11 @@ def as_float(value: Figure) -> float:
 
 def listed(facts: Mapping[str, Figure]) -> str:
     """List the facts of a document: numbers, non-finite ones as text, and words."""
-    return ", ".join(f"{key} {_fact(value)}" for key, value in facts.items())
+    return ", ".join(f"{key} {fact(value)}" for key, value in facts.items())
 
 
-def _fact(value: Figure) -> str:
+def fact(value: Figure) -> str:
+    """Show a number, or a word as it is."""
     return value if isinstance(value, str) and value not in NON_FINITE else number(value)
 
 
