@@ -7,7 +7,7 @@ few positions are tried first.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import islice, permutations
+from itertools import islice, permutations, product
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from align.core.hypotheses import Fact, Hypothesis
     from align.steps.hypotheses_evidence import Question
 
-MOST_TENSORS = 6
+MOST_TENSORS = 5
 MOST_HEADS = 64
-LARGEST = 1 << 20  # elements: each way costs the whole attention
+LARGEST_SAMPLE = 1 << 18  # elements: hundreds of ways are tried on some positions of it
+LARGEST = 1 << 22
 FEW = 2
 
 
@@ -61,12 +62,12 @@ class _Way:
 def explain_mixing(question: Question, known: Mapping[str, Array]) -> Iterator[Hypothesis]:
     """Yield what the candidate does otherwise with the tensors of which attention made the reference's value."""
     shape = question.reference.shape
-    if len(shape) != 3 or question.reference.size > LARGEST:
+    if len(shape) != 3 or shape[1] * shape[2] > LARGEST_SAMPLE or question.reference.size > LARGEST:
         return
-    tensors = list(islice(_tensors(known, shape), MOST_TENSORS))
+    tensors = list(islice(_unlike(_tensors(known, shape)), MOST_TENSORS))
     if usual := next(_made(question, tensors), None):
         way, given = usual
-        for name, other, facts in _others(way, shape[-1]):
+        for name, other, facts in _others(way, _heads(question)):
             found = turned(question).confirm(name, other.of(*given))
             yield from filter(None, [with_facts(found, facts)])
 
@@ -80,20 +81,41 @@ def _tensors(known: Mapping[str, Array], shape: tuple[int, ...]) -> Iterator[Arr
             yield from np.split(value.astype(np.float64), 3, axis=2)
 
 
+def _unlike(tensors: Iterator[Array]) -> Iterator[Array]:
+    """Each value once: what several layers are given comes as often."""
+    seen: list[Array] = []
+    for one in tensors:
+        if not any(np.array_equal(one, other) for other in seen):
+            seen.append(one)
+            yield one
+
+
 def _made(question: Question, tensors: list[Array]) -> Iterator[tuple[_Way, tuple[Array, Array, Array]]]:
-    """The ways that make the reference, and of what."""
-    middle = question.reference.shape[1] // 2
-    few = question.reference[:, middle : middle + FEW]
-    heads = [count for count in divisors(question.reference.shape[2]) if count <= MOST_HEADS]
-    for query, key, value in permutations(tensors, 3):
-        for way in (_Way(count, causal=causal) for count in heads for causal in (False, True)):
-            near = np.abs(way.of(query, key, value, middle, FEW) - few) <= question.limit.max_abs
+    """The ways that make the reference, and of what; some positions of the first sample are tried first."""
+    middle, allowed = question.reference.shape[1] // 2, question.limit.max_abs
+    few = question.reference[:1, middle : middle + FEW]
+    ways = [_Way(count, causal=causal) for count in _heads(question) for causal in (False, True)]
+    for value in tensors:
+        if not _is_between(few, value[:1], allowed):
+            continue
+        for (query, key), way in product(permutations([one for one in tensors if one is not value], 2), ways):
+            near = np.abs(way.of(query[:1], key[:1], value[:1], middle, FEW) - few) <= allowed
             if near.all() and agreement(question.reference, way.of(query, key, value), question.limit) is not None:
                 yield way, (query, key, value)
 
 
-def _others(usual: _Way, features: int) -> Iterator[tuple[str, _Way, dict[str, Fact]]]:
-    for count in divisors(features):
+def _is_between(few: Array, value: Array, allowed: float) -> bool:
+    """Whether each element lies between the least and the largest of its feature, as any mixture does."""
+    low, high = value.min(1, keepdims=True), value.max(1, keepdims=True)
+    return bool(np.all(few >= low - allowed) and np.all(few <= high + allowed))
+
+
+def _heads(question: Question) -> list[int]:
+    return [count for count in divisors(question.reference.shape[2]) if count <= MOST_HEADS]
+
+
+def _others(usual: _Way, heads: list[int]) -> Iterator[tuple[str, _Way, dict[str, Fact]]]:
+    for count in heads:
         if count != usual.heads:
             yield "attention-heads", replace(usual, heads=count), {"reference": usual.heads, "candidate": count}
     for scale in ("1", "1/sqrt(features)"):

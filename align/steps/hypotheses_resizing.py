@@ -34,7 +34,13 @@ NEAREST: dict[str, Places] = {
 def explain_resizing(question: Question, value: Array) -> Iterator[Hypothesis]:
     """Yield `interpolation` where both conventions are known and unlike; the axes after the channels are resized."""
     output = question.reference
-    if value.ndim != output.ndim or value.ndim < 3 or value.shape[:2] != output.shape[:2] or value.dtype.kind != "f":
+    if (
+        value.shape == output.shape
+        or value.ndim != output.ndim
+        or value.ndim < 3
+        or value.shape[:2] != output.shape[:2]
+        or value.dtype.kind != "f"
+    ):
         return
     ways = {name: resized(value, output.shape[2:], places) for name, places in chain(LINEAR.items(), NEAREST.items())}
     ours, theirs = (_left(side, ways, question) for side in (output, question.candidate))
