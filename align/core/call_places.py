@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.capturing import TensorKind
@@ -20,15 +18,18 @@ NOT_THE_USERS = FRAMEWORKS | {"align", "contextlib"}
 BOUNDARY = "align.core.user_code"
 
 
-def user_line() -> str:
-    """`file:line` of the innermost frame of the user's model around here; "" if no code of the user's is running."""
+def user_line(home: str) -> str:
+    """`file:line` of the innermost frame of the user's model around here; "" if no code of the user's is running.
+
+    Files in the folder `home` are given from there.
+    """
     frame: FrameType | None = inspect.currentframe()
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         if module == BOUNDARY:
             return ""
         if module.partition(".")[0] not in NOT_THE_USERS:
-            return f"{_short(frame.f_code.co_filename)}:{frame.f_lineno}"
+            return f"{frame.f_code.co_filename.removeprefix(home)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
 
@@ -51,7 +52,3 @@ def tensor_kinds(named: Iterable[tuple[str, Any]]) -> dict[str, TensorKind]:
         for name, value in named
         if hasattr(value, "shape") and hasattr(value, "dtype")
     }
-
-
-def _short(path: str) -> str:
-    return path.removeprefix(f"{Path.cwd()}{os.sep}")

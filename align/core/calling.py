@@ -6,7 +6,9 @@ import contextlib
 import copy
 import dataclasses
 import inspect
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.call_places import tensor_kinds, user_line
@@ -126,6 +128,7 @@ class CallRecorder:
         self._intervention = sink if isinstance(sink, Intervention) else None
         self._call_sink = sink if isinstance(sink, CallSink) else None
         self._latest = LatestTensors(writes)
+        self._home = f"{Path.cwd()}{os.sep}"
         self.functions = isinstance(sink, FunctionSink) and sink.functions
 
     @property
@@ -144,7 +147,9 @@ class CallRecorder:
         given = dict(enumerate(args)) | dict(kwargs or {})
         if self._call_sink is not None:
             kinds = tensor_kinds(leaves(given))
-            self._call_sink.begin(CallStart(path, self._calls.get(path, 0), around, class_name, user_line(), kinds))
+            self._call_sink.begin(
+                CallStart(path, self._calls.get(path, 0), around, class_name, user_line(self._home), kinds)
+            )
         return None if self._input_sink is None else self._changed(self._input_sink, path, given, len(args))
 
     def _changed(self, sink: InputSink, path: str, given: dict[Any, Any], positions: int) -> Any:

@@ -130,9 +130,10 @@ class TraceWriter:
 
     def _seal(self) -> None:
         header = json.dumps(self._header, separators=(",", ":")).encode()
-        if len(header) <= HEADER_BYTES:
+        room = HEADER_BYTES if self._offset else len(header)
+        if len(header) <= room:
             self._tensors.seek(0)
-            self._tensors.write(HEADER_BYTES.to_bytes(8, "little") + header.ljust(HEADER_BYTES))
+            self._tensors.writelines([room.to_bytes(8, "little"), header, b" " * (room - len(header))])
             self._tensors.flush()
         self._line({"sealed": True})
 

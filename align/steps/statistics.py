@@ -1,7 +1,13 @@
-"""The figures of one tensor in one pass over blocks that fit the cache: a trace without tensors keeps nothing else."""
+"""The figures of one tensor in one pass over blocks that fit the cache: a trace without tensors keeps nothing else.
+
+A model runs on all cores; so do the figures of its large tensors, or they would take longer than the layers themselves.
+"""
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from math import isfinite, sqrt
 from typing import TYPE_CHECKING
 
@@ -13,6 +19,9 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
 
 BLOCK = 1 << 16
+# Smaller tensors are done before another thread would have begun.
+WORTH_THREADS = 4 * BLOCK
+MOST_THREADS = 8
 # NumPy hands longer products to threads of BLAS, which can stall on a busy machine.
 LONGEST_PRODUCT = 8192
 
@@ -24,37 +33,51 @@ def summarize_tensor(value: Array) -> Statistics:
     about six digits, for the eye and for alarms, not for a verdict.
     """
     flat = value.reshape(-1)
-    sums = _Sums()
-    for start in range(0, flat.size, BLOCK):
-        sums.add(_as_plain_floats(flat[start : start + BLOCK]))
-    return sums.result()
+    if flat.size < WORTH_THREADS:
+        return _result([_summed(flat)])
+    count = min(os.cpu_count() or 1, MOST_THREADS)
+    return _result([*_threads().map(_summed, np.array_split(flat, count))])
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(MOST_THREADS, "align-statistics")
 
 
 class _Sums:
     def __init__(self) -> None:
-        self._low, self._high = float("inf"), float("-inf")
-        self._sum = self._squares = 0.0
-        self._count = self._nan = self._inf = 0
+        self.low, self.high = float("inf"), float("-inf")
+        self.sum = self.squares = 0.0
+        self.count = self.nan = self.inf = 0
 
     def add(self, block: Array) -> None:
         low, high = float(block.min()), float(block.max())
         if not (isfinite(low) and isfinite(high)):  # seldom: only then are elements looked at one by one
             nan, inf = int(np.isnan(block).sum()), int(np.isinf(block).sum())
-            self._nan, self._inf = self._nan + nan, self._inf + inf
+            self.nan, self.inf = self.nan + nan, self.inf + inf
             block = block[np.isfinite(block)]
             if not block.size:
                 return
             low, high = float(block.min()), float(block.max())
-        self._low, self._high = min(self._low, low), max(self._high, high)
-        self._count += block.size
-        self._sum += float(block.sum())
-        self._squares += _sum_of_squares(block, max(-low, high))
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        self.count += block.size
+        self.sum += float(block.sum())
+        self.squares += _sum_of_squares(block, max(-low, high))
 
-    def result(self) -> Statistics:
-        if not self._count:
-            return Statistics(None, None, None, None, self._nan, self._inf)
-        mean, rms = self._sum / self._count, sqrt(self._squares / self._count)
-        return Statistics(self._low, self._high, mean, rms, self._nan, self._inf)
+
+def _summed(flat: Array) -> _Sums:
+    sums = _Sums()
+    for start in range(0, flat.size, BLOCK):
+        sums.add(_as_plain_floats(flat[start : start + BLOCK]))
+    return sums
+
+
+def _result(parts: list[_Sums]) -> Statistics:
+    count, nan, inf = (sum(getattr(part, name) for part in parts) for name in ("count", "nan", "inf"))
+    if not count:
+        return Statistics(None, None, None, None, nan, inf)
+    mean, rms = sum(part.sum for part in parts) / count, sqrt(sum(part.squares for part in parts) / count)
+    return Statistics(min(part.low for part in parts), max(part.high for part in parts), mean, rms, nan, inf)
 
 
 def _sum_of_squares(block: Array, largest: float) -> float:

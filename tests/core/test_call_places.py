@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from align.core.call_places import called_by_user, tensor_kinds, user_line
 from align.core.capturing import TensorKind
 from align.core.user_code import run_user_code
 from align.errors import UserCodeError
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def line() -> int:
@@ -23,24 +21,18 @@ def line() -> int:
     return frame.f_back.f_lineno
 
 
-def test_a_line_is_that_of_the_innermost_code_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pathlib import Path
-
-    monkeypatch.chdir(Path(__file__).parent)
-    found, here = user_line(), line()
+def test_a_line_is_that_of_the_innermost_code_of_the_user() -> None:
+    found, here = user_line(f"{Path(__file__).parent}{os.sep}"), line()
     assert found == f"test_call_places.py:{here}"
 
 
-def test_a_file_outside_the_current_folder_keeps_its_whole_path(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    assert user_line().rpartition(":")[0] == __file__
+def test_a_file_outside_that_folder_keeps_its_whole_path() -> None:
+    assert user_line(f"{Path(__file__).parent / 'elsewhere'}{os.sep}").rpartition(":")[0] == __file__
 
 
 def test_frames_of_frameworks_and_ours_are_passed_over() -> None:
     space: dict[str, object] = {"__name__": "torch.nn.modules.module", "user_line": user_line, "asked": called_by_user}
-    exec("def hook():\n    return user_line(), asked()", space)
+    exec("def hook():\n    return user_line(''), asked()", space)
     place, asked = space["hook"]()  # type: ignore[operator]
     assert place.rpartition(":")[0].endswith("test_call_places.py")
     assert asked
@@ -48,7 +40,7 @@ def test_frames_of_frameworks_and_ours_are_passed_over() -> None:
 
 def test_who_called_the_model_is_no_part_of_it() -> None:
     space: dict[str, object] = {"__name__": "torch.nn.modules.module", "user_line": user_line}
-    exec("def hook():\n    return user_line()", space)
+    exec("def hook():\n    return user_line('')", space)
     assert run_user_code(space["hook"], lambda error: UserCodeError("", error)) == ""  # type: ignore[arg-type]
 
 
