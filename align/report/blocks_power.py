@@ -56,23 +56,24 @@ def _named(output: dict[str, Any]) -> str:
 
 
 def _parameters(parameters: list[dict[str, Any]], show_all: bool) -> list[str]:
-    kinds: dict[str, list[str]] = {}
-    for one in sorted(parameters, key=lambda one: -one["blind"] / one["elements"]):
-        detail = {"partly blind": share(one["blind"], one["elements"]), "weakly seen": _percent(one["shows_at"])}
-        tail = f" ({detail[one['state']]})" if one["state"] in detail else ""
-        kinds.setdefault(one["state"], []).append(one["name"] + tail)
-    keys = {"blind": "blind", "partly blind": "partly_blind", "weakly seen": "weakly_seen", "unknown": "unknown"}
-    lines = [
-        say(f"power.{key}", count=number(len(kinds[state])), names=_listed(kinds[state], show_all))
-        for state, key in keys.items()
-        if state in kinds
-    ]
-    seen = [one for one in parameters if one["state"] in ("seen", "partly blind")]
-    least = max(seen, key=lambda one: as_float(one["shows_at"]), default=None)
-    if least is None:
-        return lines
-    facts = {"count": number(len(seen)), "share": _percent(least["shows_at"]), "name": least["name"]}
-    return [*lines, say("power.seen", **facts)]
+    hidden = sorted(parameters, key=lambda one: -one["blind"] / one["elements"])
+    late = sorted(parameters, key=lambda one: -as_float(one["shows_at"] or 0.0))
+    orders = {"blind": hidden, "partly blind": hidden, "weakly seen": late, "unknown": late}
+    lines = []
+    for state, ordered in orders.items():
+        if own := [one for one in ordered if one["state"] == state]:
+            names = _listed([one["name"] for one in own], show_all)
+            lines.append(say(f"power.{state.replace(' ', '_')}", count=number(len(own)), names=names, **_first(own)))
+    if seen := [one for one in late if one["state"] in ("seen", "partly blind")]:
+        lines.append(say("power.seen", count=number(len(seen)), **_first(seen)))
+    return lines
+
+
+def _first(parameters: list[dict[str, Any]]) -> dict[str, str]:
+    """What the worst of them, which stands first, is like."""
+    first = parameters[0]
+    hidden = share(first["blind"], first["elements"])
+    return {"name": first["name"], "hidden": hidden, "change": _percent(first["shows_at"])}
 
 
 def _percent(relative: float | str | None) -> str:

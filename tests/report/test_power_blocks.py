@@ -54,8 +54,8 @@ def test_parameters_are_named_by_how_they_are_seen() -> None:
     lines, _ = shown(Power((), parameters))
     assert [line.partition(": ")[2] for line in lines[:4]] == [
         "aux.weight",
-        "words.weight (90 %)",
-        "scale (25 %)",
+        "words.weight (of words.weight 90 % are hidden)",
+        "scale (scale shows from 25 % on at the latest)",
         "router.weight",
     ]
 
