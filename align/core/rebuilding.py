@@ -58,6 +58,13 @@ def rebuild(
     return None
 
 
+def with_attributes(layer: Model, changes: Mapping[str, Setting]) -> Model:
+    """Change attributes of a copy; whether that changes what it computes must show."""
+    for name, value in changes.items():
+        setattr(layer, name, value)
+    return layer
+
+
 def build_named(class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
     """Return a new layer of a public class, None where there is none or its constructor refuses the arguments."""
     module, _, name = class_name.rpartition(".")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.rebuilding import LayerBuilder, build_named, rebuild
+from align.core.rebuilding import LayerBuilder, build_named, rebuild, with_attributes
 from align.core.transplant import LayerTypes
 
 if TYPE_CHECKING:
@@ -40,12 +40,16 @@ PUBLIC = ("mindspore.nn.", "mindspore.mint.")
 
 
 def rebuilt_cell(cell: Model, settings: LayerSettings, changes: Mapping[str, Setting]) -> Model | None:
-    """Rebuild a cell whose class is MindSpore's own or made from one; in evaluation mode."""
+    """Rebuild a cell whose class is MindSpore's own or made from one; in evaluation mode.
+
+    Of a user's own class the attributes are changed on a copy, if it keeps such.
+    """
     import mindspore
 
     cls = next((base for base in type(cell).__mro__ if base.__module__.startswith(PUBLIC)), None)
     if cls in (None, mindspore.nn.Cell):
-        return None
+        own = changes.keys() <= vars(cell).keys()
+        return with_attributes(copied_cell(cell).set_train(False), changes) if own else None
     dtype = next((one.dtype for one in cell.get_parameters() if one.is_floating_point()), mindspore.float32)
     types = LayerTypes(mindspore.nn.Cell, mindspore.Parameter, mindspore.Tensor, _equal, TOLD)
     builder = LayerBuilder(

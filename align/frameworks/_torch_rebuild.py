@@ -6,7 +6,7 @@ import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from align.core.rebuilding import LayerBuilder, build_named, rebuild
+from align.core.rebuilding import LayerBuilder, build_named, rebuild, with_attributes
 from align.core.transplant import LayerTypes
 
 if TYPE_CHECKING:
@@ -28,12 +28,15 @@ KEPT_AT = {"TransformerEncoderLayer": TRANSFORMER, "TransformerDecoderLayer": TR
 
 
 def rebuilt_module(layer: Model, settings: LayerSettings, changes: Mapping[str, Setting]) -> Model | None:
-    """Rebuild a module whose class is torch's own or made from one; in evaluation mode."""
+    """Rebuild a module whose class is torch's own or made from one; in evaluation mode.
+
+    Of a user's own class the attributes are changed on a copy, if it keeps such.
+    """
     import torch
 
     cls = next((base for base in type(layer).__mro__ if base.__module__.startswith("torch.nn.modules.")), None)
     if cls in (None, torch.nn.Module):
-        return None
+        return with_attributes(copy.deepcopy(layer).eval(), changes) if changes.keys() <= vars(layer).keys() else None
     like = next((tensor for tensor in layer.parameters() if tensor.is_floating_point()), torch.empty(0))
     types = LayerTypes(torch.nn.Module, torch.nn.Parameter, torch.Tensor, torch.equal)
     builder = LayerBuilder(cls, partial(_build, cls, like), copy.deepcopy, _fill, types, KEPT_AT.get(cls.__name__, {}))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.core.culprits import Culprit
 from align.steps.lint import LayerPair, compare_settings
+from align.steps.unruled_settings import namesakes, switched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def culprit_of(faults: Sequence[Fault]) -> Culprit:
     """State the faults of one module and part, those of its repeated calls, of which no cause is known yet."""
     mine, theirs = faults[0].pair.reference, faults[0].pair.candidate
-    return Culprit(
+    culprit = Culprit(
         reference=mine.module,
         candidate=theirs.module,
         reference_class=mine.class_name,
@@ -33,6 +34,10 @@ def culprit_of(faults: Sequence[Fault]) -> Culprit:
         factor=max(fault.tensor.factor for fault in faults),
         facts={"calls": len(faults)} if len(faults) > 1 else {},
     )
+    if (maker := faults[0].made_by) is None:
+        return culprit
+    facts = {**culprit.facts, "shows_at": theirs.module}
+    return replace(culprit, candidate=maker.module, candidate_class=maker.class_name, part="layer", facts=facts)
 
 
 def with_hypothesis(culprit: Culprit, found: Hypothesis) -> Culprit:
@@ -61,11 +66,17 @@ def findings_of(
             kinds=(fault.pair.reference.kind, fault.pair.candidate.kind),
         )
         for fault in faults
-        if fault.pair.reference.module in settings[0] and fault.pair.candidate.module in settings[1]
+        if fault.made_by is None
+        and fault.pair.reference.module in settings[0]
+        and fault.pair.candidate.module in settings[1]
     }
     found: dict[str, tuple[SettingFinding, ...]] = {}
     for finding in compare_settings(list(pairs.values()), rules).findings:
         found[finding.candidate] = (*found.get(finding.candidate, ()), finding)
+    for path, pair in pairs.items():
+        found.setdefault(path, tuple(namesakes(pair.reference, pair.candidate)))
+    for maker in (fault.made_by for fault in faults if fault.made_by):
+        found[maker.module] = tuple(switched(settings[1][maker.module], rules))
     return found
 
 

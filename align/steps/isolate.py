@@ -21,10 +21,13 @@ from align.steps.compare_traces import coarser_of, paired_outputs, same_layer
 from align.steps.limits import limit_for
 from align.steps.measure import measure
 from align.steps.pair_inputs import call_key, inputs_of_calls, pair_inputs
+from align.steps.samples import sampled
 from align.steps.views import find_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
+
+    from numpy.typing import NDArray
 
     from align.core.allowances import Allowances
     from align.core.dtypes import Array
@@ -55,12 +58,15 @@ class Alone:
 class IsolatedCall:
     """A call of the port: its inputs as the port makes them of right values, and its outputs, by the reference's keys.
 
-    `begun` and `ended` count the tensors that modules had returned when it began and ended, `returned` its own.
+    `begun` and `ended` count the tensors that modules had returned when it began and ended, `returned` its own. Of a
+    call without counterpart only `samples` of what it returned are kept.
     """
 
     begun: int = 0
     ended: int = 0
     returned: int = 0
+    class_name: str = ""
+    samples: list[NDArray[np.float64]] = field(default_factory=list)
     inputs: dict[str, Alone] = field(default_factory=dict)
     outputs: dict[str, Alone] = field(default_factory=dict)
 
@@ -190,6 +196,9 @@ class Isolation:
             if alone is not None and (alone.view is not None or key in self._same):
                 seen.take(alone)
             self._coarsest = coarser_of(self._coarsest, mine.dtype, capture.dtype)
+        if key not in self._given:
+            seen.samples.append(sampled(value))
+            seen.class_name = capture.class_name
         self._ended += 1
         seen.ended, seen.returned = self._ended, seen.returned + 1
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from align.core.culprits import IsolatedComparison
 from align.steps.compare_traces import outcome_of
 from align.steps.pair_inputs import call_key
+from align.steps.samples import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
@@ -26,12 +29,29 @@ NOT_THE_SAME_END = "differs, but what comes next is given what it should be: the
 
 
 @dataclass(frozen=True, slots=True)
+class Maker:
+    """A layer of the port without counterpart."""
+
+    module: str
+    class_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
-    """A pair at fault, and the tensor that shows it: the worst of its inputs or outputs."""
+    """A pair at fault, and the tensor that shows it: the worst of its inputs or outputs.
+
+    A wrong input may be what a layer of the port returned that has no counterpart: `made_by`.
+    """
 
     pair: CallPair
     part: Part
     tensor: Alone
+    made_by: Maker | None = None
+
+    @property
+    def path(self) -> str:
+        """The layer of the port that is to be looked at."""
+        return self.made_by.module if self.made_by else self.pair.candidate.module
 
     @property
     def key(self) -> CallKey:
@@ -70,11 +90,24 @@ def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]
                 faults.append(Fault(around[0], "code", _worst(around[1].outputs)))
                 continue
         if misgiven:
-            faults.append(Fault(pair, "inputs", _worst(call.inputs)))
+            wrong = _worst(call.inputs)
+            faults.append(Fault(pair, "inputs", wrong, _maker(wrong, call, calls)))
         else:
             known = call.is_leaf or pair.candidate.kind
             faults.append(Fault(pair, "layer" if known else "code", _worst(call.outputs)))
     return faults
+
+
+def _maker(wrong: Alone, given: IsolatedCall, calls: Mapping[CallKey, IsolatedCall]) -> Maker | None:
+    """The latest call without counterpart that returned this tensor as it is."""
+    if wrong.value is None:
+        return None
+    sample = sampled(wrong.value)
+    for (module, _), call in sorted(calls.items(), key=lambda one: -one[1].ended):
+        leaf = call.samples and call.is_leaf and call.ended <= given.begun
+        if leaf and any(np.array_equal(sample, one) for one in call.samples):
+            return Maker(module, call.class_name)
+    return None
 
 
 def isolated_comparisons(

@@ -25,7 +25,7 @@ _CLEARLY = 10.0
 def pair_true_ends(pairs: CallPairs, reference: Trace, candidate: Trace) -> CallPairs:
     """Let a pair end with the reference's next call where the port's layer surely does.
 
-    That call has no counterpart, or one inside the port's layer, which is then seen as a part of it.
+    That call has no counterpart, or one inside the port's layer, which keeps it.
     """
     counterparts = {(pair.reference.module, pair.reference.call): pair.candidate for pair in pairs.pairs}
     alone = {(one.module, one.call) for one in pairs.unpaired if one.side == "reference"}
@@ -46,11 +46,8 @@ def _with_ends(pairs: CallPairs, ends: Mapping[tuple[str, int], Capture]) -> Cal
     taken = {(end.module, end.call) for end in ends.values()}
     made = []
     for pair in pairs.pairs:
-        key = pair.reference.module, pair.reference.call
-        if key in ends:
-            made.append(replace(pair, reference=replace(pair.reference, outputs=(ends[key],))))
-        elif key not in taken:
-            made.append(pair)
+        end = ends.get((pair.reference.module, pair.reference.call))
+        made.append(pair if end is None else replace(pair, reference=replace(pair.reference, outputs=(end,))))
     left = [one for one in pairs.unpaired if one.side == "candidate" or (one.module, one.call) not in taken]
     return CallPairs(tuple(made), tuple(left))
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from align.core.pitfalls import pitfalls
 from align.core.protocols import SettingsReader
 from align.core.source_lines import called_at, made_at
-from align.errors import UserCodeError
 from align.steps.culprits import by_module, culprit_of, findings_of, is_mended, with_findings, with_hypothesis
 from align.workflows.confirm_causes import rebuilt_layer
 from align.workflows.guess_causes import guess_cause
@@ -78,7 +77,7 @@ def _try_settings(
     """
     settings = _settings(reference), _settings(bench.side)
     found = findings_of([group[0] for group in groups], settings, pitfalls())
-    waiting = [(group, _options(found.get(group[0].pair.candidate.module, ()))) for group in groups]
+    waiting = [(group, _options(found.get(group[0].path, ()))) for group in groups]
     for turn in range(max((len(options) for _, options in waiting), default=0)):
         asked = [(group, options[turn]) for group, options in waiting if len(options) > turn]
         stand_ins = {options[0].candidate: rebuilt_layer(reference, bench.side, *options) for _, options in asked}
@@ -101,11 +100,8 @@ def _would_explain(findings: Sequence[SettingFinding]) -> bool:
 
 
 def _tried(bench: Bench, forced: Set[CallKey], stand_ins: Mapping[str, Model]) -> Mapping[CallKey, IsolatedCall]:
-    """Run the candidate once more, its layers alone; nothing if it fails so."""
-    try:
-        return bench.run(forced, stand_ins)
-    except UserCodeError:
-        return {}
+    """Run the candidate once more, its layers alone."""
+    return bench.run(forced, stand_ins).calls
 
 
 def _settings(side: Side) -> dict[str, LayerSettings]:

@@ -43,6 +43,14 @@ class IsolatedLayers:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """The calls of one run of the port, and what kept it from its end, "" if nothing did."""
+
+    calls: dict[CallKey, IsolatedCall]
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Bench:
     """The port, to be run with what the reference had in the place of what it makes itself."""
 
@@ -53,27 +61,30 @@ class Bench:
     noise: IsolatedNoise | None
     allowances: Allowances = NOTHING
 
-    def run(
-        self, forced: Set[CallKey] = frozenset(), stand_ins: Mapping[str, Model] | None = None
-    ) -> dict[CallKey, IsolatedCall]:
-        """Run the port; raises UserCodeError if it fails on the reference's values."""
+    def run(self, forced: Set[CallKey] = frozenset(), stand_ins: Mapping[str, Model] | None = None) -> Seen:
+        """Run the port; if it fails on the reference's values, what was seen until then counts."""
         sink = Isolation(self.reference, self.pairs, self.noise, forced=forced, allowances=self.allowances)
-        self.side.runner.run(self.side.model, self.inputs, sink, stand_ins)
-        return sink.calls
+        try:
+            self.side.runner.run(self.side.model, self.inputs, sink, stand_ins)
+        except UserCodeError as error:
+            ended = {key: call for key, call in sink.calls.items() if call.ended}
+            return Seen(ended, error.message)
+        return Seen(sink.calls)
 
 
 def isolate_layers(bench: Bench) -> IsolatedLayers:
-    """Find every call of the port that is at fault by itself; a run that fails is a finding."""
-    try:
-        calls, forced = _run(bench)
-    except UserCodeError as error:
-        message = f"layers could not be compared alone: {error.message}"
-        return IsolatedLayers(findings=(Finding("not-isolated", "warning", bench.side.label, message),))
-    faults = find_faults(bench.pairs, calls, forced)
-    return IsolatedLayers(tuple(faults), isolated_comparisons(bench.pairs, calls, faults), (), frozenset(forced))
+    """Find every call of the port that is at fault by itself; what a run did not come to is a finding."""
+    seen, forced = _run(bench)
+    findings: tuple[Finding, ...] = ()
+    if seen.failed:
+        message = f"layers behind could not be compared alone: {seen.failed}"
+        findings = (Finding("not-isolated", "warning", bench.side.label, message),)
+    faults = find_faults(bench.pairs, seen.calls, forced)
+    outputs = isolated_comparisons(bench.pairs, seen.calls, faults)
+    return IsolatedLayers(tuple(faults), outputs, findings, frozenset(forced))
 
 
-def _run(bench: Bench) -> tuple[dict[CallKey, IsolatedCall], set[CallKey]]:
+def _run(bench: Bench) -> tuple[Seen, set[CallKey]]:
     """Run until no call is off that the port gives something wrong.
 
     Such a call is given the reference's inputs in the next run. If that does not help it, the port hands it the same
@@ -81,12 +92,12 @@ def _run(bench: Bench) -> tuple[dict[CallKey, IsolatedCall], set[CallKey]]:
     """
     forced: set[CallKey] = set()
     helpless: set[CallKey] = set()
-    calls = bench.run()
+    seen = bench.run()
     for _ in range(MOST_ROUNDS):
-        off = to_force(bench.pairs, calls)
+        off = to_force(bench.pairs, seen.calls)
         helpless |= off & forced
         if not (more := off - forced - helpless) and not off & forced:
             break
         forced = (forced | more) - helpless
-        calls = bench.run(forced)
-    return calls, forced
+        seen = bench.run(forced)
+    return seen, forced

@@ -1,0 +1,78 @@
+"""What to try where no rule compares two settings: a layer without counterpart, and layers of a user's own classes.
+
+Nothing is known of such settings but what they are called; so they are only tried, never told unless they mend a layer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.lint import SettingFinding
+from align.core.setting_forms import equal_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from align.core.pitfalls import Pitfall
+    from align.core.settings import LayerSettings, Setting
+
+SETTING_DIFFERS = "setting-differs"
+
+
+def switched(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterator[SettingFinding]:
+    """Each switch of a layer of the port put to its other position; of the reference's code nothing is known."""
+    for rule in rules:
+        form = rule.form_of(layer.classes)
+        if form is None or not form.readable(layer.values):
+            continue
+        value = form.read(layer.values, layer.classes)
+        if isinstance(value, bool) and (arguments := dict(form.arguments(not value))):
+            shown = form.show(layer.values, layer.classes)
+            yield _finding(rule.id, rule.setting, ("", shown, form.write(not value)), (None, layer), arguments)
+
+
+def namesakes(reference: LayerSettings, candidate: LayerSettings) -> Iterator[SettingFinding]:
+    """Settings of one name, and of one type, that differ; those that tell a size are the same in both or fail."""
+    theirs = {_plain_name(name): name for name in candidate.values}
+    for name, value in reference.values.items():
+        other = theirs.get(_plain_name(name))
+        if other is None or name == "training":
+            continue
+        held = candidate.values[other]
+        if type(held) is type(value) and isinstance(value, (bool, int, float, str)) and not equal_settings(value, held):
+            told = f"{name}={value!r}", f"{other}={held!r}", f"{other}={value!r}"
+            yield _finding(SETTING_DIFFERS, other, told, (reference, candidate), {other: value})
+
+
+def _finding(
+    rule: str,
+    setting: str,
+    told: tuple[str, str, str],
+    pair: tuple[LayerSettings | None, LayerSettings],
+    arguments: dict[str, Setting],
+) -> SettingFinding:
+    mine, theirs = pair
+    return SettingFinding(
+        rule=rule,
+        severity="note",
+        reference=mine.path if mine else "",
+        candidate=theirs.path,
+        reference_class=_class_name(mine) if mine else "",
+        candidate_class=_class_name(theirs),
+        setting=setting,
+        reference_setting=told[0],
+        candidate_setting=told[1],
+        effect="",
+        change=told[2],
+        arguments=arguments,
+    )
+
+
+def _class_name(layer: LayerSettings) -> str:
+    return layer.classes[0].rpartition(".")[2] if layer.classes else ""
+
+
+def _plain_name(name: str) -> str:
+    """`variance_epsilon`, `eps` and `layer_norm_eps` are one setting."""
+    plain = name.lower().replace("epsilon", "eps").replace("_", "")
+    return "eps" if plain.endswith("eps") else plain
