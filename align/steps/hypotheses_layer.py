@@ -88,14 +88,15 @@ def _given(
     question: Question, kind: str, inputs: Mapping[str, Array], values: Mapping[str, Array]
 ) -> Iterator[Hypothesis]:
     yield from explain_parameters(question, values)
+    first, weight, bias = next(iter(inputs.values()), None), values.get("weight"), values.get("bias")
+    if first is None:
+        return
     if not kind:
+        if weight is not None:  # a norm of a class of one's own; its ways hold those of an RMSNorm
+            yield from explain_norm(question, "layer_norm", first, values)
         yield from explain_code(question, inputs)
         return
     yield from explain_inputs(question, inputs)
-    first = next(iter(inputs.values()), None)
-    if first is None:
-        return
-    weight, bias = values.get("weight"), values.get("bias")
     if kind in NORMS:
         yield from explain_norm(question, kind, first, values)
     elif kind == "multi_head_attention":

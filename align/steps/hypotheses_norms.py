@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LARGEST_EPSILON = 0.1
 LARGE = 1 << 19
+OPPOSITE = {"not-centred": "centred", "centred": "not-centred"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,8 @@ def _other_way(
     question: Question, form: NormForm, usual: NormForm, epsilon: float, affine: _Affine
 ) -> Hypothesis | None:
     made = affine.of(form.normalised(epsilon), question.candidate)
-    found = turned(question).confirm(form.id or usual.id, made)
+    name = form.id or OPPOSITE.get(usual.id, usual.id)
+    found = turned(question).confirm(name, made)
     return with_facts(found, {"reference": usual.label, "candidate": form.label})
 
 

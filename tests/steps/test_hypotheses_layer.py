@@ -102,6 +102,23 @@ def test_the_epsilon_of_a_layer_norm_is_solved_for(ours: float, theirs: float) -
     assert found[0].facts["reference"] == pytest.approx(ours, abs=float(found[0].facts["error"]))
 
 
+def test_the_epsilon_of_a_norm_of_a_class_of_ones_own_is_solved_for() -> None:
+    layer = Layer(torch_nn().RMSNorm(24, eps=1e-6), TOKENS)
+    candidate = Layer(torch_nn().RMSNorm(24, eps=1e-5), TOKENS)
+    candidate.module.load_state_dict(layer.module.state_dict())
+    (found,) = layer.explain("", candidate.run())
+    assert (found.id, found.facts["reference"], found.facts["candidate"]) == ("epsilon", 1e-6, 1e-5)
+    centred = torch_nn().functional.layer_norm(tensor(TOKENS), (24,), tensor(layer.values["weight"]), None, 1e-6)
+    (found,) = layer.explain("", centred.numpy())
+    assert found.id == "centred"
+
+
+def tensor(value: Array) -> Any:
+    import torch
+
+    return torch.from_numpy(value)
+
+
 def batch_norm(**settings: Any) -> tuple[Layer, Any]:
     layer = Layer(torch_nn().BatchNorm2d(12), IMAGE)
     cell = ms_nn().BatchNorm2d(12, **settings)
