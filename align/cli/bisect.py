@@ -21,6 +21,7 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
+from align.cli._sides import given_side, opened
 
 
 def bisect_command(  # noqa: PLR0913 - one parameter an option
@@ -61,7 +62,6 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
     from align.runs.points import parse_points, read_points
     from align.workflows.bisect_port import bisect_port
     from align.workflows.bisect_precision import bisect_precision
-    from align.workflows.sides import open_side
 
     alone = precision is not None or device is not None
     of_one = (("--limit", limit), ("--loss", loss))
@@ -69,8 +69,7 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
     _refuse([name for name, value in (of_two if alone else of_one) if value])
     settings = read_settings(project, reference, reference if alone else candidate)
     source = given_inputs(inputs or (None if made else settings.inputs), made or (), seed)
-    first, second = settings.reference, settings.candidate
-    side = open_side(str(first.model), reference_checkpoint or first.checkpoint)
+    side = opened(given_side(settings.reference, checkpoint=reference_checkpoint))
     made_from: dict[str, Path | str] = {"reference": side.label}
     with progress_bar() as progress:
         if alone:
@@ -85,7 +84,7 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
                 progress=progress,
             )
             return finish(found, found.verdict, made_from, run, json)
-        other = open_side(str(second.model), candidate_checkpoint or second.checkpoint)
+        other = opened(given_side(settings.candidate, checkpoint=candidate_checkpoint))
         named = {**(read_points(points) if points else {}), **parse_points(point or ())}
         name_map = map_file or settings.map
         result = bisect_port(side, other, inputs=source, points=named or None, name_map=name_map, progress=progress)

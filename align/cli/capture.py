@@ -17,6 +17,7 @@ from align.cli._shared import (
     hand_over,
     progress_bar,
 )
+from align.cli._sides import DeviceOption, DtypeOption, ModeOption  # noqa: TC001 - typer reads the annotations
 
 SHOWN_DEPTH = 1
 
@@ -28,6 +29,9 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
     checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the model.")] = None,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
+    mode: ModeOption = None,
     tensors: Annotated[
         list[str] | None,
         typer.Option(
@@ -50,7 +54,7 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
     source = given_inputs(inputs, made or (), seed)
     with progress_bar() as progress:
         result = capture_trace(
-            open_side(side, checkpoint),
+            open_side(side, checkpoint, device=device, dtype=dtype, mode=mode),
             folder,
             inputs=source,
             tensors=tensors or ("all",),

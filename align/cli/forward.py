@@ -23,6 +23,16 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
+from align.cli._sides import (
+    CandidateDeviceOption,
+    CandidateDtypeOption,
+    CandidateModeOption,
+    ReferenceDeviceOption,
+    ReferenceDtypeOption,
+    given_side,
+    opened,
+    places,
+)
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -39,6 +49,11 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     map_file: Annotated[
         Path | None, typer.Option("--map", metavar="FILE", help="Map file; without one the models are matched.")
     ] = None,
+    reference_device: ReferenceDeviceOption = None,
+    candidate_device: CandidateDeviceOption = None,
+    reference_dtype: ReferenceDtypeOption = None,
+    candidate_dtype: CandidateDtypeOption = None,
+    candidate_mode: CandidateModeOption = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(metavar="GLOB=VALUE", help="Multiply the limit of layers whose path fits; wins over the file's."),
@@ -58,27 +73,26 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     """
     from align.runs.allowances import read_limits
     from align.workflows.compare_forward import compare_forward
-    from align.workflows.sides import open_side
 
     settings = read_settings(project, reference, candidate)
     map_file = map_file or settings.map
     models = str(settings.reference.model), str(settings.candidate.model)
     allowed = settings.allowances
     allowances = replace(allowed, limits=(*read_limits(limit or ()), *allowed.limits))
-    needless = inputs, made, reference_checkpoint, candidate_checkpoint
+    of_first = {"checkpoint": reference_checkpoint, "device": reference_device, "dtype": reference_dtype}
+    of_second = {"checkpoint": candidate_checkpoint, "device": candidate_device, "dtype": candidate_dtype}
+    needless = inputs, made, *of_first.values(), *of_second.values(), candidate_mode
     if folders := compared_folders(models, map_file, allowances, partial=partial, needless=needless):
         result, made_from = folders
         return finish(result, result.verdict, made_from, run, json, show_all=show_all)
     kept = run / "inputs.npz" if run is not None else None
     source = given_inputs(inputs or (None if made else settings.inputs), made or (), seed, kept)
-    checkpoints = (
-        reference_checkpoint or settings.reference.checkpoint,
-        candidate_checkpoint or settings.candidate.checkpoint,
-    )
+    first = given_side(settings.reference, **of_first)
+    second = given_side(settings.candidate, **of_second, mode=candidate_mode)
     with progress_bar() as progress:
         result = compare_forward(
-            open_side(models[0], checkpoints[0]),
-            open_side(models[1], checkpoints[1]),
+            opened(first),
+            opened(second),
             inputs=source,
             name_map=map_file,
             traces=run / "traces" if run is not None else None,
@@ -87,9 +101,10 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             progress=progress,
         )
     parts = {"inputs": _keep_inputs(source, kept), "map": map_file}
-    parts |= {"reference checkpoint": checkpoints[0], "candidate checkpoint": checkpoints[1]}
+    parts |= {"reference checkpoint": first.checkpoint, "candidate checkpoint": second.checkpoint}
     made_from = {"reference": models[0], "candidate": models[1]}
     made_from |= {role: path for role, path in parts.items() if path is not None}
+    made_from |= places(reference=first, candidate=second)
     return finish(result, result.verdict, made_from, run, json, show_all=show_all)
 
 

@@ -20,6 +20,7 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
+from align.cli._sides import given_side, opened
 
 
 def repro_command(  # noqa: PLR0913 - one parameter an option
@@ -42,23 +43,19 @@ def repro_command(  # noqa: PLR0913 - one parameter an option
 ) -> int:
     """Write one layer's inputs, weights and outputs of both sides, and two scripts that run it without mindalign."""
     from align.workflows.export_repro import export_repro
-    from align.workflows.sides import open_side
 
     settings = read_settings(project, reference, candidate)
-    models = str(settings.reference.model), str(settings.candidate.model)
-    checkpoints = (
-        reference_checkpoint or settings.reference.checkpoint,
-        candidate_checkpoint or settings.candidate.checkpoint,
-    )
+    first = given_side(settings.reference, checkpoint=reference_checkpoint)
+    second = given_side(settings.candidate, checkpoint=candidate_checkpoint)
     with progress_bar() as progress:
         result = export_repro(
-            open_side(models[0], checkpoints[0]),
-            open_side(models[1], checkpoints[1]),
+            opened(first),
+            opened(second),
             folder,
             inputs=given_inputs(inputs or (None if made else settings.inputs), made or (), seed),
             layer=layer,
             name_map=map_file or settings.map,
             progress=progress,
         )
-    hand_over(result, {"reference": models[0], "candidate": models[1]}, None, json)
+    hand_over(result, {"reference": str(first.model), "candidate": str(second.model)}, None, json)
     return 0

@@ -177,7 +177,7 @@ class LayerRebuilder(Plugin, Protocol):
 
 
 @runtime_checkable
-class LayerScripter(ModelReader, SettingsReader, ModelCaller, LayerRebuilder, Protocol):
+class LayerScripter(ModelReader, SettingsReader, ModelCaller, ModelPlacer, LayerRebuilder, Protocol):
     """Knows how a script runs a layer alone."""
 
     @property

@@ -39,16 +39,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAME = "align.toml"
-_KEYS = {"reference": {"model", "checkpoint"}, "candidate": {"model", "checkpoint"}, "forward": {"inputs", "map"}}
+_PLACE = ("device", "dtype", "mode")
+_SIDE = {"model", "checkpoint", *_PLACE}
+_KEYS = {"reference": _SIDE, "candidate": _SIDE, "forward": {"inputs", "map"}}
 _ALLOWED = {"limits", "accepted"}
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectSide:
-    """One side: the factory, and the checkpoint that fills it (None: as the factory leaves it)."""
+    """One side: the factory, the checkpoint that fills it, where and how it runs; None: as the factory leaves it."""
 
     model: str | None = None
     checkpoint: Path | None = None
+    device: str | None = None
+    dtype: str | None = None
+    mode: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,8 @@ def _table_faults(table: str, content: dict[str, Any]) -> Iterator[str]:
 
 def _side(table: dict[str, str], folder: Path) -> ProjectSide:
     model, checkpoint = table.get("model"), table.get("checkpoint")
-    return ProjectSide(_factory(model, folder) if model else None, folder / checkpoint if checkpoint else None)
+    place = (table.get(key) for key in _PLACE)
+    return ProjectSide(_factory(model, folder) if model else None, folder / checkpoint if checkpoint else None, *place)
 
 
 def _factory(side: str, folder: Path) -> str:

@@ -28,7 +28,7 @@ from align.workflows.isolate_layers import Bench, isolate_layers
 from align.workflows.measure_noise import measure_noise
 from align.workflows.measure_power import power_of
 from align.workflows.pair_traces import choose_map, map_in_order, open_names, pair_traces
-from align.workflows.sides import Side, open_side
+from align.workflows.sides import Side, environments, open_side, unseen_layers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,7 +98,13 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         layers = tuple(replace(layer, isolated=alone.outputs.get(layer.key)) for layer in layers)
         progress("forward", 6, STAGES)
         culprits = explain_culprits(sides[0], bench, alone, weights.weights) if alone.faults else ()
-        findings = (*run.noise.findings, *alone.findings, *open_names(paired), *weights.findings)
+        findings = (
+            *run.noise.findings,
+            *unseen_layers(*sides),
+            *alone.findings,
+            *open_names(paired),
+            *weights.findings,
+        )
         known = accept_deviations(layers, culprits, allowances.accepted)
         verdict = judge_forward(known.layers, calls.unpaired, findings, known.culprits)
         progress("forward", 7, STAGES)
@@ -117,7 +123,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         unpaired=calls.unpaired,
         findings=findings,
         inputs=describe_inputs(arrays),
-        environment={side.reader.name: side.reader.environment() for side in sides} | {"host": describe_host()},
+        environment=environments(*sides) | {"host": describe_host()},
         verdict=with_power(verdict, shown) if shown else verdict,
         culprits=known.culprits,
         accepted=known.accepted,

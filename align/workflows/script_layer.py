@@ -142,6 +142,7 @@ class ScriptedLayer:
             return False
         with suppress(CannotRunError):
             self._reader.load_values(built, dict(zip(names, self.weights.values(), strict=True)))
+            self._reader.place(built, None, self._dtype or None)
             return run_user_code(partial(self._try, built), partial(UserCodeError, "running a layer alone"))
         return False
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from align.core.findings import Finding
 from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner
 from align.core.registry import check_packages, model_readers
 from align.core.user_code import run_user_code
@@ -14,7 +15,7 @@ from align.workflows.import_place import import_place
 from align.workflows.open_checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from align.core.protocols import Model, ModelReader
     from align.errors import AlignError
@@ -25,12 +26,16 @@ MODES = ("graph", "pynative")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A live model with its label and the adapter that reads, fills and runs it; `filled` from a checkpoint or not."""
+    """A live model with its label and the adapter that reads, fills and runs it; `filled` from a checkpoint or not.
+
+    A `compiled` one runs past all hooks: its outputs are all that is seen.
+    """
 
     label: str
     model: Model
     reader: ModelReader
     filled: bool = False
+    compiled: bool = False
 
     @property
     def runner(self) -> ModelRunner:
@@ -92,7 +97,22 @@ def _placed(side: Side, device: str | None, dtype: str | None, mode: str | None)
         return side
     if not isinstance(side.reader, GraphRunner):
         raise UsageError(f"{side.reader.name} models have no mode to choose", "leave its mode out")
-    return replace(side, reader=side.reader.in_graph_mode()) if mode == "graph" else side
+    return replace(side, reader=side.reader.in_graph_mode(), compiled=True) if mode == "graph" else side
+
+
+def environments(reference: Side, candidate: Side) -> dict[str, dict[str, str]]:
+    """The environments of two sides by framework; one of the same framework that differs is told apart."""
+    mine, theirs = reference.reader.environment(), candidate.reader.environment()
+    same = reference.reader.name == candidate.reader.name and mine != theirs
+    return {reference.reader.name: mine, candidate.reader.name + (" (candidate)" if same else ""): theirs}
+
+
+def unseen_layers(*sides: Side) -> Iterator[Finding]:
+    """Note the sides whose layers cannot be seen."""
+    for side in sides:
+        if side.compiled:
+            message = "compiled in graph mode: only the network's outputs are compared"
+            yield Finding("outputs-only", "note", side.label, message)
 
 
 def load_function(side: str) -> Callable[[], Any]:

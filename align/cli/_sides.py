@@ -1,0 +1,50 @@
+"""Where and in which precision a command's models compute: the options, and sides opened as they and the file say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from align.runs.project import ProjectSide
+    from align.workflows.sides import Side
+
+_DEVICE = "Device that the {} runs on: cpu, cuda:1, npu; for MindSpore CPU, GPU, Ascend:1."
+_DTYPE = "Cast the {}: float16, bfloat16, float32 or float64."
+_MODE = "MindSpore's mode for the {}: graph (only the network's outputs are compared) or pynative."
+
+
+def _option(name: str, metavar: str, text: str) -> Any:
+    return typer.Option(f"--{name}", metavar=metavar, help=text.format(name.partition("-")[0]))
+
+
+ReferenceDeviceOption = Annotated[str | None, _option("reference-device", "DEVICE", _DEVICE)]
+CandidateDeviceOption = Annotated[str | None, _option("candidate-device", "DEVICE", _DEVICE)]
+ReferenceDtypeOption = Annotated[str | None, _option("reference-dtype", "DTYPE", _DTYPE)]
+CandidateDtypeOption = Annotated[str | None, _option("candidate-dtype", "DTYPE", _DTYPE)]
+CandidateModeOption = Annotated[str | None, _option("candidate-mode", "MODE", _MODE)]
+DeviceOption = Annotated[str | None, typer.Option(metavar="DEVICE", help=_DEVICE.format("model"))]
+DtypeOption = Annotated[str | None, typer.Option(metavar="DTYPE", help=_DTYPE.format("model"))]
+ModeOption = Annotated[str | None, typer.Option(metavar="MODE", help=_MODE.format("model"))]
+
+
+def given_side(side: ProjectSide, **given: Any) -> ProjectSide:
+    """Return the project file's side with what the command line gives for it."""
+    return replace(side, **{name: value for name, value in given.items() if value is not None})
+
+
+def opened(side: ProjectSide) -> Side:
+    """Build the model, fill it, and bring it where it is to run."""
+    from align.workflows.sides import open_side
+
+    return open_side(str(side.model), side.checkpoint, device=side.device, dtype=side.dtype, mode=side.mode)
+
+
+def places(**sides: ProjectSide) -> dict[str, Path | str]:
+    """Device, dtype and mode of the sides as far as they are chosen, for what a result is made from."""
+    chosen = {name: " ".join(filter(None, (side.device, side.dtype, side.mode))) for name, side in sides.items()}
+    return {f"{name} place": place for name, place in chosen.items() if place}
