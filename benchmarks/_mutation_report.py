@@ -22,6 +22,7 @@ COLUMNS = (
     "cause",
     "strangers",
 )
+BARS = {"detected": 1.0, "right layer": 0.98, "cause": 0.9}
 Record = dict[str, Any]
 
 
@@ -36,7 +37,7 @@ def summary(found: list[Record]) -> dict[str, Any]:
         "cause": rate(total["cause"], total["settings"]),
     }
     failed = {case["case"]: case["failed"] for case in found if "failed" in case}
-    bars = rates["detected"] == 1 and rates["right layer"] >= 0.98 and rates["cause"] >= 0.9
+    met = all(share is None or share >= BARS[name] for name, share in rates.items())
     return {
         "total": total,
         "rates": rates,
@@ -48,7 +49,7 @@ def summary(found: list[Record]) -> dict[str, Any]:
         "lint": Counter("named" if r["linted"] else "not named" for r in records if r["linted"] is not None),
         "skipped": sum(len(case.get("skipped", ())) for case in found),
         "failed": failed,
-        "passed": bool(bars and not alarms and not failed and not total["strangers"]),
+        "passed": bool(met and total["output"] and not alarms and not failed and not total["strangers"]),
     }
 
 
@@ -82,7 +83,8 @@ def is_wrong(one: Record) -> bool:
     """Tell whether the tool missed something of a mutation, or said too much."""
     missed = one["moves"] == "output" and not (one["detected"] and one["right layer"])
     quiet = one["moves"] == "layer" and not one["right layer"]
-    return missed or quiet or one["strangers"] > 0 or (is_asked(one) and not one["cause"])
+    untold = one["linted"] is False or (is_asked(one) and not one["cause"])
+    return missed or quiet or untold or one["strangers"] > 0
 
 
 def false_alarms(case: Record) -> list[str]:
@@ -94,9 +96,9 @@ def false_alarms(case: Record) -> list[str]:
     return told + ([] if case.get("undone", True) else ["the clean port is not what it was"])
 
 
-def rate(part: int, whole: int) -> float:
-    """A share, 1 of nothing."""
-    return part / whole if whole else 1.0
+def rate(part: int, whole: int) -> float | None:
+    """A share, None of nothing."""
+    return part / whole if whole else None
 
 
 def print_report(found: list[Record], figures: dict[str, Any]) -> None:
@@ -114,7 +116,9 @@ def print_report(found: list[Record], figures: dict[str, Any]) -> None:
     for name, told in figures["failed"].items():
         print(f"FAILED {name}: {told}")
     total, seconds = figures["total"], sum(case.get("seconds", 0.0) for case in found)
-    shares = ", ".join(f"{name} {100 * share:.1f} %" for name, share in figures["rates"].items())
+    shares = ", ".join(
+        f"{name} {'of none' if share is None else f'{100 * share:.1f} %'}" for name, share in figures["rates"].items()
+    )
     lint = ", ".join(f"{count} {name}" for name, count in figures["lint"].items())
     print(
         f"{total['planted']} mutations in {seconds:.0f} s: {shares}; {total['layer']} move their layer alone"
@@ -125,8 +129,10 @@ def print_report(found: list[Record], figures: dict[str, Any]) -> None:
 
 def wrong_lines(case: str, one: Record) -> list[str]:
     """One mutation that went wrong."""
-    missed = [name for name in ("detected", "right layer") if not one[name]]
+    visible = one["moves"] != "nothing"
+    missed = [name for name in ("detected", "right layer") if visible and not one[name]]
     missed += ["cause"] if is_asked(one) and not one["cause"] else []
+    missed += ["named by lint"] if one["linted"] is False else []
     missed = [f"not {name}" for name in missed] + ([f"{one['strangers']} strangers"] if one["strangers"] else [])
     told = f"{', '.join(missed)} (output {one['moved']['output']:.3g} x noise): {one['verdict']}: {one['reason']}"
     return [f"WRONG {case}: {one['name']}: {told}", *(f"      {in_words(culprit)}" for culprit in one["culprits"][:4])]
