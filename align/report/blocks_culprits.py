@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from align.core.folding import fold_alike, fold_names
 from align.core.pitfalls import pitfalls
 from align.report.blocks import Block, Column, Facts, Row, Table
 from align.report.numbers import NONE, as_float, fact, layer_name, listed, number, shape
 from align.report.texts import say, word
 
 IN_PANEL = 4
+LINES_SHOWN = 3
+ALIKE = ("reference_class", "candidate_class", "part", "cause", "sureness", "change")
 SETTINGS = ("reference", "candidate")
 TOLD_APART = ("calls", *SETTINGS)  # facts with a place of their own
 
+Culprit = dict[str, Any]
 Layer = dict[str, Any]
 Pairs = list[tuple[str, str]]
 
@@ -27,10 +31,10 @@ def culprit_blocks(document: dict[str, Any], *, show_all: bool) -> list[Block]:
     if not culprits:
         return []
     panel = _panel(culprits, document["layers"])
-    return [panel, _table(culprits)] if show_all or len(culprits) > IN_PANEL else [panel]
+    return [panel, _table(culprits)] if show_all or len(_alike(culprits)) > IN_PANEL else [panel]
 
 
-def is_culprit(layer: Layer, culprits: list[dict[str, Any]]) -> bool:
+def is_culprit(layer: Layer, culprits: list[Culprit]) -> bool:
     """Tell whether a row of the table is that of a culprit; of repeated calls the first and all that are off alone."""
     return any(
         (one["candidate"], one["reference"]) == (layer["candidate"], layer["reference"])
@@ -46,17 +50,24 @@ def cause_words(cause: str) -> str:
     return "; ".join(one if one == effect else say("culprit.named", id=one, effect=effect) for one, effect in told)
 
 
-def _panel(culprits: list[dict[str, Any]], layers: list[Layer]) -> Facts:
+def _panel(culprits: list[Culprit], layers: list[Layer]) -> Facts:
     facts: Pairs = []
-    for place, culprit in enumerate(culprits[:IN_PANEL], 1):
-        labelled = _facts(culprit, layers)
+    groups = _alike(culprits)
+    for place, group in enumerate(groups[:IN_PANEL], 1):
+        labelled = _facts(group, layers)
         facts += [(f"{place if index == 0 else '':<3}{label}", text) for index, (label, text) in enumerate(labelled)]
-    if (rest := len(culprits) - IN_PANEL) > 0:
+    if rest := sum(map(len, groups[IN_PANEL:])):
         facts.append(("", say("culprit.more", count=number(rest))))
     return Facts(_title(culprits, layers), tuple(facts), "bad")
 
 
-def _title(culprits: list[dict[str, Any]], layers: list[Layer]) -> str:
+def _alike(culprits: list[Culprit]) -> list[list[Culprit]]:
+    """Put culprits together that differ in the numbers of their names, in how far they are off and in their lines."""
+    rows = [(one["candidate"], (*(one[key] for key in ALIKE), _settings(one["facts"]))) for one in culprits]
+    return [[culprits[place] for place in places] for _, places in fold_alike(rows)]
+
+
+def _title(culprits: list[Culprit], layers: list[Layer]) -> str:
     """All else follows only if every layer that is off was judged alone."""
     unjudged = sum(layer["outcome"] == "not aligned" and not _is_judged_alone(layer) for layer in layers)
     title = say("culprit.one") if len(culprits) == 1 else say("culprit.several", count=number(len(culprits)))
@@ -73,33 +84,47 @@ def _is_off_alone(layer: Layer) -> bool:
     return alone is not None and alone["outcome"] == "not aligned"
 
 
-def _facts(culprit: dict[str, Any], layers: list[Layer]) -> Pairs:
-    names = [(word("word", side), _name(culprit, side)) for side in ("candidate", "reference")]
+def _facts(group: list[Culprit], layers: list[Layer]) -> Pairs:
+    first = group[0]
+    names = [(word("word", side), _names(group, side)) for side in ("candidate", "reference")]
     optional = {
-        "difference": _difference(culprit, layers),
-        "settings": _settings(culprit["facts"]),
-        "change": culprit["change"],
-        "line": culprit["line"],
+        "difference": _difference(group, layers),
+        "settings": _settings(first["facts"]),
+        "change": first["change"],
+        "line": _lines(group),
     }
-    told = [(say("culprit.part"), _part(culprit)), (say("culprit.cause"), _cause(culprit))]
+    told = [(say("culprit.part"), _part(group)), (say("culprit.cause"), _cause(first))]
     return [*names, *told, *((say(f"culprit.{key}"), text) for key, text in optional.items() if text)]
 
 
-def _name(culprit: dict[str, Any], side: str) -> str:
+def _names(group: list[Culprit], side: str) -> str:
+    if len(group) == 1:
+        return _name(group[0], side)
+    names = ", ".join(fold_names(one[side] for one in group))
+    return f"{names}  ({group[0][f'{side}_class'] or NONE})"
+
+
+def _name(culprit: Culprit, side: str) -> str:
     return f"{layer_name(culprit[side], culprit['call'])}  ({culprit[f'{side}_class'] or NONE})"
 
 
-def _part(culprit: dict[str, Any]) -> str:
-    calls = say("culprit.calls", count=number(culprit["facts"]["calls"])) if "calls" in culprit["facts"] else ""
-    far = say("culprit.beyond") if as_float(culprit["factor"]) == float("inf") else _times(culprit)
-    return say("culprit.far", part=word("part", culprit["part"]), far=far) + calls
+def _part(group: list[Culprit]) -> str:
+    """Say what is at fault, and how far the worst of the group is off."""
+    factor = max(as_float(one["factor"]) for one in group)
+    far = say("culprit.beyond") if factor == float("inf") else say("culprit.times", factor=number(factor))
+    if len(group) > 1:
+        return say("culprit.far", part=word("part", group[0]["part"]), far=say("culprit.up_to", far=far))
+    calls = say("culprit.calls", count=number(group[0]["facts"]["calls"])) if "calls" in group[0]["facts"] else ""
+    return say("culprit.far", part=word("part", group[0]["part"]), far=far) + calls
 
 
-def _times(culprit: dict[str, Any]) -> str:
-    return say("culprit.times", factor=number(culprit["factor"]))
+def _lines(group: list[Culprit]) -> str:
+    lines = list(dict.fromkeys(one["line"] for one in group if one["line"]))
+    rest = len(lines) - LINES_SHOWN
+    return ", ".join(lines[:LINES_SHOWN]) + (say("word.and_more", count=rest) if rest > 0 else "")
 
 
-def _cause(culprit: dict[str, Any]) -> str:
+def _cause(culprit: Culprit) -> str:
     sureness = word("sureness", culprit["sureness"])
     if not culprit["cause"]:
         return sureness
@@ -114,11 +139,11 @@ def _settings(facts: dict[str, Any]) -> str:
     return say("culprit.both", **{side: fact(facts[side]) for side in SETTINGS})
 
 
-def _difference(culprit: dict[str, Any], layers: list[Layer]) -> str:
+def _difference(group: list[Culprit], layers: list[Layer]) -> str:
     """The figure of the layer's output alone that is farthest from its limit; none if the fault is before it."""
-    if culprit["part"] == "inputs":
+    if group[0]["part"] == "inputs":
         return ""
-    rows = [layer for layer in layers if is_culprit(layer, [culprit]) and layer.get("isolated")]
+    rows = [layer for layer in layers if is_culprit(layer, group) and layer.get("isolated")]
     worst = max(rows, key=lambda layer: as_float(layer["isolated"]["factor"] or 0.0), default=None)
     if worst is None:
         return ""
@@ -136,7 +161,7 @@ def _ratio(alone: dict[str, Any], bound: str) -> float:
     return value / limit if limit > 0.0 else value
 
 
-def _table(culprits: list[dict[str, Any]]) -> Table:
+def _table(culprits: list[Culprit]) -> Table:
     columns = (
         Column("#", "number"),
         Column(word("word", "candidate"), "path"),
@@ -151,7 +176,7 @@ def _table(culprits: list[dict[str, Any]]) -> Table:
     return Table(say("culprit.table"), columns, tuple(_row(place, one) for place, one in enumerate(culprits, 1)))
 
 
-def _row(place: int, culprit: dict[str, Any]) -> Row:
+def _row(place: int, culprit: Culprit) -> Row:
     cells = (
         number(place),
         _name(culprit, "candidate"),

@@ -1,7 +1,7 @@
 """A forward comparison shown: what is at fault first, then the layers in execution order.
 
 A long run of layers that are aligned, or right alone, is one line, the table is cut in its middle: a reader looks for
-the places where it goes wrong. The rows around those, or else around the first divergent layer, are never cut.
+the places where it goes wrong. The rows around the first of those, or else around the first divergent layer, stay.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from align.core.folding import fold_names
+from align.core.folding import fold_alike, fold_names
 from align.core.verdicts import Outcome
 from align.report.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.blocks_culprits import culprit_blocks, is_culprit
@@ -21,6 +21,7 @@ from align.report.texts import say, word
 LONGEST_TABLE = 40
 KEPT_AT_END = 8
 AROUND_FIRST = 3
+NEVER_CUT = 5
 SHORTEST_FOLD = 4
 NAMES_SHOWN = 6
 
@@ -116,7 +117,7 @@ def _both(reference: str, candidate: str) -> str:
 def _folded(layers: list[dict[str, Any]], marked: set[int]) -> list[tuple[Row, bool]]:
     """Rows with long stretches of layers that are not at fault as one row each; the flag: never to be cut."""
     rows: list[tuple[Row, bool]] = []
-    near = {place + step for place in marked for step in range(-AROUND_FIRST, AROUND_FIRST + 1)}
+    near = {place + step for place in sorted(marked)[:NEVER_CUT] for step in range(-AROUND_FIRST, AROUND_FIRST + 1)}
     for kind, group in groupby(enumerate(layers), key=lambda one: "" if one[0] in marked else _stretch_kind(one[1])):
         stretch = list(group)
         inner = stretch[1:-1] if kind and len(stretch) >= SHORTEST_FOLD else []
@@ -179,14 +180,18 @@ def _accepted(accepted: list[dict[str, Any]]) -> list[Block]:
 def _unpaired(unpaired: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
     if not unpaired:
         return []
-    groups: dict[tuple[str, str], list[str]] = {}
-    for layer in unpaired:
-        name = layer_name(layer["module"], layer["call"]) + (f" ({layer['class_name']})" if layer["class_name"] else "")
-        groups.setdefault((layer["side"], layer["reason"]), []).append(name)
+    names = [
+        layer_name(one["module"], one["call"]) + (f" ({one['class_name']})" if one["class_name"] else "")
+        for one in unpaired
+    ]
+    groups = [
+        (unpaired[places[0]]["side"], reason, [names[place] for place in places])
+        for reason, places in fold_alike((one["reason"], one["side"]) for one in unpaired)
+    ]
     lines = tuple(
         say("forward.unpaired_line", side=word("word", side), count=number(len(own)), reason=reason)
         + _names(own, show_all=show_all)
-        for (side, reason), own in groups.items()
+        for side, reason, own in groups
     )
     return [Lines(say("forward.unpaired", count=number(len(unpaired))), lines)]
 

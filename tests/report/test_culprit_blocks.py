@@ -66,9 +66,21 @@ def test_a_layer_at_fault_whose_error_a_later_one_hides_is_shown_and_never_folde
     assert next(line for line in text.splitlines() if line.startswith("▶")).split()[1] == "40"
 
 
+def test_culprits_that_differ_in_their_numbers_alone_are_told_once_with_the_worst_and_all_lines(samples, document):
+    told = samples.faulty_forward()
+    blocks = [one for one in told.layers if one.reference.endswith("layer.4.convolution")][4:8]
+    alike = [samples.culprit(one, 2.0 + place, line=f"net.py:{place}") for place, one in enumerate(blocks)]
+    panel = panel_of(document(replace(told, culprits=(*alike, samples.culprit(told.layers[60], 3.0, change="x")))))
+    assert panel.startswith("╭─ 5 PARTS OF THE PORT ARE AT FAULT")
+    assert "│ 1  candidate   layer{1…2}.{0…5}.conv5 (4)  (Conv2d)" in panel
+    assert "the layer itself, by up to 5 × its limit" in panel
+    assert "net.py:0, net.py:1, net.py:2 and 1 more" in panel
+    assert "│ 2  candidate   layer2.5.conv3  (Conv2d)" in panel
+
+
 def test_more_culprits_than_the_panel_holds_stand_in_a_table(samples, document):
     told = samples.faulty_forward()
-    many = replace(told, culprits=tuple(samples.culprit(one, 5.0) for one in told.layers[15:29]))
+    many = replace(told, culprits=tuple(samples.culprit(one, 5.0, change=str(one.order)) for one in told.layers[15:29]))
     text = blocks_as_text(result_blocks(document(many)))
     assert f"and {14 - IN_PANEL} more, in the table below" in text
     table = text[text.index("All parts at fault") : text.index("Layers in execution order")]
