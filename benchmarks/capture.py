@@ -42,12 +42,14 @@ def main() -> None:
     """Print the ratios of both frameworks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
-    runs = parser.parse_args().runs
+    parser.add_argument("--only", choices=("torch", "mindspore"), help="leave the other one out")
+    options = parser.parse_args()
     values = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
     inputs = dict.fromkeys(resnet50.inputs(), values)
     for name, make in (("torch", resnet50.torch_model), ("mindspore", resnet50.mindspore_model)):
-        with tempfile.TemporaryDirectory() as folder:
-            report(name, make(), inputs, Path(folder), runs)
+        if options.only in (None, name):
+            with tempfile.TemporaryDirectory() as folder:
+                report(name, make(), inputs, Path(folder), options.runs)
 
 
 def report(name: str, model: Any, inputs: dict[str, Any], folder: Path, runs: int) -> None:
@@ -68,14 +70,14 @@ def report(name: str, model: Any, inputs: dict[str, Any], folder: Path, runs: in
         "first 100 elements": capture(Kept(elements=100)),
         "all tensors": capture(Kept()),
     }
-    best = dict.fromkeys(ways, float("inf"))
-    grown = dict.fromkeys(ways, float("inf"))
+    best = dict.fromkeys(ways, (float("inf"),) * 3)
     for _ in range(runs + 1):  # the first of each is a warm-up that hardly ever counts
         for way, call in ways.items():
-            seconds, nbytes = cost(call)
-            best[way], grown[way] = min(best[way], seconds), min(grown[way], nbytes)
-    for way, value in best.items():
-        print(f"{name:10} {way:18} {value / best['bare forward']:5.2f} x   {grown[way] / 1e6:6.1f} MB more at most")
+            best[way] = tuple(map(min, best[way], cost(call)))
+    bare_wall, bare_cpu, _ = best["bare forward"]
+    for way, (wall, cpu, nbytes) in best.items():
+        ratios = f"{wall / bare_wall:5.2f} x the time {cpu / bare_cpu:5.2f} x the CPU time"
+        print(f"{name:10} {way:18} {ratios} {nbytes / 1e6:6.1f} MB more at most")
     tensors, lines = ((folder / file).stat().st_size / 1e6 for file in (TENSORS, MANIFEST))
     print(f"{name:10} the trace of all tensors has {tensors:.0f} MB, and {lines:.2f} MB of lines")
 
@@ -101,16 +103,16 @@ def bare(name: str, model: Any, inputs: dict[str, Any]) -> Callable[[], object]:
     return lambda: model(given).asnumpy()
 
 
-def cost(call: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of one call, and by how many bytes the process grew in it at most (Linux tells; 0 elsewhere)."""
+def cost(call: Callable[[], object]) -> tuple[float, float, float]:
+    """Seconds of one call, CPU seconds, and by how many bytes the process grew at most (Linux tells; 0 elsewhere)."""
     reset, status = Path("/proc/self/clear_refs"), Path("/proc/self/status")
     if reset.exists():
         reset.write_text("5")  # forgets the peak
     before = resident(status, "VmRSS")
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), time.process_time()
     call()
-    seconds = time.perf_counter() - start
-    return seconds, max(resident(status, "VmHWM") - before, 0.0)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    return seconds, cpu, max(resident(status, "VmHWM") - before, 0.0)
 
 
 def resident(status: Path, field: str) -> float:

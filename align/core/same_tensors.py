@@ -1,6 +1,7 @@
 """A module often returns what the last one inside it returned: the very same tensor, which need not be looked at again.
 
-That takes a framework that counts how often a tensor was written to, as torch does; MindSpore's `_version` stays 0.
+That takes a framework that counts how often a tensor was written to, as torch does (but for writes through `.data`);
+MindSpore's `_version` stays 0.
 """
 
 from __future__ import annotations
