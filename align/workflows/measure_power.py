@@ -16,11 +16,11 @@ from align.errors import CannotRunError, UserCodeError
 from align.runs.traces import TraceFolder, TraceWriter
 from align.steps.limits import limit_for
 from align.steps.measure import measure
-from align.steps.noise import NoiseSink
 from align.steps.power_inputs import replaced_in_turn, unrelated_inputs
 from align.steps.power_outputs import MovementSink, output_powers
 from align.steps.power_parameters import changed, parameter_powers, scales_of, suspects, without_effect
 from align.workflows.inputs import read_inputs
+from align.workflows.measure_noise import measure_noise
 from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def measure_power(side: str | Model | Side, inputs: Path | str | Mapping[str, Ar
     """
     opened, arrays = open_side(side), read_inputs(inputs)
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
-        with TraceWriter(Path(folder), opened.reader.environment()) as writer:
+        with TraceWriter(Path(folder), opened.reader.environment(), inputs=True) as writer:
             opened.runner.run(opened.model, arrays, writer)
         trace = TraceFolder(Path(folder))
         return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace))
@@ -74,17 +74,10 @@ def power_of(side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapp
 
 def _own_limits(side: Side, inputs: Mapping[str, Array], trace: TraceFolder) -> dict[str, Limit]:
     """Limits as for a candidate of the same dtypes; by a table where the model cannot run in float64."""
-    sink = NoiseSink(trace)
-    try:
-        wide = side.runner.widened(side.model)
-        if wide is not None:
-            side.runner.run(wide, inputs, sink)
-    except UserCodeError:
-        sink.noise.clear()
+    noise = measure_noise(side, inputs, trace).accumulated or {}
     values = {capture.key: (trace.value(capture), capture.dtype) for capture in trace.captures}
     return {
-        key: limit_for(measure(value, value), (dtype, dtype), sink.noise.get(key))
-        for key, (value, dtype) in values.items()
+        key: limit_for(measure(value, value), (dtype, dtype), noise.get(key)) for key, (value, dtype) in values.items()
     }
 
 
