@@ -24,6 +24,8 @@ from _planting import Port
 from _touched import snapshot, touched
 from _watching import EPSILON, call_again, distance, rounding_of, watch
 
+from align.core.plain import to_plain
+
 COUNTED = ("faults", "named", "right", "near", "strangers", "false alarms", "seconds")
 
 
@@ -44,7 +46,8 @@ def main() -> int:
         if not options.json:
             print(*lines(found[-1]), sep="\n", flush=True)
     total = totals(found)
-    print(json.dumps({"cases": found, "totals": total}, indent=1) if options.json else in_figures("TOTAL", total))
+    plain = to_plain({"cases": found, "totals": total})
+    print(json.dumps(plain, indent=1) if options.json else in_figures("TOTAL", total))
     return int(total["named"] < total["faults"] or any(total[k] for k in ("strangers", "false alarms", "failed")))
 
 
