@@ -309,17 +309,10 @@ class UnlikeCurvesError(CannotRunError):
 
 
 class UnlikeTracesError(CannotRunError):
-    """Two traces that must not be compared; `faults` are all reasons, nothing but that they were cut short or more."""
+    """Two traces that must not be compared; all reasons are listed."""
 
-    def __init__(self, reference: Path, candidate: Path, faults: Sequence[str], *, cut_short: bool) -> None:
-        said = faults[0] if len(faults) == 1 else as_lines(faults)
-        super().__init__(
-            f"the traces {reference} and {candidate} cannot be compared: {said}",
-            "capture it again, or compare what there is with --partial"
-            if cut_short
-            else "capture both sides with the same --inputs and options",
-        )
-        self.faults = tuple(faults)
+    def __init__(self, which: str, faults: Sequence[str], hint: str) -> None:
+        super().__init__(f"the traces {which} cannot be compared: {as_lines(faults) if faults[1:] else faults[0]}", hint)
 
 
 class DestinationError(CannotRunError):

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from align.core.traces import Capture
 
 Sides = tuple[TracedSide, TracedSide]
+_CUT = "capture it again, or compare what there is with --partial"
+_UNLIKE = "capture both sides with the same --inputs and options"
 
 
 def compare_trace_folders(
@@ -108,7 +110,7 @@ def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[F
     if not (faults or cut) and (mine := _returned(sides[0])) != (theirs := _returned(sides[1])):
         faults.append(f"outputs of different structure: {counted(mine, 'tensor')} and {theirs}")
     if faults:
-        raise UnlikeTracesError(*folders, faults, cut_short=len(faults) == len(cut))
+        raise UnlikeTracesError(f"{folders[0]} and {folders[1]}", faults, _CUT if len(faults) == len(cut) else _UNLIKE)
     return [Finding("trace-cut-short", "warning", str(folder), ending) for folder, ending in cut]
 
 

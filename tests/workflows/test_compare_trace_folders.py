@@ -166,9 +166,8 @@ def test_another_mode_or_step_is_refused_and_all_reasons_are_listed(tmp_path: Pa
     told = json.loads(first)
     told["head"] |= {"mode": "training", "step": 3}
     manifest.write_text("".join([json.dumps(told) + "\n", *rest]))
-    with pytest.raises(UnlikeTracesError) as refused:
+    with pytest.raises(UnlikeTracesError, match="different mode: evaluation and training\\n  different step: 0 and 3"):
         align.compare_trace_folders(*sides)
-    assert refused.value.faults == ("different mode: evaluation and training", "different step: 0 and 3")
 
 
 def test_outputs_of_another_structure_are_refused(tmp_path: Path) -> None:
