@@ -40,8 +40,17 @@ def culprit_of(faults: Sequence[Fault]) -> Culprit:
     return replace(culprit, candidate=maker.module, candidate_class=maker.class_name, part="layer", facts=facts)
 
 
+def with_weights(culprit: Culprit, causes: Mapping[str, Hypothesis]) -> Culprit:
+    """Name the values of the parameters as the cause: with the reference's the module is right."""
+    found = causes.get(culprit.candidate)
+    relation = {"relation": found.id, **found.facts} if found else {}
+    return replace(culprit, cause="weights-differ", sureness="confirmed", facts={**culprit.facts, **relation})
+
+
 def with_hypothesis(culprit: Culprit, found: Hypothesis) -> Culprit:
-    """Name a relation between the data as the cause; nobody has tried it."""
+    """Name a relation between the data as the cause, which nobody has tried; one that only tells where is a hint."""
+    if not found.explains:
+        return replace(culprit, facts={**culprit.facts, "hint": found.id, **found.facts})
     return replace(culprit, cause=found.id, sureness="suspected", facts={**culprit.facts, **found.facts})
 
 

@@ -31,6 +31,17 @@ def switched(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterator[Setting
             yield _finding(rule.id, rule.setting, ("", shown, form.write(not value)), (None, layer), arguments)
 
 
+def settings_moved(before: LayerSettings, after: LayerSettings, rules: Sequence[Pitfall]) -> int:
+    """How many settings that rules know are other ones after a change: an argument may bring others with it."""
+    moved = 0
+    for rule in rules:
+        form = rule.form_of(before.classes)
+        if form is not None and form.readable(before.values) and form.readable(after.values):
+            values = form.read(before.values, before.classes), form.read(after.values, after.classes)
+            moved += not equal_settings(*values)
+    return moved
+
+
 def namesakes(reference: LayerSettings, candidate: LayerSettings) -> Iterator[SettingFinding]:
     """Settings of one name, and of one type, that differ; those that tell a size are the same in both or fail."""
     theirs = {_plain_name(name): name for name in candidate.values}

@@ -19,6 +19,7 @@ from align.steps.allow import accept_deviations, check_allowances
 from align.steps.amplify import with_amplification
 from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.steps.compare_weights import compare_weights, meant_values
+from align.steps.hypotheses_weights import weight_causes
 from align.steps.judge_forward import judge_forward
 from align.steps.judge_power import with_power
 from align.workflows.describe_host import describe_host
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from align.core.comparisons import LayerComparison
     from align.core.dtypes import Array
     from align.core.findings import Finding
+    from align.core.hypotheses import Fact, Hypothesis
     from align.core.measurements import Limit
     from align.core.names import NameMap
     from align.core.parameters import ParameterSet
@@ -81,14 +83,17 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     arrays = read_inputs(inputs)
     parameters = _parameters(sides[0]), _parameters(sides[1])
     paired = choose_map(name_map, parameters)
-    weights = _compare_weights(sides, paired)  # before the run: a MindSpore cell may rename its parameters in it
+    owners = {one.name: one.module for one in parameters[1].parameters}
+    weights = _compare_weights(
+        sides, owners, paired
+    )  # before the run: a MindSpore cell may rename its parameters in it
     with ExitStack() as stack:
         folder = _fresh(traces) or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="align-")))
         run = _run_both(sides, arrays, folder, progress)
         progress("forward", 4, STAGES)
         if name_map is None and not paired.complete:
             paired = map_in_order((run.reference, run.candidate), parameters, paired)
-            weights = _compare_weights(sides, paired)
+            weights = _compare_weights(sides, owners, paired)
         calls = pair_traces((run.reference, run.candidate), parameters, paired)
         check_allowances(allowances, calls.pairs)
         layers = _compare(run, calls, allowances)
@@ -189,8 +194,19 @@ class _ComparedWeights:
     weights: Weights
 
 
-def _compare_weights(sides: tuple[Side, Side], name_map: NameMap) -> _ComparedWeights:
+def _compare_weights(sides: tuple[Side, Side], owners: Mapping[str, str], name_map: NameMap) -> _ComparedWeights:
+    """`owners` are the paths of the candidate's modules by the names of their parameters."""
     values = [side.reader.read_values(side.model) for side in sides]
     findings = compare_weights(values[0], values[1], name_map)
-    meant = meant_values(values[0], values[1], name_map) if findings else {}
-    return _ComparedWeights(findings, Weights(values[1], meant))
+    if not findings:
+        return _ComparedWeights((), Weights(values[1]))
+    causes = weight_causes(values[0], values[1], name_map)
+    told = (
+        replace(one, facts={**one.facts, **_told(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
+    )
+    by_module = {owners[name]: cause for name, cause in causes.items() if name in owners}
+    return _ComparedWeights(tuple(told), Weights(values[1], meant_values(values[0], values[1], name_map), by_module))
+
+
+def _told(cause: Hypothesis | None) -> dict[str, Fact]:
+    return {"cause": cause.id, **cause.facts} if cause else {}

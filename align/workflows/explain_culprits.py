@@ -7,13 +7,23 @@ layer rebuilt with the changed setting, and weights that differ are the referenc
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from align.core.pitfalls import pitfalls
 from align.core.protocols import SettingsReader
 from align.core.source_lines import called_at, made_at
-from align.steps.culprits import by_module, culprit_of, findings_of, is_mended, with_findings, with_hypothesis
+from align.steps.culprits import (
+    by_module,
+    culprit_of,
+    findings_of,
+    is_mended,
+    with_findings,
+    with_hypothesis,
+    with_weights,
+)
+from align.steps.unruled_settings import settings_moved
 from align.workflows.confirm_causes import rebuilt_layer
 from align.workflows.guess_causes import guess_cause
 
@@ -22,6 +32,7 @@ if TYPE_CHECKING:
 
     from align.core.culprits import Culprit
     from align.core.dtypes import Array
+    from align.core.hypotheses import Hypothesis
     from align.core.lint import SettingFinding
     from align.core.protocols import Model
     from align.core.settings import LayerSettings
@@ -31,15 +42,17 @@ if TYPE_CHECKING:
     from align.workflows.isolate_layers import Bench, IsolatedLayers
     from align.workflows.sides import Side
 
-WEIGHTS = "weights-differ"
-
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The candidate's values before any run, whose names a run may change, and those that it should hold instead."""
+    """The candidate's values before any run, whose names a run may change, and those that it should hold instead.
+
+    `causes` tell, by the path of the module that owns them, what those that differ are.
+    """
 
     held: Mapping[str, Array]
-    meant: Mapping[str, Array]
+    meant: Mapping[str, Array] = field(default_factory=dict)
+    causes: Mapping[str, Hypothesis] = field(default_factory=dict)
 
 
 def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weights: Weights) -> tuple[Culprit, ...]:
@@ -50,13 +63,13 @@ def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weigh
         if weights.meant and (calls := _tried(bench, alone.forced, {})):
             for group in groups:
                 if is_mended(group, calls):
-                    culprits[id(group)] = replace(culprits[id(group)], cause=WEIGHTS, sureness="confirmed")
+                    culprits[id(group)] = with_weights(culprits[id(group)], weights.causes)
         open_groups = [group for group in groups if not culprits[id(group)].cause]
         for group, findings, confirmed in _try_settings(reference, bench, open_groups, alone.forced):
             culprits[id(group)] = with_findings(culprits[id(group)], findings, confirmed=confirmed)
     for group in groups:
         culprit = culprits[id(group)]
-        if not culprit.cause and (found := guess_cause(bench, group[0])):
+        if not culprit.cause and not group[0].made_by and (found := guess_cause(bench, group[0])):
             culprit = with_hypothesis(culprit, found)
         culprits[id(group)] = replace(culprit, line=_line(bench.side.model, culprit))
     return tuple(culprits.values())
@@ -78,16 +91,29 @@ def _try_settings(
     settings = _settings(reference), _settings(bench.side)
     found = findings_of([group[0] for group in groups], settings, pitfalls())
     waiting = [(group, _options(found.get(group[0].path, ()))) for group in groups]
+    for group, options in waiting:
+        if group[0].made_by:
+            options.sort(key=partial(_moved, reference, bench.side, settings[1]))
     for turn in range(max((len(options) for _, options in waiting), default=0)):
         asked = [(group, options[turn]) for group, options in waiting if len(options) > turn]
-        stand_ins = {options[0].candidate: rebuilt_layer(reference, bench.side, *options) for _, options in asked}
+        stand_ins = {option[0].candidate: rebuilt_layer(reference, bench.side, *option) for _, option in asked}
         built = {path: layer for path, layer in stand_ins.items() if layer is not None}
         calls = _tried(bench, forced, built) if built else {}
-        for group, options in asked:
-            tried = options[0].candidate in built
-            if (tried and calls and is_mended(group, calls)) or (not tried and _would_explain(options)):
-                yield group, options, tried
+        for group, option in asked:
+            tried = option[0].candidate in built
+            if (tried and calls and is_mended(group, calls)) or (not tried and _would_explain(option)):
+                yield group, option, tried
                 waiting = [(other, own) for other, own in waiting if other is not group]
+
+
+def _moved(
+    reference: Side, side: Side, settings: Mapping[str, LayerSettings], findings: Sequence[SettingFinding]
+) -> int:
+    """How many settings of a layer a change moves: the one that moves fewest says most."""
+    layer = rebuilt_layer(reference, side, *findings)
+    if layer is None or not isinstance(side.reader, SettingsReader):
+        return len(settings)
+    return settings_moved(settings[findings[0].candidate], side.reader.read_settings(layer)[0], pitfalls())
 
 
 def _options(findings: Sequence[SettingFinding]) -> list[tuple[SettingFinding, ...]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from align.workflows.isolate_layers import Bench
     from align.workflows.sides import Side
 
-MOST_BEFORE = 8  # tensors
+MOST_BEFORE, MOST_OTHERS = 8, 4  # tensors of the shape that is looked for, and of others
 
 
 def guess_cause(bench: Bench, fault: Fault) -> Hypothesis | None:
@@ -47,17 +47,15 @@ def _inputs(bench: Bench, fault: Fault) -> dict[str, Array]:
 
 
 def _before(reference: Trace, fault: Fault) -> dict[str, Array]:
-    """The latest tensors of this shape that the reference had before, by key: code adds and picks among these."""
+    """The latest tensors that the reference had before, by key: code adds, mixes and picks among these."""
     wrong = fault.tensor.reference
-    known = [one for one in (*reference.inputs, *reference.captures) if one.shape == wrong.shape]
-    known = sorted((one for one in known if one.order < wrong.order), key=lambda one: -one.order)
-    found: dict[int, tuple[str, Array]] = {}
-    for one in known:
-        value = reference.value(one)
-        found.setdefault(value.__array_interface__["data"][0], (one.key, value))
-        if len(found) == MOST_BEFORE:
-            break
-    return dict(found.values())
+    known = [one for one in (*reference.inputs, *reference.captures) if one.order < wrong.order]
+    known.sort(key=lambda one: one.order)
+    once = {reference.value(one).__array_interface__["data"][0]: one for one in known}  # an output is an input next
+    latest = sorted(once.values(), key=lambda one: -one.order)
+    alike = [one for one in latest if one.shape == wrong.shape][:MOST_BEFORE]
+    others = [one for one in latest if one.shape != wrong.shape][:MOST_OTHERS]
+    return {one.key: reference.value(one) for one in (*alike, *others)}
 
 
 def _values_by_role(side: Side, path: str) -> dict[str, Array]:
