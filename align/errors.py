@@ -311,8 +311,8 @@ class UnlikeCurvesError(CannotRunError):
 class UnlikeTracesError(CannotRunError):
     """Two traces that must not be compared; all reasons are listed."""
 
-    def __init__(self, which: str, faults: Sequence[str], hint: str) -> None:
-        super().__init__(f"the traces {which} cannot be compared: {as_lines(faults) if faults[1:] else faults[0]}", hint)
+    def __init__(self, both: str, faults: Sequence[str], hint: str) -> None:
+        super().__init__(f"the traces {both} cannot be compared: {as_lines(faults) if faults[1:] else faults[0]}", hint)
 
 
 class DestinationError(CannotRunError):
