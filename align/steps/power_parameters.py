@@ -47,8 +47,8 @@ def scales_of(trace: Trace, limits: Mapping[str, Limit]) -> dict[str, float]:
 
 
 def size_of(value: Array) -> float:
-    """Root mean square of a parameter; 1 for one that is all zero, of which no change is relative."""
-    return float(np.sqrt(np.mean(np.square(np.abs(value).astype(np.float64))))) or 1.0
+    """Root mean square of a parameter; 1 for one that is all zero or empty, of which no change is relative."""
+    return float(np.sqrt(np.mean(np.square(np.abs(value).astype(np.float64))))) or 1.0 if value.size else 1.0
 
 
 def suspects(values: Mapping[str, Array], gradients: Mapping[str, Array]) -> dict[str, NDArray[np.bool_]]:

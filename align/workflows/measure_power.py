@@ -64,10 +64,12 @@ def power_of(side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapp
     except CannotRunError as error:
         unmeasured["parameters"] = error.message
     of_model = {capture.key for capture in trace.captures if not capture.module}
+    moved = {name: [run[key] for key in of_model & run.keys()] for name, run in runs.items()}
+    unmeasured |= {name: "no output of the model has a measured limit" for name, own in moved.items() if not own}
     return Power(
         tuple(output_powers(trace, limits, [*runs.values()])),
         parameters,
-        {name: max((run[key] for key in of_model & run.keys()), default=0.0) for name, run in runs.items()},
+        {name: max(own) for name, own in moved.items() if own},
         unmeasured,
     )
 

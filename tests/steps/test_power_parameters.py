@@ -49,6 +49,13 @@ def test_a_scale_is_the_length_of_a_difference_at_its_limit() -> None:
 def test_the_size_of_a_parameter_that_is_zero_is_one() -> None:
     assert size_of(np.array([3.0, -3.0])) == 3.0
     assert size_of(np.zeros(3)) == 1.0
+    assert size_of(np.zeros((0, 3))) == 1.0
+
+
+def test_an_empty_parameter_is_neither_suspect_nor_listed() -> None:
+    empty = {"w": np.zeros((0, 3))}
+    assert suspects(empty, empty) == {}
+    assert list(parameter_powers(empty, empty, {}, 1)) == []
 
 
 def test_a_change_shows_from_the_root_of_the_number_of_tensors_over_what_it_moves() -> None:

@@ -92,6 +92,16 @@ def test_an_input_that_changes_nothing_is_told_beside_one_that_does() -> None:
     assert power.inputs["y"] == 0.0
 
 
+def test_of_an_output_that_was_not_compared_nothing_is_said_to_be_hidden() -> None:
+    from align.core.allowances import Allowances, LayerLimit
+
+    model = net(lambda self, x: self.b(self.a(x)))
+    power = align.compare_forward(model, model, inputs=X, allowances=Allowances((LayerLimit("", 2.0),))).power
+    assert power is not None
+    assert power.inputs == {}
+    assert power.unmeasured == {"x": "no output of the model has a measured limit"}
+
+
 def test_a_mask_of_ones_is_left_and_said_to_be() -> None:
     model = net(lambda self, x, y: self.b(self.a(x)) * y)
     power = align.measure_power(model, {"x": X["x"], "y": np.ones((2, 5, 1), np.int64)})
