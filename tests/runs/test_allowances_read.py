@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +12,7 @@ from align.errors import ProjectFileError, UsageError
 from align.runs.allowances import read_limits
 from align.runs.project import read_project
 
-if TYPE_CHECKING:
-    from pathlib import Path
+PAGE = (Path(__file__).parents[2] / "docs" / "project-file.md").read_text(encoding="utf-8")
 
 
 def read(folder: Path, text: str) -> Allowances:
@@ -69,3 +69,11 @@ def test_all_that_are_none_are_named_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         read_limits(["a", "b=x", "c=1", "d=-1", "e=nan"])
     assert caught.value.message == "--limit cannot be used: 'a', 'b=x', 'd=-1', 'e=nan'"
+
+
+def test_the_page_says_the_same_in_toml_and_in_python(tmp_path: Path) -> None:
+    space: dict[str, object] = {}
+    (shown,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(shown, space)
+    (file,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    assert read(tmp_path, file) == space["allowances"]
