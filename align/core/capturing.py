@@ -93,7 +93,7 @@ class Kept:
 class TraceHead:
     """What a trace is of: the model, its inputs (shape, dtype and hash by name), the mode, the step and the seed.
 
-    `functions` says whether functional calls were captured too, `noise` whether the rounding noise was to be measured.
+    `functions` says whether functional calls were captured too, `layer_inputs` whether what calls were given was kept.
     """
 
     side: str
@@ -104,6 +104,7 @@ class TraceHead:
     seed: int = 0
     direction: Direction = "forward"
     functions: bool = False
+    layer_inputs: bool = False
     kept: Kept = field(default_factory=Kept)
 
 

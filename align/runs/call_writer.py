@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from align.core.capturing import Statistics
+from align.core.traces import Capture
 from align.errors import AlignError, DestinationError
 from align.runs.trace_events import as_table
 from align.runs.traces import TraceWriter
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from align.core.capturing import CallStart, TraceHead
     from align.core.dtypes import Array
-    from align.core.traces import Capture
 
 _FIGURES = tuple(one.name for one in fields(Statistics))
 
@@ -33,7 +33,8 @@ class CallWriter:
 
     def __init__(self, folder: Path, environment: Mapping[str, str], head: TraceHead) -> None:
         self._kept, self.functions = head.kept, head.functions
-        self._writer = TraceWriter(folder, environment, head=head)
+        self._writer = TraceWriter(folder, environment, inputs=head.layer_inputs, head=head)
+        self._outputs = 0
         self._latest: dict[str, dict[str, Any]] = {}  # what was told of the tensors of the call that ended last
         self._told: dict[str, dict[str, Any]] = {}
 
@@ -45,6 +46,10 @@ class CallWriter:
 
     def add(self, capture: Capture, value: Array) -> None:
         """Note a tensor with its figures, and keep of it what is to be kept."""
+        self._outputs = capture.order + 1
+        self._write(capture, value)
+
+    def _write(self, capture: Capture, value: Array) -> None:
         part = keep_part(self._kept, capture, value)
         told: dict[str, Any] = {"statistics": _figures(summarize_tensor(value)), "offset": None}
         if part is not None:
@@ -79,6 +84,16 @@ class CallWriter:
             with contextlib.suppress(DestinationError):  # a full disk is what it failed with
                 self._writer.note({"failed": said})
         self._writer.__exit__(kind, error, tb)
+
+
+class GivenWriter(CallWriter):
+    """A CallWriter that also keeps what calls are given; what was written before is not written again."""
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
+        """Note the tensors that a call is given."""
+        for name, value in inputs.items():
+            shape, dtype = tuple(value.shape), value.dtype.name
+            self._write(Capture(self._outputs, module, call, name, "", shape, dtype, role="input"), value)
 
 
 def _figures(statistics: Statistics) -> dict[str, float | None]:

@@ -14,7 +14,7 @@ from align.core.protocols import BackwardRunner, SettingsReader
 from align.core.untouched import SEED
 from align.core.words import some
 from align.errors import CannotRunError, DestinationError, UserCodeError
-from align.runs.call_writer import CallWriter
+from align.runs.call_writer import CallWriter, GivenWriter
 from align.runs.trace_model import MODEL, VALUES, write_model, write_values
 from align.runs.trace_noise import NOISE, write_noise
 from align.runs.traces import MANIFEST, TENSORS, TraceFolder
@@ -49,6 +49,7 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     inputs: Path | str | Mapping[str, Array],
     tensors: Sequence[str] = ("all",),
     functions: bool = False,
+    layer_inputs: bool = False,
     backward: bool = False,
     noise: bool = True,
     values: bool = True,
@@ -57,10 +58,11 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     """Run one model on fixed inputs in evaluation mode and write what every module returned into a trace folder.
 
     `tensors` says whose values are kept: "all", "none" (figures only), globs over paths, "first:N" or "sample:N"
-    elements. `functions` captures functional calls that are no module's too, `backward` the gradients of a fixed mix of
-    the outputs too, in the folder `backward` inside. `noise` measures the rounding noise by a second run in float64,
-    `values` keeps the parameters. A run that fails leaves a trace that ends where it did. Raises UserCodeError then,
-    and DestinationError for a folder that cannot be written, or holds something else.
+    elements. `functions` captures functional calls that are no module's too, `layer_inputs` what calls are given,
+    `backward` the gradients of a fixed mix of the outputs, in the folder `backward` inside. `noise` measures the
+    rounding noise by a second run in float64, `values` keeps the parameters. A run that fails leaves a trace that ends
+    where it did. Raises UserCodeError then, and DestinationError for a folder that cannot be written, or holds
+    something else.
 
     >>> import numpy as np, tempfile
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
@@ -73,8 +75,15 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     opened = open_side(side)
     backwards = _backward_runner(opened) if backward else None
     arrays, folder = read_inputs(inputs), Path(folder)
-    given = describe_inputs(arrays)
-    head = TraceHead(opened.label, opened.reader.name, given, seed=SEED, functions=functions, kept=read_kept(tensors))
+    head = TraceHead(
+        side=opened.label,
+        framework=opened.reader.name,
+        inputs=describe_inputs(arrays),
+        seed=SEED,
+        functions=functions,
+        layer_inputs=layer_inputs,
+        kept=read_kept(tensors),
+    )
     parameters = opened.reader.read_parameters(opened.model, opened.label)  # MindSpore may rename them in a run
     _make_room(folder)
     _write_model(opened, parameters, folder, values=values)
@@ -85,7 +94,7 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     if noise:
         write_noise(folder, *_measure_noise(opened, arrays, TraceFolder(folder)))
     if backwards is not None:
-        head = replace(head, direction="backward", functions=False)
+        head = replace(head, direction="backward", functions=False, layer_inputs=False)
         _write_run(opened, folder / BACKWARD, head, partial(backwards.run_backward, opened.model, arrays))
     progress("capture", STAGES, STAGES)
     return show_trace(folder)
@@ -98,8 +107,9 @@ def _backward_runner(side: Side) -> BackwardRunner:
 
 
 def _write_run(side: Side, folder: Path, head: TraceHead, run: Callable[[CallWriter], None]) -> None:
+    kind = GivenWriter if head.layer_inputs else CallWriter
     try:
-        with CallWriter(folder, {**side.reader.environment(), **describe_host()}, head) as writer:
+        with kind(folder, {**side.reader.environment(), **describe_host()}, head) as writer:
             run(writer)
     except UserCodeError as error:
         error.hint = f"`align trace show {folder}` shows how far it came; {error.hint}"

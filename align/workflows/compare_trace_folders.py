@@ -17,6 +17,7 @@ from align.core.words import counted
 from align.errors import UnlikeTracesError
 from align.runs.trace_noise import read_noise
 from align.steps.allow import accept_deviations, check_allowances
+from align.steps.amplify import with_amplification
 from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.steps.compare_weights import compare_weights
 from align.steps.judge_forward import judge_forward
@@ -80,7 +81,8 @@ def compare_trace_folders(
     check_allowances(allowances, calls.pairs)
     noise, missing = read_noise(traces[0].folder)
     rows = [parts[0].told(row) for row in compare_traces(*parts, calls.pairs, noise, allowances)]
-    known = accept_deviations(excuse_uncertain(rows), (), allowances.accepted)
+    layers = with_amplification(excuse_uncertain(rows), *parts)
+    known = accept_deviations(layers, (), allowances.accepted)
     first, last = first_divergence(known.layers)
     findings = (*cut, *_unmeasured(parameters[0], noise, missing), *open_names(paired), *_differences(sides, paired))
     return ForwardComparison(
@@ -149,7 +151,8 @@ class _CommonPart:
         self._trace = own.trace
         self._cut = own.head.kept.elements is None
         self.kept = other.head.kept if self._cut else own.head.kept
-        self.captures, self.inputs, self.environment = own.trace.captures, own.trace.inputs, own.trace.environment
+        self.captures, self.environment = own.trace.captures, own.trace.environment
+        self.inputs = tuple(one for one in own.trace.inputs if own.trace.holds(one))
 
     def holds(self, capture: Capture) -> bool:
         """Tell whether elements of a tensor were kept."""

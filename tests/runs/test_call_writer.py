@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from align.core.capturing import CallStart, Kept, Statistics, TensorKind, TraceHead
 from align.core.traces import Capture
 from align.errors import CannotRunError, RunFolderError
-from align.runs.call_writer import CallWriter
+from align.runs.call_writer import CallWriter, GivenWriter
 from align.runs.traces import MANIFEST, TENSORS, TraceFolder
 
 if TYPE_CHECKING:
@@ -118,6 +119,17 @@ def test_the_same_tensor_is_kept_where_only_its_second_module_is_chosen(tmp_path
     trace = TraceFolder(tmp_path)
     assert [trace.holds(one) for one in trace.captures] == [False, True]
     assert trace.value(trace.captures[1]).tolist() == [1, 2, 3]
+
+
+def test_what_calls_are_given_is_kept_on_request_and_written_once(tmp_path: Path) -> None:
+    with GivenWriter(tmp_path, {}, replace(HEAD, layer_inputs=True)) as writer:
+        writer.add(of("fc"), VALUE)
+        writer.enter("act", 0, {"0": VALUE, "slope": VALUE[:1]})
+        writer.finish("act", 0)
+    trace = TraceFolder(tmp_path)
+    assert [(one.key, one.order) for one in trace.inputs] == [("act#0<0", 1), ("act#0<slope", 1)]
+    assert [trace.value(one).tolist() for one in trace.inputs] == [[1, 2, 3], [1]]
+    assert trace.events.places["act#0<0"] == trace.events.places["fc#0"]
 
 
 def test_memory_is_that_of_one_tensor(tmp_path: Path) -> None:

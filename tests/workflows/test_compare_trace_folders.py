@@ -83,6 +83,14 @@ def test_layers_are_not_isolated_and_a_note_says_why(tmp_path: Path) -> None:
     assert set(found.environment) == {"reference (arrays)", "candidate (arrays)"}
 
 
+def test_traces_with_what_layers_are_given_tell_how_errors_grow(tmp_path: Path) -> None:
+    options = {"inputs": {"x": X}}
+    live = align.compare_forward(model(), model(True, slope=0.2), **options)
+    found = compared(tmp_path, model(), model(True, slope=0.2), layer_inputs=True)
+    assert [one.amplification for one in found.layers] == [one.amplification for one in live.layers]
+    assert any(one.amplification for one in found.layers)
+
+
 def test_settings_that_differ_are_told_with_what_to_write(tmp_path: Path) -> None:
     found = compared(tmp_path, model(), model(True, slope=0.2))
     [finding] = [one for one in found.findings if one.code == "setting-differs"]
