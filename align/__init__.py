@@ -9,11 +9,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from align.core.probing import probe
     from align.report.frames import map_frame
     from align.report.notebook import write_report
     from align.workflows.bisect_port import bisect_port
-    from align.workflows.capture_trace import capture_trace
     from align.workflows.bisect_precision import bisect_precision
+    from align.workflows.capture_trace import capture_trace
     from align.workflows.check_map import check_name_map
     from align.workflows.compare_forward import compare_forward
     from align.workflows.compare_generation import compare_generation
@@ -50,6 +51,7 @@ _HOMES = {
     "map_parameters": "align.workflows.map_parameters",
     "measure_power": "align.workflows.measure_power",
     "open_side": "align.workflows.sides",
+    "probe": "align.core.probing",
     "show_trace": "align.workflows.show_trace",
     "validate_models": "align.workflows.validate_models",
     "write_report": "align.report.notebook",
@@ -74,6 +76,7 @@ __all__ = [
     "map_parameters",
     "measure_power",
     "open_side",
+    "probe",
     "show_trace",
     "validate_models",
     "write_report",

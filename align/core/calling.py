@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.call_places import tensor_kinds, user_line
 from align.core.capturing import CallSink, CallStart, FunctionSink
+from align.core.probing import CLASS_NAME as PROBE
+from align.core.probing import probed_by
 from align.core.same_tensors import LatestTensors, unknown
 from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
 from align.core.user_code import run_user_code
@@ -164,6 +166,13 @@ class CallRecorder:
         given = with_leaves(given, new.get)
         return tuple(given.pop(place) for place in range(positions)), given
 
+    def probe(self, path: str, value: Any) -> Any:
+        """Note a probed value as a module that passes it on; see align.core.probing."""
+        changed = self.begin(path, (value,), None, PROBE)
+        given = changed[0][0] if changed else value
+        other = self.end(path, PROBE, given)
+        return given if other is None else other
+
     def function(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
         """Note a functional call that was made, as a module `running/name` of its own; return what it is to return."""
         path = f"{self.running}/{name}"
@@ -258,4 +267,5 @@ def _after(module: Any, path: str, recorder: CallRecorder) -> Any:
 def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapping[str, Array], what: str) -> None:
     """Call the user's model; whatever it raises becomes a ModelFailedError that names the layer and the inputs."""
     given = {name: f"{value.dtype.name}{list(value.shape)}" for name, value in inputs.items()}
-    run_user_code(call, lambda error: ModelFailedError(what, recorder.running or "", given, error))
+    with probed_by(recorder):
+        run_user_code(call, lambda error: ModelFailedError(what, recorder.running or "", given, error))

@@ -10,6 +10,7 @@ from align.core.allowances import NOTHING
 from align.core.comparisons import LayerComparison
 from align.core.dtypes import EPSILON, rounded_as
 from align.core.measurements import smallest_factor
+from align.core.probing import is_probe
 from align.steps.limits import limit_for
 from align.steps.measure import measure
 from align.steps.views import find_view
@@ -95,8 +96,9 @@ def coarser_of(known: str, reference: str, candidate: str) -> str:
 
 
 def same_layer(pair: CallPair) -> bool:
-    """Tell whether both are layers of one known kind, or both the model."""
-    return not pair.reference.module or pair.reference.kind == pair.candidate.kind != ""
+    """Tell whether both are layers of one known kind, both probes, or both the model."""
+    alike = not pair.reference.module or is_probe(pair.reference.module)
+    return alike or pair.reference.kind == pair.candidate.kind != ""
 
 
 def _judged(row: LayerComparison, measurement: Measurement, limit: Limit) -> LayerComparison:

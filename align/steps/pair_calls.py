@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.core.comparisons import UnpairedLayer
+from align.core.probing import is_probe
 from align.steps.calls import CallPair
 from align.steps.pair_places import pair_places
 from align.steps.sequences import align_sequences, equality_scores
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from align.steps.calls import Call, CalledModules
+
+
+_NO_PROBE = "the other side has no probe of this name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class CallPairs:
 
 def pair_calls(left: CalledModules, right: CalledModules) -> CallPairs:
     """Pair the calls of reference (`left`) and candidate; the model itself ("") pairs with the model itself only."""
-    pairs = [*_root_pair(left, right), *_owner_pairs(left, right)]
+    pairs = [*_root_pair(left, right), *_probe_pairs(left, right), *_owner_pairs(left, right)]
     pairs += pair_places(left, right, pairs)
     pairs += _container_pairs(left, right, pairs)
     pairs.sort(key=lambda pair: pair.reference.order)
@@ -45,6 +49,14 @@ def _root_pair(left: CalledModules, right: CalledModules) -> Iterator[CallPair]:
     mine, theirs = (next((call for call in reversed(side.calls) if not call.module), None) for side in (left, right))
     if mine and theirs:
         yield CallPair(mine, theirs)
+
+
+def _probe_pairs(left: CalledModules, right: CalledModules) -> Iterator[CallPair]:
+    """Probes pair by the name that the user gave them, and by nothing else."""
+    theirs = {(call.module, call.call): call for call in right.calls if is_probe(call.module)}
+    for call in left.calls:
+        if other := theirs.get((call.module, call.call)):
+            yield CallPair(call, other)
 
 
 def _owner_pairs(left: CalledModules, right: CalledModules) -> Iterator[CallPair]:
@@ -87,7 +99,8 @@ def _alone(
     done = {id(call) for call in paired}
     for call in own.calls:
         if id(call) not in done:
-            yield UnpairedLayer(side, call.module, call.class_name, call.call, _reason(call, own, other))
+            reason = _NO_PROBE if is_probe(call.module) else _reason(call, own, other)
+            yield UnpairedLayer(side, call.module, call.class_name, call.call, reason)
 
 
 def _reason(call: Call, own: CalledModules, other: CalledModules) -> str:

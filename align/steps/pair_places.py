@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.probing import is_probe
 from align.steps.calls import CallPair
 from align.steps.sequences import align_sequences, equality_scores
 
@@ -35,8 +36,7 @@ def pair_places(left: CalledModules, right: CalledModules, anchors: Sequence[Cal
     places = {id(pair.reference): n for n, pair in enumerate(anchors)}
     places |= {id(pair.candidate): n for n, pair in enumerate(anchors)}
     rows, columns = (
-        [call for call in side.leaves if id(call) in places or not (side.owns(call) or call.module in side.open)]
-        for side in (left, right)
+        [call for call in side.leaves if id(call) in places or _is_free(call, side)] for side in (left, right)
     )
     found = align_sequences(_scores(rows, columns, places))
     fixed = [(i, j) for i, j in found if id(rows[i]) in places]
@@ -51,6 +51,10 @@ def pair_places(left: CalledModules, right: CalledModules, anchors: Sequence[Cal
             counts = alike if same else active
             pairs.append(CallPair(rows[i], columns[j], (same or known) and counts[0][i] == counts[1][j]))
     return pairs
+
+
+def _is_free(call: Call, side: CalledModules) -> bool:
+    return not (side.owns(call) or call.module in side.open or is_probe(call.module))
 
 
 def _scores(rows: list[Call], columns: list[Call], places: dict[int, int]) -> NDArray[np.float64]:
