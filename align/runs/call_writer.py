@@ -46,10 +46,6 @@ class CallWriter:
 
     def add(self, capture: Capture, value: Array) -> None:
         """Note a tensor with its figures, and keep of it what is to be kept."""
-        self._outputs = capture.order + 1
-        self._write(capture, value)
-
-    def _write(self, capture: Capture, value: Array) -> None:
         part = keep_part(self._kept, capture, value)
         told: dict[str, Any] = {"statistics": _figures(summarize_tensor(value)), "offset": None}
         if part is not None:
@@ -67,6 +63,7 @@ class CallWriter:
             self._note(capture, told)
 
     def _note(self, capture: Capture, told: dict[str, Any]) -> None:
+        self._outputs += capture.role == "output"
         self._told[capture.key] = told
         self._writer.note({**as_table(capture), **told}, flush=False)  # the end of the call does
 
@@ -93,7 +90,7 @@ class GivenWriter(CallWriter):
         """Note the tensors that a call is given."""
         for name, value in inputs.items():
             shape, dtype = tuple(value.shape), value.dtype.name
-            self._write(Capture(self._outputs, module, call, name, "", shape, dtype, role="input"), value)
+            self.add(Capture(self._outputs, module, call, name, "", shape, dtype, role="input"), value)
 
 
 def _figures(statistics: Statistics) -> dict[str, float | None]:

@@ -112,14 +112,15 @@ def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[F
     if not (faults or cut) and (mine := _returned(sides[0])) != (theirs := _returned(sides[1])):
         faults.append(f"outputs of different structure: {counted(mine, 'tensor')} and {theirs}")
     if faults:
-        raise UnlikeTracesError(f"{folders[0]} and {folders[1]}", faults, _CUT if len(faults) == len(cut) else _UNLIKE)
+        only_cut = not partial and len(faults) == len(cut)
+        raise UnlikeTracesError(f"{folders[0]} and {folders[1]}", faults, _CUT if only_cut else _UNLIKE)
     return [Finding("trace-cut-short", "warning", str(folder), ending) for folder, ending in cut]
 
 
 def _returned(side: TracedSide) -> int:
     """How many tensors the model itself returned in its last call."""
     own = [one for one in side.trace.captures if not one.module]
-    return sum(one.call == own[-1].call for one in own)
+    return sum(one.call == own[-1].call for one in own) if own else 0
 
 
 def _unmeasured(reference: ParameterSet, noise: Mapping[str, Measurement] | None, missing: str) -> Iterator[Finding]:
@@ -131,11 +132,12 @@ def _unmeasured(reference: ParameterSet, noise: Mapping[str, Measurement] | None
 
 def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
     """What the values of the parameters and the settings of the layers differ by."""
-    values = sides[0].values, sides[1].values
-    if values[0] is None or values[1] is None:
-        yield Finding("weights-unknown", "warning", name_map.source, "values of the parameters were not kept")
-    else:
-        yield from compare_weights(values[0], values[1], name_map)
+    mine, theirs = sides[0].values or {}, sides[1].values or {}
+    held = tuple(one for one in name_map.pairings if one.source in mine and one.target in theirs)
+    if missing := len(name_map.pairings) - len(held):
+        message = f"the values of {counted(missing, 'parameter')} were not kept"
+        yield Finding("weights-unknown", "warning", name_map.source, message)
+    yield from compare_weights(mine, theirs, replace(name_map, pairings=held))
     pairs, _ = pair_layers((sides[0].parameters, sides[1].parameters), name_map, (sides[0].settings, sides[1].settings))
     for found in compare_settings(pairs, pitfalls()).findings:
         severity: Severity = "note" if found.severity == "note" else "warning"  # whether it shows, the outputs tell

@@ -126,9 +126,11 @@ def test_what_calls_are_given_is_kept_on_request_and_written_once(tmp_path: Path
         writer.add(of("fc"), VALUE)
         writer.enter("act", 0, {"0": VALUE, "slope": VALUE[:1]})
         writer.finish("act", 0)
+        writer.again(of("block", 1), VALUE, of("fc"))
+        writer.enter("head", 0, {"0": VALUE})
     trace = TraceFolder(tmp_path)
-    assert [(one.key, one.order) for one in trace.inputs] == [("act#0<0", 1), ("act#0<slope", 1)]
-    assert [trace.value(one).tolist() for one in trace.inputs] == [[1, 2, 3], [1]]
+    assert [(one.key, one.order) for one in trace.inputs] == [("act#0<0", 1), ("act#0<slope", 1), ("head#0<0", 2)]
+    assert [trace.value(one).tolist() for one in trace.inputs] == [[1, 2, 3], [1], [1, 2, 3]]
     assert trace.events.places["act#0<0"] == trace.events.places["fc#0"]
 
 
