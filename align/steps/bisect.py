@@ -38,8 +38,8 @@ def find_stretches(count: int, judge: Callable[[tuple[int, ...], int], float]) -
     """Find all stretches that go wrong between `count` points.
 
     `judge(spliced, target)` returns the factor of what the port makes at a target, a point's number or `count` for the
-    outputs, with the right values at the points `spliced`: above 1 it is wrong. Each stretch takes log2(count) + 2
-    judgements, and as many more for each point that has to be dropped: without the reference's value there all is
+    outputs, with the right values at the points `spliced`: above 1 it is wrong. Each stretch takes about log2(count) +
+    2 judgements, and as many more for each point that has to be dropped: without the reference's value there all is
     right, with it not.
     """
     search = Search()
@@ -49,7 +49,8 @@ def find_stretches(count: int, judge: Callable[[tuple[int, ...], int], float]) -
         before = [point for point in usable if point < target]
         if judge((), target) <= 1.0:
             break
-        last = _last_wrong(before, lambda spliced, end=target: judge(spliced, end))  # type: ignore[misc]
+        near = bool(search.stretches)  # one fault may be anywhere, several mostly come in a row
+        last = _last_wrong(before, lambda spliced, end=target: judge(spliced, end), near=near)  # type: ignore[misc]
         start, upto = (before[last], tuple(before[:last])) if last >= 0 else (INPUTS, ())
         if last > 0 and judge(upto, target) <= 1.0:
             search.states[start] = "dropped"
@@ -63,13 +64,16 @@ def find_stretches(count: int, judge: Callable[[tuple[int, ...], int], float]) -
     return search
 
 
-def _last_wrong(points: list[int], judge: Callable[[tuple[int, ...]], float]) -> int:
-    """Position of the last point up to which the right values leave the target wrong, -1 for none at all."""
-    wrong, right = -1, len(points)
+def _last_wrong(points: list[int], judge: Callable[[tuple[int, ...]], float], *, near: bool) -> int:
+    """Position of the last point up to which the right values leave the target wrong, -1 for none at all.
+
+    By halving; where it may be `near` the end, in growing steps from there first.
+    """
+    wrong, right, step = -1, len(points), 1
     while right - wrong > 1:
-        middle = (wrong + right) // 2
+        middle = max(len(points) - step, wrong + 1) if near else (wrong + right) // 2
         if judge(tuple(points[: middle + 1])) <= 1.0:
-            right = middle
+            right, step = middle, 2 * step
         else:
-            wrong = middle
+            wrong, near = middle, False
     return wrong

@@ -132,7 +132,8 @@ class ScriptedLayer:
         for arguments, _ in proposed_arguments(settings, wanted, {}, {}):
             built = self._reader.built(self._classes[0], arguments)
             if built is not None and self._returns_the_same(built):
-                return f"{self._classes[0]}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+                written = [f"{name}={arguments[name]!r}" for name in wanted if name in arguments]
+                return f"{self._classes[0]}({', '.join(written)})"
         return ""
 
     def _returns_the_same(self, built: Model) -> bool:

@@ -42,7 +42,8 @@ def test_every_faulty_stretch_between_points_is_found(count: int, data: st.DataO
 
     found = find_stretches(count, judge)
     assert [(one.start, one.end) for one in found.stretches] == [(n - 1, n) for n in sorted(faults, reverse=True)]
-    assert len(asked) <= 1 + len(faults) * (count.bit_length() + 2)
+    assert len(asked) <= 1 + len(faults) * (2 * count.bit_length() + 2)
+    assert len(faults) > 1 or len(asked) <= count.bit_length() + 3
 
 
 def test_a_point_where_the_right_value_does_harm_is_dropped() -> None:
