@@ -40,7 +40,7 @@ class Candidates:
 
 
 def points_of_runs(reference: Trace, candidate: Trace, pairs: Iterable[CallPair]) -> Candidates:
-    """Points of certain pairs, and of tensors of one shape and dtype in between, in an order that both runs have."""
+    """Points of certain pairs, and of tensors of one shape in between, in an order that both runs have."""
     left, right = ([one for one in trace.captures if one.module] for trace in (reference, candidate))
     anchors = {
         (a.key, b.key)
@@ -50,8 +50,9 @@ def points_of_runs(reference: Trace, candidate: Trace, pairs: Iterable[CallPair]
         if not obstacle
     }
     if len(left) * len(right) > MOST_CELLS:
-        left = [one for one in left if one.key in {a for a, _ in anchors}]
-        right = [one for one in right if one.key in {b for _, b in anchors}]
+        mine, theirs = {a for a, _ in anchors}, {b for _, b in anchors}
+        left = [one for one in left if one.key in mine]
+        right = [one for one in right if one.key in theirs]
     scores = _likeness(reference, left, candidate, right)
     rows, columns = ({one.key: n for n, one in enumerate(side)} for side in (left, right))
     for a, b in anchors:
@@ -124,7 +125,9 @@ def _directions(trace: Trace, captures: Iterable[Capture]) -> Iterator[Array]:
     """Some elements of each tensor, without their mean and of norm 1."""
     for one in captures:
         value = trace.value(one).reshape(-1)
-        some_of = np.asarray(value[:: max(value.size // SAMPLED, 1)][:SAMPLED]).astype(np.float64, copy=False)
-        varying = some_of - (some_of.mean() if some_of.size else 0.0)
-        norm = float(np.sqrt((varying * varying).sum()))
-        yield varying / norm if 0.0 < norm < np.inf else np.zeros_like(varying)
+        some_of = value[:: max(value.size // SAMPLED, 1)][:SAMPLED]
+        real = np.abs(some_of) if some_of.dtype.kind == "c" else some_of.astype(np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):  # of NaN and Inf, which vary like nothing
+            varying = real - (real.mean() if real.size else 0.0)
+            norm = float(np.sqrt((varying * varying).sum()))
+        yield varying / norm if 0.0 < norm < np.inf else np.zeros(real.shape)

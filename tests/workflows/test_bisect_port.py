@@ -170,3 +170,16 @@ def test_outputs_of_unlike_shapes_cannot_be_judged() -> None:
     candidate = ArrayModel((ArrayLayer("one", "torch.nn.ReLU", lambda x: x[:2], {}),))
     with pytest.raises(CannotRunError, match="outputs cannot be compared: shapes"):
         align.bisect_port(reference, candidate, inputs=INPUTS)
+
+
+def test_infinite_and_complex_values_stand_in_no_ones_way() -> None:
+    def model(factor: float) -> ArrayModel:
+        layers = (
+            ArrayLayer("log", "torch.nn.ReLU", lambda x: np.where(x > 0, x, np.float32(np.inf)), {}),
+            ArrayLayer("wave", "torch.nn.ReLU", lambda x: np.where(np.isinf(x), 0, x) + np.complex64(1j), {}),
+            ArrayLayer("size", "torch.nn.ReLU", lambda x: np.abs(x) * np.float32(factor), {}),
+        )
+        return ArrayModel(layers)
+
+    found = align.bisect_port(model(1.0), model(1.5), inputs=INPUTS)
+    assert named(found) == [("wave#0", "size#0")]
