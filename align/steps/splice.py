@@ -29,7 +29,7 @@ class Point:
 class Splice:
     """An Intervention that puts the reference's values in at some points, and measures what is made at others.
 
-    `factors` are the multiples of their limits, by the candidate's keys, of what the port itself makes there.
+    `factors` are the multiples of their limits, by the candidate's keys, of what the port itself makes at the others.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Splice:
 
     def add(self, capture: Capture, value: Array) -> None:
         """Measure a tensor at a point."""
-        if (mine := self._points.get(capture.key)) is not None:
+        if (mine := self._points.get(capture.key)) is not None and capture.key not in self._spliced:
             self.factors[capture.key] = self._factor(mine, value)
 
     def instead(self, capture: Capture, value: Array) -> Array | None:
