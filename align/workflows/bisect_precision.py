@@ -53,6 +53,14 @@ def bisect_precision(  # noqa: PLR0913 - the options of one command
     movement of the output (L2), or of `loss(outputs)`; without it, the output's is that of align.compare_forward, the
     loss's 0.005. After a set is found the rest is searched, until the rest stays below the limit. Raises UsageError
     for a precision that there is not, CannotRunError where nothing can run so.
+
+    >>> import numpy as np
+    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
+    >>> bisect_precision(model, inputs={"x": np.ones(3, np.float32)}, precision="int8")
+    Traceback (most recent call last):
+    align.errors.UsageError: one precision or one device is needed
+    Hint: give --precision float16|bfloat16|float32|float64 or --device
     """
     if (precision is None) == (device is None) or precision not in (None, *DTYPES):
         raise UsageError("one precision or one device is needed", f"give --precision {'|'.join(DTYPES)} or --device")

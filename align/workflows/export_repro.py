@@ -52,6 +52,14 @@ def export_repro(  # noqa: PLR0913 - the options of one command
     Layers of the frameworks are built by their constructors; those of the user's own classes are taken out of the
     model that the side's function makes. Raises CannotRunError where neither can be, DestinationError for a folder
     that holds something else.
+
+    >>> import numpy as np
+    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
+    >>> export_repro(model, model, "act-alone", inputs={"x": np.ones(3, np.float32)}, layer="act")
+    Traceback (most recent call last):
+    align.errors.CannotRunError: no script can run arrays models
+    Hint: give a torch model and a MindSpore network
     """
     sides = open_side(reference), open_side(candidate)
     scripters = [scripter_of(side) for side in sides]
