@@ -59,10 +59,18 @@ class Fault:
         return call_key(self.pair)
 
 
-def to_force(pairs: Iterable[CallPair], calls: Mapping[CallKey, IsolatedCall]) -> set[CallKey]:
-    """Calls that are off, and that the port gives something else than the reference does: it may be that alone."""
-    seen = {call_key(pair): calls[call_key(pair)] for pair in pairs if pair.certain and call_key(pair) in calls}
-    return {key for key, call in seen.items() if _is_off(call) and is_misgiven(call)}
+def to_force(
+    pairs: Iterable[CallPair], calls: Mapping[CallKey, IsolatedCall], helpless: Set[CallKey] = frozenset()
+) -> set[CallKey]:
+    """Calls that are off, and that the port gives something else than the reference does: it may be that alone.
+
+    In the place of a call it is the outermost one around that is misgiven too, but for those that it does not help.
+    """
+    certain = {call_key(pair): calls[call_key(pair)] for pair in pairs if pair.certain and call_key(pair) in calls}
+    misgiven = {key: call for key, call in certain.items() if is_misgiven(call)}
+    around = sorted((key for key in misgiven if key not in helpless), key=lambda key: misgiven[key].begun)
+    off = [key for key, call in misgiven.items() if _is_off(call)]
+    return {next((key for key in around if _holds(misgiven, key, inner)), inner) for inner in off}
 
 
 def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], forced: Set[CallKey]) -> list[Fault]:
@@ -87,15 +95,24 @@ def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]
             last = max((end for end in ends if end <= shows), default=0)
             around = next((one for one in doubtful if last < one[1].ended <= shows), None)
             if around:
-                faults.append(Fault(around[0], "code", _worst(around[1].outputs)))
+                faults.append(Fault(around[0], _part(*around), _worst(around[1].outputs)))
                 continue
         if misgiven:
             wrong = _worst(call.inputs)
             faults.append(Fault(pair, "inputs", wrong, _maker(wrong, call, calls)))
         else:
-            known = call.is_leaf or pair.candidate.kind
-            faults.append(Fault(pair, "layer" if known else "code", _worst(call.outputs)))
+            faults.append(Fault(pair, _part(pair, call), _worst(call.outputs)))
     return faults
+
+
+def _part(pair: CallPair, call: IsolatedCall) -> Part:
+    return "layer" if call.is_leaf or pair.candidate.kind else "code"
+
+
+def _holds(calls: Mapping[CallKey, IsolatedCall], outer: CallKey, inner: CallKey) -> bool:
+    """Tell whether one call was made inside another one."""
+    inside = calls[outer].begun <= calls[inner].begun and calls[inner].ended <= calls[outer].ended
+    return inside and inner[0].startswith(f"{outer[0]}.")
 
 
 def _maker(wrong: Alone, given: IsolatedCall, calls: Mapping[CallKey, IsolatedCall]) -> Maker | None:

@@ -1,13 +1,16 @@
 """A layer of the port may do at once what are two layers in the reference, as a dense layer with its activation.
 
-Such a pair has the same parameters, but the port's layer ends where the reference's next one does. The values tell: the
-port's output is that of the next layer, not of the layer itself.
+Such a pair has the same parameters, but the port's layer ends where the reference's next one does. The port tells, if
+it returns what a cell inside did that is that next layer; else the values do: the port's output is that of the next
+layer, not of the layer itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from align.steps.pair_calls import CallPairs
 from align.steps.samples import distance, sampled
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.traces import Capture, Trace
-    from align.steps.calls import CallPair
+    from align.steps.calls import Call, CallPair
 
 _NEAR = 0.05  # relative root mean square; faults of earlier layers are in it
 _CLEARLY = 10.0
@@ -36,8 +39,11 @@ def pair_true_ends(pairs: CallPairs, reference: Trace, candidate: Trace) -> Call
         if end is None:
             continue
         within = counterparts.get((end.module, end.call))
-        inside = within is not None and within.module.startswith(f"{pair.candidate.module}.")
-        if ((end.module, end.call) in alone or inside) and _ends_there(pair, end, reference, candidate):
+        if within is not None and not within.module.startswith(f"{pair.candidate.module}."):
+            continue
+        told = within is not None and _returns(pair.candidate, within, candidate)
+        known = within is not None or (end.module, end.call) in alone
+        if told or (known and _ends_there(pair, end, reference, candidate)):
             ends[pair.reference.module, pair.reference.call] = end
     return _with_ends(pairs, ends)
 
@@ -54,6 +60,13 @@ def _with_ends(pairs: CallPairs, ends: Mapping[tuple[str, int], Capture]) -> Cal
 
 def _has_one_output(pair: CallPair) -> bool:
     return bool(pair.reference.module) and len(pair.reference.outputs) == len(pair.candidate.outputs) == 1
+
+
+def _returns(call: Call, within: Call, trace: Trace) -> bool:
+    """Tell whether a call returned what the last call inside of it did."""
+    last, inner = call.outputs[0], within.outputs[0]
+    same = inner.order + 1 == last.order and inner.shape == last.shape
+    return same and np.array_equal(sampled(trace.value(inner)), sampled(trace.value(last)), equal_nan=True)
 
 
 def _ends_there(pair: CallPair, end: Capture, reference: Trace, candidate: Trace) -> bool:

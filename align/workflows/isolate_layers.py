@@ -94,9 +94,9 @@ def _run(bench: Bench) -> tuple[Seen, set[CallKey]]:
     helpless: set[CallKey] = set()
     seen = bench.run()
     for _ in range(MOST_ROUNDS):
-        off = to_force(bench.pairs, seen.calls)
-        helpless |= off & forced
-        if not (more := off - forced - helpless) and not off & forced:
+        helpless |= to_force(bench.pairs, seen.calls, helpless) & forced
+        more = to_force(bench.pairs, seen.calls, helpless) - helpless
+        if not more - forced and not forced & helpless:
             break
         forced = (forced | more) - helpless
         seen = bench.run(forced)

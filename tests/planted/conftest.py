@@ -28,3 +28,8 @@ def pairs() -> Any:
 @pytest.fixture(scope="session")
 def resnet50() -> Any:
     return _module("planted_resnet50", Path(__file__).parents[2] / "examples" / "resnet50.py")
+
+
+@pytest.fixture(scope="session")
+def faulty(pairs: Any) -> Any:
+    return _module("planted_faulty_pairs", Path(__file__).with_name("faulty_pairs.py"))

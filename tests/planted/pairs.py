@@ -182,7 +182,7 @@ class PortLayer(mnn.Cell):
         self.act = mnn.GELU(approximate=defect == "gelu")
         self.narrow = mnn.Dense(4 * width, width)
         self.drop = mnn.Dropout(p=0.1)
-        self.scaled = defect != "scale forgotten"
+        self.scaled, self.residual = defect != "scale forgotten", defect != "residual dropped"
 
     def construct(self, x: mindspore.Tensor) -> mindspore.Tensor:
         batch, length, width = x.shape
@@ -191,7 +191,8 @@ class PortLayer(mnn.Cell):
         q, k, v = (part(y).reshape(split).swapaxes(1, 2) for part in (self.q, self.k, self.v))
         scores = ops.matmul(q, k.swapaxes(2, 3))
         weights = ops.softmax(scores / split[3] ** 0.5 if self.scaled else scores, -1)
-        x = x + self.drop(self.merge(ops.matmul(weights, v).swapaxes(1, 2).reshape(batch, length, width)))
+        y = self.drop(self.merge(ops.matmul(weights, v).swapaxes(1, 2).reshape(batch, length, width)))
+        x = x + y if self.residual else y
         return x + self.drop(self.narrow(self.act(self.wide(self.between(x)))))
 
 
