@@ -185,7 +185,8 @@ class TraceFolder:
 
     def _reached_the_disk(self, capture: Capture) -> bool:
         place = self.events.places.get(capture.key)
-        return place is None or 8 + HEADER_BYTES + place.offset + place.nbytes <= self._data.size
+        end = 0 if place is None or not place.nbytes else 8 + HEADER_BYTES + place.offset + place.nbytes
+        return end <= self._data.size
 
 
 def _tensor_type(dtype: str, shape: Shape) -> dict[str, Any]:
