@@ -22,10 +22,10 @@ from align.steps.limits import limit_for
 from align.steps.measure import measure
 from align.steps.pair_inputs import call_key, inputs_of_calls, pair_inputs
 from align.steps.samples import sampled
-from align.steps.views import find_view
+from align.steps.views import Layouts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -92,6 +92,18 @@ class IsolatedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """How a run of the port is changed.
+
+    Calls that are `forced` are given the reference's inputs even where the port's are other ones. If it `resizes`,
+    tensors of another number of elements give way too, which code around may not stand.
+    """
+
+    forced: frozenset[CallKey] = frozenset()
+    resizes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class IsolatedNoise:
     """What the reference's tensors move by in float64, by the captures' keys; each layer on its own float32 inputs."""
 
@@ -137,8 +149,8 @@ class NoiseAlone:
 class Isolation:
     """An Intervention for the port: paired calls are given, and return, what the reference's counterparts had.
 
-    Inputs that the port itself makes wrong give way only in the calls that are `forced`: a port may hand its layers the
-    same thing in another form (a mask). Outputs give way where both sides surely end at the same place.
+    Inputs that the port itself makes wrong give way only in calls that are forced: a port may hand its layers the same
+    thing in another form (a mask). Outputs give way where both sides surely end at the same place.
     """
 
     def __init__(
@@ -147,19 +159,15 @@ class Isolation:
         pairs: Sequence[CallPair],
         noise: IsolatedNoise | None,
         *,
-        forced: Set[CallKey] = frozenset(),
+        way: Way,
         allowances: Allowances = NOTHING,
     ) -> None:
         self._trace, self._noise, self._allowances = reference, noise, allowances
-        self._trusted, self._forced = {call_key(pair) for pair in pairs if pair.certain}, forced
+        self._trusted, self._way = {call_key(pair) for pair in pairs if pair.certain}, way
         self._given = _given(reference, pairs)
         self._same = {call_key(pair) for pair in pairs if same_layer(pair)}
-        self._returned = {
-            b.key: a
-            for pair in pairs
-            for a, b, _ in paired_outputs(pair.reference, pair.candidate)
-            if len(pair.reference.outputs) == len(pair.candidate.outputs)
-        }
+        self._returned = {b.key: a for pair in pairs for a, b in _outputs(pair)}
+        self._layouts = Layouts()
         self._coarsest = ""
         self._coarser: dict[CallKey, str] = {}
         self._ended = 0
@@ -168,7 +176,7 @@ class Isolation:
     @property
     def overwrites(self) -> bool:
         """Where something is forced, whoever else uses it must have it too: the rest of a residual stream."""
-        return bool(self._forced)
+        return bool(self._way.forced)
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Measure what the port hands to a paired call, and give it the reference's."""
@@ -179,7 +187,7 @@ class Isolation:
         for name, mine in paired.items():
             noise = None if self._noise is None else self._noise.inputs.get(mine.key)
             alone = self._alone(mine, inputs[name], noise, self._coarsest)
-            if alone is not None and (seen.take(alone) or key in self._forced):
+            if alone is not None and (seen.take(alone) or (key in self._way.forced and self._may_give_way(alone))):
                 new[name] = self._meant(alone)
         self._coarser[key] = self._carried(inputs, new, paired)
         return new
@@ -206,7 +214,12 @@ class Isolation:
         """Return what the reference's counterpart returned, if both surely end at the same place."""
         key, mine = (capture.module, capture.call), self._returned.get(capture.key)
         alone = None if mine is None else self.calls[key].outputs.get(mine.key)
-        return self._meant(alone) if alone is not None and (key in self._trusted or alone.factor <= 1.0) else None
+        if alone is None or not self._may_give_way(alone):
+            return None
+        return self._meant(alone) if key in self._trusted or alone.factor <= 1.0 else None
+
+    def _may_give_way(self, alone: Alone) -> bool:
+        return self._way.resizes or alone.view is not None
 
     def _meant(self, alone: Alone) -> Array:
         """The reference's tensor in the candidate's layout."""
@@ -220,7 +233,7 @@ class Isolation:
         meant = self._trace.value(mine)
         if meant.size != value.size:
             return Alone(mine, None, None, inf, np.array(value))
-        view = find_view(meant, value) if mine.module or mine.shape == value.shape else None
+        view = self._layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
         if view is None:
             return None
         turned = view.to_reference(value)
@@ -237,6 +250,18 @@ class Isolation:
         for name, mine in paired.items():
             known = coarser_of(known, mine.dtype, inputs[name].dtype.name)
         return known
+
+
+def _outputs(pair: CallPair) -> Iterator[tuple[Capture, Capture]]:
+    """What two calls returned, tensor by tensor; where one returned more, only those whose shapes leave no choice."""
+    mine, theirs = pair.reference.outputs, pair.candidate.outputs
+    if len(mine) == len(theirs):
+        yield from ((a, b) for a, b, _ in paired_outputs(pair.reference, pair.candidate))
+        return
+    for a in mine:
+        alike = [b for b in theirs if b.shape == a.shape]
+        if len(alike) == 1 and sum(one.shape == a.shape for one in mine) == 1:
+            yield a, alike[0]
 
 
 def _given(reference: Trace, pairs: Sequence[CallPair]) -> dict[CallKey, list[Capture]]:

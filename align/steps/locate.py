@@ -8,6 +8,7 @@ given something wrong.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from align.core.culprits import IsolatedOutcome, Part
     from align.steps.calls import CallPair
-    from align.steps.isolate import Alone, IsolatedCall
+    from align.steps.isolate import Alone, IsolatedCall, Way
     from align.steps.pair_inputs import CallKey
 
 NOT_THE_SAME_END = "differs, but what comes next is given what it should be: the two do not end at the same place"
@@ -60,21 +61,23 @@ class Fault:
 
 
 def to_force(
-    pairs: Iterable[CallPair], calls: Mapping[CallKey, IsolatedCall], helpless: Set[CallKey] = frozenset()
+    pairs: Iterable[CallPair], calls: Mapping[CallKey, IsolatedCall], way: Way, helpless: Set[CallKey] = frozenset()
 ) -> set[CallKey]:
     """Calls that are off, and that the port gives something else than the reference does: it may be that alone.
 
     In the place of a call it is the outermost one around that is misgiven too, but for those that it does not help.
     """
     certain = {call_key(pair): calls[call_key(pair)] for pair in pairs if pair.certain and call_key(pair) in calls}
-    misgiven = {key: call for key, call in certain.items() if is_misgiven(call)}
+    misgiven = {
+        key: call for key, call in certain.items() if is_misgiven(call) and (way.resizes or call.inputs_factor != inf)
+    }
     around = sorted((key for key in misgiven if key not in helpless), key=lambda key: misgiven[key].begun)
     off = [key for key, call in misgiven.items() if _is_off(call)]
     return {next((key for key in around if _holds(misgiven, key, inner)), inner) for inner in off}
 
 
-def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], forced: Set[CallKey]) -> list[Fault]:
-    """Return the faults in the order in which they show; `forced` are calls that were given the reference's inputs.
+def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], way: Way) -> list[Fault]:
+    """Return the faults in the order in which they show, in a run of this way.
 
     A forced call that is right is at fault in what the port itself would give it.
     """
@@ -85,11 +88,14 @@ def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]
     off = [
         (pair, call)
         for pair, call in seen
-        if pair.certain and (_is_off(call) or (call_key(pair) in forced and is_misgiven(call)))
+        if pair.certain and (_is_off(call) or (call_key(pair) in way.forced and is_misgiven(call)))
     ]
     faults = []
     for pair, call in sorted(off, key=lambda one: one[1].ended):
-        misgiven = not _is_off(call)
+        other_form = not way.resizes and call.inputs_factor == inf
+        if other_form and _goes_on_right(call, [one for own, one in seen if own.certain]):
+            continue
+        misgiven = other_form or not _is_off(call)
         if misgiven or not call.is_leaf:
             shows = call.begun if misgiven else call.ended - call.returned
             last = max((end for end in ends if end <= shows), default=0)
@@ -113,6 +119,13 @@ def _holds(calls: Mapping[CallKey, IsolatedCall], outer: CallKey, inner: CallKey
     """Tell whether one call was made inside another one."""
     inside = calls[outer].begun <= calls[inner].begun and calls[inner].ended <= calls[outer].ended
     return inside and inner[0].startswith(f"{outer[0]}.")
+
+
+def _goes_on_right(call: IsolatedCall, certain: Sequence[IsolatedCall]) -> bool:
+    """Tell whether what comes next is right, though a call works on other pieces than the reference's."""
+    after = (one for one in certain if one.ended > call.ended and one.factor not in (None, inf))
+    following = min(after, key=lambda one: one.ended, default=None)
+    return following is not None and not _is_off(following) and not is_misgiven(following)
 
 
 def _maker(wrong: Alone, given: IsolatedCall, calls: Mapping[CallKey, IsolatedCall]) -> Maker | None:

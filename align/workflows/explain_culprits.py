@@ -28,7 +28,7 @@ from align.workflows.confirm_causes import rebuilt_layer
 from align.workflows.guess_causes import guess_cause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence, Set
+    from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.culprits import Culprit
     from align.core.dtypes import Array
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from align.core.lint import SettingFinding
     from align.core.protocols import Model
     from align.core.settings import LayerSettings
-    from align.steps.isolate import IsolatedCall
+    from align.steps.isolate import IsolatedCall, Way
     from align.steps.locate import Fault
     from align.steps.pair_inputs import CallKey
     from align.workflows.isolate_layers import Bench, IsolatedLayers
@@ -60,12 +60,12 @@ def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weigh
     groups = by_module(alone.faults)
     culprits = {id(group): culprit_of(group) for group in groups}
     with _filled(bench.side, weights):
-        if weights.meant and (calls := _tried(bench, alone.forced, {})):
+        if weights.meant and (calls := _tried(bench, alone.way, {})):
             for group in groups:
                 if is_mended(group, calls):
                     culprits[id(group)] = with_weights(culprits[id(group)], weights.causes)
         open_groups = [group for group in groups if not culprits[id(group)].cause]
-        for group, findings, confirmed in _try_settings(reference, bench, open_groups, alone.forced):
+        for group, findings, confirmed in _try_settings(reference, bench, open_groups, alone.way):
             culprits[id(group)] = with_findings(culprits[id(group)], findings, confirmed=confirmed)
     for group in groups:
         culprit = culprits[id(group)]
@@ -82,7 +82,7 @@ def _line(model: Model, culprit: Culprit) -> str:
 
 
 def _try_settings(
-    reference: Side, bench: Bench, groups: Sequence[list[Fault]], forced: Set[CallKey]
+    reference: Side, bench: Bench, groups: Sequence[list[Fault]], way: Way
 ) -> Iterator[tuple[list[Fault], Sequence[SettingFinding], bool]]:
     """Try what the settings suggest for each layer: each finding alone, then all together.
 
@@ -98,7 +98,7 @@ def _try_settings(
         asked = [(group, options[turn]) for group, options in waiting if len(options) > turn]
         stand_ins = {option[0].candidate: rebuilt_layer(reference, bench.side, *option) for _, option in asked}
         built = {path: layer for path, layer in stand_ins.items() if layer is not None}
-        calls = _tried(bench, forced, built) if built else {}
+        calls = _tried(bench, way, built) if built else {}
         for group, option in asked:
             tried = option[0].candidate in built
             if (tried and calls and is_mended(group, calls)) or (not tried and _would_explain(option)):
@@ -125,9 +125,9 @@ def _would_explain(findings: Sequence[SettingFinding]) -> bool:
     return len(findings) == 1 and findings[0].severity == "error"
 
 
-def _tried(bench: Bench, forced: Set[CallKey], stand_ins: Mapping[str, Model]) -> Mapping[CallKey, IsolatedCall]:
+def _tried(bench: Bench, way: Way, stand_ins: Mapping[str, Model]) -> Mapping[CallKey, IsolatedCall]:
     """Run the candidate once more, its layers alone."""
-    return bench.run(forced, stand_ins).calls
+    return bench.run(way, stand_ins).calls
 
 
 def _settings(side: Side) -> dict[str, LayerSettings]:

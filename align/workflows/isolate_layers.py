@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from align.core.allowances import NOTHING
 from align.core.findings import Finding
 from align.errors import UserCodeError
-from align.steps.isolate import Isolation
+from align.steps.isolate import Isolation, Way
 from align.steps.locate import find_faults, isolated_comparisons, to_force
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Mapping, Sequence
 
     from align.core.allowances import Allowances
     from align.core.culprits import IsolatedComparison
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
 
 
 MOST_ROUNDS = 3
+UNCHANGED = Way()
 
 
 @dataclass(frozen=True, slots=True)
 class IsolatedLayers:
     """Faults in the order in which they show, outputs judged alone by the reference's keys, what was not done.
 
-    `forced` are the calls that must be given the reference's inputs: the port's own would carry a fault on.
+    `way` is how the port was run, so that no fault carries on to others.
     """
 
     faults: tuple[Fault, ...] = ()
     outputs: dict[str, IsolatedComparison] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
-    forced: frozenset[CallKey] = frozenset()
+    way: Way = UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,9 @@ class Bench:
     noise: IsolatedNoise | None
     allowances: Allowances = NOTHING
 
-    def run(self, forced: Set[CallKey] = frozenset(), stand_ins: Mapping[str, Model] | None = None) -> Seen:
+    def run(self, way: Way, stand_ins: Mapping[str, Model] | None = None) -> Seen:
         """Run the port; if it fails on the reference's values, what was seen until then counts."""
-        sink = Isolation(self.reference, self.pairs, self.noise, forced=forced, allowances=self.allowances)
+        sink = Isolation(self.reference, self.pairs, self.noise, way=way, allowances=self.allowances)
         try:
             self.side.runner.run(self.side.model, self.inputs, sink, stand_ins)
         except UserCodeError as error:
@@ -74,30 +75,37 @@ class Bench:
 
 def isolate_layers(bench: Bench) -> IsolatedLayers:
     """Find every call of the port that is at fault by itself; what a run did not come to is a finding."""
-    seen, forced = _run(bench)
+    seen, way = _run(bench)
     findings: tuple[Finding, ...] = ()
     if seen.failed:
         message = f"layers behind could not be compared alone: {seen.failed}"
         findings = (Finding("not-isolated", "warning", bench.side.label, message),)
-    faults = find_faults(bench.pairs, seen.calls, forced)
+    faults = find_faults(bench.pairs, seen.calls, way)
     outputs = isolated_comparisons(bench.pairs, seen.calls, faults)
-    return IsolatedLayers(tuple(faults), outputs, findings, frozenset(forced))
+    return IsolatedLayers(tuple(faults), outputs, findings, way)
 
 
-def _run(bench: Bench) -> tuple[Seen, set[CallKey]]:
+def _run(bench: Bench) -> tuple[Seen, Way]:
     """Run until no call is off that the port gives something wrong.
 
     Such a call is given the reference's inputs in the next run. If that does not help it, the port hands it the same
-    thing in another form, or it is at fault itself: it gets its own again.
+    thing in another form, or it is at fault itself: it gets its own again. Where the port's code does not stand the
+    reference's shapes, it keeps its own.
     """
-    forced: set[CallKey] = set()
+    way = UNCHANGED
+    seen = bench.run(way)
+    if seen.failed:
+        way = Way(resizes=False)
+        seen = bench.run(way)
     helpless: set[CallKey] = set()
-    seen = bench.run()
     for _ in range(MOST_ROUNDS):
-        helpless |= to_force(bench.pairs, seen.calls, helpless) & forced
-        more = to_force(bench.pairs, seen.calls, helpless) - helpless
-        if not more - forced and not forced & helpless:
+        helpless |= to_force(bench.pairs, seen.calls, way, helpless) & way.forced
+        more = to_force(bench.pairs, seen.calls, way, helpless) - helpless
+        if not more - way.forced and not way.forced & helpless:
             break
-        forced = (forced | more) - helpless
-        seen = bench.run(forced)
-    return seen, forced
+        way = replace(way, forced=frozenset((way.forced | more) - helpless))
+        seen = bench.run(way)
+        if seen.failed and way.resizes:
+            way = Way(resizes=False)
+            seen = bench.run(way)
+    return seen, way
