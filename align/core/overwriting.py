@@ -5,17 +5,22 @@ What a layer is given may flow past it as well (the residual stream). torch's te
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 class Overwriter:
-    """Writes to tensors, but never to those that belong to the model, nor to views of them."""
+    """Writes to tensors, but never to those that belong to the model (`kept`), nor to views of them."""
 
-    def __init__(self, kept: Iterable[Any]) -> None:
-        self._kept = {_place(tensor) for tensor in kept}
+    def __init__(self, kept: Callable[[], Iterable[Any]]) -> None:
+        self._tensors = kept
+
+    @cached_property
+    def _kept(self) -> set[int]:
+        return {_place(tensor) for tensor in self._tensors()}
 
     def __call__(self, tensor: Any, value: Any) -> Any:
         """Return the tensor with the value written to it, or the value where that cannot be."""

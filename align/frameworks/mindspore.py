@@ -138,7 +138,7 @@ class MindSporeFramework:
         self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
         """Run one forward in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set meanwhile."""
-        overwrite = Overwriter(_tensors(model).values())
+        overwrite = Overwriter(lambda: _tensors(model).values())
         recorder = CallRecorder(
             sink, self.as_array, lambda value, like: _to_tensor(value).astype(like.dtype), overwrite
         )

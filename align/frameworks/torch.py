@@ -132,7 +132,7 @@ class TorchFramework:
         import torch
 
         refuse_scripted(model)
-        overwrite = Overwriter([*model.parameters(), *model.buffers()])
+        overwrite = Overwriter(lambda: (*model.parameters(), *model.buffers()))
         recorder = CallRecorder(sink, self.as_array, lambda value, like: _to_tensor(value).to(like), overwrite, writes)
         tensors = {name: self.as_tensor(value, model) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)

@@ -147,14 +147,15 @@ def _not_kept(reference: Trace, a: Capture, candidate: Trace, b: Capture) -> str
 
 
 def _row(pair: CallPair, a: Capture, b: Capture) -> LayerComparison:
+    given_on = a.role == "input"  # what a layer gives the activation inside of it
     return LayerComparison(
         order=a.order,
-        reference=a.module,
+        reference=pair.reference.module if given_on else a.module,
         candidate=b.module,
-        reference_class=a.class_name,
+        reference_class=pair.reference.class_name if given_on else a.class_name,
         candidate_class=b.class_name,
         call=a.call,
-        output=a.output,
+        output="" if given_on else a.output,
         reference_shape=a.shape,
         candidate_shape=b.shape,
         reference_dtype=a.dtype,

@@ -70,9 +70,9 @@ class IsolatedCall:
     inputs: dict[str, Alone] = field(default_factory=dict)
     outputs: dict[str, Alone] = field(default_factory=dict)
 
-    def take(self, alone: Alone) -> bool:
-        """Keep one tensor; return whether it is right."""
-        (self.inputs if alone.reference.role == "input" else self.outputs)[alone.reference.key] = alone
+    def take_input(self, alone: Alone) -> bool:
+        """Keep one tensor that the call was given; return whether it is right."""
+        self.inputs[alone.reference.key] = alone
         return alone.factor <= 1.0
 
     @property
@@ -109,6 +109,10 @@ class IsolatedNoise:
 
     inputs: dict[str, Measurement] = field(default_factory=dict)
     outputs: dict[str, Measurement] = field(default_factory=dict)
+
+    def of(self, capture: Capture) -> Measurement | None:
+        """That of one tensor, None if it was not measured."""
+        return (self.inputs if capture.role == "input" else self.outputs).get(capture.key)
 
 
 class NoiseAlone:
@@ -167,6 +171,7 @@ class Isolation:
         self._given = _given(reference, pairs)
         self._same = {call_key(pair) for pair in pairs if same_layer(pair)}
         self._returned = {b.key: a for pair in pairs for a, b in _outputs(pair)}
+        self._precise = _is_mostly_as_precise(pairs)
         self._layouts = Layouts()
         self._coarsest = ""
         self._coarser: dict[CallKey, str] = {}
@@ -185,9 +190,11 @@ class Isolation:
         paired = pair_inputs(self._given.get(key, ()), inputs)
         new = {}
         for name, mine in paired.items():
-            noise = None if self._noise is None else self._noise.inputs.get(mine.key)
+            noise = None if self._noise is None else self._noise.of(mine)
             alone = self._alone(mine, inputs[name], noise, self._coarsest)
-            if alone is not None and (seen.take(alone) or (key in self._way.forced and self._may_give_way(alone))):
+            if alone is not None and (
+                seen.take_input(alone) or (key in self._way.forced and self._may_give_way(alone))
+            ):
                 new[name] = self._meant(alone)
         self._coarser[key] = self._carried(inputs, new, paired)
         return new
@@ -197,12 +204,12 @@ class Isolation:
         key = capture.module, capture.call
         seen, mine = self.calls[key], self._returned.get(capture.key)
         if mine is not None:
-            noise = None if self._noise is None else self._noise.outputs.get(mine.key)
+            noise = None if self._noise is None else self._noise.of(mine)
             inside = seen.begun + seen.returned < self._ended
             coarser = self._coarsest if inside else self._coarser[key]
             alone = self._alone(mine, value, noise, coarser, capture.module)
             if alone is not None and (alone.view is not None or key in self._same):
-                seen.take(alone)
+                seen.outputs[mine.key] = alone
             self._coarsest = coarser_of(self._coarsest, mine.dtype, capture.dtype)
         if key not in self._given:
             seen.samples.append(sampled(value))
@@ -238,7 +245,8 @@ class Isolation:
             return None
         turned = view.to_reference(value)
         measurement = measure(meant, turned)
-        limit = limit_for(measurement, (mine.dtype, value.dtype.name), noise, coarser)
+        own = mine.dtype if returned_by is not None and self._precise else value.dtype.name
+        limit = limit_for(measurement, (mine.dtype, own), noise, coarser)
         if returned_by is not None:
             limit = self._allowances.limit(limit, mine.module, returned_by)
         factor = smallest_factor(measurement, limit)
@@ -250,6 +258,12 @@ class Isolation:
         for name, mine in paired.items():
             known = coarser_of(known, mine.dtype, inputs[name].dtype.name)
         return known
+
+
+def _is_mostly_as_precise(pairs: Sequence[CallPair]) -> bool:
+    """Tell whether the port computes in the reference's precision, so that a layer in a lower one is an exception."""
+    both = [(a.dtype, b.dtype) for pair in pairs for a, b in _outputs(pair) if rounded_as(a.dtype)]
+    return 2 * sum(bool(coarser_of("", a, b)) for a, b in both) < len(both)
 
 
 def _outputs(pair: CallPair) -> Iterator[tuple[Capture, Capture]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.culprits import IsolatedComparison
+from align.core.traces import capture_key
 from align.steps.compare_traces import outcome_of
 from align.steps.pair_inputs import call_key
 from align.steps.samples import sampled
@@ -153,7 +154,9 @@ def isolated_comparisons(
             factor: float | None = alone.factor
             if outcome == "not aligned" and not pair.certain and call_key(pair) not in blamed:
                 outcome, note, factor = "not comparable", NOT_THE_SAME_END, None
-            found[key] = IsolatedComparison(
+            mine = alone.reference
+            row = capture_key(pair.reference.module, mine.call, "") if mine.role == "input" else key
+            found[row] = IsolatedComparison(
                 outcome, alone.measurement, alone.limit, factor, call.inputs_factor if call else None, note
             )
     return found

@@ -45,7 +45,43 @@ def pair_true_ends(pairs: CallPairs, reference: Trace, candidate: Trace) -> Call
         known = within is not None or (end.module, end.call) in alone
         if told or (known and _ends_there(pair, end, reference, candidate)):
             ends[pair.reference.module, pair.reference.call] = end
-    return _with_ends(pairs, ends)
+    return _apart_from_activations(_with_ends(pairs, ends), reference, candidate)
+
+
+def _apart_from_activations(pairs: CallPairs, reference: Trace, candidate: Trace) -> CallPairs:
+    """Take a layer apart from the activation that it calls at its end, where its counterpart does not.
+
+    The reference's layer then ends with what it gives its activation; where the port's layer does so, nothing of the
+    reference is known to end there, and the pair is not certain.
+    """
+    free = {(one.side, one.module, one.call) for one in pairs.unpaired}
+    by_order = [{one.order: one for one in trace.captures} for trace in (reference, candidate)]
+    made = []
+    for pair in pairs.pairs:
+        sure = pair.certain and _has_one_output(pair)
+        mine = _last_inside(pair.reference, reference, by_order[0]) if sure else None
+        theirs = _last_inside(pair.candidate, candidate, by_order[1]) if sure else None
+        if mine and not theirs and ("reference", mine.module, mine.call) in free:
+            given = [one for one in reference.inputs if (one.module, one.call) == (mine.module, mine.call)]
+            if len(given) == 1 and given[0].shape == mine.shape:
+                pair = replace(pair, reference=replace(pair.reference, outputs=(given[0],)))  # noqa: PLW2901
+        elif theirs and not mine and ("candidate", theirs.module, theirs.call) in free:
+            pair = replace(pair, certain=False)  # noqa: PLW2901
+        made.append(pair)
+    return CallPairs(tuple(made), pairs.unpaired)
+
+
+def _last_inside(call: Call, trace: Trace, by_order: Mapping[int, Capture]) -> Capture | None:
+    """The output of the last call inside, if the call returns just that."""
+    last = call.outputs[0]
+    inner = by_order.get(last.order - 1)
+    inside = inner is not None and inner.module.startswith(f"{call.module}.")
+    return inner if inner is not None and inside and _is_same(inner, last, trace) else None
+
+
+def _is_same(inner: Capture, last: Capture, trace: Trace) -> bool:
+    one, two = sampled(trace.value(inner)), sampled(trace.value(last))
+    return inner.shape == last.shape and np.array_equal(one, two, equal_nan=True)
 
 
 def _with_ends(pairs: CallPairs, ends: Mapping[tuple[str, int], Capture]) -> CallPairs:
@@ -65,8 +101,7 @@ def _has_one_output(pair: CallPair) -> bool:
 def _returns(call: Call, within: Call, trace: Trace) -> bool:
     """Tell whether a call returned what the last call inside of it did."""
     last, inner = call.outputs[0], within.outputs[0]
-    same = inner.order + 1 == last.order and inner.shape == last.shape
-    return same and np.array_equal(sampled(trace.value(inner)), sampled(trace.value(last)), equal_nan=True)
+    return inner.order + 1 == last.order and _is_same(inner, last, trace)
 
 
 def _ends_there(pair: CallPair, end: Capture, reference: Trace, candidate: Trace) -> bool:
