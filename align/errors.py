@@ -207,12 +207,12 @@ class UserCodeError(CannotRunError):
 
 
 class ModelFailedError(UserCodeError):
-    """A model raised while it ran on the inputs; `layer` is the path of the innermost one that was running."""
+    """A model raised while it ran; `layer` is the innermost one that was running, `after` the last that returned."""
 
-    def __init__(self, framework: str, layer: str, inputs: dict[str, str], error: BaseException) -> None:
+    def __init__(self, what: str, layer: str, inputs: dict[str, str], error: BaseException, after: str = "") -> None:
         given = ", ".join(f"{name} {what}" for name, what in inputs.items())
-        where = f"in layer {layer!r} " if layer else ""
-        super().__init__(f"the {framework} model, {where}on inputs {given},", error)
+        where = (f"in layer {layer!r} " if layer else "") + (f"after layer {after!r} " if after else "")
+        super().__init__(f"the {what} model, {where}on inputs {given},", error)
         self.layer = layer
         self.hint = f"check that the inputs have the names, shapes and dtypes that the model expects; {self.hint}"
 

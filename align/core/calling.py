@@ -124,6 +124,7 @@ class CallRecorder:
         self._to_array = to_array
         self._from_array = from_array
         self._running: list[str] = []
+        self.returned = ""  # path of the module that returned last
         self._calls: dict[str, int] = {}
         self._order = 0
         self._input_sink = sink if isinstance(sink, InputSink) else None  # asking a protocol takes long
@@ -187,6 +188,7 @@ class CallRecorder:
         """
         while self._running.pop() != path:  # modules that raised, and were caught by the model itself
             pass
+        self.returned = path
         call = self._calls.get(path, 0)
         self._calls[path] = call + 1
         new = {}
@@ -268,4 +270,6 @@ def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapp
     """Call the user's model; whatever it raises becomes a ModelFailedError that names the layer and the inputs."""
     given = {name: f"{value.dtype.name}{list(value.shape)}" for name, value in inputs.items()}
     with probed_by(recorder):
-        run_user_code(call, lambda error: ModelFailedError(what, recorder.running or "", given, error))
+        run_user_code(
+            call, lambda error: ModelFailedError(what, recorder.running or "", given, error, recorder.returned)
+        )

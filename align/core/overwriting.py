@@ -24,7 +24,7 @@ class Overwriter:
 
     def __call__(self, tensor: Any, value: Any) -> Any:
         """Return the tensor with the value written to it, or the value where that cannot be."""
-        if tuple(tensor.shape) != tuple(value.shape) or _place(tensor) in self._kept or _repeats(tensor):
+        if tuple(tensor.shape) != tuple(value.shape) or not _is_writable(tensor) or _place(tensor) in self._kept:
             return value
         tensor.copy_(value)
         return tensor
@@ -34,6 +34,21 @@ def _place(tensor: Any) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
-def _repeats(tensor: Any) -> bool:
-    """Tell whether one place in memory stands for several elements, as in an expanded tensor."""
-    return any(step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True))
+def _is_writable(tensor: Any) -> bool:
+    """Tell whether all is well after a write: MindSpore's to views that are not contiguous go wrong.
+
+    torch refuses those to tensors of its inference mode.
+    """
+    if hasattr(tensor, "is_inference"):
+        return not tensor.is_inference() and not _overlaps(tensor)
+    return bool(tensor.is_contiguous())
+
+
+def _overlaps(tensor: Any) -> bool:
+    """Tell whether one place in memory may stand for several elements: expanded tensors, sliding windows."""
+    reach = 0
+    for step, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and step <= reach:
+            return True
+        reach += (size - 1) * step
+    return False

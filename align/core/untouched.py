@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +19,30 @@ if TYPE_CHECKING:
 
 # Every run starts from these random numbers, so that two runs of one model draw the same.
 SEED = 0
+_seed = ContextVar("seed", default=SEED)
+
+
+def seed_of_runs() -> int:
+    """The seed that every run starts from now."""
+    return _seed.get()
+
+
+@contextmanager
+def other_random_numbers() -> Iterator[None]:
+    """Let runs start from another seed for a while: what differs then depends on random numbers."""
+    token = _seed.set(SEED + 1)
+    try:
+        yield
+    finally:
+        _seed.reset(token)
 
 
 @contextmanager
 def same_random_numbers() -> Iterator[None]:
-    """Start Python's and NumPy's random numbers at SEED, and put their states back at the end."""
+    """Start Python's and NumPy's random numbers at the seed, and put their states back at the end."""
     python, numpy = random.getstate(), np.random.get_state()
-    random.seed(SEED)
-    np.random.seed(SEED)
+    random.seed(seed_of_runs())
+    np.random.seed(seed_of_runs())
     try:
         yield
     finally:

@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from align.core.untouched import SEED, attributes_kept, same_random_numbers
+from align.core.untouched import attributes_kept, same_random_numbers, seed_of_runs
 from align.errors import CannotRunError, UnreadableModelError
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ def _same_random_numbers() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(same_random_numbers())
         stack.enter_context(torch.random.fork_rng(devices=()))
-        torch.default_generator.manual_seed(SEED)
+        torch.default_generator.manual_seed(seed_of_runs())
         for kind in _ACCELERATORS:
             device = getattr(torch, kind, None)
             if device is not None and device.is_initialized():
                 stack.enter_context(torch.random.fork_rng(range(device.device_count()), device_type=kind))
-                device.manual_seed_all(SEED)
+                device.manual_seed_all(seed_of_runs())
         yield
 
 

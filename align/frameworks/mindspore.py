@@ -24,7 +24,7 @@ from align.core.mappings import is_statistic
 from align.core.overwriting import Overwriter
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.settings import LayerSettings
-from align.core.untouched import SEED, attributes_kept, same_random_numbers
+from align.core.untouched import attributes_kept, same_random_numbers, seed_of_runs
 from align.core.user_code import run_user_code
 from align.errors import UnreadableModelError, UserCodeError
 from align.frameworks._mindspore_backward import differentiate
@@ -326,8 +326,8 @@ def _untrained_kept(model: Model) -> Iterator[None]:
 def _same_random_numbers() -> Iterator[None]:
     with _random_numbers_kept():
         mindspore = _mindspore()
-        mindspore.set_seed(SEED)
-        mindspore.manual_seed(SEED)
+        mindspore.set_seed(seed_of_runs())
+        mindspore.manual_seed(seed_of_runs())
         yield
 
 

@@ -11,6 +11,7 @@ from align.core.comparisons import LayerComparison
 from align.core.dtypes import EPSILON, rounded_as
 from align.core.measurements import smallest_factor
 from align.core.probing import is_probe
+from align.core.words import counted
 from align.steps.limits import limit_for
 from align.steps.measure import measure
 from align.steps.views import find_view
@@ -48,7 +49,8 @@ def compare_traces(
             view = None if lost or not _may_be_viewed(pair, a, b) else find_view(reference.value(a), candidate.value(b))
             if view is None:
                 obstacle = unlike or lost
-                wrong = prod(a.shape) != prod(b.shape) and same_layer(pair)
+                as_many = len(pair.reference.outputs) == len(pair.candidate.outputs)
+                wrong = as_many and prod(a.shape) != prod(b.shape) and same_layer(pair)
                 yield replace(row, outcome="not aligned" if wrong else "not comparable", note=obstacle)
                 continue
             measurement = measure(reference.value(a), view.to_reference(candidate.value(b)))
@@ -129,7 +131,7 @@ def paired_outputs(mine: Call, theirs: Call) -> Iterator[tuple[Capture, Capture,
     common = {capture.output for capture in mine.outputs} & set(others)
     if len(common) < len(others):  # positions are no names: the first of two tensors may be "1" after a None
         common = {name for name in common if not name.rpartition(".")[2].isdigit()}
-    count = f"{len(mine.outputs)} outputs against {len(others)}" if len(mine.outputs) != len(others) else ""
+    count = f"{counted(len(mine.outputs), 'output')} against {len(others)}" if len(mine.outputs) != len(others) else ""
     rest = iter([capture for capture in theirs.outputs if capture.output not in common])
     for a in mine.outputs:
         b = others[a.output] if a.output in common else next(rest, theirs.outputs[0])

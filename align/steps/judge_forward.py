@@ -49,7 +49,8 @@ def judge_forward(
     outputs = [layer for layer in layers if not layer.reference]
     if not compared or not outputs or any(layer.outcome == "not comparable" for layer in outputs):
         reason = "the outputs of the two models could not be compared" if compared else "no layer could be compared"
-        return Verdict(Outcome.NOT_COMPARED, reason, coverage)
+        note = next((one.note for one in outputs if one.outcome == "not comparable" and one.note), "")
+        return Verdict(Outcome.NOT_COMPARED, f"{reason}: {note}" if note else reason, coverage)
     accepted = sum(layer.outcome == "accepted" for layer in layers)
     reason = f"all {len(compared)} compared layer outputs are within their limits"
     reason += f", {accepted} more deviate for reasons that were accepted" if accepted else ""

@@ -29,6 +29,7 @@ from align.workflows.isolate_layers import Bench, isolate_layers
 from align.workflows.measure_noise import measure_noise
 from align.workflows.measure_power import power_of
 from align.workflows.pair_traces import choose_map, map_in_order, open_names, pair_traces
+from align.workflows.refuse_random import refuse_random
 from align.workflows.sides import Side, environments, open_side, unseen_layers
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     are matched first. `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as
     `traces.part`. `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures
     whether models that agree could have differed. Raises NothingInCommonError if no layer pairs, UnusedPatternsError
-    for an allowance that fits none.
+    for an allowance that fits none, CannotRunError for a model that differs and draws random numbers.
 
     >>> import numpy as np
     >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
@@ -97,6 +98,9 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         calls = pair_traces((run.reference, run.candidate), parameters, paired)
         check_allowances(allowances, calls.pairs)
         layers = _compare(run, calls, allowances)
+        if any(layer.outcome == "not aligned" for layer in layers):
+            for side, trace in zip(sides, (run.reference, run.candidate), strict=True):
+                refuse_random(side, arrays, trace)
         progress("forward", 5, STAGES)
         bench = Bench(sides[1], arrays, run.reference, calls.pairs, run.noise.isolated, allowances)
         alone = isolate_layers(bench)

@@ -1,0 +1,37 @@
+"""Whether a model gives the same in every run: one that draws random numbers cannot be compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.measurements import smallest_factor
+from align.steps.limits import limit_for
+from align.steps.measure import measure
+
+if TYPE_CHECKING:
+    from align.core.dtypes import Array
+    from align.core.traces import Capture, Trace
+
+
+class SteadySink:
+    """A CaptureSink that looks for the `first` tensor of a run that is not what it was in an earlier run (`trace`).
+
+    Kernels need not add in the same order twice: what is within the limit by dtype is the same.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._earlier = {capture.key: capture for capture in trace.captures}
+        self.first: Capture | None = None
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Compare one capture."""
+        same = self._earlier.get(capture.key)
+        if self.first is None and same is not None and not self._is_steady(same, value):
+            self.first = capture
+
+    def _is_steady(self, same: Capture, value: Array) -> bool:
+        if same.shape != value.shape:
+            return False
+        measurement = measure(self._trace.value(same), value)
+        return smallest_factor(measurement, limit_for(measurement, (same.dtype, same.dtype), None)) <= 1.0
