@@ -67,14 +67,15 @@ def _may_be_viewed(pair: CallPair, a: Capture, b: Capture) -> bool:
 def excuse_uncertain(layers: Sequence[LayerComparison]) -> tuple[LayerComparison, ...]:
     """Call a pair that is not certain "not comparable" where it differs and the next certain layer agrees.
 
-    Two modules that hold the same parameters need not end at the same place: one may include the activation that
-    the other leaves to its parent. A fault inside, on the other hand, reaches what comes after it.
+    So is one of another number of elements: experts may see their own rows, or all. Two modules that hold the same
+    parameters need not end at the same place: one may include the activation that the other leaves to its parent. A
+    fault inside, on the other hand, reaches what comes after it.
     """
     result = list(layers)
     agrees_after = False
     for index in range(len(result) - 1, -1, -1):
         layer = result[index]
-        if layer.certain:
+        if layer.certain and not (layer.outcome == "not aligned" and layer.measurement is None):
             agrees_after = layer.outcome == "aligned" or (agrees_after and layer.outcome == "not comparable")
         elif layer.outcome == "not aligned" and agrees_after:
             note = "differs, but the next layer agrees: the two modules do not end at the same place"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from align.core.pitfalls import Pitfall
     from align.core.settings import LayerSettings
     from align.steps.isolate import IsolatedCall
-    from align.steps.locate import Fault
+    from align.steps.locate import Fault, Maker
     from align.steps.pair_inputs import CallKey
 
 
@@ -40,8 +40,14 @@ def culprit_of(faults: Sequence[Fault]) -> Culprit:
     return replace(culprit, candidate=maker.module, candidate_class=maker.class_name, part="layer", facts=facts)
 
 
-def with_weights(culprit: Culprit, causes: Mapping[str, Hypothesis]) -> Culprit:
-    """Name the values of the parameters as the cause: with the reference's the module is right."""
+def with_weights(culprit: Culprit, owner: Maker | None, causes: Mapping[str, Hypothesis]) -> Culprit:
+    """Name the values of the parameters as the cause: with the reference's the module is right.
+
+    The `owner` of the parameters, where it is not the module itself, has no counterpart, but is at fault.
+    """
+    if owner:
+        facts = {**culprit.facts, "shows_at": culprit.candidate}
+        culprit = replace(culprit, candidate=owner.module, candidate_class=owner.class_name, part="layer", facts=facts)
     found = causes.get(culprit.candidate)
     relation = {"relation": found.id, **found.facts} if found else {}
     return replace(culprit, cause="weights-differ", sureness="confirmed", facts={**culprit.facts, **relation})
@@ -83,19 +89,21 @@ def findings_of(
     for finding in compare_settings(list(pairs.values()), rules).findings:
         found[finding.candidate] = (*found.get(finding.candidate, ()), finding)
     for path, pair in pairs.items():
-        found.setdefault(path, tuple(namesakes(pair.reference, pair.candidate)))
-    for maker in (fault.made_by for fault in faults if fault.made_by):
-        found[maker.module] = tuple(switched(settings[1][maker.module], rules))
+        found.setdefault(path, (*namesakes(pair.reference, pair.candidate), *switched(pair.candidate, rules)))
+    for path in (fault.path for fault in faults if fault.made_by and fault.path in settings[1]):
+        found[path] = tuple(switched(settings[1][path], rules))
     return found
 
 
 def is_mended(faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:
     """Tell whether all calls of a module that were off are right in another run."""
-    return all(fault.key in calls and _factor(fault, calls[fault.key]) <= 1.0 for fault in faults)
+    return all(fault.key in calls and _is_right(fault, calls[fault.key]) for fault in faults)
 
 
-def _factor(fault: Fault, call: IsolatedCall) -> float:
-    return (call.inputs_factor if fault.part == "inputs" else call.factor) or 0.0
+def _is_right(fault: Fault, call: IsolatedCall) -> bool:
+    """Tell whether the tensor that was off was compared again, and nothing beside it is off."""
+    tensors = call.inputs if fault.part == "inputs" else call.outputs
+    return fault.tensor.reference.key in tensors and all(one.factor <= 1.0 for one in tensors.values())
 
 
 def with_findings(culprit: Culprit, findings: Sequence[SettingFinding], *, confirmed: bool) -> Culprit:

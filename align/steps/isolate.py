@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, Trace
     from align.steps.calls import CallPair
     from align.steps.pair_inputs import CallKey
-    from align.steps.views import View
+    from align.steps.views import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Alone:
     limit: Limit | None
     factor: float
     value: Array | None = None
-    view: View | None = None
+    view: Layout | None = None
 
 
 @dataclass
@@ -59,13 +59,14 @@ class IsolatedCall:
     """A call of the port: its inputs as the port makes them of right values, and its outputs, by the reference's keys.
 
     `begun` and `ended` count the tensors that modules had returned when it began and ended, `returned` its own. Of a
-    call without counterpart only `samples` of what it returned are kept.
+    call without counterpart only samples are kept, of what it was `given` and returned.
     """
 
     begun: int = 0
     ended: int = 0
     returned: int = 0
     class_name: str = ""
+    given: list[NDArray[np.float64]] = field(default_factory=list)
     samples: list[NDArray[np.float64]] = field(default_factory=list)
     inputs: dict[str, Alone] = field(default_factory=dict)
     outputs: dict[str, Alone] = field(default_factory=dict)
@@ -187,6 +188,8 @@ class Isolation:
         """Measure what the port hands to a paired call, and give it the reference's."""
         key = module, call
         seen = self.calls[key] = IsolatedCall(begun=self._ended)
+        if key not in self._given:
+            seen.given = [sampled(value) for value in inputs.values()]
         paired = pair_inputs(self._given.get(key, ()), inputs)
         new = {}
         for name, mine in paired.items():
@@ -238,11 +241,9 @@ class Isolation:
     ) -> Alone | None:
         """None where the layouts differ, and values do not tell how; the models' own outputs must have one shape."""
         meant = self._trace.value(mine)
-        if meant.size != value.size:
-            return Alone(mine, None, None, inf, np.array(value))
         view = self._layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
         if view is None:
-            return None
+            return Alone(mine, None, None, inf, np.array(value)) if meant.size != value.size else None
         turned = view.to_reference(value)
         measurement = measure(meant, turned)
         own = mine.dtype if returned_by is not None and self._precise else value.dtype.name

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.culprits import IsolatedComparison
+from align.core.dtypes import rounded_as
 from align.core.traces import capture_key
 from align.steps.compare_traces import outcome_of
 from align.steps.pair_inputs import call_key
@@ -21,6 +22,8 @@ from align.steps.samples import sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
+
+    from numpy.typing import NDArray
 
     from align.core.culprits import IsolatedOutcome, Part
     from align.steps.calls import CallPair
@@ -68,48 +71,81 @@ def to_force(
 
     In the place of a call it is the outermost one around that is misgiven too, but for those that it does not help.
     """
-    certain = {call_key(pair): calls[call_key(pair)] for pair in pairs if pair.certain and call_key(pair) in calls}
+    certain = {call_key(pair) for pair in pairs if pair.certain}
+    seen = {call_key(pair): calls[call_key(pair)] for pair in pairs if call_key(pair) in calls}
     misgiven = {
-        key: call for key, call in certain.items() if is_misgiven(call) and (way.resizes or call.inputs_factor != inf)
+        key: call for key, call in seen.items() if is_misgiven(call) and (way.resizes or call.inputs_factor != inf)
     }
     around = sorted((key for key in misgiven if key not in helpless), key=lambda key: misgiven[key].begun)
-    off = [key for key, call in misgiven.items() if _is_off(call)]
+    off = [key for key, call in misgiven.items() if _is_off(call) and key in certain]
     return {next((key for key in around if _holds(misgiven, key, inner)), inner) for inner in off}
 
 
 def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], way: Way) -> list[Fault]:
     """Return the faults in the order in which they show, in a run of this way.
 
-    A forced call that is right is at fault in what the port itself would give it.
+    A forced call that is right is at fault in what the port itself would give it. In a port that keeps its own shapes
+    calls that work on other pieces than the reference's are at fault only if nothing else is and what follows is wrong.
     """
-    seen = [(pair, calls[call_key(pair)]) for pair in pairs if call_key(pair) in calls]
-    ends = sorted(call.ended for pair, call in seen if pair.certain)
-    doubtful = [(pair, call) for pair, call in seen if not pair.certain and _is_off(call)]
-    doubtful.sort(key=lambda one: one[1].ended)
-    off = [
-        (pair, call)
-        for pair, call in seen
-        if pair.certain and (_is_off(call) or (call_key(pair) in way.forced and is_misgiven(call)))
-    ]
-    faults = []
-    for pair, call in sorted(off, key=lambda one: one[1].ended):
-        other_form = not way.resizes and call.inputs_factor == inf
-        if other_form and _goes_on_right(call, [one for own, one in seen if own.certain]):
-            continue
+    run = _Run([(pair, calls[call_key(pair)]) for pair in pairs if call_key(pair) in calls], calls, way)
+    faults = [run.fault(*suspect) for suspect in run.suspects()]
+    regular = [fault for fault in faults if fault.tensor.factor != inf or way.resizes]
+    return regular or [fault for fault in faults[:1] if not run.goes_on_right(fault)]
+
+
+class _Run:
+    """The paired calls of one run, in which each began with what the reference had."""
+
+    def __init__(
+        self, seen: Sequence[tuple[CallPair, IsolatedCall]], calls: Mapping[CallKey, IsolatedCall], way: Way
+    ) -> None:
+        self._seen, self._calls, self._way = seen, calls, way
+        self._certain = [call for pair, call in seen if pair.certain]
+        self._ends = sorted(call.ended for call in self._certain if _is_given_floats(call))
+        doubtful = [(pair, call) for pair, call in seen if not pair.certain and _is_off(call)]
+        self._doubtful = sorted(doubtful, key=lambda one: one[1].ended)
+
+    def suspects(self) -> list[tuple[CallPair, IsolatedCall]]:
+        """Calls that are off, or would be, in the order of their ends."""
+        found = [(pair, call) for pair, call in self._seen if self._is_suspect(pair, call)]
+        return sorted(found, key=lambda one: one[1].ended)
+
+    def fault(self, pair: CallPair, call: IsolatedCall) -> Fault:
+        """What is at fault where a call is off: it, what it is given, or a module that ended just before."""
+        other_form = not self._way.resizes and call.inputs_factor == inf
+        if not pair.certain and _is_off(call):
+            return Fault(pair, _part(pair, call), _worst(call.outputs))
         misgiven = other_form or not _is_off(call)
         if misgiven or not call.is_leaf:
-            shows = call.begun if misgiven else call.ended - call.returned
-            last = max((end for end in ends if end <= shows), default=0)
-            around = next((one for one in doubtful if last < one[1].ended <= shows), None)
+            around = self._ended_just_before(call.begun if misgiven else call.ended - call.returned)
             if around:
-                faults.append(Fault(around[0], _part(*around), _worst(around[1].outputs)))
-                continue
+                return Fault(around[0], _part(*around), _worst(around[1].outputs))
         if misgiven:
             wrong = _worst(call.inputs)
-            faults.append(Fault(pair, "inputs", wrong, _maker(wrong, call, calls)))
-        else:
-            faults.append(Fault(pair, _part(pair, call), _worst(call.outputs)))
-    return faults
+            return Fault(pair, "inputs", wrong, _maker(wrong, call, self._calls))
+        return Fault(pair, _part(pair, call), _worst(call.outputs))
+
+    def _is_suspect(self, pair: CallPair, call: IsolatedCall) -> bool:
+        off = _is_off(call) and (pair.certain or self._is_handed_on(call))
+        return off or (call_key(pair) in self._way.forced and is_misgiven(call))
+
+    def _is_handed_on(self, call: IsolatedCall) -> bool:
+        """Tell whether both sides give what a call returned to the next layer: then both do end at the same place."""
+        own = [one.measurement for one in call.outputs.values() if one.factor > 1.0 and one.measurement]
+        later = (one for one in self._certain if one.begun >= call.ended)
+        return any(given.measurement in own for one in later for given in one.inputs.values())
+
+    def _ended_just_before(self, shows: int) -> tuple[CallPair, IsolatedCall] | None:
+        """The innermost doubtful call that ended after the last one that is certain."""
+        last = max((end for end in self._ends if end <= shows), default=0)
+        return next((one for one in self._doubtful if last < one[1].ended <= shows), None)
+
+    def goes_on_right(self, fault: Fault) -> bool:
+        """Tell whether what comes next is given the right thing, though a call works on other pieces of it."""
+        end = self._calls[fault.key].ended
+        after = (one for one in self._certain if one.ended > end and one.inputs_factor not in (None, inf))
+        following = min(after, key=lambda one: one.ended, default=None)
+        return following is not None and not is_misgiven(following)
 
 
 def _part(pair: CallPair, call: IsolatedCall) -> Part:
@@ -122,23 +158,25 @@ def _holds(calls: Mapping[CallKey, IsolatedCall], outer: CallKey, inner: CallKey
     return inside and inner[0].startswith(f"{outer[0]}.")
 
 
-def _goes_on_right(call: IsolatedCall, certain: Sequence[IsolatedCall]) -> bool:
-    """Tell whether what comes next is right, though a call works on other pieces than the reference's."""
-    after = (one for one in certain if one.ended > call.ended and one.factor not in (None, inf))
-    following = min(after, key=lambda one: one.ended, default=None)
-    return following is not None and not _is_off(following) and not is_misgiven(following)
+def _is_given_floats(call: IsolatedCall) -> bool:
+    """Tell whether a call may depend on what was computed before: numbers of rows are given from outside."""
+    return any(rounded_as(one.reference.dtype) for one in call.inputs.values())
 
 
 def _maker(wrong: Alone, given: IsolatedCall, calls: Mapping[CallKey, IsolatedCall]) -> Maker | None:
-    """The latest call without counterpart that returned this tensor as it is."""
+    """The latest call without counterpart that returned this tensor as it is, and was not given it so."""
     if wrong.value is None:
         return None
     sample = sampled(wrong.value)
     for (module, _), call in sorted(calls.items(), key=lambda one: -one[1].ended):
         leaf = call.samples and call.is_leaf and call.ended <= given.begun
-        if leaf and any(np.array_equal(sample, one) for one in call.samples):
+        if leaf and _is_among(sample, call.samples) and not _is_among(sample, call.given):
             return Maker(module, call.class_name)
     return None
+
+
+def _is_among(sample: NDArray[np.float64], others: Sequence[NDArray[np.float64]]) -> bool:
+    return any(np.array_equal(sample, one) for one in others)
 
 
 def isolated_comparisons(
@@ -152,7 +190,8 @@ def isolated_comparisons(
         for key, alone in call.outputs.items() if call else ():
             outcome, note = _outcome(alone)
             factor: float | None = alone.factor
-            if outcome == "not aligned" and not pair.certain and call_key(pair) not in blamed:
+            sure = pair.certain and alone.measurement is not None
+            if outcome == "not aligned" and not sure and call_key(pair) not in blamed:
                 outcome, note, factor = "not comparable", NOT_THE_SAME_END, None
             mine = alone.reference
             row = capture_key(pair.reference.module, mine.call, "") if mine.role == "input" else key

@@ -54,18 +54,18 @@ def _apart_from_activations(pairs: CallPairs, reference: Trace, candidate: Trace
     The reference's layer then ends with what it gives its activation; where the port's layer does so, nothing of the
     reference is known to end there, and the pair is not certain.
     """
-    free = {(one.side, one.module, one.call) for one in pairs.unpaired}
+    free = {(one.module, one.call) for one in pairs.unpaired if one.side == "candidate"}
     by_order = [{one.order: one for one in trace.captures} for trace in (reference, candidate)]
     made = []
     for pair in pairs.pairs:
         sure = pair.certain and _has_one_output(pair)
         mine = _last_inside(pair.reference, reference, by_order[0]) if sure else None
         theirs = _last_inside(pair.candidate, candidate, by_order[1]) if sure else None
-        if mine and not theirs and ("reference", mine.module, mine.call) in free:
+        if mine and not theirs:
             given = [one for one in reference.inputs if (one.module, one.call) == (mine.module, mine.call)]
             if len(given) == 1 and given[0].shape == mine.shape:
                 pair = replace(pair, reference=replace(pair.reference, outputs=(given[0],)))  # noqa: PLW2901
-        elif theirs and not mine and ("candidate", theirs.module, theirs.call) in free:
+        elif theirs and not mine and (theirs.module, theirs.call) in free:
             pair = replace(pair, certain=False)  # noqa: PLW2901
         made.append(pair)
     return CallPairs(tuple(made), pairs.unpaired)

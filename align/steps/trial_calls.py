@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.steps.trial_groups import components
 from align.steps.samples import distance
+from align.steps.trial_groups import components
 from align.steps.trial_sinks import agree, alike, varies
 
 if TYPE_CHECKING:

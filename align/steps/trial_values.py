@@ -109,6 +109,7 @@ class Calibration:
         normal = (taken - mean.reshape(column)) / np.sqrt(variance.reshape(column))
         for role, change in (("weight", np.multiply), ("bias", np.add)):
             if role in layer.roles:
-                normal = change(normal, self._values[layer.roles[role].name].astype(np.float64).reshape(column))
+                own = self._values.get(layer.roles[role].name)  # that of a layer that nothing corresponds to stays
+                normal = normal if own is None else change(normal, own.astype(np.float64).reshape(column))
         made_output: Array = normal.astype(value.dtype)
         return made_output

@@ -26,9 +26,18 @@ def switched(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterator[Setting
         if form is None or not form.readable(layer.values):
             continue
         value = form.read(layer.values, layer.classes)
-        if isinstance(value, bool) and (arguments := dict(form.arguments(not value))):
-            shown = form.show(layer.values, layer.classes)
-            yield _finding(rule.id, rule.setting, ("", shown, form.write(not value)), (None, layer), arguments)
+        for other in _others(rule, value):
+            if arguments := dict(form.arguments(other)):
+                told = "", form.show(layer.values, layer.classes), form.write(other)
+                yield _finding(rule.id, rule.setting, told, (None, layer), arguments)
+
+
+def _others(rule: Pitfall, value: Setting) -> list[Setting]:
+    """The other positions of a switch, or the other words that a rule knows for a setting."""
+    if isinstance(value, bool):
+        return [not value]
+    words = {to for form in rule.forms for _, to, *_ in form.values if isinstance(to, str)}
+    return [*sorted(words - {value})] if isinstance(value, str) else []
 
 
 def settings_moved(before: LayerSettings, after: LayerSettings, rules: Sequence[Pitfall]) -> int:

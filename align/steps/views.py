@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import permutations
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -65,6 +66,37 @@ class View:
         return np.ascontiguousarray(turned.transpose(np.argsort(self.order)))
 
 
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """One side has the same values for each sample, the other has them once, or once with an axis of length 1."""
+
+    reference: Shape
+    candidate: Shape
+
+    @property
+    def is_same(self) -> bool:
+        """False: the shapes differ."""
+        return False
+
+    @property
+    def told(self) -> str:
+        """The layout in words."""
+        return (
+            f"{list(self.reference)} and {list(self.candidate)}: one side has once what the other has for each sample"
+        )
+
+    def to_candidate(self, value: Array) -> Array:
+        """Bring the reference's value into the candidate's layout."""
+        return _repeated(value, self.candidate)
+
+    def to_reference(self, value: Array) -> Array:
+        """Bring the candidate's value into the reference's layout."""
+        return _repeated(value, self.reference)
+
+
+Layout: TypeAlias = "View | Repeated"
+
+
 def find_view(reference: Array, candidate: Array) -> View | None:
     """Return how the candidate lays out the reference's values; None if its shape is another and values do not tell."""
     if reference.shape == candidate.shape:
@@ -79,6 +111,21 @@ def find_view(reference: Array, candidate: Array) -> View | None:
     return View(order, reference.shape, candidate.shape) if least < _CLEAR else None
 
 
+def _is_repeated(whole: Array, once: Array) -> bool:
+    """Tell whether one tensor has for each sample what the other has once."""
+    inner = whole.shape[1:]
+    if whole.ndim < 2 or whole.size <= once.size or once.shape not in (inner, (1, *inner)):
+        return False
+    return bool(np.array_equal(whole, np.broadcast_to(whole[:1], whole.shape), equal_nan=whole.dtype.kind == "f"))
+
+
+def _repeated(value: Array, shape: Shape) -> Array:
+    size = prod(shape)
+    if value.size > size:
+        return np.ascontiguousarray(value[:1]).reshape(shape)
+    return value.reshape(shape) if value.size == size else np.broadcast_to(value.reshape(-1, *shape[1:])[:1], shape)
+
+
 class Layouts:
     """How a port lays out its tensors: learnt where the values tell, and used where a fault hides it.
 
@@ -88,18 +135,23 @@ class Layouts:
     def __init__(self) -> None:
         self._known: dict[tuple[Shape, Shape], tuple[int, ...]] = {}
 
-    def find(self, reference: Array, candidate: Array) -> View | None:
+    def find(self, reference: Array, candidate: Array) -> Layout | None:
         """As `find_view`, or as it was with other tensors of these shapes."""
+        if _is_repeated(reference, candidate) or _is_repeated(candidate, reference):
+            return Repeated(reference.shape, candidate.shape)
         view = find_view(reference, candidate)
         key = _without_last(reference.shape, candidate.shape)
         if view is not None:
-            if not view.is_same and (
-                key == (reference.shape, candidate.shape) or view.order[-1] == len(view.order) - 1
-            ):
-                self._known[key] = view.order
+            self._learn(key, view)
             return view
         known = self._known.get(key) if reference.size == candidate.size else None
         return None if known is None else View(known, reference.shape, candidate.shape)
+
+    def _learn(self, key: tuple[Shape, Shape], view: View) -> None:
+        if not view.is_same:
+            keeps_last = view.order[-1] == len(view.order) - 1
+            if keeps_last or key == (view.reference, view.candidate):
+                self._known[key] = view.order
 
 
 def _without_last(reference: Shape, candidate: Shape) -> tuple[Shape, Shape]:

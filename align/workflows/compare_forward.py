@@ -209,7 +209,9 @@ def _compare_weights(sides: tuple[Side, Side], owners: Mapping[str, str], name_m
         replace(one, facts={**one.facts, **_told(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
     )
     by_module = {owners[name]: cause for name, cause in causes.items() if name in owners}
-    return _ComparedWeights(tuple(told), Weights(values[1], meant_values(values[0], values[1], name_map), by_module))
+    meant = meant_values(values[0], values[1], name_map)
+    modules = frozenset(owners[name] for name in meant if name in owners)
+    return _ComparedWeights(tuple(told), Weights(values[1], meant, modules, by_module))
 
 
 def _told(cause: Hypothesis | None) -> dict[str, Fact]:

@@ -23,6 +23,7 @@ from align.steps.culprits import (
     with_hypothesis,
     with_weights,
 )
+from align.steps.locate import Maker
 from align.steps.unruled_settings import settings_moved
 from align.workflows.confirm_causes import rebuilt_layer
 from align.workflows.guess_causes import guess_cause
@@ -47,11 +48,12 @@ if TYPE_CHECKING:
 class Weights:
     """The candidate's values before any run, whose names a run may change, and those that it should hold instead.
 
-    `causes` tell, by the path of the module that owns them, what those that differ are.
+    `modules` are the paths of those that own them; `causes` tell, by the same, what those that differ are.
     """
 
     held: Mapping[str, Array]
     meant: Mapping[str, Array] = field(default_factory=dict)
+    modules: frozenset[str] = frozenset()
     causes: Mapping[str, Hypothesis] = field(default_factory=dict)
 
 
@@ -63,7 +65,9 @@ def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weigh
         if weights.meant and (calls := _tried(bench, alone.way, {})):
             for group in groups:
                 if is_mended(group, calls):
-                    culprits[id(group)] = with_weights(culprits[id(group)], weights.causes)
+                    culprits[id(group)] = with_weights(
+                        culprits[id(group)], _owner(group, calls, weights), weights.causes
+                    )
         open_groups = [group for group in groups if not culprits[id(group)].cause]
         for group, findings, confirmed in _try_settings(reference, bench, open_groups, alone.way):
             culprits[id(group)] = with_findings(culprits[id(group)], findings, confirmed=confirmed)
@@ -73,6 +77,16 @@ def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weigh
             culprit = with_hypothesis(culprit, found)
         culprits[id(group)] = replace(culprit, line=_line(bench.side.model, culprit))
     return tuple(culprits.values())
+
+
+def _owner(group: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall], weights: Weights) -> Maker | None:
+    """The latest layer without counterpart that holds other values and was called before a fault shows."""
+    if group[0].pair.candidate.module in weights.modules:
+        return None
+    shows = calls[group[0].key].begun if group[0].part == "inputs" else calls[group[0].key].ended
+    before = [(key, call) for key, call in calls.items() if call.samples and call.ended <= shows]
+    owners = [(call.ended, Maker(key[0], call.class_name)) for key, call in before if key[0] in weights.modules]
+    return max(owners, key=lambda one: one[0])[1] if owners else None
 
 
 def _line(model: Model, culprit: Culprit) -> str:
