@@ -11,6 +11,8 @@ from mindspore import mint, ops
 from mindspore import nn as mnn
 from torch import nn
 
+import align
+
 WIDTH = 16
 UNROLLED = 3  # calls of the layer that is called again and again
 
@@ -260,27 +262,46 @@ def port_cancelled() -> mnn.Cell:
     )
 
 
-class Half(mnn.Cell):
-    """A dense layer that computes in float16."""
+class PortHalf(mnn.Cell):
+    """The port of TorchHalf, whose middle layer computes in float16 with the defect."""
+
+    def __init__(self, defect: str = "") -> None:
+        super().__init__()
+        self.parts = mnn.SequentialCell([part for _ in range(4) for part in (mnn.Dense(WIDTH, WIDTH), mnn.Tanh())])
+        if defect == "float16":
+            self.parts[4].to_float(mindspore.float16)
+
+    def construct(self, x: mindspore.Tensor) -> mindspore.Tensor:
+        for part in self.parts:
+            x = part(x).astype(x.dtype)
+        return x
+
+
+class TorchHalf(nn.Module):
+    """Dense layers in a row."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.dense = mnn.Dense(WIDTH, WIDTH).to_float(mindspore.float16)
+        self.layers = nn.Sequential(*[part for _ in range(4) for part in (nn.Linear(WIDTH, WIDTH), nn.Tanh())])
 
-    def construct(self, x: mindspore.Tensor) -> mindspore.Tensor:
-        return self.dense(x).astype(mindspore.float32)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
 
 
-class MintFused(mnn.Cell):
-    """The port of TorchFused in mint.nn."""
+class PortPassing(mnn.Cell):
+    """The port of TorchFused, with a layer and a probe that only pass on what they are given."""
 
     def __init__(self, defect: str = "") -> None:
         super().__init__()
         self.a = mint.nn.Linear(WIDTH, WIDTH)
+        self.drop = mnn.Dropout(p=0.1)
         self.b = mint.nn.Linear(WIDTH, WIDTH)
         self.c = mint.nn.Linear(WIDTH, 4)
-        self.extra = defect == "extra relu"
+        self.factor = 3.0 if defect == "scaled" else 1.0
 
     def construct(self, x: mindspore.Tensor) -> mindspore.Tensor:
-        x = ops.tanh(self.b(ops.relu(self.a(x))))
-        return self.c(ops.relu(x) if self.extra else x)
+        x = self.drop(align.probe("first", ops.relu(self.a(x)) * self.factor))
+        return self.c(ops.tanh(self.b(x)))
+
+
+TorchPassing = TorchPicky = TorchFused

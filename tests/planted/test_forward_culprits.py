@@ -11,6 +11,7 @@ import pytest
 
 from align.core.verdicts import Outcome
 from align.workflows.compare_forward import compare_forward
+from align.workflows.sides import open_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,9 @@ PORTS = {
     "Rows": "sequences",
     "Fused": "rows",
     "Pooled": "images",
+    "Passing": "rows",
+    "Picky": "rows",
+    "Half": "rows",
 }
 
 
@@ -148,6 +152,7 @@ CODE: list[tuple[str, str, Expected]] = [
     ("Heads", "mask inverted", ("both", "inputs", "scaled-and-shifted", "suspected", "", "self.both(")),
     ("Heads", "outputs crossed", ("union", "inputs", "parts-reordered", "suspected", "", "self.union(")),
     ("Images", "residual dropped", ("out", "inputs", "", "unknown", "", "self.out(")),
+    ("Passing", "scaled", ("b", "inputs", "scaled", "suspected", "", "self.b(")),
 ]
 
 
@@ -248,3 +253,34 @@ def test_wrong_weights_are_confirmed_and_their_relation_told(
     for culprit in result.culprits:
         assert (culprit.part, culprit.cause, culprit.sureness) == ("layer", "weights-differ", "confirmed")
         assert culprit.facts["relation"] == relation
+
+
+def test_one_layer_in_float16_is_at_fault_though_all_else_is_judged_as_float32(compared: Any) -> None:
+    assert_told(
+        compared("Half", "float16"), ("parts.4", "layer", "rounded", "suspected", "", "mnn.Dense(WIDTH, WIDTH)")
+    )
+
+
+def test_a_port_that_is_float16_as_a_whole_is_judged_as_such(pairs: Any, faulty: Any) -> None:
+    reference, port, inputs = faulty.TorchHalf(), faulty.PortHalf(), inputs_of(pairs, "rows")
+    name_map = pairs.make_alike(reference, port, inputs)
+    half = open_side(port, dtype="float16")
+    result = compare_forward(reference, half, inputs=inputs, name_map=name_map, power=False)
+    assert {layer.candidate_dtype for layer in result.layers} == {"float16"}
+    assert result.culprits == ()
+    assert {layer.outcome for layer in result.layers} == {"aligned"}
+
+
+def test_what_was_seen_before_a_port_fails_on_right_values_counts_and_the_rest_is_said(compared: Any) -> None:
+    """It runs on its own wrong values, and refuses right ones."""
+    result = compared("Picky", "refuses")
+    (culprit,) = result.culprits
+    assert (culprit.candidate, culprit.part) == ("act", "inputs")
+    assert "self.shift)" in source_at(culprit)
+    (finding,) = [one for one in result.findings if one.code == "not-isolated"]
+    assert finding.severity == "warning"
+    assert "these values are too small" in finding.message
+    alone = {layer.candidate: layer.isolated for layer in result.layers}
+    assert alone["b"] is not None
+    assert alone["b"].outcome == "aligned"
+    assert (alone["tanh"], alone["c"]) == (None, None)
