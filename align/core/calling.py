@@ -174,6 +174,11 @@ class CallRecorder:
         other = self.end(path, PROBE, given)
         return given if other is None else other
 
+    def put_back(self) -> None:
+        """Undo what was written into tensors of the run."""
+        if self._overwrite is not None:
+            self._overwrite.put_back()
+
     def function(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
         """Note a functional call that was made, as a module `running/name` of its own; return what it is to return."""
         path = f"{self.running}/{name}"
@@ -230,6 +235,7 @@ def recorded_calls(
     cells register hooks alike: `(module, args, kwargs)` before a call, `(module, args, kwargs, output)` after it.
     """
     with contextlib.ExitStack() as stack:
+        stack.callback(recorder.put_back)
         for path, module in modules:
             if path in stand_ins:
                 stack.enter_context(_answered(module, method, stand_ins[path]))

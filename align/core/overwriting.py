@@ -13,10 +13,14 @@ if TYPE_CHECKING:
 
 
 class Overwriter:
-    """Writes to tensors, but never to those that belong to the model (`kept`), nor to views of them."""
+    """Writes to tensors, but never to those that belong to the model (`kept`), nor to views of them.
+
+    What was written to is put back at the end: a model may keep a mask or a table anywhere.
+    """
 
     def __init__(self, kept: Callable[[], Iterable[Any]]) -> None:
         self._tensors = kept
+        self._before: list[tuple[Any, Any]] = []
 
     @cached_property
     def _kept(self) -> set[int]:
@@ -26,8 +30,15 @@ class Overwriter:
         """Return the tensor with the value written to it, or the value where that cannot be."""
         if tuple(tensor.shape) != tuple(value.shape) or not _is_writable(tensor) or _place(tensor) in self._kept:
             return value
+        self._before.append((tensor, tensor + 0))
         tensor.copy_(value)
         return tensor
+
+    def put_back(self) -> None:
+        """Give all tensors the values that they had, the last one first."""
+        while self._before:
+            tensor, value = self._before.pop()
+            tensor.copy_(value)
 
 
 def _place(tensor: Any) -> int:
@@ -35,13 +46,13 @@ def _place(tensor: Any) -> int:
 
 
 def _is_writable(tensor: Any) -> bool:
-    """Tell whether all is well after a write: MindSpore's to views that are not contiguous go wrong.
+    """Tell whether all is well after a write: MindSpore's to views of a part of a tensor go wrong.
 
     torch refuses those to tensors of its inference mode.
     """
     if hasattr(tensor, "is_inference"):
         return not tensor.is_inference() and not _overlaps(tensor)
-    return bool(tensor.is_contiguous())
+    return bool(tensor.is_contiguous()) and tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def _overlaps(tensor: Any) -> bool:

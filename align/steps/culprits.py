@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from align.steps.locate import Fault, Maker
     from align.steps.pair_inputs import CallKey
 
+WEIGHTS = "weights-differ"
+
 
 def culprit_of(faults: Sequence[Fault]) -> Culprit:
     """State the faults of one module and part, those of its repeated calls, of which no cause is known yet."""
@@ -50,7 +52,7 @@ def with_weights(culprit: Culprit, owner: Maker | None, causes: Mapping[str, Hyp
         culprit = replace(culprit, candidate=owner.module, candidate_class=owner.class_name, part="layer", facts=facts)
     found = causes.get(culprit.candidate)
     relation = {"relation": found.id, **found.facts} if found else {}
-    return replace(culprit, cause="weights-differ", sureness="confirmed", facts={**culprit.facts, **relation})
+    return replace(culprit, cause=WEIGHTS, sureness="confirmed", facts={**culprit.facts, **relation})
 
 
 def with_hypothesis(culprit: Culprit, found: Hypothesis) -> Culprit:

@@ -177,16 +177,17 @@ class Isolation:
         self._coarsest = ""
         self._coarser: dict[CallKey, str] = {}
         self._ended = 0
+        self._entered: CallKey = ("", 0)
         self.calls: dict[CallKey, IsolatedCall] = {}
 
     @property
     def overwrites(self) -> bool:
         """Where something is forced, whoever else uses it must have it too: the rest of a residual stream."""
-        return bool(self._way.forced)
+        return self._entered in self._way.forced
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Measure what the port hands to a paired call, and give it the reference's."""
-        key = module, call
+        key = self._entered = module, call
         seen = self.calls[key] = IsolatedCall(begun=self._ended)
         if key not in self._given:
             seen.given = [sampled(value) for value in inputs.values()]

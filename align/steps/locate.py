@@ -217,4 +217,7 @@ def _is_off(call: IsolatedCall) -> bool:
 
 
 def _worst(tensors: Mapping[str, Alone]) -> Alone:
-    return max(tensors.values(), key=lambda one: one.factor)
+    """The tensor that is off most; a floating one says more than the index of its largest element."""
+    return max(
+        tensors.values(), key=lambda one: (one.factor > 1.0 and bool(rounded_as(one.reference.dtype)), one.factor)
+    )

@@ -15,6 +15,7 @@ from align.core.pitfalls import pitfalls
 from align.core.protocols import SettingsReader
 from align.core.source_lines import called_at, made_at
 from align.steps.culprits import (
+    WEIGHTS,
     by_module,
     culprit_of,
     findings_of,
@@ -70,7 +71,9 @@ def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weigh
                     )
         open_groups = [group for group in groups if not culprits[id(group)].cause]
         for group, findings, confirmed in _try_settings(reference, bench, open_groups, alone.way):
-            culprits[id(group)] = with_findings(culprits[id(group)], findings, confirmed=confirmed)
+            told = with_findings(culprits[id(group)], findings, confirmed=confirmed)
+            also = confirmed and group[0].path in weights.modules  # it was tried with the reference's weights
+            culprits[id(group)] = replace(told, cause=f"{told.cause} + {WEIGHTS}") if also else told
     for group in groups:
         culprit = culprits[id(group)]
         if not culprit.cause and not group[0].made_by and (found := guess_cause(bench, group[0])):
