@@ -8,6 +8,7 @@ layer, not of the layer itself.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,7 +82,7 @@ def _last_inside(call: Call, trace: Trace, by_order: Mapping[int, Capture]) -> C
 
 def _is_same(inner: Capture, last: Capture, trace: Trace) -> bool:
     one, two = sampled(trace.value(inner)), sampled(trace.value(last))
-    return inner.shape == last.shape and np.array_equal(one, two, equal_nan=True)
+    return prod(inner.shape) == prod(last.shape) and np.array_equal(one, two, equal_nan=True)
 
 
 def _with_ends(pairs: CallPairs, ends: Mapping[tuple[str, int], Capture]) -> CallPairs:
