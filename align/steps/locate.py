@@ -76,7 +76,8 @@ def to_force(
     misgiven = {
         key: call for key, call in seen.items() if is_misgiven(call) and (way.resizes or call.inputs_factor != inf)
     }
-    around = sorted((key for key in misgiven if key not in helpless), key=lambda key: misgiven[key].begun)
+    around = [key for key in misgiven if key not in helpless]
+    around.sort(key=lambda key: (misgiven[key].begun, -misgiven[key].ended))
     off = [key for key, call in misgiven.items() if _is_off(call) and key in certain]
     return {next((key for key in around if _holds(misgiven, key, inner)), inner) for inner in off}
 
@@ -89,8 +90,16 @@ def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]
     """
     run = _Run([(pair, calls[call_key(pair)]) for pair in pairs if call_key(pair) in calls], calls, way)
     faults = [run.fault(*suspect) for suspect in run.suspects()]
+    faults = [fault for fault in faults if not _is_told_inside(fault, faults, calls)]
     regular = [fault for fault in faults if fault.tensor.factor != inf or way.resizes]
     return regular or [fault for fault in faults[:1] if not run.goes_on_right(fault)]
+
+
+def _is_told_inside(fault: Fault, faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:
+    """Tell whether a module is given a tensor of another size, and a call inside tells what of it is wrong."""
+    inner = (other for other in faults if other.key != fault.key)
+    sized = fault.part == "inputs" and fault.tensor.factor == inf
+    return sized and any(_holds(calls, fault.key, other.key) for other in inner)
 
 
 class _Run:
