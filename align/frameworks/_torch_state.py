@@ -25,13 +25,26 @@ def evaluated(model: Model) -> Iterator[None]:
     """
     training = [module for module in model.modules() if module.training]
     eager = (module for module in model.modules() if not is_scripted(module))
-    with _same_random_numbers(), _tensors_kept(model), attributes_kept(eager):
+    with _same_random_numbers(), _tensors_kept(model), attributes_kept(eager), _plain_transformer_layers():
         model.eval()
         try:
             yield
         finally:
             for module in training:
                 module.training = True
+
+
+@contextmanager
+def _plain_transformer_layers() -> Iterator[None]:
+    """Keep torch's transformer layers from their fast path, whose nested tensors have no shape that could be told."""
+    import torch
+
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from align.steps.pair_inputs import CallKey
 
 WEIGHTS = "weights-differ"
+MOST_AROUND = 3  # modules
 
 
 def culprit_of(faults: Sequence[Fault]) -> Culprit:
@@ -95,6 +96,19 @@ def findings_of(
     for path in (fault.path for fault in faults if fault.made_by and fault.path in settings[1]):
         found[path] = tuple(switched(settings[1][path], rules))
     return found
+
+
+def findings_around(
+    fault: Fault, settings: tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]]
+) -> tuple[SettingFinding, ...]:
+    """Settings of one name that differ in the modules that run the code in front of a call, the innermost first."""
+    mine, theirs = fault.pair.reference.module, fault.pair.candidate.module
+    around = [(mine, theirs)] if fault.part == "code" else []
+    while mine and theirs:
+        mine, theirs = mine.rpartition(".")[0], theirs.rpartition(".")[0]
+        around.append((mine, theirs))
+    pairs = [(settings[0][a], settings[1][b]) for a, b in around[:MOST_AROUND] if a in settings[0] and b in settings[1]]
+    return tuple(finding for pair in pairs for finding in namesakes(*pair))
 
 
 def is_mended(faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:

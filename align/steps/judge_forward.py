@@ -36,7 +36,8 @@ def judge_forward(
     )
     errors = [finding for finding in findings if finding.severity == "error"]
     if wrong:
-        first = wrong[0]
+        blamed = {(culprit.candidate, culprit.call) for culprit in culprits}
+        first = next((layer for layer in wrong if (layer.candidate, layer.call) in blamed), wrong[0])
         reason = f"{len(wrong)} of {len(compared)} layer outputs differ, the first is {_named(first)}"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if culprits and compared:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
 
 from align.core.pitfalls import pitfalls
 from align.core.protocols import SettingsReader
+from align.core.rebuilding import with_attributes
 from align.core.source_lines import called_at, made_at
+from align.core.untouched import attributes_kept
 from align.steps.culprits import (
     WEIGHTS,
     by_module,
     culprit_of,
+    findings_around,
     findings_of,
     is_mended,
     with_findings,
@@ -74,12 +77,39 @@ def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weigh
             told = with_findings(culprits[id(group)], findings, confirmed=confirmed)
             also = confirmed and group[0].path in weights.modules  # it was tried with the reference's weights
             culprits[id(group)] = replace(told, cause=f"{told.cause} + {WEIGHTS}") if also else told
+        for group, finding in _try_around(
+            reference, bench, [one for one in groups if not culprits[id(one)].cause], alone
+        ):
+            culprits[id(group)] = with_findings(culprits[id(group)], [finding], confirmed=True)
     for group in groups:
         culprit = culprits[id(group)]
         if not culprit.cause and not group[0].made_by and (found := guess_cause(bench, group[0])):
             culprit = with_hypothesis(culprit, found)
         culprits[id(group)] = replace(culprit, line=_line(bench.side.model, culprit))
     return tuple(culprits.values())
+
+
+def _try_around(
+    reference: Side, bench: Bench, groups: Sequence[list[Fault]], alone: IsolatedLayers
+) -> Iterator[tuple[list[Fault], SettingFinding]]:
+    """Try the settings that differ by name in the modules around what is wrong between layers, on the live modules."""
+    settings = _settings(reference), _settings(bench.side)
+    for group in groups:
+        if group[0].part == "layer":
+            continue
+        for finding in findings_around(group[0], settings):
+            module = _at(bench.side.model, finding.candidate)
+            with attributes_kept([module]):
+                with_attributes(module, finding.arguments)
+                calls = _tried(bench, alone.way, {})
+            if is_mended(group, calls):
+                yield group, finding
+                break
+
+
+def _at(model: Model, path: str) -> Any:
+    """The live module at a path."""
+    return reduce(getattr, path.split(".") if path else [], model)
 
 
 def _owner(group: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall], weights: Weights) -> Maker | None:
