@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,7 +141,7 @@ def test_a_layer_at_fault_is_named_with_what_to_write(
 
 
 CODE: list[tuple[str, str, Expected]] = [
-    ("Encoder", "heads", ("stack.1.merge", "inputs", "attention-heads", "suspected", "", "self.merge(")),
+    ("Encoder", "heads", ("stack.1.merge", "inputs", "setting-differs", "confirmed", "heads=4", "self.merge(")),
     ("Encoder", "scale forgotten", ("stack.1.merge", "inputs", "attention-scale", "suspected", "", "self.merge(")),
     (
         "Encoder",
@@ -284,3 +285,53 @@ def test_what_was_seen_before_a_port_fails_on_right_values_counts_and_the_rest_i
     assert alone["b"] is not None
     assert alone["b"].outcome == "aligned"
     assert (alone["tanh"], alone["c"]) == (None, None)
+
+
+def torch_norm(port: Any) -> None:
+    port.layers[1].ln1.eps = 1e-3
+
+
+def torch_activation(port: Any) -> None:
+    port.layers[0].gelu.approximate = "tanh"
+
+
+def torch_weights(port: Any) -> None:
+    key, query = port.layers[1].key.weight, port.layers[1].query.weight
+    port.layers[1].key.weight, port.layers[1].query.weight = query, key
+
+
+def torch_heads(port: Any) -> None:
+    port.layers[1].heads //= 2
+
+
+TORCH: list[tuple[Any, Expected]] = [
+    (torch_norm, ("layers.1.ln1", "layer", "layer-norm-epsilon", "confirmed", "eps=1e-05", "self.ln1 =")),
+    (torch_activation, ("layers.0.gelu", "layer", "gelu-approximation", "confirmed", "none", "self.gelu =")),
+    (torch_heads, ("layers.1.out", "inputs", "setting-differs", "confirmed", "heads=4", "self.out(")),
+]
+
+
+@pytest.mark.parametrize(("disturb", "expected"), TORCH)
+def test_torch_against_torch_names_the_same(pairs: Any, disturb: Any, expected: Expected) -> None:
+    reference = pairs.TorchEncoder()
+    pairs.randomize(reference, 0)
+    port = copy.deepcopy(reference)
+    assert_told(compare_forward(reference, port, inputs=inputs_of(pairs, "tokens"), power=False))
+    disturb(port)
+    assert_told(compare_forward(reference, port, inputs=inputs_of(pairs, "tokens"), power=False), expected)
+
+
+def test_torch_against_torch_names_all_faults_at_once(pairs: Any) -> None:
+    reference = pairs.TorchEncoder()
+    pairs.randomize(reference, 0)
+    port = copy.deepcopy(reference)
+    for disturb in (torch_activation, torch_norm, torch_weights, torch_heads):
+        disturb(port)
+    assert_told(
+        compare_forward(reference, port, inputs=inputs_of(pairs, "tokens"), power=False),
+        TORCH[1][1],
+        TORCH[0][1],
+        ("layers.1.query", "layer", "weights-differ", "confirmed", "", "self.query,"),
+        ("layers.1.key", "layer", "weights-differ", "confirmed", "", "self.query,"),
+        TORCH[2][1],
+    )
