@@ -2,51 +2,45 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from align.core.allowances import NOTHING
 from align.core.comparisons import ForwardComparison
 from align.core.progress import silent
 from align.core.verdicts import Outcome
-from align.errors import DestinationError
-from align.runs.traces import TraceFolder, TraceWriter
 from align.steps.allow import accept_deviations, check_allowances
 from align.steps.amplify import with_amplification
 from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
-from align.steps.compare_weights import compare_weights, meant_values
-from align.steps.hypotheses_weights import weight_causes
 from align.steps.judge_forward import judge_forward
 from align.steps.judge_power import with_power
+from align.workflows.compare_live_weights import compare_live_weights
 from align.workflows.describe_host import describe_host
-from align.workflows.explain_culprits import Weights, explain_culprits
+from align.workflows.explain_culprits import explain_culprits
 from align.workflows.inputs import describe_inputs, read_inputs
 from align.workflows.isolate_layers import Bench, isolate_layers
-from align.workflows.measure_noise import measure_noise
 from align.workflows.measure_power import power_of
 from align.workflows.pair_traces import choose_map, map_in_order, open_names, pair_traces
 from align.workflows.refuse_random import refuse_random
-from align.workflows.sides import Side, environments, open_side, unseen_layers
+from align.workflows.run_both import kept_traces, run_both
+from align.workflows.sides import environments, open_side, unseen_layers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from align.core.allowances import Allowances
     from align.core.comparisons import LayerComparison
     from align.core.dtypes import Array
-    from align.core.findings import Finding
-    from align.core.hypotheses import Fact, Hypothesis
     from align.core.measurements import Limit
     from align.core.names import NameMap
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.steps.pair_calls import CallPairs
-    from align.workflows.measure_noise import Noise
+    from align.workflows.run_both import BothRuns
+    from align.workflows.sides import Side
 
 STAGES = 8
 
@@ -82,30 +76,32 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     """
     sides = open_side(reference), open_side(candidate)
     arrays = read_inputs(inputs)
+    stages = count(1)
+
+    def begun() -> None:
+        progress("forward", next(stages), STAGES)
+
     parameters = _parameters(sides[0]), _parameters(sides[1])
     paired = choose_map(name_map, parameters)
     owners = {one.name: one.module for one in parameters[1].parameters}
-    weights = _compare_weights(
-        sides, owners, paired
-    )  # before the run: a MindSpore cell may rename its parameters in it
-    with ExitStack() as stack:
-        folder = _fresh(traces) or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="align-")))
-        run = _run_both(sides, arrays, folder, progress)
-        progress("forward", 4, STAGES)
+    weights = compare_live_weights(sides, owners, paired)
+    with kept_traces(traces) as folder:
+        run = run_both(sides, arrays, folder, begun)
+        begun()
         if name_map is None and not paired.complete:
-            paired = map_in_order((run.reference, run.candidate), parameters, paired)
-            weights = _compare_weights(sides, owners, paired)
-        calls = pair_traces((run.reference, run.candidate), parameters, paired)
+            paired = map_in_order(run.traces, parameters, paired)
+            weights = compare_live_weights(sides, owners, paired)
+        calls = pair_traces(run.traces, parameters, paired)
         check_allowances(allowances, calls.pairs)
         layers = _compare(run, calls, allowances)
         if any(layer.outcome == "not aligned" for layer in layers):
-            for side, trace in zip(sides, (run.reference, run.candidate), strict=True):
+            for side, trace in zip(sides, run.traces, strict=True):
                 refuse_random(side, arrays, trace)
-        progress("forward", 5, STAGES)
+        begun()
         bench = Bench(sides[1], arrays, run.reference, calls.pairs, run.noise.isolated, allowances)
         alone = isolate_layers(bench)
         layers = tuple(replace(layer, isolated=alone.outputs.get(layer.key)) for layer in layers)
-        progress("forward", 6, STAGES)
+        begun()
         culprits = explain_culprits(sides[0], bench, alone, weights.weights) if alone.faults else ()
         findings = (
             *run.noise.findings,
@@ -116,12 +112,10 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         )
         known = accept_deviations(layers, culprits, allowances.accepted)
         verdict = judge_forward(known.layers, calls.unpaired, findings, known.culprits)
-        progress("forward", 7, STAGES)
+        begun()
         agree = verdict.outcome is Outcome.ALIGNED
         shown = power_of(sides[0], arrays, run.reference, _limits(known.layers)) if power and agree else None
-        if traces is not None:
-            _keep_traces(folder, traces)
-        progress("forward", STAGES, STAGES)
+    progress("forward", STAGES, STAGES)
     first, last = first_divergence(known.layers)
     return ForwardComparison(
         reference=sides[0].label,
@@ -144,27 +138,9 @@ def _parameters(side: Side) -> ParameterSet:
     return side.reader.read_parameters(side.model, side.label)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    reference: TraceFolder
-    candidate: TraceFolder
-    noise: Noise
-
-
-def _run_both(sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Path, progress: Progress) -> _Run:
-    read = []
-    for number, (side, name) in enumerate(zip(sides, ("reference", "candidate"), strict=True)):
-        progress("forward", number + 1, STAGES)
-        with TraceWriter(folder / name, side.reader.environment(), inputs=True) as writer:
-            side.runner.run(side.model, inputs, writer)
-        read.append(TraceFolder(folder / name))
-    progress("forward", 3, STAGES)
-    return _Run(read[0], read[1], measure_noise(sides[0], inputs, read[0]))
-
-
-def _compare(run: _Run, calls: CallPairs, allowances: Allowances) -> tuple[LayerComparison, ...]:
-    rows = [*compare_traces(run.reference, run.candidate, calls.pairs, run.noise.accumulated, allowances)]
-    return with_amplification(excuse_uncertain(rows), run.reference, run.candidate)
+def _compare(run: BothRuns, calls: CallPairs, allowances: Allowances) -> tuple[LayerComparison, ...]:
+    rows = [*compare_traces(*run.traces, calls.pairs, run.noise.accumulated, allowances)]
+    return with_amplification(excuse_uncertain(rows), *run.traces)
 
 
 def _limits(layers: Sequence[LayerComparison]) -> dict[str, Limit]:
@@ -172,47 +148,3 @@ def _limits(layers: Sequence[LayerComparison]) -> dict[str, Limit]:
     return {
         one.key: one.limit for one in layers if one.limit and one.limit.source != "user" and one.outcome == "aligned"
     }
-
-
-def _fresh(traces: Path | None) -> Path | None:
-    """Empty the folder beside `traces` in which a run leaves its traces until it came to its end."""
-    if traces is None:
-        return None
-    if traces.exists() and not traces.is_dir():
-        raise DestinationError(
-            f"cannot write the trace {traces}: it is not a folder", "remove it, or name another run folder"
-        )
-    part = traces.with_name(f"{traces.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    return part
-
-
-def _keep_traces(part: Path, traces: Path) -> None:
-    shutil.rmtree(traces, ignore_errors=True)
-    part.rename(traces)
-
-
-@dataclass(frozen=True, slots=True)
-class _ComparedWeights:
-    findings: tuple[Finding, ...]
-    weights: Weights
-
-
-def _compare_weights(sides: tuple[Side, Side], owners: Mapping[str, str], name_map: NameMap) -> _ComparedWeights:
-    """`owners` are the paths of the candidate's modules by the names of their parameters."""
-    values = [side.reader.read_values(side.model) for side in sides]
-    findings = compare_weights(values[0], values[1], name_map)
-    if not findings:
-        return _ComparedWeights((), Weights(values[1]))
-    causes = weight_causes(values[0], values[1], name_map)
-    told = (
-        replace(one, facts={**one.facts, **_told(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
-    )
-    by_module = {owners[name]: cause for name, cause in causes.items() if name in owners}
-    meant = meant_values(values[0], values[1], name_map)
-    modules = frozenset(owners[name] for name in meant if name in owners)
-    return _ComparedWeights(tuple(told), Weights(values[1], meant, modules, by_module))
-
-
-def _told(cause: Hypothesis | None) -> dict[str, Fact]:
-    return {"cause": cause.id, **cause.facts} if cause else {}

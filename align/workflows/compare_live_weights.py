@@ -1,0 +1,49 @@
+"""The values of both live models compared, and what the candidate holds instead where it differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from align.steps.compare_weights import compare_weights, meant_values
+from align.steps.hypotheses_weights import weight_causes
+from align.workflows.explain_culprits import Weights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.findings import Finding
+    from align.core.hypotheses import Fact, Hypothesis
+    from align.core.names import NameMap
+    from align.workflows.sides import Side
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedWeights:
+    """One finding for each parameter that differs, and the values of the candidate as they are and should be."""
+
+    findings: tuple[Finding, ...]
+    weights: Weights
+
+
+def compare_live_weights(sides: tuple[Side, Side], owners: Mapping[str, str], name_map: NameMap) -> ComparedWeights:
+    """Compare before any run: a MindSpore cell may rename its parameters in it.
+
+    `owners` are the paths of the candidate's modules by the names of their parameters.
+    """
+    values = [side.reader.read_values(side.model) for side in sides]
+    findings = compare_weights(values[0], values[1], name_map)
+    if not findings:
+        return ComparedWeights((), Weights(values[1]))
+    causes = weight_causes(values[0], values[1], name_map)
+    told = (
+        replace(one, facts={**one.facts, **_told(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
+    )
+    by_module = {owners[name]: cause for name, cause in causes.items() if name in owners}
+    meant = meant_values(values[0], values[1], name_map)
+    modules = frozenset(owners[name] for name in meant if name in owners)
+    return ComparedWeights(tuple(told), Weights(values[1], meant, modules, by_module))
+
+
+def _told(cause: Hypothesis | None) -> dict[str, Fact]:
+    return {"cause": cause.id, **cause.facts} if cause else {}
