@@ -60,6 +60,8 @@ def judge_mutation(
     there = [one for one in culprits if any(one["candidate"] in own for own in places.values())]
     causes = [cause for one in there for cause in one["cause"].split(" + ")]
     right_cause = any(fnmatch(cause, glob) for cause in causes for glob in mutation.causes)
+    refused = said["verdict"] == "refused"  # a port that draws random numbers is told at once, with the layer
+    named = [path for path, own in places.items() if refused and any(repr(one) in said["reason"] for one in own)]
     linted = [place for place, rule in said["linted"] if any(fnmatch(rule, glob) for glob in mutation.causes)]
     return {
         "name": mutation.name,
@@ -71,8 +73,10 @@ def judge_mutation(
         "reason": said["reason"],
         "culprits": culprits,
         "findings": said["findings"][:5],
-        "detected": said["verdict"] == "not aligned",
-        "right layer": all(any(one["candidate"] in places[path] for one in culprits) for path in moving),
+        "detected": said["verdict"] == "not aligned" or refused,
+        "right layer": all(
+            path in named or any(one["candidate"] in places[path] for one in culprits) for path in moving
+        ),
         "cause": right_cause if mutation.causes else None,
         "strangers": len(culprits) - len(there),
         "linted": any(place in own for place in linted for own in places.values()) if mutation.lint else None,

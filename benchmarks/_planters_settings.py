@@ -200,7 +200,8 @@ def _own_epsilons(port: Port) -> Iterator[Mutation]:
         if name and path not in known:
             value = vars(cell)[name] * 1000
             plant = partial(_set_epsilon, cell, name, value)
-            yield Mutation("epsilon", "settings", (path,), f"{name}={value:g}", plant, ("*-epsilon",))
+            causes = ("*-epsilon", "epsilon", "setting-differs")  # a class of the port's own is in no rule
+            yield Mutation("epsilon", "settings", (path,), f"{name}={value:g}", plant, causes)
 
 
 def _set_epsilon(cell: Any, name: str, value: float) -> Undo:

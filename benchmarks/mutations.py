@@ -161,7 +161,7 @@ class Bench:
         try:
             said = compared(self.case)
         except AlignError as error:
-            said = {"verdict": "error", "reason": str(error), "culprits": [], "findings": [], "seconds": 0.0}
+            said = {"verdict": "refused", "reason": str(error), "culprits": [], "findings": [], "seconds": 0.0}
         return {**said, "linted": self._linted() if mutation.lint else []}
 
     def _linted(self) -> list[tuple[str, str]]:
