@@ -104,7 +104,9 @@ def _last_aligned(document: dict[str, Any]) -> str:
 
 def _no_divergence(document: dict[str, Any]) -> Facts:
     judged = [layer for layer in document["layers"] if layer["factor"] is not None and layer["outcome"] != "accepted"]
-    outcome = str(document["verdict"]["outcome"])
+    outcome, reason = str(document["verdict"]["outcome"]), document["verdict"]["reason"]
+    open_verdict = outcome == "could not compare"
+    title = say("verdict.line", outcome=word("outcome", outcome), reason=reason) if open_verdict else None
     facts = [(say("forward.compared"), number(len(judged)))]
     if judged:
         nearest = max(judged, key=lambda layer: as_float(layer["factor"]))
@@ -112,4 +114,4 @@ def _no_divergence(document: dict[str, Any]) -> Facts:
         facts.append(
             (say("forward.nearest"), say("forward.nearest_layer", names=names, factor=number(nearest["factor"])))
         )
-    return Facts(say("forward.no_divergent"), tuple(facts), TONES.get(outcome, "plain"))
+    return Facts(title or say("forward.no_divergent"), tuple(facts), TONES.get(outcome, "plain"))

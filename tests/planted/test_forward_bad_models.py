@@ -9,6 +9,9 @@ import pytest
 
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, ModelFailedError
+from align.report.terminal import blocks_as_text
+from align.report.text import result_blocks
+from align.runs.folder import as_document
 from align.workflows.compare_forward import compare_forward
 
 pytestmark = pytest.mark.frameworks
@@ -102,6 +105,8 @@ def test_outputs_of_another_structure_could_not_be_compared_and_the_verdict_says
     assert result.verdict.exit_code == 2
     assert result.verdict.reason.endswith(told)
     assert result.culprits == ()
+    first = blocks_as_text(result_blocks(as_document(result, {}))[:1])
+    assert "COULD NOT COMPARE: the outputs of the two models" in first.splitlines()[0]
 
 
 @pytest.mark.parametrize(
