@@ -40,6 +40,8 @@ def culprit_of(faults: Sequence[Fault]) -> Culprit:
     if (maker := faults[0].made_by) is None:
         return culprit
     facts = {**culprit.facts, "shows_at": theirs.module}
+    if maker.counterpart:
+        culprit = replace(culprit, reference=maker.counterpart.module, reference_class=maker.counterpart.class_name)
     return replace(culprit, candidate=maker.module, candidate_class=maker.class_name, part="layer", facts=facts)
 
 
@@ -77,25 +79,30 @@ def findings_of(
     rules: Sequence[Pitfall],
 ) -> dict[str, tuple[SettingFinding, ...]]:
     """What the settings of the layers at fault tell, by the candidate's path, the gravest first."""
-    pairs = {
-        fault.pair.candidate.module: LayerPair(
-            settings[0][fault.pair.reference.module],
-            settings[1][fault.pair.candidate.module],
-            kinds=(fault.pair.reference.kind, fault.pair.candidate.kind),
-        )
-        for fault in faults
-        if fault.made_by is None
-        and fault.pair.reference.module in settings[0]
-        and fault.pair.candidate.module in settings[1]
-    }
+    pairs = {fault.path: pair for fault in faults if (pair := _settings_of(fault, settings))}
     found: dict[str, tuple[SettingFinding, ...]] = {}
     for finding in compare_settings(list(pairs.values()), rules).findings:
         found[finding.candidate] = (*found.get(finding.candidate, ()), finding)
     for path, pair in pairs.items():
         found.setdefault(path, (*namesakes(pair.reference, pair.candidate), *switched(pair.candidate, rules)))
-    for path in (fault.path for fault in faults if fault.made_by and fault.path in settings[1]):
-        found[path] = tuple(switched(settings[1][path], rules))
+    for path in (fault.path for fault in faults if fault.path in settings[1]):
+        found.setdefault(path, tuple(switched(settings[1][path], rules)))
     return found
+
+
+def _settings_of(
+    fault: Fault, settings: tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]]
+) -> LayerPair | None:
+    """The settings of the layer to be looked at and of its counterpart, if there is one."""
+    mine, kind = fault.pair.reference, fault.pair.candidate.kind
+    if fault.made_by:
+        if fault.made_by.counterpart is None:
+            return None
+        mine = fault.made_by.counterpart
+        kind = mine.kind
+    if mine.module not in settings[0] or fault.path not in settings[1]:
+        return None
+    return LayerPair(settings[0][mine.module], settings[1][fault.path], kinds=(mine.kind, kind))
 
 
 def findings_around(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.core.culprits import IsolatedOutcome, Part
-    from align.steps.calls import CallPair
+    from align.steps.calls import Call, CallPair
     from align.steps.isolate import Alone, IsolatedCall, Way
     from align.steps.pair_inputs import CallKey
 
@@ -35,10 +35,11 @@ NOT_THE_SAME_END = "differs, but what comes next is given what it should be: the
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """A layer of the port without counterpart."""
+    """A layer of the port without counterpart, or (with one) one that calls its activation itself."""
 
     module: str
     class_name: str
+    counterpart: Call | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class _Run:
                 return Fault(around[0], _part(*around), _worst(around[1].outputs))
         if misgiven:
             wrong = _worst(call.inputs)
-            return Fault(pair, "inputs", wrong, _maker(wrong, call, self._calls))
+            return Fault(pair, "inputs", wrong, self._layer_around(pair) or _maker(wrong, call, self._calls))
         return Fault(pair, _part(pair, call), _worst(call.outputs))
 
     def _is_suspect(self, pair: CallPair, call: IsolatedCall) -> bool:
@@ -143,6 +144,13 @@ class _Run:
         own = [one.measurement for one in call.outputs.values() if one.factor > 1.0 and one.measurement]
         later = (one for one in self._certain if one.begun >= call.ended)
         return any(given.measurement in own for one in later for given in one.inputs.values())
+
+    def _layer_around(self, pair: CallPair) -> Maker | None:
+        """The layer, not a container, that calls this one: what it gives it is its own work."""
+        for outer, _ in self._seen:
+            if outer.certain and outer.candidate.kind and _holds(self._calls, call_key(outer), call_key(pair)):
+                return Maker(outer.candidate.module, outer.candidate.class_name, outer.reference)
+        return None
 
     def _ended_just_before(self, shows: int) -> tuple[CallPair, IsolatedCall] | None:
         """The innermost doubtful call that ended after the last one that is certain."""

@@ -83,7 +83,8 @@ def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weigh
             culprits[id(group)] = with_findings(culprits[id(group)], [finding], confirmed=True)
     for group in groups:
         culprit = culprits[id(group)]
-        if not culprit.cause and not group[0].made_by and (found := guess_cause(bench, group[0])):
+        stranger = group[0].made_by is not None and group[0].made_by.counterpart is None
+        if not culprit.cause and not stranger and (found := guess_cause(bench, group[0])):
             culprit = with_hypothesis(culprit, found)
         culprits[id(group)] = replace(culprit, line=_line(bench.side.model, culprit))
     return tuple(culprits.values())
