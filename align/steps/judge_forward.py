@@ -47,7 +47,7 @@ def judge_forward(
     if errors and compared:
         reason = f"all compared layers agree, but {len(errors)} findings are errors, the first is {errors[0].subject}"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
-    outputs = [layer for layer in layers if not layer.reference]
+    outputs = [layer for layer in layers if not layer.reference and not _is_empty_on_both(layer)]
     if not compared or not outputs or any(layer.outcome == "not comparable" for layer in outputs):
         reason = "the outputs of the two models could not be compared" if compared else "no layer could be compared"
         note = next((one.note for one in outputs if one.outcome == "not comparable" and one.note), "")
@@ -56,6 +56,10 @@ def judge_forward(
     reason = f"all {len(compared)} compared layer outputs are within their limits"
     reason += f", {accepted} more deviate for reasons that were accepted" if accepted else ""
     return Verdict(Outcome.ALIGNED, reason, coverage)
+
+
+def _is_empty_on_both(layer: LayerComparison) -> bool:
+    return layer.reference_shape == layer.candidate_shape and 0 in layer.reference_shape
 
 
 def _culprit(culprit: Culprit) -> str:
