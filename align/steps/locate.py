@@ -21,7 +21,7 @@ from align.steps.pair_inputs import call_key
 from align.steps.samples import sampled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence, Set
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
     from numpy.typing import NDArray
 
@@ -86,11 +86,12 @@ def to_force(
 def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], way: Way) -> list[Fault]:
     """Return the faults in the order in which they show, in a run of this way.
 
-    A forced call that is right is at fault in what the port itself would give it. In a port that keeps its own shapes
-    calls that work on other pieces than the reference's are at fault only if nothing else is and what follows is wrong.
+    A forced call is at fault in what the port itself would give it, and if it is off all the same, itself. In a port
+    that keeps its own shapes calls that work on other pieces than the reference's are at fault only if nothing else is,
+    and what follows is wrong.
     """
     run = _Run([(pair, calls[call_key(pair)]) for pair in pairs if call_key(pair) in calls], calls, way)
-    faults = [run.fault(*suspect) for suspect in run.suspects()]
+    faults = [fault for suspect in run.suspects() for fault in run.faults(*suspect)]
     faults = [fault for fault in faults if not _is_told_inside(fault, faults, calls)]
     regular = [fault for fault in faults if fault.tensor.factor != inf or way.resizes]
     return regular or [fault for fault in faults[:1] if not run.goes_on_right(fault)]
@@ -120,20 +121,21 @@ class _Run:
         found = [(pair, call) for pair, call in self._seen if self._is_suspect(pair, call)]
         return sorted(found, key=lambda one: one[1].ended)
 
-    def fault(self, pair: CallPair, call: IsolatedCall) -> Fault:
-        """What is at fault where a call is off: it, what it is given, or a module that ended just before."""
+    def faults(self, pair: CallPair, call: IsolatedCall) -> Iterator[Fault]:
+        """What is at fault where a call is off: what it is given, it, or a module that ended just before."""
         other_form = not self._way.resizes and call.inputs_factor == inf
-        if not pair.certain and _is_off(call):
-            return Fault(pair, _part(pair, call), _worst(call.outputs))
-        misgiven = other_form or not _is_off(call)
-        if misgiven or not call.is_leaf:
-            around = self._ended_just_before(call.begun if misgiven else call.ended - call.returned)
-            if around:
-                return Fault(around[0], _part(*around), _worst(around[1].outputs))
-        if misgiven:
-            wrong = _worst(call.inputs)
-            return Fault(pair, "inputs", wrong, self._layer_around(pair) or _maker(wrong, call, self._calls))
-        return Fault(pair, _part(pair, call), _worst(call.outputs))
+        if other_form or (call_key(pair) in self._way.forced and is_misgiven(call)):
+            yield self._misgiven(pair, call)
+        if _is_off(call) and not other_form:
+            around = None if call.is_leaf or not pair.certain else self._ended_just_before(call.ended - call.returned)
+            blamed = around or (pair, call)
+            yield Fault(blamed[0], _part(*blamed), _worst(blamed[1].outputs))
+
+    def _misgiven(self, pair: CallPair, call: IsolatedCall) -> Fault:
+        if around := self._ended_just_before(call.begun):
+            return Fault(around[0], _part(*around), _worst(around[1].outputs))
+        wrong = _worst(call.inputs)
+        return Fault(pair, "inputs", wrong, self._layer_around(pair) or _maker(wrong, call, self._calls))
 
     def _is_suspect(self, pair: CallPair, call: IsolatedCall) -> bool:
         off = _is_off(call) and (pair.certain or self._is_handed_on(call))

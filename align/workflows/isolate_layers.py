@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from align.workflows.sides import Side
 
 
-MOST_ROUNDS = 3
+MOST_ROUNDS = 4
+HELPED = 0.1  # of what a call was off by
 UNCHANGED = Way()
 
 
@@ -88,18 +89,19 @@ def isolate_layers(bench: Bench) -> IsolatedLayers:
 def _run(bench: Bench) -> tuple[Seen, Way]:
     """Run until no call is off that the port gives something wrong.
 
-    Such a call is given the reference's inputs in the next run. If that does not help it, the port hands it the same
-    thing in another form, or it is at fault itself: it gets its own again. Where the port's code does not stand the
-    reference's shapes, it keeps its own.
+    Such a call is given the reference's inputs in the next run. If that does not help it much, the port hands it the
+    same thing in another form, or it is at fault itself: it gets its own again. Where the port's code does not stand
+    the reference's shapes, it keeps its own.
     """
     way = UNCHANGED
     seen = bench.run(way)
     if seen.failed:
         way = Way(resizes=False)
         seen = bench.run(way)
-    helpless: set[CallKey] = set()
+    own, helpless = seen.calls, set[tuple[str, int]]()
     for _ in range(MOST_ROUNDS):
-        helpless |= to_force(bench.pairs, seen.calls, way, helpless) & way.forced
+        still_off = to_force(bench.pairs, seen.calls, way, helpless) & way.forced
+        helpless |= {key for key in still_off if not _helped(own[key], seen.calls[key])}
         more = to_force(bench.pairs, seen.calls, way, helpless) - helpless
         if not more - way.forced and not way.forced & helpless:
             break
@@ -109,3 +111,8 @@ def _run(bench: Bench) -> tuple[Seen, Way]:
             way = Way(resizes=False)
             seen = bench.run(way)
     return seen, way
+
+
+def _helped(own: IsolatedCall, forced: IsolatedCall) -> bool:
+    """Tell whether a call came much nearer to what it should return."""
+    return (forced.factor or 0.0) < HELPED * (own.factor or 0.0)

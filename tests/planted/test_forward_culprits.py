@@ -335,3 +335,19 @@ def test_torch_against_torch_names_all_faults_at_once(pairs: Any) -> None:
         ("layers.1.key", "layer", "weights-differ", "confirmed", "", "self.query,"),
         TORCH[2][1],
     )
+
+
+def test_a_layer_and_the_code_in_front_of_it_are_both_named(compared: Any) -> None:
+    from mindspore import nn
+
+    def with_another_epsilon(port: Any) -> None:
+        norm = port.stack[1].between
+        norm.epsilon = 1e-2
+        norm.layer_norm = nn.LayerNorm(tuple(norm.gamma.shape), epsilon=1e-2).layer_norm
+
+    result = compared("Encoder", "residual dropped", with_another_epsilon)
+    found = [(one.candidate, one.part, one.cause, one.sureness) for one in result.culprits]
+    assert found == [
+        ("stack.1.between", "inputs", "residual-missing", "suspected"),
+        ("stack.1.between", "layer", "layer-norm-epsilon", "confirmed"),
+    ]
