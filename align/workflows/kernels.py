@@ -42,7 +42,7 @@ class Kernels:
         if chosen == "fused":
             self._loops = load_loops()
         elif nbytes >= WORTH_LOADING:
-            threading.Thread(target=self._load).start()
+            threading.Thread(target=self._load, name="align-kernel").start()
 
     @property
     def fused(self) -> bool:
