@@ -71,10 +71,17 @@ def test_a_rebuilt_cell_keeps_its_values_and_its_own_methods_and_the_network_is_
     assert np.array_equal(mindspore.get_rng_state().asnumpy(), state)
 
 
+def test_an_attribute_of_a_class_of_the_users_own_is_changed_on_a_copy() -> None:
+    net = network()
+    layer: Any = model_readers()["mindspore"].rebuilt(net, "norms.2", {"eps": 1.0})  # type: ignore[attr-defined]
+    assert (layer.eps, net.norms[2].eps) == (1.0, 1e-3)
+    assert type(layer) is type(net.norms[2])
+
+
 @pytest.mark.parametrize(
     ("path", "changes"),
     [
-        ("norms.2", {"eps": 1.0}),  # of no class of the framework's
+        ("norms.2", {"epsilon": 1.0}),  # of no class of the framework's, and without such an attribute
         ("patched", {"epsilon": 1e-5}),  # its operator is not what its attributes say
         ("linear", {"out_channels": 6}),  # weights of another shape
         ("linear", {"nothing": 6}),
@@ -114,7 +121,7 @@ def test_a_rebuilt_module_keeps_its_values_dtype_and_subclass_and_the_model_is_l
 
 @pytest.mark.parametrize(
     ("path", "changes"),
-    [("0", {"out_features": 3}), ("1", {"eps": 1.0}), ("", {"eps": 1.0}), ("2", {"eps": 1.0}), ("0", {"eps": 1.0})],
+    [("0", {"out_features": 3}), ("1", {"epsilon": 1.0}), ("", {"eps": 1.0}), ("2", {"eps": 1.0}), ("0", {"eps": 1.0})],
 )
 def test_a_module_is_not_rebuilt_where_that_is_not_the_truth(path: str, changes: dict[str, Any]) -> None:
     import torch
