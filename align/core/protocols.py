@@ -165,9 +165,9 @@ class LayerRebuilder(Plugin, Protocol):
         """Return a copy of the layer at `path`, in evaluation mode, with other arguments of its constructor.
 
         It holds the same values; parameters that only the changed layer has start as the constructor makes them. None
-        where the layer cannot be rebuilt truthfully: its class is no layer of the framework nor made from one, does
-        not take the argument, or is not what its constructor makes of what it keeps, or a weight would get another
-        shape. The model and all random states are left as they were.
+        where the layer cannot be rebuilt truthfully: its class does not take the argument, or it is not what its
+        constructor makes of what it keeps, or a weight would get another shape. Of a user's own class, attributes that
+        it keeps are changed on a copy. The model and all random states are left as they were.
         """
         ...
 
