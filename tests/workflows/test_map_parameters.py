@@ -11,9 +11,9 @@ from align.workflows.map_parameters import map_parameters
 class Bypassing(ArrayModel):
     """Uses the function of its last layer past the recorder, as `layer.forward(x)` does in torch."""
 
-    def __call__(self, x, recorder=None):
+    def __call__(self, x, recorder=None, stand_ins=None):
         last = self.layers[-1]
-        x = ArrayModel(self.layers[:-1])(x, recorder)
+        x = ArrayModel(self.layers[:-1])(x, recorder, stand_ins)
         return last.function(x, **last.parameters)
 
 
