@@ -1,13 +1,10 @@
 """The figures of one tensor in one pass over blocks that fit the cache: a trace without tensors keeps nothing else.
 
-A model runs on all cores; so do the figures of its large tensors, or they would take longer than the layers themselves.
+One thread does it: the framework's own keep the other cores busy for a while after each layer.
 """
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from math import isfinite, sqrt
 from typing import TYPE_CHECKING
 
@@ -19,9 +16,6 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
 
 BLOCK = 1 << 16
-# Smaller tensors are done before another thread would have begun.
-WORTH_THREADS = 4 * BLOCK
-MOST_THREADS = 8
 # NumPy hands longer products to threads of BLAS, which can stall on a busy machine.
 LONGEST_PRODUCT = 8192
 
@@ -33,15 +27,13 @@ def summarize_tensor(value: Array) -> Statistics:
     about six digits, for the eye and for alarms, not for a verdict.
     """
     flat = value.reshape(-1)
-    if flat.size < WORTH_THREADS:
-        return _result([_summed(flat)])
-    count = min(os.cpu_count() or 1, MOST_THREADS)
-    return _result([*_threads().map(_summed, np.array_split(flat, count))])
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MOST_THREADS, "align-statistics")
+    sums = _Sums()
+    for start in range(0, flat.size, BLOCK):
+        sums.add(_as_plain_floats(flat[start : start + BLOCK]))
+    if not sums.count:
+        return Statistics(None, None, None, None, sums.nan, sums.inf)
+    mean, rms = sums.sum / sums.count, sqrt(sums.squares / sums.count)
+    return Statistics(sums.low, sums.high, mean, rms, sums.nan, sums.inf)
 
 
 class _Sums:
@@ -63,21 +55,6 @@ class _Sums:
         self.count += block.size
         self.sum += float(block.sum())
         self.squares += _sum_of_squares(block, max(-low, high))
-
-
-def _summed(flat: Array) -> _Sums:
-    sums = _Sums()
-    for start in range(0, flat.size, BLOCK):
-        sums.add(_as_plain_floats(flat[start : start + BLOCK]))
-    return sums
-
-
-def _result(parts: list[_Sums]) -> Statistics:
-    count, nan, inf = (sum(getattr(part, name) for part in parts) for name in ("count", "nan", "inf"))
-    if not count:
-        return Statistics(None, None, None, None, nan, inf)
-    mean, rms = sum(part.sum for part in parts) / count, sqrt(sum(part.squares for part in parts) / count)
-    return Statistics(min(part.low for part in parts), max(part.high for part in parts), mean, rms, nan, inf)
 
 
 def _sum_of_squares(block: Array, largest: float) -> float:

@@ -12,7 +12,7 @@ from align.core.capturing import Statistics
 from align.steps import statistics
 from align.steps.statistics import summarize_tensor
 
-SIZES = [1, 100, statistics.BLOCK - 1, statistics.BLOCK, 3 * statistics.BLOCK + 17, statistics.WORTH_THREADS + 5]
+SIZES = [1, 100, statistics.BLOCK - 1, statistics.BLOCK, 3 * statistics.BLOCK + 17, 5 * statistics.BLOCK + 5]
 
 
 def drawn(size: int, dtype: Any) -> np.ndarray[Any, Any]:
