@@ -1,19 +1,42 @@
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
+import re
+from typing import TYPE_CHECKING
 
 import pytest
 
 from align import errors
 from align.errors import AlignError, CannotRunError, MapError, NotAlignedError, OpenNamesError, VerificationError
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+MODULES = [importlib.import_module(f"align.errors.{found.name}") for found in pkgutil.iter_modules(errors.__path__)]
 TREE = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, AlignError)]
 
 
-@pytest.mark.parametrize("error", TREE)
-def test_every_error_stands_in_the_tree_of_the_docstring(error: type[AlignError]) -> None:
-    assert errors.__doc__ is not None
-    assert error.__name__ in errors.__doc__
+def drawn_bases() -> dict[str, str]:
+    """Read each error's base off the drawing in the docstring, by how far they are indented."""
+    above, bases = [""], {}
+    for name in re.finditer(r"^    (.*?)(\w+Error)\b", errors.__doc__ or "", re.MULTILINE):
+        above[1 + len(name[1]) // 4 :] = [name[2]]
+        bases[name[2]] = above[-2]
+    return bases
+
+
+def test_the_tree_of_the_docstring_shows_all_errors_under_their_bases() -> None:
+    bases = {error.__name__: "" if error is AlignError else error.__bases__[0].__name__ for error in TREE}
+    assert drawn_bases() == bases
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_every_error_can_be_imported_from_the_package(module: ModuleType) -> None:
+    worded = {name: value for name, value in vars(module).items() if inspect.isclass(value)}
+    assert worded
+    assert all(getattr(errors, name) is value for name, value in worded.items())
 
 
 @pytest.mark.parametrize("error", TREE)

@@ -1,0 +1,55 @@
+"""What can go wrong, and the words for it; all errors are imported from here, whichever module words them.
+
+    AlignError
+    ├── CannotRunError          could not compare or could not run: exit code 2
+    │   ├── UsageError
+    │   ├── MissingFileError
+    │   │                       checkpoints
+    │   ├── NotACheckpointError
+    │   │   ├── HostileFileError
+    │   │   └── ShardsError
+    │   ├── UnsupportedCheckpointError
+    │   │   ├── SeveralEntriesError
+    │   │   ├── UnsupportedTensorsError
+    │   │   └── NeedsItsCodeError
+    │   │       └── WholeModuleError
+    │   ├── MissingEntryError
+    │   ├── MissingClassError
+    │   ├── DestinationError
+    │   │   └── NoSpaceError
+    │   ├── VerificationError
+    │   │                       models
+    │   ├── SideError
+    │   ├── UserCodeError
+    │   │   └── ModelFailedError
+    │   ├── UnreadableModelError
+    │   ├── FrameworkMissingError
+    │   ├── InputsError
+    │   ├── NothingInCommonError
+    │   ├── UnlikeTracesError
+    │   │                       logs
+    │   ├── EmptyLogError
+    │   ├── AmbiguousLogError
+    │   ├── RepeatedColumnError
+    │   ├── MetricMissingError
+    │   ├── StepsPerEpochError
+    │   ├── UnlikeCurvesError
+    │   │                       own_files
+    │   ├── OpenNamesError
+    │   ├── MapError
+    │   ├── MappingRuleError
+    │   ├── PitfallFileError
+    │   ├── ProjectFileError
+    │   ├── UnusedPatternsError
+    │   ├── RunFolderError
+    │   └── ReportError
+    └── NotAlignedError         the sides were compared and differ: exit code 1
+
+The wording sits here, so that the code that raises states only the facts.
+"""
+
+from align.errors.base import *  # noqa: F403 - one list of the errors is enough: the tree above, which a test holds
+from align.errors.checkpoints import *  # noqa: F403
+from align.errors.logs import *  # noqa: F403
+from align.errors.models import *  # noqa: F403
+from align.errors.own_files import *  # noqa: F403

@@ -1,0 +1,55 @@
+"""What all errors are: a message that says what is wrong, a hint that says what to do, an exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+MOST_NAMED = 12
+MOST_LINES = 200
+MOST_SHOWN = 20
+
+
+def as_lines(lines: Sequence[str], most: int = MOST_SHOWN) -> str:
+    """The lines of a list, indented, each after a line break; of a long one the first, and how many more there are."""
+    more = [f"and {len(lines) - most:,} more"] if len(lines) > most else []
+    return "".join(f"\n  {line}" for line in (*lines[:most], *more))
+
+
+class AlignError(Exception):
+    """Base of all errors of mindalign: `message` says what is wrong, `hint` what to do about it."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nHint: {self.hint}" if self.hint else self.message
+
+
+class CannotRunError(AlignError):
+    """The work could not be done: nothing was decided about alignment."""
+
+
+class NotAlignedError(AlignError):
+    """Both sides were compared and they differ."""
+
+    exit_code = 1
+
+
+class UsageError(CannotRunError):
+    """Arguments that do not make sense together."""
+
+
+class MissingFileError(CannotRunError):
+    """A file or folder that should be there is not."""
+
+    def __init__(self, path: Path | str, what: str, instead: str = "") -> None:
+        said = f"{path} is no {what}: {instead}" if instead else f"{what} not found: {path}"
+        super().__init__(said, "check the path; relative paths start at the current folder")

@@ -1,0 +1,68 @@
+"""Training logs that cannot be read, and curves that cannot be compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.errors.base import CannotRunError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+
+class EmptyLogError(CannotRunError):
+    """A log in which no line could be read as a training step."""
+
+    def __init__(self, path: Path | str, looked_for: Iterable[str]) -> None:
+        formats = "".join(f"\n  {line}" for line in looked_for)
+        super().__init__(
+            f"no loss found in {path}; looked for:{formats}",
+            "a CSV or JSONL log needs a step and a loss column; `align plugins` lists the formats",
+        )
+
+
+class AmbiguousLogError(CannotRunError):
+    """A log in which several formats find their lines."""
+
+    def __init__(self, path: Path | str, formats: Iterable[str]) -> None:
+        super().__init__(
+            f"{path} holds lines of several log formats: {', '.join(formats)}",
+            "keep the lines of one of them in a file of its own",
+        )
+
+
+class RepeatedColumnError(CannotRunError):
+    """A log in which a name that is needed stands for two values at once; `lines` gives the first line of each."""
+
+    def __init__(self, label: str, lines: Mapping[str, int]) -> None:
+        found = ", ".join(f"{name!r} (first: line {line})" for name, line in lines.items())
+        super().__init__(
+            f"{label} has two columns of one name with unlike values: {found}", "give each column a name of its own"
+        )
+
+
+class MetricMissingError(CannotRunError):
+    """A log without the metric that was asked for."""
+
+    def __init__(self, label: str, metric: str, available: Iterable[str]) -> None:
+        super().__init__(
+            f"{label} has no metric {metric!r}; it has: {', '.join(available)}", "choose one of them with --metric"
+        )
+
+
+class StepsPerEpochError(CannotRunError):
+    """A log that counts steps inside the epoch, where the length of an epoch is not known or contradicts the log."""
+
+    def __init__(self, label: str, reason: str) -> None:
+        super().__init__(
+            f"the global step of {label} cannot be told: {reason}",
+            "give the number of steps in an epoch with --reference-steps-per-epoch or --candidate-steps-per-epoch",
+        )
+
+
+class UnlikeCurvesError(CannotRunError):
+    """Two curves whose values are not the same kind of thing: to compare them would mean nothing."""
+
+    def __init__(self, reference: str, candidate: str, reason: str, hint: str) -> None:
+        super().__init__(f"{reference} and {candidate} cannot be compared: {reason}", hint)

@@ -1,0 +1,70 @@
+"""Files of mindalign itself: name maps, rules, `align.toml` with its limits, run folders and reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.errors.base import CannotRunError, as_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+class OpenNamesError(CannotRunError):
+    """Names that cannot be decided: `lines` are all of them, `folded` what is shown instead. Nothing was written."""
+
+    def __init__(self, lines: Sequence[str], hint: str, folded: Sequence[str] = ()) -> None:
+        are_open = "1 name is open" if len(lines) == 1 else f"{len(lines):,} names are open"
+        super().__init__(f"{are_open}, nothing was written:{as_lines(folded or lines)}", hint)
+        self.lines = tuple(lines)
+
+
+class MapError(CannotRunError):
+    """A name map or rule file with faults; `faults` are all of them."""
+
+    def __init__(self, source: Path | str, faults: Sequence[str], hint: str = "docs/map.md describes the file") -> None:
+        super().__init__(f"{source} cannot be used as a name map:{as_lines(faults)}", hint)
+        self.faults = tuple(faults)
+
+
+class MappingRuleError(CannotRunError):
+    """A rule file under `mappings/` that breaks the schema."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}", "CONTRIBUTING.md describes the rule files")
+
+
+class PitfallFileError(CannotRunError):
+    """Rule files under `mappings/pitfalls` with faults; all of them are listed."""
+
+    def __init__(self, folder: Path | str, faults: Sequence[str]) -> None:
+        said = f"rules in {folder} break the schema:{as_lines(faults)}"
+        super().__init__(said, "CONTRIBUTING.md describes the rule files")
+        self.faults = tuple(faults)
+
+
+class ProjectFileError(CannotRunError):
+    """An `align.toml` with faults; all of them are listed."""
+
+    def __init__(self, path: Path | str, faults: Sequence[str]) -> None:
+        super().__init__(f"{path} cannot be used:{as_lines(faults)}", "docs/project-file.md describes the file")
+        self.faults = tuple(faults)
+
+
+class UnusedPatternsError(CannotRunError):
+    """Limits or accepted deviations that fit no paired layer, each with the paths that come closest."""
+
+    def __init__(self, close: Mapping[str, Sequence[str]]) -> None:
+        lines = [f"{glob!r}" + (f": close are {', '.join(names)}" if names else "") for glob, names in close.items()]
+        hint = "write the path of a layer of either side, or a glob such as `decoder.*.norm`"
+        super().__init__(f"limits or accepted deviations fit no paired layer:{as_lines(lines)}", hint)
+        self.close = dict(close)
+
+
+class RunFolderError(CannotRunError):
+    """A run folder that is missing, empty or of another schema."""
+
+
+class ReportError(CannotRunError):
+    """A report that could not be made; no verdict depends on it."""
