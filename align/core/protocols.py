@@ -67,6 +67,15 @@ class ModelReader(Plugin, Protocol):
 
 
 @runtime_checkable
+class Preparer(Plugin, Protocol):
+    """Sets its framework up before the user's code runs."""
+
+    def prepare(self) -> None:
+        """Make what can be set only before the first operation, importing nothing; called again, it does no harm."""
+        ...
+
+
+@runtime_checkable
 class SettingsReader(Plugin, Protocol):
     """Reads how the layers of a live model, or a live optimizer, are set."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import copy
+import os
 import sys
 from collections import defaultdict
 from contextlib import contextmanager
@@ -58,6 +59,12 @@ class MindSporeFramework:
         """Tell whether the model is a mindspore.nn.Cell."""
         mindspore = sys.modules.get("mindspore")
         return mindspore is not None and isinstance(model, mindspore.nn.Cell)
+
+    def prepare(self) -> None:
+        """Let a failing operator be told at once; see Preparer. The variable is read when MindSpore is imported."""
+        os.environ.setdefault("MS_DEV_LAUNCH_BLOCKING", "1")
+        if "mindspore" in sys.modules:
+            _mindspore()
 
     def read_parameters(self, model: Model, label: str) -> ParameterSet:
         """Read names as in a `.ckpt`, that is `Parameter.name`, which need not be the cell's path.

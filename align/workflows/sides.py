@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.findings import Finding
-from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner
+from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner, Preparer
 from align.core.registry import check_packages, model_readers
 from align.core.user_code import run_user_code
 from align.errors import CannotRunError, SideError, UsageError, UserCodeError
@@ -151,6 +151,9 @@ def _guarded(side: str, code: Callable[[], Any]) -> Any:
             return _missing_module(side, error)
         return UserCodeError(f"building {side}", error)
 
+    for reader in model_readers().values():
+        if isinstance(reader, Preparer):
+            reader.prepare()
     return run_user_code(code, failed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -238,3 +239,29 @@ def test_a_framework_that_is_not_installed_is_named_with_its_install_line(tmp_pa
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith(f"{package} is not installed\nHint: install it with: pip install ")
     assert issubclass(FrameworkMissingError, CannotRunError)
+
+
+PORT = """
+import mindspore
+from mindspore import ops
+
+TABLE = ops.add(mindspore.Tensor([[0.0, 1.0, 2.0]]), 1.0)
+
+
+def build():
+    ops.matmul(TABLE, TABLE)
+    raise AssertionError("the failing operator was not told")
+"""
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("before", ["", "import mindspore\n"], ids=["imported by the port", "imported before"])
+def test_a_failing_operator_is_told_at_once_though_the_port_computes_while_it_is_imported(
+    tmp_path: Path, before: str
+) -> None:
+    (tmp_path / "port.py").write_text(PORT, encoding="utf-8")
+    code = f"{before}from align.workflows.sides import open_side\nopen_side('port.py:build')\n"
+    fresh = {name: value for name, value in os.environ.items() if not name.startswith("MS_DEV_")}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=fresh, capture_output=True, text=True, check=False)
+    assert "UserCodeError: building port.py:build failed: RuntimeError: For 'MatMul" in done.stderr
