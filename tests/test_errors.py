@@ -37,6 +37,7 @@ def test_every_error_can_be_imported_from_the_package(module: ModuleType) -> Non
     worded = {name: value for name, value in vars(module).items() if inspect.isclass(value)}
     assert worded
     assert all(getattr(errors, name) is value for name, value in worded.items())
+    assert {value.__module__ for value in worded.values()} == {"align.errors"}
 
 
 @pytest.mark.parametrize("error", TREE)

@@ -22,7 +22,11 @@ def as_lines(lines: Sequence[str], most: int = MOST_SHOWN) -> str:
 class AlignError(Exception):
     """Base of all errors of mindalign: `message` says what is wrong, `hint` what to do about it."""
 
+    __module__ = "align.errors"  # tracebacks show where it is imported from
     exit_code = 2
+
+    def __init_subclass__(cls) -> None:
+        cls.__module__ = AlignError.__module__
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
