@@ -22,13 +22,16 @@ def compared_folders(
 ) -> tuple[ForwardComparison, dict[str, Path | str]] | None:
     """Compare the two sides if they are trace folders, and say what the result is made from; None for two models.
 
-    Raises UsageError for a folder and a model, and for options (`needless` ones that are not empty) that only a run
-    of models needs.
+    Raises UsageError for a path where there is no folder, for a folder and a model, and for options (`needless` ones
+    that are not empty) that only a run of models needs.
     """
     from align.errors import UsageError
     from align.workflows.compare_trace_folders import compare_trace_folders
 
     folders = [Path(side) for side in sides if Path(side).is_dir()]
+    if missing := [side for side in sides if ":" not in side and Path(side) not in folders]:
+        hint = "check the path; a model is `module:function` or `file.py:function`"
+        raise UsageError(f"there is no trace folder {' nor '.join(missing)}", hint)
     if not folders:
         if partial:
             raise UsageError("--partial is for trace folders", "leave it out, or give two folders of `align capture`")

@@ -21,7 +21,7 @@ from align.steps.movement import Movement, loss_movement, output_movement
 from align.steps.smallest_set import smallest_set
 from align.workflows.inputs import describe_inputs, read_inputs
 from align.workflows.measure_noise import Noise, measure_noise
-from align.workflows.sides import DTYPES, Side, find_function, open_side
+from align.workflows.sides import Side, check_dtype, find_function, open_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,11 +59,12 @@ def bisect_precision(  # noqa: PLR0913 - the options of one command
     >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
     >>> bisect_precision(model, inputs={"x": np.ones(3, np.float32)}, precision="int8")
     Traceback (most recent call last):
-    align.errors.UsageError: one precision or one device is needed
-    Hint: give --precision float16|bfloat16|float32|float64 or --device
+    align.errors.UsageError: no model computes in 'int8'
+    Hint: give one of: float16, bfloat16, float32, float64
     """
-    if (precision is None) == (device is None) or precision not in (None, *DTYPES):
-        raise UsageError("one precision or one device is needed", f"give --precision {'|'.join(DTYPES)} or --device")
+    check_dtype(precision)
+    if (precision is None) == (device is None):
+        raise UsageError("one precision or one device is needed", "give either --precision or --device")
     opened, arrays = open_side(side), read_inputs(inputs)
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
         with TraceWriter(Path(folder), opened.reader.environment()) as writer:

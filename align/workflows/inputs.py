@@ -105,7 +105,7 @@ def _fault(match: re.Match[str] | None) -> str:
     if match is None:
         return "not of this form"
     if match["dtype"] not in _DTYPES:
-        return f"no dtype is called {match['dtype']}"
+        return f"no dtype is called {match['dtype']}; known: {', '.join(sorted(_DTYPES))}"
     below, elements = int(match["below"] or _DEFAULT_BELOW), prod(_shape(match))
     if numpy_dtype(match["dtype"]).kind in "iu" and not 0 < below <= np.iinfo(match["dtype"]).max + 1:
         return f"no {match['dtype']} is below {below}" if below == 0 else f"{match['dtype']} ends before {below}"

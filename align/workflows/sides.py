@@ -67,6 +67,9 @@ def open_side(
     >>> open_side(model).reader.name
     'arrays'
     """
+    check_dtype(dtype)
+    if mode not in (None, *MODES):
+        raise UsageError(f"there is no mode {mode!r}", f"give one of: {', '.join(MODES)}")
     if isinstance(side, Side):
         return _placed(side, device, dtype, mode)
     readers = model_readers()  # adapters first: they put things right that a framework does at exit
@@ -84,11 +87,13 @@ def open_side(
     return _placed(Side(label, model, reader, filled=checkpoint is not None), device, dtype, mode)
 
 
-def _placed(side: Side, device: str | None, dtype: str | None, mode: str | None) -> Side:
-    if dtype is not None and dtype not in DTYPES:
+def check_dtype(dtype: str | None) -> None:
+    """Raise UsageError, with the known names, for a dtype that no model computes in; None chooses none."""
+    if dtype not in (None, *DTYPES):
         raise UsageError(f"no model computes in {dtype!r}", f"give one of: {', '.join(DTYPES)}")
-    if mode not in (None, *MODES):
-        raise UsageError(f"there is no mode {mode!r}", f"give one of: {', '.join(MODES)}")
+
+
+def _placed(side: Side, device: str | None, dtype: str | None, mode: str | None) -> Side:
     if device is not None or dtype is not None:
         if not isinstance(side.reader, ModelPlacer):
             raise UsageError(f"{side.reader.name} models cannot be moved or cast", "leave its device and dtype out")

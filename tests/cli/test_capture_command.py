@@ -152,6 +152,8 @@ def test_a_partial_comparison_is_asked_for(capsys: pytest.CaptureFixture[str]) -
     [
         (["forward", "a", "nets.py:port"], "a is a trace folder, nets.py:port a model"),
         (["forward", "nets.py:port", "a"], "align capture nets.py:port --inputs a/inputs.npz"),
+        (["forward", "a", "gone"], "there is no trace folder gone\nHint: check the path; a model is `module:function`"),
+        (["forward", "gone", "nets.py"], "there is no trace folder gone nor nets.py\n"),
         (["forward", "a", "a", *INPUT], "inputs and checkpoints are given for two traces"),
         (["forward", "nets.py:port", "nets.py:port", "--partial", *INPUT], "--partial is for trace folders"),
         (["forward", "a", "a", "--limit", "nothing=2"], "nothing"),

@@ -244,7 +244,7 @@ def test_a_function_that_gives_no_inputs(
         ("x=float32[-2]", "not of this form"),
         ("x=float32[2.5]", "not of this form"),
         ("=float32[2]", "not of this form"),
-        ("x=float33[2]", "no dtype is called float33"),
+        ("x=float33[2]", "no dtype is called float33; known: bfloat16, bool, float16, float32, float64"),
         ("x=object[2]", "no dtype is called object"),
         ("x=str[2]", "no dtype is called str"),
         ("x=int64[2]<0", "no int64 is below 0"),

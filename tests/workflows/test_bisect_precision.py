@@ -131,8 +131,10 @@ def test_layers_without_a_kernel_are_left_out_and_said() -> None:
 @pytest.mark.frameworks
 def test_what_cannot_be_asked_for_is_said() -> None:
     model = torch_model(1.0)
+    with pytest.raises(UsageError, match="no model computes in 'float17'\nHint: give one of: float16, bfloat16"):
+        align.bisect_precision(model, inputs=INPUTS, precision="float17")
     with pytest.raises(UsageError, match="one precision or one device"):
-        align.bisect_precision(model, inputs=INPUTS, precision="int8")
+        align.bisect_precision(model, inputs=INPUTS, precision="float16", device="cpu")
     with pytest.raises(UsageError, match="no layer that is called fits 'encoder"):
         align.bisect_precision(model, inputs=INPUTS, precision="float16", layers="encoder.*")
     with pytest.raises(CannotRunError, match="MindSpore cannot run single layers"):
