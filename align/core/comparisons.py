@@ -10,7 +10,6 @@ from align.core.traces import capture_key
 if TYPE_CHECKING:
     from align.core.checkpoints import Entry
     from align.core.culprits import Culprit, IsolatedComparison
-    from align.core.curves import Curve
     from align.core.findings import Finding
     from align.core.measurements import Limit, Measurement
     from align.core.names import NameMap
@@ -279,43 +278,3 @@ class ForwardComparison:
     culprits: tuple[Culprit, ...] = ()
     accepted: tuple[AcceptedLayers, ...] = ()
     power: Power | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """Both curves at one common step, their difference and what it may be."""
-
-    step: int
-    reference: float
-    candidate: float
-    difference: float
-    limit: float
-    within: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Criterion:
-    """One named criterion of a loss verdict: what was found, what is allowed, where the bound comes from."""
-
-    name: str
-    value: float
-    bound: float
-    passed: bool
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class CurveComparison:
-    """Two curves on one axis. `trouble` is the class of trouble ("" if none), `next_command` what to run next."""
-
-    result_kind = "loss"
-    metric: str
-    reference: Curve
-    candidate: Curve
-    points: tuple[CurvePoint, ...]
-    criteria: tuple[Criterion, ...]
-    first_divergent_step: int | None
-    trouble: str
-    next_command: str
-    verdict: Verdict
-    notes: tuple[str, ...] = field(default=())

@@ -10,19 +10,35 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from align.core.metric_names import find_metric
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Booleans = NDArray[np.bool_]
     Integers = NDArray[np.int64]
     Floats = NDArray[np.float64]
 else:
-    Integers = Floats = Any
+    Booleans = Integers = Floats = Any
 
-Window = Literal["raw", "since last print", "epoch mean"]
+WindowKind = Literal["raw", "mean of last", "since last print", "epoch so far", "epoch mean"]
 Base = Literal[0, 1]
-Counting = Literal["global step", "step in epoch", "epoch"]
+Counting = Literal["global step", "step in epoch", "epoch", "share of epochs"]
 Axis = Literal["step", "epoch"]
+Phase = Literal["training", "validation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a printed value is the mean of; `length` counts the steps of "mean of last", 1 for all else."""
+
+    kind: WindowKind
+    length: int = 1
+
+
+RAW, SINCE_LAST_PRINT = Window("raw"), Window("since last print")
+EPOCH_SO_FAR, EPOCH_MEAN = Window("epoch so far"), Window("epoch mean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +66,26 @@ class Series:
     rows: Integers
     values: Floats
     resolution: Floats
-    window: Window = "raw"
+    window: Window = RAW
+    phase: Phase = "training"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogTable:
-    """The records of a log in file order: `lines`, `steps` and `epochs` of shape (records,), metrics by name."""
+    """The records of a log in file order, arrays of shape (records,), and the metrics by name.
+
+    `totals` is how many steps an epoch or the run has, as each record says (`step: [1/19]`; 0 where it does not):
+    records of unlike totals belong to different jobs. `skipped` tells which steps changed no weight, as their gradients
+    overflowed. `shares` counts epochs with their fraction, for logs that know no step.
+    """
 
     lines: Integers
     steps: Integers
     epochs: Integers | None
     metrics: dict[str, Series]
+    totals: Integers | None = None
+    skipped: Booleans | None = None
+    shares: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,9 +108,20 @@ class LossLog:
     notes: tuple[str, ...] = ()
 
     def series(self, metric: str) -> Series | None:
-        """Return a metric by its name in the log, `loss` standing for the training loss; None if it is not there."""
+        """Return a metric by its name in the log or a usual one; None if it is not there.
+
+        `loss` stands for the training loss; times come in seconds (align.core.metric_names).
+        """
         metrics = self.table.metrics
-        return metrics[metric] if metric in metrics else metrics.get(self.loss_name) if metric == "loss" else None
+        if metric == "loss" and metric not in metrics:
+            return metrics.get(self.loss_name)
+        found = find_metric(metrics, metric)
+        if found is None:
+            return None
+        series = metrics[found.name]
+        if found.scale == 1.0:
+            return series
+        return replace(series, values=series.values * found.scale, resolution=series.resolution * found.scale)
 
     def with_notes(self, notes: tuple[str, ...], ignored_lines: int = 0) -> LossLog:
         """Return the same log with more notes and more ignored lines."""
@@ -100,24 +136,26 @@ class AxisHints:
     base: Base | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """One metric over the global step, counted from 1, strictly increasing.
+    """One metric over the global step, counted from 1, strictly increasing: arrays of shape (points,).
 
-    `values[i]` belongs to `steps[i]`, `resolution[i]` is its printed resolution. Where a log counts only epochs and
-    nobody said how many steps an epoch has, `axis` is "epoch". `base_guessed`: it counts from 1 only because it shows
-    no step 0. `notes` says what was done to get here.
+    `values[i]` belongs to `steps[i]`, `resolution[i]` is its printed resolution, `skipped[i]` says that its step
+    changed no weight. Where a log counts only epochs and nobody said how many steps an epoch has, `axis` is "epoch".
+    `base_guessed`: it counts from 1 only because it shows no step 0. `notes` says what was done to get here.
     """
 
     label: str
     metric: str
-    steps: tuple[int, ...]
-    values: tuple[float, ...]
-    resolution: tuple[float, ...]
-    window: Window = "raw"
+    steps: Integers
+    values: Floats
+    resolution: Floats
+    window: Window = RAW
     axis: Axis = "step"
     notes: tuple[str, ...] = field(default=())
     base_guessed: bool = False
+    steps_per_epoch: int | None = None
+    skipped: Booleans | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

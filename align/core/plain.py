@@ -38,6 +38,8 @@ def _compound(value: Any) -> Any:
         return str(value)
     if isinstance(value, dict):
         return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return _column(value)
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
     if isinstance(value, _TRANSFORMS):
@@ -46,6 +48,13 @@ def _compound(value: Any) -> Any:
         return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.repr}
     msg = f"no plain form for {type(value).__name__}"
     raise TypeError(msg)
+
+
+def _column(values: np.ndarray[Any, Any]) -> list[Any]:
+    listed: list[Any] = values.tolist()
+    if values.dtype.kind == "f" and np.isfinite(values).all():
+        return listed
+    return [to_plain(value) for value in listed]
 
 
 def _non_finite(value: float) -> str:

@@ -51,33 +51,32 @@ def same_random_numbers() -> Iterator[None]:
 
 
 @contextmanager
-def attributes_kept(modules: Iterable[Any], counts: Callable[[str], bool] = lambda _: True) -> Iterator[None]:
-    """Give modules back the attributes whose names count, and dicts, lists and sets among them what they held.
+def attributes_kept(modules: Iterable[Any], counts: Callable[[str], bool] | None = None) -> Iterator[None]:
+    """Give modules back the attributes whose names count (all do), and dicts, lists and sets among them what they held.
 
     Nothing deeper is kept, and no tensor: one that is changed in place stays changed.
     """
-    kept = [_Kept(vars(module), counts) for module in modules]
+    kept = [(vars(module), _counting(vars(module), counts)) for module in modules]
+    containers = [value for _, before in kept for value in before.values() if type(value) in _CONTAINERS]
+    empty = [one for one in containers if not one]  # most of them are: no copy is made
+    held = [(one, one.copy()) for one in containers if one]
     try:
         yield
     finally:
-        for one in kept:
-            one.put_back()
-
-
-class _Kept:
-    """The attributes of one module, not copied, and the content of its containers."""
-
-    def __init__(self, attributes: dict[str, Any], counts: Callable[[str], bool]) -> None:
-        self._attributes, self._counts = attributes, counts
-        self._before = {name: value for name, value in attributes.items() if counts(name)}
-        containers = (value for value in self._before.values() if type(value) in (dict, OrderedDict, list, set))
-        self._held = [(container, container.copy()) for container in containers]
-
-    def put_back(self) -> None:
-        """Put back what was replaced, and take away what is new."""
-        for container, held in self._held:
+        for container in filter(None, empty):
             container.clear()
-            (container.extend if isinstance(container, list) else container.update)(held)
-        for name in [name for name in self._attributes if self._counts(name) and name not in self._before]:
-            del self._attributes[name]
-        self._attributes.update(self._before)
+        for container, content in held:
+            container.clear()
+            (container.extend if isinstance(container, list) else container.update)(content)
+        for attributes, before in kept:
+            for name in _counting(attributes, counts).keys() - before.keys():
+                del attributes[name]
+            attributes.update(before)
+
+
+_CONTAINERS = frozenset({dict, OrderedDict, list, set})
+
+
+def _counting(attributes: dict[str, Any], counts: Callable[[str], bool] | None) -> dict[str, Any]:
+    """A copy of the attributes whose names count."""
+    return attributes.copy() if counts is None else {name: one for name, one in attributes.items() if counts(name)}

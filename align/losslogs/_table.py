@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import LogRecord, LossLog
+from align.core.curves import EPOCH_MEAN, RAW, LogRecord, LossLog
 from align.errors import EmptyLogError, RepeatedColumnError
-from align.losslogs._text import as_table, is_null, is_number, read_step
+from align.losslogs._columns import as_table, read_step
+from align.losslogs._text import is_null, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -178,7 +179,7 @@ def _counting(columns: LogColumns, table: LogTable) -> Counting:
 
 def _window(columns: LogColumns, name: str) -> Window:
     """Means of an epoch are told by the name, or by a log that counts nothing else."""
-    return "epoch mean" if columns.step is None or _plain(name).endswith("_epoch") else "raw"
+    return EPOCH_MEAN if columns.step is None or _plain(name).endswith("_epoch") else RAW
 
 
 def _base(names: Iterable[str]) -> Base | None:

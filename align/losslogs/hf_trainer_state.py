@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from align.core.curves import LogRecord, LossLog
+from align.core.curves import SINCE_LAST_PRINT, LogRecord, LossLog
 from align.errors import EmptyLogError
-from align.losslogs._text import as_table, read_step
+from align.losslogs._columns import as_table, read_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from align.core.log_sources import LogSource
 
 
 class TrainerStateFormat:
@@ -22,25 +24,26 @@ class TrainerStateFormat:
     name = "hf_trainer_state"
     summary = "trainer_state.json of the Hugging Face Trainer"
     requires: tuple[str, ...] = ()
+    quoted = False
     sample = (
-        '{"epoch": 1.0, "global_step": 4, "log_history": [\n'
-        '{"epoch": 0.5, "grad_norm": 1.54, "learning_rate": 4.3e-05, "loss": 0.25994735956192017, "step": 2},\n'
-        '{"epoch": 1.0, "grad_norm": 0.95, "learning_rate": 3.1e-05, "loss": 0.20888003706932068, "step": 4},\n'
-        '{"epoch": 1.0, "eval_loss": 0.23425716161727905, "step": 4}]}\n'
+        b'{"epoch": 1.0, "global_step": 4, "log_history": [\n'
+        b'{"epoch": 0.5, "grad_norm": 1.54, "learning_rate": 4.3e-05, "loss": 0.25994735956192017, "step": 2},\n'
+        b'{"epoch": 1.0, "grad_norm": 0.95, "learning_rate": 3.1e-05, "loss": 0.20888003706932068, "step": 4},\n'
+        b'{"epoch": 1.0, "eval_loss": 0.23425716161727905, "step": 4}]}\n'
     )
 
-    def recognizes(self, text: str) -> bool:
+    def recognizes(self, source: LogSource) -> bool:
         """Tell whether the text is one object with a log history."""
-        return '"log_history"' in text and _history(text) is not None
+        return b'"log_history"' in source.data and _history(source.text) is not None
 
-    def read(self, text: str, label: str) -> LossLog:
+    def read(self, source: LogSource) -> LossLog:
         """Read the log history; raises EmptyLogError if no entry has a loss."""
         ignored: list[int] = []
-        table = as_table(_records(_history(text) or [], ignored), lambda _: "since last print")
+        table = as_table(_records(_history(source.text) or [], ignored), lambda _: SINCE_LAST_PRINT)
         if "loss" not in table.metrics:
-            raise EmptyLogError(label, [self.summary])
+            raise EmptyLogError(source.label, [self.summary])
         return LossLog(
-            label=label,
+            label=source.label,
             format=self.name,
             table=table,
             loss_name="loss",

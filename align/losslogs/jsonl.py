@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from align.errors import EmptyLogError
 from align.losslogs._table import EXPECTED, LogColumns, cells_by_name, find_columns, read_table, repeated_notes
-from align.losslogs._text import clean_lines, end_notes
+from align.losslogs._text import end_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.curves import LossLog
+    from align.core.log_sources import LogSource
 
 _MMENGINE = {"data_time", "time", "iter", "step"}
 _SHOWN = 40
@@ -33,39 +34,40 @@ class JsonlFormat:
     name = "jsonl"
     summary = 'JSON lines: {"step": 1, "loss": 2.30}, keys under their usual names'
     requires: tuple[str, ...] = ()
+    quoted = False
     sample = (
-        '{"step": 1, "loss": 2.302585, "lr": 0.1}\n{"step": 2, "loss": NaN, "lr": 0.1}\n'
-        '{"step": 3, "loss": 2.250119, "lr": 0.1}\n'
+        b'{"step": 1, "loss": 2.302585, "lr": 0.1}\n{"step": 2, "loss": NaN, "lr": 0.1}\n'
+        b'{"step": 3, "loss": 2.250119, "lr": 0.1}\n'
     )
 
-    def recognizes(self, text: str) -> bool:
+    def recognizes(self, source: LogSource) -> bool:
         """Tell whether a line is an object with a step and a loss."""
-        return _columns(text) is not None
+        return _columns(source) is not None
 
-    def read(self, text: str, label: str) -> LossLog:
+    def read(self, source: LogSource) -> LossLog:
         """Read all objects; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""
-        columns = _columns(text)
+        columns = _columns(source)
         if columns is None:
-            raise EmptyLogError(label, [f"{self.name}: {EXPECTED}"])
+            raise EmptyLogError(source.label, [f"{self.name}: {EXPECTED}"])
         broken: list[int] = []
         repeated: dict[str, int] = {}
-        log = read_table(_rows(text, broken, repeated), columns, label, self.name)
-        notes = (*end_notes(text), *repeated_notes(label, columns, repeated))
+        log = read_table(_rows(source, broken, repeated), columns, source.label, self.name)
+        notes = (*end_notes(source), *repeated_notes(source.label, columns, repeated))
         if broken:
             notes = (*notes, f"{len(broken)} lines are no JSON object (first: line {broken[0]})")
         return log.with_notes(notes, ignored_lines=len(broken))
 
 
-def _columns(text: str) -> LogColumns | None:
+def _columns(source: LogSource) -> LogColumns | None:
     """Find the columns in the first object that has a step and a loss."""
-    for _, cells in _rows(text, [], {}):
+    for _, cells in _rows(source, [], {}):
         if (columns := find_columns(cells)) is not None:
             return None if cells.keys() >= _MMENGINE else columns
     return None
 
 
-def _rows(text: str, broken: list[int], repeated: dict[str, int]) -> Iterator[tuple[int, dict[str, str]]]:
-    for number, line in clean_lines(text.removeprefix("\ufeff")):
+def _rows(source: LogSource, broken: list[int], repeated: dict[str, int]) -> Iterator[tuple[int, dict[str, str]]]:
+    for number, line in source.lines():
         if (cells := _object(line.strip())) is not None:
             yield number, cells_by_name(number, cells, repeated)
         elif line.strip():

@@ -12,21 +12,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import LogRecord, LossLog
+from align.core.curves import LossLog
 from align.errors import EmptyLogError
-from align.losslogs._text import NUMBER, as_table, clean_lines, end_notes, read_step
+from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
+from align.losslogs._text import NUMBER, end_notes, find_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from align.core.curves import Integers, LogTable
+    from align.core.log_sources import LogBlock, LogSource
 
-    from align.core.curves import LogTable
-
+# Whatever stands in place of the loss is taken, and told from a number afterwards.
 _LOSS = re.compile(
-    rf"\bepoch:\s*(\d+),?\s+step:?\s*(\d+),\s*loss is:?\s*\[?\s*(?:({NUMBER})(?=\.?(?:[\s\],;|)]|$))|(\S+))",
+    rf"\bepoch:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*\[?[ \t]*"
+    rf"(?:({NUMBER})(?=\.?(?:[\s\],;|)]|$))|(\S+))",
     re.IGNORECASE,
 )
 _TIME = re.compile(
-    rf"(?<!Eval )\bepoch time:\s*({NUMBER}) ms, per step time:\s*({NUMBER}) ms(?: \(data time:\s*({NUMBER}) ms\))?"
+    rf"(?<!Eval )\bepoch time:[ \t]*({NUMBER}) ms, per step time:[ \t]*({NUMBER}) ms"
+    rf"(?: \(data time:[ \t]*({NUMBER}) ms\))?"
 )
 _TIME_NAMES = ("epoch_time_ms", "step_time_ms", "data_time_ms")
 # TimeMonitor prints milliseconds with three decimals.
@@ -40,57 +43,90 @@ class LossMonitorFormat:
     name = "lossmonitor"
     summary = "MindSpore LossMonitor and TimeMonitor: epoch: 1 step: 1, loss is 2.30"
     requires: tuple[str, ...] = ()
+    quoted = False
     sample = (
-        "epoch: 1 step: 1, loss is 1.2554317712783813\n"
-        "epoch: 1 step: 2, loss is 1.6582417488098145\n"
-        "Train epoch time: 68.097 ms, per step time: 34.048 ms (data time: 0.000 ms)\n"
-        "epoch: 2 step: 1, loss is 0.9129121899604797\n"
+        b"epoch: 1 step: 1, loss is 1.2554317712783813\n"
+        b"epoch: 1 step: 2, loss is 1.6582417488098145\n"
+        b"Train epoch time: 68.097 ms, per step time: 34.048 ms (data time: 0.000 ms)\n"
+        b"epoch: 2 step: 1, loss is 0.9129121899604797\n"
     )
 
-    def recognizes(self, text: str) -> bool:
+    def recognizes(self, source: LogSource) -> bool:
         """Tell whether one line or more is LossMonitor's."""
-        return any(_LOSS.search(line) for _, line in clean_lines(text) if "loss is" in line)
+        return any(_LOSS.search(block.text) for block in source.blocks() if "loss is" in block.text)
 
-    def read(self, text: str, label: str) -> LossLog:
+    def read(self, source: LogSource) -> LossLog:
         """Read all loss lines and training times; raises EmptyLogError if there is no loss line."""
-        ignored: list[int] = []
-        unreadable: list[tuple[int, str]] = []
-        table = as_table(_records(text, ignored, unreadable))
+        reading = _Reading(source)
+        for block in source.blocks():
+            reading.add(block)
+        table = reading.builder.build()
         if "loss" not in table.metrics:
-            raise EmptyLogError(label, [self.summary])
+            raise EmptyLogError(source.label, [self.summary])
         return LossLog(
-            label=label,
+            label=source.label,
             format=self.name,
             table=table,
             loss_name="loss",
             counting="step in epoch",
             base=1,
             steps_per_epoch=_steps_by_time(table) or _steps_by_interval(table),
-            ignored_lines=len(ignored),
-            notes=(*end_notes(text), *_unreadable_notes(unreadable)),
+            ignored_lines=reading.ignored + reading.builder.ignored,
+            notes=(*end_notes(source), *_unreadable_notes(reading.unreadable)),
         )
 
 
-def _records(text: str, ignored: list[int], unreadable: list[tuple[int, str]]) -> Iterator[LogRecord]:
-    """Yield losses, and times as records of the last step before them; other lines' numbers go to `ignored`.
+class _Reading:
+    """Losses, and times as records of the last step before them.
 
     A loss that is no number, such as `None`, is NaN and goes to `unreadable` with its line, unless the line was cut.
     """
-    last: LogRecord | None = None
-    cut = 0 if text.endswith(("\n", "\r")) else text.count("\n") + 1
-    for number, line in clean_lines(text):
-        loss = _LOSS.search(line)
-        epoch, step = (read_step(loss[1]), read_step(loss[2])) if loss else (None, None)
-        if loss and epoch is not None and step is not None and (loss[3] or number != cut):
-            if not loss[3]:
-                unreadable.append((number, loss[4]))
-            last = LogRecord(number, step, epoch, {"loss": loss[3] or "nan"})
-            yield last
-        elif last is not None and (times := _TIME.search(line)):
-            texts = {name: value for name, value in zip(_TIME_NAMES, times.groups(), strict=True) if value}
-            yield LogRecord(number, last.step, last.epoch, texts)
-        elif line.strip():
-            ignored.append(number)
+
+    def __init__(self, source: LogSource) -> None:
+        self.builder, self.ignored = TableBuilder(), 0
+        self.unreadable: list[tuple[int, str]] = []
+        self._cut_line = source.data.count(b"\n") + 1 if source.was_cut else 0
+        self._last = NO_STEP, NO_STEP
+
+    def add(self, block: LogBlock) -> None:
+        """Take the lines of a block."""
+        lines, rows = find_lines(block, _LOSS)
+        self.ignored += block.count_filled() - len(rows)
+        times = find_lines(block, _TIME) if "epoch time" in block.text else (lines[:0], [])
+        steps = epochs = lines[:0]
+        if rows:
+            printed_epochs, printed_steps, losses, words = zip(*rows, strict=True)
+            if any(words):
+                losses = self._without_words(lines, losses, words)
+            steps, epochs = read_steps(printed_steps), read_steps(printed_epochs)
+            self.builder.add(lines, steps, {"loss": losses}, epochs=epochs)
+        if times[1]:
+            self._add_times(times, (lines, np.append(self._last[0], steps), np.append(self._last[1], epochs)))
+        if len(steps):
+            self._last = int(steps[-1]), int(epochs[-1])
+
+    def _without_words(self, lines: Integers, losses: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
+        whole = [
+            (line, word) for line, word in zip(lines.tolist(), words, strict=True) if word and line != self._cut_line
+        ]
+        self.unreadable += whole
+        read = {line for line, _ in whole}
+        return tuple(
+            "nan" if word and line in read else loss
+            for line, loss, word in zip(lines.tolist(), losses, words, strict=True)
+        )
+
+    def _add_times(
+        self, times: tuple[Integers, list[tuple[str, ...]]], losses: tuple[Integers, Integers, Integers]
+    ) -> None:
+        """Put each time at the last loss before it; one before all losses is no record of ours."""
+        lines, rows = times
+        at = np.searchsorted(losses[0], lines)
+        self.ignored -= int(np.count_nonzero(losses[1][at] != NO_STEP))
+        ignored = self.builder.ignored
+        texts = dict(zip(_TIME_NAMES, zip(*rows, strict=True), strict=True))
+        self.builder.add(lines, losses[1][at], texts, epochs=losses[2][at])
+        self.builder.ignored = ignored
 
 
 def _unreadable_notes(unreadable: list[tuple[int, str]]) -> tuple[str, ...]:

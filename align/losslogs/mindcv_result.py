@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 
 from align.core.curves import LogRecord, LossLog
 from align.errors import EmptyLogError
-from align.losslogs._text import as_table, clean_lines, end_notes, is_number, read_step
+from align.losslogs._columns import as_table, read_step
+from align.losslogs._text import end_notes, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from align.core.log_sources import LogSource
 
 _HEADER = re.compile(r"^Epoch {2,}TrainLoss {2,}.*TotalTime\s*$")
 
@@ -25,37 +28,38 @@ class MindcvResultFormat:
     name = "mindcv_result"
     summary = "MindCV result.log: Epoch TrainLoss accuracy TrainTime ..., one line an epoch"
     requires: tuple[str, ...] = ()
+    quoted = False
     sample = (
-        "Epoch               TrainLoss           accuracy            TrainTime           EvalTime    TotalTime\n"
-        "1                   1.144807            0.0000%             1.15                0.00                1.17\n"
-        "2                   1.065711            0.0000%             0.61                0.00                0.62\n"
+        b"Epoch               TrainLoss           accuracy            TrainTime           EvalTime    TotalTime\n"
+        b"1                   1.144807            0.0000%             1.15                0.00                1.17\n"
+        b"2                   1.065711            0.0000%             0.61                0.00                0.62\n"
     )
 
-    def recognizes(self, text: str) -> bool:
+    def recognizes(self, source: LogSource) -> bool:
         """Tell whether there is the header of a result.log."""
-        return any(_HEADER.match(line) for _, line in clean_lines(text) if line.startswith("Epoch"))
+        return any(_HEADER.match(line) for _, line in source.lines() if line.startswith("Epoch"))
 
-    def read(self, text: str, label: str) -> LossLog:
+    def read(self, source: LogSource) -> LossLog:
         """Read all rows; raises EmptyLogError if there is none."""
         ignored: list[int] = []
-        table = as_table(_records(text, ignored))
+        table = as_table(_records(source, ignored))
         if "TrainLoss" not in table.metrics:
-            raise EmptyLogError(label, [self.summary])
+            raise EmptyLogError(source.label, [self.summary])
         return LossLog(
-            label=label,
+            label=source.label,
             format=self.name,
             table=table,
             loss_name="TrainLoss",
             counting="epoch",
             base=1,
             ignored_lines=len(ignored),
-            notes=end_notes(text),
+            notes=end_notes(source),
         )
 
 
-def _records(text: str, ignored: list[int]) -> Iterator[LogRecord]:
+def _records(source: LogSource, ignored: list[int]) -> Iterator[LogRecord]:
     names: list[str] = []
-    for number, line in clean_lines(text):
+    for number, line in source.lines():
         cells = line.split()
         if _HEADER.match(line):
             names = cells[1:]

@@ -20,20 +20,27 @@ LOSS_DIGITS = 6
 
 def loss_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
     """Show a `mindalign.loss` document; `show_all` lists every common step."""
+    points = point_rows(document)
     return [
-        _divergence(document),
+        _divergence(document, points),
         *([_criteria(document["criteria"])] if document["criteria"] else []),
-        *([_points(document, show_all=show_all)] if document["points"] else []),
+        *([_points(document, points, show_all=show_all)] if points else []),
         _curves(document["reference"], document["candidate"]),
         *_notes(document),
         verdict_block(document["verdict"]),
     ]
 
 
-def _divergence(document: dict[str, Any]) -> Facts:
+def point_rows(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the common points of a `mindalign.loss` document row by row."""
+    columns = {name: column for name, column in document["points"].items() if name != "count"}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _divergence(document: dict[str, Any], points: list[dict[str, Any]]) -> Facts:
     step = document["first_divergent_step"]
     facts = [(say("loss.metric"), document["metric"])]
-    point = next((p for p in document["points"] if p["step"] == step), None)
+    point = next((p for p in points if p["step"] == step), None)
     if point is not None:
         facts += [
             (say("loss.step"), number(step)),
@@ -86,9 +93,8 @@ def _criteria(criteria: list[dict[str, Any]]) -> Table:
     return Table(say("loss.criteria"), columns, rows)
 
 
-def _points(document: dict[str, Any], *, show_all: bool) -> Table:
-    points, first = document["points"], document["first_divergent_step"]
-    shown = list(range(len(points))) if show_all else _kept(points, first)
+def _points(document: dict[str, Any], points: list[dict[str, Any]], *, show_all: bool) -> Table:
+    shown = list(range(len(points))) if show_all else _kept(points, document["first_divergent_step"])
     columns = tuple(
         Column(say(f"loss.{key}"), "number")
         for key in ("step", "reference_value", "candidate_value", "difference", "limit")
@@ -98,7 +104,8 @@ def _points(document: dict[str, Any], *, show_all: bool) -> Table:
         if index > previous + 1:
             rows.append(Row(("…", say("loss.steps_left_out", count=index - previous - 1), "", "", "", ""), "quiet"))
         rows.append(_point(points[index]))
-    return Table(say("loss.points", count=number(len(points))), (*columns, Column(say("forward.outcome"))), tuple(rows))
+    count = number(document["points"]["count"])
+    return Table(say("loss.points", count=count), (*columns, Column(say("forward.outcome"))), tuple(rows))
 
 
 def _kept(points: list[dict[str, Any]], first: int | None) -> list[int]:
@@ -122,7 +129,7 @@ def _curves(reference: dict[str, Any], candidate: dict[str, Any]) -> Table:
         "label": lambda curve: curve["label"],
         "steps": lambda curve: number(len(curve["steps"])),
         "range": lambda curve: f"{curve['steps'][0]} … {curve['steps'][-1]}" if curve["steps"] else NONE,
-        "window": lambda curve: word("window", curve["window"]),
+        "window": lambda curve: window_text(curve["window"]),
         "resolution": lambda curve: _resolution(curve["resolution"]),
         "first_value": lambda curve: number(curve["values"][0], LOSS_DIGITS) if curve["values"] else NONE,
         "last_value": lambda curve: number(curve["values"][-1], LOSS_DIGITS) if curve["values"] else NONE,
@@ -130,6 +137,11 @@ def _curves(reference: dict[str, Any], candidate: dict[str, Any]) -> Table:
     rows = tuple(Row((say(f"loss.{key}"), fact(reference), fact(candidate))) for key, fact in facts.items())
     columns = (Column(""), Column(say("word.reference"), "path"), Column(say("word.candidate"), "path"))
     return Table(say("loss.curves"), columns, rows)
+
+
+def window_text(window: dict[str, Any]) -> str:
+    """Say what a value is the mean of."""
+    return word("window", window["kind"]) + (f" ({window['length']})" if window["length"] > 1 else "")
 
 
 def _resolution(resolutions: list[float]) -> str:

@@ -54,7 +54,7 @@ def point_frame(document: dict[str, Any]) -> pd.DataFrame:
     """One row a common step of a loss result: both values, their difference and what it may be."""
     import pandas as pd
 
-    return pd.DataFrame(document["points"])
+    return pd.DataFrame({name: column for name, column in document["points"].items() if name != "count"})
 
 
 FRAMES = {"map": pair_frame, "forward": layer_frame, "loss": point_frame}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.report.blocks import Block, Facts, Lines
+from align.report.blocks_loss import window_text
 from align.report.numbers import number
 from align.report.terminal import print_blocks
 from align.report.texts import say, word
@@ -29,7 +30,7 @@ def log_blocks(document: dict[str, Any]) -> list[Block]:
         (say("log.metrics"), ", ".join(document["metrics"])),
         (say("log.counting"), _counting(document)),
         (say("log.range"), _range(document)),
-        (say("loss.window"), word("window", document["window"])),
+        (say("loss.window"), window_text(document["window"])),
         (say("log.values"), " … ".join(number(document[key], LOSS_DIGITS) for key in ("first_value", "last_value"))),
         (say("loss.resolution"), number(document["resolution"]) if document["resolution"] else say("loss.all_digits")),
         (say("log.gaps"), _listed([f"{before} … {after}" for before, after in document["gaps"]])),

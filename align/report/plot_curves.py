@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from align.report.blocks_loss import point_rows
 from align.report.figures import BAD, BAND, CANDIDATE, GOOD, INK, REFERENCE, integer_ticks, literal, new_axes
 from align.report.numbers import as_float, number, shorten
 from align.report.texts import say
@@ -18,14 +19,15 @@ THIN: dict[str, Any] = {"linewidth": 1.2, "markersize": 2.8}
 
 def draw_curves(document: dict[str, Any]) -> Any | None:
     """Draw a `mindalign.loss` document."""
-    if not document["points"]:
+    points = point_rows(document)
+    if not points:
         return None
     figure, (upper, lower) = new_axes(10, 5.2, (1.55, 1.0))
     for side, color, style in (("reference", REFERENCE, BROAD), ("candidate", CANDIDATE, THIN)):
         _curve(upper, document[side], color, style, say(f"plot.{side}"))
     upper.set(title=say("plot.loss_curves_title"), ylabel=literal(document["metric"]))
     upper.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderaxespad=0.2)
-    _difference(lower, document["points"])
+    _difference(lower, points)
     lower.set(xlabel=say("plot.step"), ylabel=say("plot.difference"))
     lower.margins(x=0.02)
     integer_ticks(lower)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import Curve, PairedCurves
+from align.core.curves import EPOCH_MEAN, RAW, Curve, PairedCurves
 from align.errors import MetricMissingError, UnlikeCurvesError
 from align.steps.numbering import number_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from align.core.curves import AxisHints, Floats, Integers, LossLog
+    from align.core.curves import AxisHints, Floats, Integers, LossLog, Series
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,22 +32,30 @@ class KeptPoints:
 
 def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> Curve:
     """Put a metric of a log on the global step. Raises MetricMissingError, StepsPerEpochError."""
-    series = log.series(metric)
-    if series is None:
-        raise MetricMissingError(log.label, metric, sorted(log.table.metrics))
+    series = find_series(log, metric)
     numbering = number_steps(log, series, hints)
     kept = latest_points(numbering.steps, series.values)
     return Curve(
         label=log.label,
         metric=metric,
-        steps=tuple(numbering.steps[kept.index].tolist()),
-        values=tuple(series.values[kept.index].tolist()),
-        resolution=tuple(series.resolution[kept.index].tolist()),
+        steps=numbering.steps[kept.index],
+        values=series.values[kept.index],
+        resolution=series.resolution[kept.index],
         window=series.window,
         axis=numbering.axis,
         notes=(*log.notes, *numbering.notes, *kept.notes),
         base_guessed=numbering.base_guessed,
+        steps_per_epoch=numbering.steps_per_epoch,
+        skipped=None if log.table.skipped is None else log.table.skipped[series.rows][kept.index],
     )
+
+
+def find_series(log: LossLog, metric: str) -> Series:
+    """Return a metric of a log, under whatever name it has there; raises MetricMissingError."""
+    series = log.series(metric)
+    if series is None:
+        raise MetricMissingError(log.label, metric, sorted(log.table.metrics))
+    return series
 
 
 def latest_points(steps: Integers, values: Floats) -> KeptPoints:
@@ -75,18 +83,18 @@ def pair_curves(reference: Curve, candidate: Curve, last_step: int | None = None
     Raises UnlikeCurvesError if one counts epochs and the other steps, or if values are means over other spans.
     """
     _check_axes(reference, candidate)
-    left, right = (np.array(_until(curve.steps, last_step), np.int64) for curve in (reference, candidate))
+    left, right = (until(curve.steps, last_step) for curve in (reference, candidate))
     steps, at_left, at_right = np.intersect1d(left, right, assume_unique=True, return_indices=True)
     like = _like_windows(reference, candidate, at_left, at_right)
     steps, at_left, at_right = steps[like], at_left[like], at_right[like]
     notes = []
     if not like.all():
         notes.append(f"{int((~like).sum())} common steps left out: their values are means over other spans of steps")
-    resolution = np.array(reference.resolution)[at_left] + np.array(candidate.resolution)[at_right]
+    resolution = reference.resolution[at_left] + candidate.resolution[at_right]
     return PairedCurves(
         steps=steps,
-        reference=np.array(reference.values)[at_left],
-        candidate=np.array(candidate.values)[at_right],
+        reference=reference.values[at_left],
+        candidate=candidate.values[at_right],
         widening=resolution / 2,
         unmatched_reference=len(left) - len(steps),
         unmatched_candidate=len(right) - len(steps),
@@ -131,19 +139,20 @@ def _check_axes(reference: Curve, candidate: Curve) -> None:
         )
 
 
-def _until(steps: tuple[int, ...], last_step: int | None) -> tuple[int, ...]:
-    return steps if last_step is None else tuple(step for step in steps if step <= last_step)
+def until(steps: Integers, last_step: int | None) -> Integers:
+    """Leave out the increasing steps after `last_step`, if it is given."""
+    return steps if last_step is None else steps[: np.searchsorted(steps, last_step, "right")]
 
 
 def _like_windows(reference: Curve, candidate: Curve, at_left: Integers, at_right: Integers) -> NDArray[np.bool_]:
     """Tell for each common step whether both values cover the same steps; raises UnlikeCurvesError if none does."""
-    if (reference.window == "epoch mean") != (candidate.window == "epoch mean"):
+    if (reference.window == EPOCH_MEAN) != (candidate.window == EPOCH_MEAN):
         like = np.zeros(len(at_left), np.bool_)
-    elif reference.window == "epoch mean" or reference.window == candidate.window == "raw":
+    elif reference.window == EPOCH_MEAN or reference.window == candidate.window == RAW:
         return np.ones(len(at_left), np.bool_)
     else:
         like = _span_starts(reference)[at_left] == _span_starts(candidate)[at_right]
-    if not like.any() and (len(like) or "epoch mean" in (reference.window, candidate.window)):
+    if not like.any() and (len(like) or EPOCH_MEAN in (reference.window, candidate.window)):
         raise UnlikeCurvesError(
             reference.label,
             candidate.label,
@@ -155,11 +164,14 @@ def _like_windows(reference: Curve, candidate: Curve, at_left: Integers, at_righ
 
 def _span_starts(curve: Curve) -> Integers:
     """Return for each point the step before the first one that its value covers."""
-    steps = np.array(curve.steps, np.int64)
-    return steps - 1 if curve.window == "raw" else np.concatenate([[0], steps[:-1]])
+    return curve.steps - 1 if curve.window == RAW else np.concatenate([[0], curve.steps[:-1]])
 
 
 def _span(curve: Curve) -> str:
-    if curve.window == "since last print":
-        return f"the mean since the last print ({cadence(np.array(curve.steps))} steps)"
-    return {"raw": "the loss of one step", "epoch mean": "the mean of an epoch"}[curve.window]
+    return {
+        "raw": "the loss of one step",
+        "mean of last": f"the mean of the last {curve.window.length} steps",
+        "since last print": f"the mean since the last print ({cadence(curve.steps)} steps)",
+        "epoch so far": "the mean of the epoch so far",
+        "epoch mean": "the mean of an epoch",
+    }[curve.window.kind]

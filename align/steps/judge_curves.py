@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.comparisons import CurveComparison, CurvePoint
+from align.core.curve_results import CurveComparison, CurvePoints
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.steps.curves import cadence
 from align.steps.loss_case import LossCase, examine
@@ -36,6 +36,7 @@ def judge_curves(
     trouble, command = ("", LOOK_AT_EACH) if verdict.outcome is Outcome.NOT_COMPARED else classify(_evidence(case))
     return CurveComparison(
         metric=reference.metric,
+        preset=case.judged.limits.source,
         reference=reference,
         candidate=candidate,
         points=_points(case),
@@ -60,10 +61,13 @@ def _evidence(case: LossCase) -> CurveEvidence:
     )
 
 
-def _points(case: LossCase) -> tuple[CurvePoint, ...]:
+def _points(case: LossCase) -> CurvePoints:
     pairs, judged = case.pairs, case.judged
-    columns = (pairs.steps, pairs.reference, pairs.candidate, judged.difference, judged.limit, judged.within)
-    return tuple(CurvePoint(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = pairs.candidate - pairs.reference
+    return CurvePoints(
+        len(pairs.steps), pairs.steps, pairs.reference, pairs.candidate, difference, judged.limit, judged.within
+    )
 
 
 def _verdict(case: LossCase) -> Verdict:
@@ -94,7 +98,7 @@ def _why_not_compared(reference: Curve, candidate: Curve, alike: int) -> str:
 
 
 def _where(curve: Curve) -> str:
-    every = f", every {cadence(np.array(curve.steps, np.int64))}" if len(curve.steps) > 1 else ""
+    every = f", every {cadence(curve.steps)}" if len(curve.steps) > 1 else ""
     return f"{curve.axis}s {curve.steps[0]} to {curve.steps[-1]}{every}"
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.curves import AxisHints, LogSummary
-from align.errors import MetricMissingError
-from align.steps.curves import cadence, latest_points
+from align.steps.curves import cadence, find_series, latest_points
 from align.steps.loss_holes import find_holes
 from align.steps.numbering import number_steps
 
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 
 def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> LogSummary:
     """Tell how a log counts and what it holds. Raises MetricMissingError, StepsPerEpochError."""
-    series = log.series(metric)
-    if series is None:
-        raise MetricMissingError(log.label, metric, sorted(log.table.metrics))
+    series = find_series(log, metric)
     numbering = number_steps(log, series, hints)
     kept = latest_points(numbering.steps, series.values)
     steps, values = numbering.steps[kept.index], series.values[kept.index]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.steps.curves import cadence
+from align.steps.curves import cadence, until
 from align.steps.loss_criteria import Ends, evaluate_criteria, measure_points
 from align.steps.loss_holes import find_holes, starts_late
 from align.steps.loss_shift import find_shift
 
 if TYPE_CHECKING:
-    from align.core.comparisons import Criterion
+    from align.core.curve_results import Criterion
     from align.core.curves import Curve, Integers, PairedCurves
     from align.steps.loss_criteria import JudgedPoints
     from align.steps.loss_holes import Hole
@@ -59,7 +59,7 @@ class LossCase:
 def examine(reference: Curve, candidate: Curve, pairs: PairedCurves, last_step: int | None = None) -> LossCase:
     """Find what can be found of two curves up to `last_step`."""
     judged = measure_points(reference.metric, reference.axis == "step", pairs)
-    left, right = (_steps(curve, last_step) for curve in (reference, candidate))
+    left, right = (until(curve.steps, last_step) for curve in (reference, candidate))
     holes = {"reference": find_holes(left, right), "candidate": find_holes(right, left)}
     missing = sum(hole.missing for side in holes.values() for hole in side)
     ends = Ends(int(left.max(initial=0)), int(right.max(initial=0)), max(cadence(left), cadence(right)))
@@ -74,10 +74,6 @@ def examine(reference: Curve, candidate: Curve, pairs: PairedCurves, last_step: 
         too_few=_too_few(pairs, judged, missing) or _late(pairs, judged, left, right),
         ends=ends,
     )
-
-
-def _steps(curve: Curve, last_step: int | None) -> Integers:
-    return np.array([step for step in curve.steps if last_step is None or step <= last_step], np.int64)
 
 
 def _too_few(pairs: PairedCurves, judged: JudgedPoints, missing: int) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from align.core.comparisons import Criterion
+from align.core.curve_results import Criterion
 from align.steps.loss_limits import limits_for
 
 if TYPE_CHECKING:

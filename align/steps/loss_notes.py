@@ -36,15 +36,14 @@ def hidden_by_rounding(judged: JudgedPoints) -> list[str]:
 
 
 def _cadence_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
-    cadences = [cadence(np.array(curve.steps, np.int64)) for curve in (reference, candidate)]
+    cadences = [cadence(curve.steps) for curve in (reference, candidate)]
     if cadences[0] != cadences[1]:
         apart = f"{cadences[0]} and {cadences[1]} {reference.axis}s"
         yield f"the points of the reference and of the candidate are {apart} apart"
         return
     for side, curve, other in (("reference", reference, candidate), ("candidate", candidate, reference)):
-        there = set(other.steps)
-        lone = [step for step in curve.steps if step not in there]
-        if lone:
+        lone = np.setdiff1d(curve.steps, other.steps, assume_unique=True)
+        if len(lone):
             yield f"{len(lone)} {curve.axis}s are only in the {side} (first: {lone[0]})"
 
 

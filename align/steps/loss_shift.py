@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.core.curves import RAW
 from align.steps.loss_limits import limits_for
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Shift(NamedTuple):
 
 def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves) -> Shift | None:
     """Find the side that should count one later, if that makes the curves agree clearly and at enough steps."""
-    if reference.axis != "step" or not reference.window == candidate.window == "raw" or not len(pairs.steps):
+    if reference.axis != "step" or not reference.window == candidate.window == RAW or not len(pairs.steps):
         return None
     scale, before = _mean(pairs.reference), _mean_difference(pairs.candidate, pairs.reference)
     limits = limits_for(reference.metric, scale)
@@ -55,10 +56,9 @@ def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves) -> Shift
 
 def _one_later(moved: Curve, other: Curve, last: int) -> tuple[int, float]:
     """Return the number of common steps, up to `last`, and their mean difference if `moved` is counted one later."""
-    left, right = np.array(moved.steps, np.int64) + 1, np.array(other.steps, np.int64)
-    steps, at_left, at_right = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    steps, at_left, at_right = np.intersect1d(moved.steps + 1, other.steps, assume_unique=True, return_indices=True)
     use = steps <= last
-    return int(use.sum()), _mean_difference(np.array(moved.values)[at_left][use], np.array(other.values)[at_right][use])
+    return int(use.sum()), _mean_difference(moved.values[at_left][use], other.values[at_right][use])
 
 
 def _mean_difference(one: Floats, other: Floats) -> float:

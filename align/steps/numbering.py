@@ -78,7 +78,7 @@ def _inside_epochs(
     base, notes = based
     inside = printed + (1 - base)
     first_epoch = _first_epoch(log, epochs)
-    length = hints.steps_per_epoch or log.steps_per_epoch
+    length = hints.steps_per_epoch or log.steps_per_epoch or _told_length(log)
     if length is None and np.all(epochs == first_epoch):
         return Numbering(inside, "step", base, None, notes)
     if length is None:
@@ -88,6 +88,12 @@ def _inside_epochs(
         reason = f"it has a step {int(inside.max())} in an epoch, but an epoch should have {length} steps"
         raise StepsPerEpochError(log.label, reason)
     return Numbering((epochs - first_epoch) * length + inside, "step", base, length, notes)
+
+
+def _told_length(log: LossLog) -> int | None:
+    """Return the steps of an epoch that all records tell alike."""
+    totals = log.table.totals
+    return int(totals[0]) or None if totals is not None and bool(np.all(totals == totals[0])) else None
 
 
 def _first_epoch(log: LossLog, epochs: Integers) -> int:

@@ -13,27 +13,38 @@ import numpy as np
 from align.core.capturing import Statistics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from align.core.dtypes import Array
 
-BLOCK = 1 << 16
-# NumPy hands longer products to threads of BLAS, which can stall on a busy machine.
-LONGEST_PRODUCT = 8192
+BLOCK = 1 << 17
+# Products of a few thousand elements: longer ones NumPy hands to threads of BLAS, which can stall on a busy machine.
+PIECE = 4096
+_ONES = {np.dtype(dtype): np.ones(PIECE, dtype) for dtype in (np.float32, np.float64)}
 
 
 def summarize_tensor(value: Array) -> Statistics:
     """Figures of the finite elements, and how many are not; those of complex values are of their absolute values.
 
-    Sums run in the tensor's dtype inside a block (float32 at least) and in float64 across blocks: they are good to
+    Sums run in the tensor's dtype inside a piece (float32 at least) and in float64 across pieces: they are good to
     about six digits, for the eye and for alarms, not for a verdict.
     """
-    flat = value.reshape(-1)
     sums = _Sums()
-    for start in range(0, flat.size, BLOCK):
-        sums.add(_as_plain_floats(flat[start : start + BLOCK]))
+    for block in _blocks(value.reshape(-1)):
+        sums.add(_as_plain_floats(block))
     if not sums.count:
         return Statistics(None, None, None, None, sums.nan, sums.inf)
     mean, rms = sums.sum / sums.count, sqrt(sums.squares / sums.count)
     return Statistics(sums.low, sums.high, mean, rms, sums.nan, sums.inf)
+
+
+def _blocks(flat: Array) -> Iterator[Array]:
+    """Blocks of whole pieces, and what is left."""
+    whole = flat.size - flat.size % PIECE
+    for start in range(0, whole, BLOCK):
+        yield flat[start : min(start + BLOCK, whole)]
+    if whole < flat.size:
+        yield flat[whole:]
 
 
 class _Sums:
@@ -43,25 +54,35 @@ class _Sums:
         self.count = self.nan = self.inf = 0
 
     def add(self, block: Array) -> None:
-        low, high = float(block.min()), float(block.max())
-        if not (isfinite(low) and isfinite(high)):  # seldom: only then are elements looked at one by one
-            nan, inf = int(np.isnan(block).sum()), int(np.isinf(block).sum())
-            self.nan, self.inf = self.nan + nan, self.inf + inf
-            block = block[np.isfinite(block)]
-            if not block.size:
-                return
-            low, high = float(block.min()), float(block.max())
-        self.low, self.high = min(self.low, low), max(self.high, high)
-        self.count += block.size
-        self.sum += float(block.sum())
-        self.squares += _sum_of_squares(block, max(-low, high))
+        low, high = _range(block)
+        if 1e-15 < max(-low, high) < 1e15 and isfinite(low + high):
+            self._add(block.size, (low, high), _products(block))
+            return
+        # Seldom: squares of float32 would overflow or vanish, or some elements are not finite.
+        self.nan += int(np.isnan(block).sum())
+        self.inf += int(np.isinf(block).sum())
+        wide = block[np.isfinite(block)].astype(np.float64)
+        if wide.size:
+            with np.errstate(over="ignore"):  # of float64 beyond 1e154
+                self._add(wide.size, _range(wide), (float(wide.sum()), float(np.square(wide).sum())))
+
+    def _add(self, count: int, extremes: tuple[float, float], sums: tuple[float, float]) -> None:
+        self.count += count
+        self.low, self.high = min(self.low, extremes[0]), max(self.high, extremes[1])
+        self.sum += sums[0]
+        self.squares += sums[1]
 
 
-def _sum_of_squares(block: Array, largest: float) -> float:
-    if not 1e-15 < largest < 1e15:  # squares of float32 would overflow, or vanish
-        block = block.astype(np.float64)
-    pieces = (block[start : start + LONGEST_PRODUCT] for start in range(0, block.size, LONGEST_PRODUCT))
-    return sum(float(np.dot(piece, piece)) for piece in pieces)
+def _range(block: Array) -> tuple[float, float]:
+    return float(np.minimum.reduce(block)), float(np.maximum.reduce(block))
+
+
+def _products(block: Array) -> tuple[float, float]:
+    """The sum, and the sum of squares, both as products: BLAS adds up three times as fast as `sum`."""
+    pieces = block.reshape(-1, 1, min(block.size, PIECE))
+    ones = _ONES[block.dtype][: pieces.shape[2]]
+    sums, squares = np.matmul(pieces, ones), np.matmul(pieces, pieces.transpose(0, 2, 1))
+    return sum(sums.ravel().tolist()), sum(squares.ravel().tolist())
 
 
 def _as_plain_floats(block: Array) -> Array:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Union
 
 from align.core.curves import AxisHints
 from align.core.files import existing_file
+from align.core.log_sources import LogSource
 from align.core.registry import log_formats
 from align.errors import AmbiguousLogError, EmptyLogError, UsageError
 from align.steps.curves import pair_curves, place_on_axis
@@ -15,7 +15,7 @@ from align.steps.judge_curves import judge_curves
 from align.steps.log_summary import summarize_log
 
 if TYPE_CHECKING:
-    from align.core.comparisons import CurveComparison
+    from align.core.curve_results import CurveComparison
     from align.core.curves import LogSummary, LossLog
 
 N = TypeVar("N")
@@ -71,21 +71,14 @@ def read_log(path: Path | str) -> LossLog:
     Raises MissingFileError, EmptyLogError if no format finds a loss in it, AmbiguousLogError if several do.
     """
     path = existing_file(Path(path), "loss log")
-    text = _decoded(path.read_bytes())
+    source = LogSource(str(path), path.read_bytes())
     formats = log_formats()
-    found = [name for name, plugin in formats.items() if plugin.recognizes(text)]
+    found = [name for name, plugin in formats.items() if plugin.recognizes(source)]
     if len(found) > 1:
         raise AmbiguousLogError(path, found)
     if not found:
         raise EmptyLogError(path, [plugin.summary for plugin in formats.values()])
-    return formats[found[0]].read(text, str(path))
-
-
-def _decoded(content: bytes) -> str:
-    """Decode UTF-8, or UTF-16 where a byte-order mark says so; a bad byte spoils its own line only."""
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return content.decode("utf-16", errors="replace")
-    return content.decode("utf-8-sig", errors="replace")
+    return formats[found[0]].read(source)
 
 
 def _sides(given: PerSide[N]) -> tuple[N | None, N | None]:

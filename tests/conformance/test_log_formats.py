@@ -5,12 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from align.core.log_sources import LogSource
 from align.core.protocols import LogFormat
 from align.core.registry import log_formats
 from align.errors import EmptyLogError
 from align.steps.curves import place_on_axis
 
 FORMATS = log_formats()
+
+
+def _sample(name: str) -> LogSource:
+    return LogSource("sample", FORMATS[name].sample)
+
+
 every_format = pytest.mark.parametrize("name", FORMATS)
 
 
@@ -23,23 +30,23 @@ def test_a_log_format_is_one_by_protocol(name: str) -> None:
 
 @every_format
 def test_its_sample_is_recognised_by_it_alone(name: str) -> None:
-    assert [other for other, plugin in FORMATS.items() if plugin.recognizes(FORMATS[name].sample)] == [name]
+    assert [other for other, plugin in FORMATS.items() if plugin.recognizes(_sample(name))] == [name]
 
 
 @every_format
 def test_its_sample_is_still_recognised_in_a_terminal_recording(name: str) -> None:
-    recorded = "\x1b[32m" + FORMATS[name].sample.replace("\n", "\x1b[0m\r\n")
+    recorded = b"\x1b[32m" + FORMATS[name].sample.replace(b"\n", b"\x1b[0m\r\n")
     if name == "hf_trainer_state":
-        recorded = FORMATS[name].sample.replace("\n", "\r\n")
-    log = FORMATS[name].read(recorded, "recorded")
-    plain = FORMATS[name].read(FORMATS[name].sample, "plain")
+        recorded = FORMATS[name].sample.replace(b"\n", b"\r\n")
+    log = FORMATS[name].read(LogSource("recorded", recorded))
+    plain = FORMATS[name].read(_sample(name))
     assert place_on_axis(log).steps == place_on_axis(plain).steps
     np.testing.assert_array_equal(place_on_axis(log).values, place_on_axis(plain).values)
 
 
 @every_format
 def test_its_sample_gives_losses_on_increasing_steps_from_1(name: str) -> None:
-    log = FORMATS[name].read(FORMATS[name].sample, "sample")
+    log = FORMATS[name].read(_sample(name))
     curve = place_on_axis(log)
     assert log.format == name
     assert len(curve.steps) >= 2
@@ -53,14 +60,15 @@ def test_its_sample_gives_losses_on_increasing_steps_from_1(name: str) -> None:
     "text", ["", "\n", "training started\nno loss here\n", '{"a": 1}\n', "step\n1\n2\n", "\x00\xff"]
 )
 def test_a_text_without_losses_is_not_its_log(name: str, text: str) -> None:
-    assert not FORMATS[name].recognizes(text)
+    source = LogSource.of_text(text, "nothing.log")
+    assert not FORMATS[name].recognizes(source)
     with pytest.raises(EmptyLogError, match="looked for"):
-        FORMATS[name].read(text, "nothing.log")
+        FORMATS[name].read(source)
 
 
 @every_format
 def test_line_numbers_point_to_lines_of_the_text(name: str) -> None:
     sample = FORMATS[name].sample
-    lines = FORMATS[name].read(sample, "sample").table.lines
+    lines = FORMATS[name].read(_sample(name)).table.lines
     assert lines.min() >= 1
-    assert lines.max() <= sample.count("\n")
+    assert lines.max() <= sample.count(b"\n")

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from align.core.log_sources import LogSource
 from align.errors import StepsPerEpochError
 from align.losslogs.lossmonitor import PLUGIN
 from align.steps.curves import place_on_axis
@@ -21,13 +22,13 @@ def _printed(length: int, interval: int, total: int) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize(("length", "interval"), [(24, 10), (25, 10), (1875, 1000), (7, 3), (10, 5), (4, 1)])
 def test_the_length_of_an_epoch_follows_from_the_interval_over_epochs(length: int, interval: int) -> None:
-    curve = place_on_axis(PLUGIN.read(_log(_printed(length, interval, 4 * length)), "log"))
-    assert curve.steps == tuple(range(interval, 4 * length + 1, interval))
+    curve = place_on_axis(PLUGIN.read(_log(_printed(length, interval, 4 * length))))
+    assert curve.steps.tolist() == list(range(interval, 4 * length + 1, interval))
 
 
 def test_data_sinking_prints_the_last_step_of_each_epoch() -> None:
-    curve = place_on_axis(PLUGIN.read(_log([(1, 1875), (2, 1875), (3, 1875)]), "log"))
-    assert curve.steps == (1875, 3750, 5625)
+    curve = place_on_axis(PLUGIN.read(_log([(1, 1875), (2, 1875), (3, 1875)])))
+    assert curve.steps.tolist() == [1875, 3750, 5625]
 
 
 def test_an_interval_longer_than_an_epoch_leaves_its_length_open() -> None:
@@ -42,23 +43,23 @@ def test_the_line_that_stops_training_at_nan_is_a_point() -> None:
         '    raise ValueError("In epoch: {} step: {}, loss is NAN or INF, training process cannot continue, "\n'
         "ValueError: In epoch: 1 step: 3, loss is NAN or INF, training process cannot continue, terminating training.\n"
     )
-    curve = place_on_axis(PLUGIN.read(text, "log"))
-    assert curve.steps == (1, 2, 3)
+    curve = place_on_axis(PLUGIN.read(LogSource.of_text(text)))
+    assert curve.steps.tolist() == [1, 2, 3]
     assert math.isnan(curve.values[-1])
 
 
 @pytest.mark.parametrize("printed", ["None", "nan", "-nan", "inf", "-inf", "[nan]", "NaN.", "1.#QNAN", "Tensor(x)"])
 def test_a_loss_that_is_no_finite_number_stays_at_its_step(printed: str) -> None:
     text = _log([(1, 1)]) + f"epoch: 1 step: 2, loss is {printed}\n" + _log([(1, 3)])
-    curve = place_on_axis(PLUGIN.read(text, "log"))
-    assert curve.steps == (1, 2, 3)
+    curve = place_on_axis(PLUGIN.read(LogSource.of_text(text)))
+    assert curve.steps.tolist() == [1, 2, 3]
     assert not math.isfinite(curve.values[1])
 
 
 def test_a_loss_that_is_no_number_is_noted_and_one_that_was_cut_is_none() -> None:
     text = _log([(1, 1)]) + "epoch: 1 step: 2, loss is None\nepoch: 1 step: 3, loss is n"
-    log = PLUGIN.read(text, "log")
-    assert place_on_axis(log).steps == (1, 2)
+    log = PLUGIN.read(LogSource.of_text(text))
+    assert place_on_axis(log).steps.tolist() == [1, 2]
     assert "1 losses are no number (first: 'None' in line 2), kept as NaN" in log.notes
 
 
@@ -73,8 +74,8 @@ def test_a_loss_that_is_no_number_is_noted_and_one_that_was_cut_is_none() -> Non
     ],
 )
 def test_older_forms_prefixes_and_terminal_codes_are_read(line: str) -> None:
-    assert PLUGIN.recognizes(line + "\n")
-    assert place_on_axis(PLUGIN.read(line + "\n", "log")).values == (2.302585,)
+    assert PLUGIN.recognizes(LogSource.of_text(line + "\n"))
+    assert place_on_axis(PLUGIN.read(LogSource.of_text(line + "\n"))).values.tolist() == [2.302585]
 
 
 def test_times_that_contradict_each_other_tell_no_length() -> None:
@@ -85,6 +86,6 @@ def test_times_that_contradict_each_other_tell_no_length() -> None:
 
 def test_evaluation_times_are_not_training_times() -> None:
     text = _log([(1, 1), (1, 2)]) + "Eval epoch time: 68.097 ms, per step time: 17.024 ms\n"
-    log = PLUGIN.read(text, "log")
+    log = PLUGIN.read(LogSource.of_text(text))
     assert "step_time_ms" not in log.table.metrics
     assert log.ignored_lines == 1

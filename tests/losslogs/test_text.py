@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from align.losslogs._text import clean_lines, is_number, printed_resolution, read_step
+from align.core.log_sources import LogSource
+from align.losslogs._columns import read_step
+from align.losslogs._digits import printed_resolution
+from align.losslogs._text import is_number
 
 
 def test_colour_codes_go_and_carriage_returns_end_lines_without_counting() -> None:
-    assert list(clean_lines("\x1b[1;31mred\x1b[0m\nold\rnew\r\nlast")) == [
+    assert list(LogSource.of_text("\x1b[1;31mred\x1b[0m\nold\rnew\r\nlast").lines()) == [
         (1, "red"), (2, "old"), (2, "new"), (3, "last"),
     ]  # fmt: skip
 

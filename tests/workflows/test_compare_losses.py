@@ -68,7 +68,7 @@ def test_the_same_losses_in_any_two_formats_are_aligned(reference: str, candidat
     )
     assert comparison.verdict.outcome is Outcome.ALIGNED
     assert comparison.verdict.coverage.compared == 8
-    assert max(point.difference for point in comparison.points) == 0.0
+    assert not comparison.points.difference.any()
     assert comparison.verdict.coverage.unmatched_candidate == comparison.verdict.coverage.unmatched_reference == 0
 
 

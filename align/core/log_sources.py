@@ -1,0 +1,99 @@
+"""The content of a log file, handed to its readers in blocks of whole lines: training logs reach millions of lines.
+
+A terminal's colour codes and carriage returns are taken off here, once for all formats. Bytes that are no UTF-8 spoil
+their own line only; UTF-16 is known by its byte-order mark.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.curves import Integers
+
+BLOCK_BYTES = 1 << 20
+_HEAD_BYTES = 1 << 16
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogBlock:
+    """Whole lines of a log, parted by line feeds: `numbers[i]` is the number in the file, from 1, of the i-th line.
+
+    A carriage return ends a line but counts none, so several lines may bear one number.
+    """
+
+    text: str
+    numbers: Integers
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Yield (number, content) of every line."""
+        return zip(self.numbers.tolist(), self.text.split("\n"), strict=True)
+
+    def count_filled(self) -> int:
+        """Count the lines that are not blank."""
+        return sum(map(bool, map(str.strip, self.text.split("\n"))))
+
+
+class LogSource:
+    """The content of one log; `label` is what messages call it, `data` is as it stands in the file."""
+
+    def __init__(self, label: str, data: bytes) -> None:
+        self.label = label
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            data = data.decode("utf-16", errors="replace").encode()
+        self.data = data.removeprefix(codecs.BOM_UTF8)
+
+    @classmethod
+    def of_text(cls, text: str, label: str = "log") -> LogSource:
+        """Make the source that a file of this text would be."""
+        return cls(label, text.encode("utf-8", errors="replace"))
+
+    @property
+    def is_binary(self) -> bool:
+        """True if the beginning holds a zero byte, as event files do and no text does."""
+        return b"\0" in self.data[:_HEAD_BYTES]
+
+    @property
+    def was_cut(self) -> bool:
+        """True if the text stops in the middle of a line: its last number may lack digits."""
+        return bool(self.data) and not self.data.endswith((b"\n", b"\r"))
+
+    @cached_property
+    def text(self) -> str:
+        """All of it, decoded but not cleaned: for formats that are one document."""
+        return self.data.decode("utf-8", errors="replace")
+
+    def blocks(self, size: int = BLOCK_BYTES) -> Iterator[LogBlock]:
+        """Yield the cleaned lines in order, about `size` bytes at a time."""
+        start, number = 0, 1
+        while start < len(self.data):
+            end = self.data.find(b"\n", start + size) + 1 or len(self.data)
+            text = self.data[start:end].decode("utf-8", errors="replace").removesuffix("\n")
+            yield _cleaned(text, number)
+            start, number = end, number + text.count("\n") + 1
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Yield (number, content) of every cleaned line."""
+        for block in self.blocks():
+            yield from block.lines()
+
+
+def _cleaned(text: str, first: int) -> LogBlock:
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    numbers = np.arange(first, first + text.count("\n") + 1, dtype=np.int64)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").removesuffix("\r")
+    if "\r" not in text:
+        return LogBlock(text, numbers)
+    parts = [[part for part in line.split("\r") if part] or [""] for line in text.split("\n")]
+    return LogBlock("\n".join(map("\n".join, parts)), np.repeat(numbers, [len(part) for part in parts]))

@@ -1,0 +1,51 @@
+"""The names that training logs give to the same thing: `lr` here is `learning_rate` there.
+
+A name is looked for as it is first. Times are compared in seconds, whatever unit a log prints.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+MILLI = 1e-3
+# Each metric by the name under which it is compared, and what logs call it, the surest first.
+NAMES: dict[str, tuple[str, ...]] = {
+    "lr": ("lr", "learning_rate", "base_lr", "lr/pg0", "current_lr"),
+    "grad_norm": ("grad_norm", "global_norm", "gradient_norm", "grad norm", "global_grad_norm", "total_norm"),
+    "loss_scale": ("loss_scale", "scale", "loss scale", "loss_scaling"),
+    "accuracy": ("accuracy", "acc", "acc1", "top1", "top1_acc", "train_acc", "train_accuracy", "Top_1_Accuracy"),
+    "step_time": ("step_time_s", "step_time_ms", "per_step_time_ms", "time_s", "time_ms", "batch_time_s", "step_time"),
+    "data_time": ("data_time_s", "data_time_ms", "reader_cost_s", "data_time"),
+}  # fmt: skip
+_UNITS = {"_ms": MILLI}
+
+
+class FoundMetric(NamedTuple):
+    """What a log calls a metric, and by what its numbers are multiplied to be in the unit of comparison."""
+
+    name: str
+    scale: float
+
+
+def find_metric(names: Collection[str], metric: str) -> FoundMetric | None:
+    """Find a metric among the names of a log; None if none of its names is there."""
+    plain = {_plain(name): name for name in reversed(list(names))}
+    wanted = (metric, *NAMES.get(same_metric(metric), ()))
+    found = metric if metric in names else next((plain[w] for w in map(_plain, wanted) if w in plain), None)
+    if found is None:
+        return None
+    in_unit = next((factor for end, factor in _UNITS.items() if found.endswith(end)), 1.0)
+    return FoundMetric(found, in_unit if same_metric(metric) in NAMES else 1.0)
+
+
+def same_metric(metric: str) -> str:
+    """Return the name under which a metric is compared: `lr` for `learning_rate`, a strange one as it is."""
+    return next((known for known, names in NAMES.items() if _plain(metric) in map(_plain, (known, *names))), metric)
+
+
+def _plain(name: str) -> str:
+    """Take the spelling off: case, separators, and the phase in front (`train/`)."""
+    return name.strip().lower().replace(" ", "_").replace("-", "_").removeprefix("train/").removeprefix("train_")

@@ -1,0 +1,167 @@
+"""Log records gathered in columns, a block of lines at a time, and what their printed digits tell.
+
+Numbers stay text until a whole column is known, since only the column tells how many digits a log prints; of the
+texts themselves nothing is kept but that.
+"""
+
+from __future__ import annotations
+
+from itertools import compress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.curves import RAW, LogTable, Series
+from align.losslogs._digits import DigitColumn
+from align.losslogs._text import is_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from align.core.curves import Booleans, Floats, Integers, LogRecord, Phase, Window
+
+# An epoch of so many steps, so many times, still fits into 64 bits.
+LARGEST_STEP = 2**31
+NO_STEP = -2
+
+
+class TableBuilder:
+    """Takes blocks of records in file order. `window_of` and `phase_of` tell of a metric by its name."""
+
+    def __init__(
+        self, window_of: Callable[[str], Window] | None = None, phase_of: Callable[[str], Phase] | None = None
+    ) -> None:
+        self._window_of, self._phase_of = window_of, phase_of
+        self._parts: dict[str, list[Integers]] = {"lines": [], "steps": [], "epochs": [], "totals": []}
+        self._shares: list[Floats] = []
+        self._skipped: list[Booleans] = []
+        self._metrics: dict[str, _Column] = {}
+        self._count = self.ignored = 0
+
+    def add(  # noqa: PLR0913 - one argument for each column of the table
+        self,
+        lines: Integers,
+        steps: Integers,
+        metrics: Mapping[str, Sequence[str]],
+        *,
+        epochs: Integers | None = None,
+        totals: Integers | None = None,
+        skipped: Booleans | None = None,
+        shares: Floats | None = None,
+    ) -> None:
+        """Take records: `metrics` holds their printed texts by name, "" (or another text) where one has no number.
+
+        All have shape (records,). Records whose step or epoch is NO_STEP are left out; an epoch of -1 is not known, and
+        then the table has none. `ignored` counts what was left out.
+        """
+        epochs = np.full(len(steps), -1) if epochs is None else epochs
+        totals = np.zeros(len(steps), np.int64) if totals is None else totals
+        columns = {"lines": lines, "steps": steps, "epochs": epochs, "totals": totals}
+        usable = (steps != NO_STEP) & (epochs != NO_STEP)
+        if not usable.all():
+            metrics = {name: list(compress(texts, usable)) for name, texts in metrics.items()}
+            columns = {name: column[usable] for name, column in columns.items()}
+            skipped, shares = (None if one is None else one[usable] for one in (skipped, shares))
+            self.ignored += int(np.count_nonzero(~usable))
+        count = int(np.count_nonzero(usable))
+        for name, column in columns.items():
+            self._parts[name].append(np.asarray(column, np.int64))
+        self._skipped.append(np.zeros(count, np.bool_) if skipped is None else skipped)
+        self._shares.append(np.full(count, np.nan) if shares is None else shares)
+        for name, texts in metrics.items():
+            self._metrics.setdefault(name, _Column(name)).add(self._count, texts)
+        self._count += count
+
+    def build(self) -> LogTable:
+        """Put everything together; a metric without a single number is left out."""
+        joined = {name: np.concatenate(parts) if parts else _NO_NUMBERS for name, parts in self._parts.items()}
+        skipped = np.concatenate(self._skipped) if self._skipped else np.zeros(0, np.bool_)
+        shares = np.concatenate(self._shares) if self._shares else np.zeros(0)
+        return LogTable(
+            joined["lines"],
+            joined["steps"],
+            joined["epochs"] if self._count and joined["epochs"].min() >= 0 else None,
+            {name: self._series(name, column) for name, column in self._metrics.items() if column.rows},
+            joined["totals"] if joined["totals"].any() else None,
+            skipped if skipped.any() else None,
+            shares if self._count and not np.isnan(shares).any() else None,
+        )
+
+    def _series(self, name: str, column: _Column) -> Series:
+        return Series(
+            np.concatenate(column.rows),
+            np.concatenate(column.values),
+            column.digits.resolution(),
+            self._window_of(name) if self._window_of else RAW,
+            self._phase_of(name) if self._phase_of else "training",
+        )
+
+
+class _Column:
+    """A loss is measured; learning rates and the like are set, and short numbers of theirs are no rounded ones."""
+
+    def __init__(self, name: str) -> None:
+        self.rows: list[Integers] = []
+        self.values: list[Floats] = []
+        self.digits = DigitColumn(measured="loss" in name.lower())
+
+    def add(self, first: int, texts: Sequence[str]) -> None:
+        rows = np.arange(len(texts))
+        try:
+            packed, values = _read(texts)
+        except ValueError:
+            rows = np.array([row for row, text in enumerate(texts) if is_number(text)], np.int64)
+            packed, values = _read([texts[row] for row in rows.tolist()])
+        if len(rows):
+            self.rows.append(first + rows)
+            self.values.append(values)
+            self.digits.add(packed, values)
+
+
+def _read(texts: Sequence[str]) -> tuple[NDArray[np.bytes_], Floats]:
+    """Pack and read numbers; raises ValueError if one is none, as Python's `1_000` is in no log."""
+    packed = np.array(texts, np.bytes_)
+    if b"_" in packed.tobytes():
+        msg = "an underscore"
+        raise ValueError(msg)
+    return packed, np.fromiter(map(float, texts), np.float64, len(texts))
+
+
+_NO_NUMBERS = np.zeros(0, np.int64)
+
+
+def read_steps(texts: Sequence[str]) -> Integers:
+    """Read steps or epochs, also when printed as `10.0`; NO_STEP for what is no integer in [0, 2^31)."""
+    try:
+        values = np.fromiter(map(float, texts), np.float64, len(texts))
+    except ValueError:
+        values = np.array([float(text) if is_number(text.strip()) else np.nan for text in texts], np.float64)
+    with np.errstate(invalid="ignore"):
+        valid = (values >= 0) & (values < LARGEST_STEP) & (values == np.floor(values))
+    return np.where(valid, values, NO_STEP).astype(np.int64)
+
+
+def read_step(text: str) -> int | None:
+    """Read one step or epoch; None if it is none."""
+    step = int(read_steps([text])[0])
+    return None if step == NO_STEP else step
+
+
+def as_table(
+    records: Iterable[LogRecord],
+    window_of: Callable[[str], Window] | None = None,
+    phase_of: Callable[[str], Phase] | None = None,
+) -> LogTable:
+    """Put records that were made one by one into columns: for formats whose lines are few."""
+    listed = list(records)
+    names = dict.fromkeys(name for record in listed for name in record.texts)
+    builder = TableBuilder(window_of, phase_of)
+    builder.add(
+        np.array([record.line for record in listed], np.int64),
+        np.array([record.step for record in listed], np.int64),
+        {name: [record.texts.get(name, "") for record in listed] for name in names},
+        epochs=np.array([-1 if record.epoch is None else record.epoch for record in listed], np.int64),
+    )
+    return builder.build()

@@ -1,0 +1,129 @@
+"""How many digits a column of a log prints: what was rounded away widens every limit on it.
+
+A column is rounded if all its numbers have the same number of decimals, or if none has more than seven significant
+digits (then trailing zeros were dropped). But `0.0`, `2.0`, `0.5` have all their digits, and so has a learning rate of
+`0.1`: without a trailing zero, which only a fixed number of decimals prints, only values that are measured and that no
+float holds exactly are evidence. Where it is not enough, all digits count as printed: the strict side.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from align.core.curves import Floats
+
+ENOUGH_VALUES = 5
+# So many unlike values, of at least so many decimals, that no binary float holds exactly show that a loss was rounded.
+ENOUGH_ROUNDED = 2
+LEAST_DECIMALS = 2
+EXACT_BITS = 12
+# Nine digits tell every float32, fifteen every float64; rounded columns show less, the others as a rule more.
+ALL_DIGITS = 8
+FLOAT64_DIGITS = 15
+_ZERO, _NINE, _POINT = b"0"[0], b"9"[0], b"."[0]
+_EXPONENT = np.array([b"e"[0], b"E"[0]], np.uint8)
+
+
+class DigitColumn:
+    """What the texts of one metric show, gathered block by block; `measured` as above."""
+
+    def __init__(self, *, measured: bool = True) -> None:
+        self._measured = measured
+        self._count = 0
+        self._exact = False  # a number with all the digits of a float64 was seen: nothing more to learn
+        self._finite: list[NDArray[np.bool_]] = []
+        self._figures: list[NDArray[np.int16]] = []
+        self._padded = False
+        self._rounded: set[float] = set()
+
+    def add(self, texts: NDArray[np.bytes_], values: Floats) -> None:
+        """Look at numbers as they were printed, without spaces, and as they were read."""
+        self._count += len(texts)
+        if self._exact:
+            return
+        finite = np.isfinite(values)
+        figures, padded = _look_at(texts, finite)
+        if (figures[1][finite] >= FLOAT64_DIGITS).any():
+            self._exact = True
+            self._finite, self._figures = [], []
+            return
+        self._finite.append(finite)
+        self._figures.append(figures)
+        self._padded |= padded
+        if len(self._rounded) < ENOUGH_ROUNDED:
+            known = values[finite & (np.abs(values) < _LARGE)]
+            self._rounded.update(np.unique(known[known * 2**EXACT_BITS % 1 != 0])[:ENOUGH_ROUNDED].tolist())
+
+    def resolution(self) -> Floats:
+        """Return the unit of the last printed digit of each number, 0.0 where the log prints all digits."""
+        none = np.zeros(self._count)
+        if self._exact or not self._count:
+            return none
+        finite = np.concatenate(self._finite)
+        exponents, significant, decimals = (row.astype(np.float64) for row in np.concatenate(self._figures, axis=1))
+        if finite.sum() < ENOUGH_VALUES or not (self._padded or self._was_rounded(int(decimals[finite].max()))):
+            return none
+        if len(np.unique(decimals[finite])) == 1:
+            return _powers_of_ten(exponents, finite)
+        if significant[finite].max() >= ALL_DIGITS:
+            return none
+        leading = exponents + significant - 1
+        units = np.maximum(exponents[finite].min(), leading - significant[finite].max() + 1)
+        return _powers_of_ten(units, finite)
+
+    def _was_rounded(self, most_decimals: int) -> bool:
+        """Tell whether enough unlike values could not have been printed so short with all their digits."""
+        return self._measured and most_decimals >= LEAST_DECIMALS and len(self._rounded) >= ENOUGH_ROUNDED
+
+
+def printed_resolution(texts: Sequence[str], measured: bool = True) -> Floats:
+    """Return the unit of the last printed digit of each number of a whole column; see the module."""
+    column = DigitColumn(measured=measured)
+    column.add(np.array(texts, np.bytes_), np.array([float(text) for text in texts], np.float64))
+    return column.resolution()
+
+
+def _look_at(texts: NDArray[np.bytes_], finite: NDArray[np.bool_]) -> tuple[NDArray[np.int16], bool]:
+    """Return the exponent of the last printed digit, the significant digits and the decimals, shape (3, texts).
+
+    Also whether a number ends in a zero after another decimal, as no shortest form of a number does.
+    """
+    letters = texts.view(np.uint8).reshape(len(texts), texts.itemsize)
+    place = np.arange(texts.itemsize)
+    ends = _first(np.isin(letters, _EXPONENT), np.count_nonzero(letters, axis=1))
+    digit = (letters >= _ZERO) & (letters <= _NINE) & (place < ends[:, None])
+    points = _first(letters == _POINT, ends)
+    decimals = np.count_nonzero(digit & (place > points[:, None]), axis=1)
+    leading = _first(digit & (letters > _ZERO), ends)
+    significant = np.maximum(1, np.count_nonzero(digit & (place >= leading[:, None]), axis=1))
+    last_zero = letters[np.arange(len(texts)), np.maximum(ends - 1, 0)] == _ZERO
+    padded = bool((last_zero & (decimals >= LEAST_DECIMALS) & finite).any())
+    exponents = -decimals
+    for row in np.flatnonzero((ends < np.count_nonzero(letters, axis=1)) & finite).tolist():
+        exponents[row] += max(-_FAR, min(_FAR, int(texts[row][ends[row] + 1 :])))
+    return np.stack([exponents, significant, decimals]).astype(np.int16), padded
+
+
+# Beyond what any float64 has, and whole numbers all.
+_FAR = 9999
+_LARGE = 2.0**52
+
+
+def _first(found: NDArray[np.bool_], otherwise: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the first place of each row where `found`, else `otherwise`."""
+    return np.where(found.any(axis=1), found.argmax(axis=1), otherwise)
+
+
+def _powers_of_ten(exponents: Floats, finite: NDArray[np.bool_]) -> Floats:
+    """Return 10 to each exponent, correctly rounded (numpy's power is not), and 0.0 where it is not finite."""
+    known, place = np.unique(exponents[finite], return_inverse=True)
+    powers = np.zeros(len(exponents))
+    powers[finite] = np.array([float(f"1e{int(exponent)}") for exponent in known])[place]
+    return powers
