@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 import pytest
 
-from align.core.curves import Curve, Window
+from align.core.curves import EPOCH_MEAN, RAW, SINCE_LAST_PRINT, Curve, Window
 from align.errors import UnlikeCurvesError
 from align.steps.curves import latest_points, pair_curves
 
@@ -20,11 +21,9 @@ def _kept(steps: list[int], values: list[float]) -> tuple[list[tuple[int, float]
     return [(steps[i], values[i]) for i in kept.index], " ".join(kept.notes)
 
 
-def _curve(
-    steps: list[int], values: list[float] | None = None, window: Window = "raw", resolution: float = 0.0
-) -> Curve:
-    values = values or [float(step) for step in steps]
-    return Curve("some.log", "loss", tuple(steps), tuple(values), (resolution,) * len(steps), window)
+def _curve(steps: list[int], values: list[float] | None = None, window: Window = RAW, resolution: float = 0.0) -> Curve:
+    at = np.array(steps, np.int64)
+    return Curve("some.log", "loss", at, np.array(values or steps, float), np.full(len(at), resolution), window)
 
 
 def test_points_in_order_are_left_alone() -> None:
@@ -94,11 +93,11 @@ def test_printed_digits_widen_by_half_a_unit_of_each_side() -> None:
 @pytest.mark.parametrize(
     ("reference", "candidate"),
     [
-        (_curve([2, 4, 6]), _curve([2, 4, 6], window="epoch mean")),
-        (_curve([2, 4, 6]), _curve([2, 4, 6], window="since last print")),
-        (_curve([2, 4, 6], window="since last print"), _curve([2, 4, 6], window="epoch mean")),
-        (_curve([10, 20], window="since last print"), _curve([5, 15, 20], window="since last print")),
-        (_curve([1, 2]), _curve([5], window="epoch mean")),
+        (_curve([2, 4, 6]), _curve([2, 4, 6], window=EPOCH_MEAN)),
+        (_curve([2, 4, 6]), _curve([2, 4, 6], window=SINCE_LAST_PRINT)),
+        (_curve([2, 4, 6], window=SINCE_LAST_PRINT), _curve([2, 4, 6], window=EPOCH_MEAN)),
+        (_curve([10, 20], window=SINCE_LAST_PRINT), _curve([5, 15, 20], window=SINCE_LAST_PRINT)),
+        (_curve([1, 2]), _curve([5], window=EPOCH_MEAN)),
     ],
 )
 def test_values_over_other_spans_of_steps_are_refused(reference: Curve, candidate: Curve) -> None:
@@ -108,18 +107,18 @@ def test_values_over_other_spans_of_steps_are_refused(reference: Curve, candidat
 
 
 def test_a_mean_over_one_step_is_that_step() -> None:
-    assert len(pair_curves(_curve([1, 2, 3]), _curve([1, 2, 3], window="since last print")).steps) == 3
+    assert len(pair_curves(_curve([1, 2, 3]), _curve([1, 2, 3], window=SINCE_LAST_PRINT)).steps) == 3
 
 
 def test_means_over_the_same_steps_are_compared_and_others_left_out_with_a_note() -> None:
-    left, right = (_curve(steps, window="since last print") for steps in ([2, 4, 6, 8], [2, 4, 8]))
+    left, right = (_curve(steps, window=SINCE_LAST_PRINT) for steps in ([2, 4, 6, 8], [2, 4, 8]))
     pairs = pair_curves(left, right)
     assert pairs.steps.tolist() == [2, 4]
     assert "1 common steps left out" in pairs.notes[0]
 
 
 def test_epochs_against_steps_are_refused_with_the_option_that_helps() -> None:
-    by_epoch = Curve("epochs.log", "loss", (1, 2), (1.0, 2.0), (0.0, 0.0), "raw", "epoch")
+    by_epoch = replace(_curve([1, 2]), label="epochs.log", axis="epoch")
     with pytest.raises(UnlikeCurvesError, match=r"epochs\.log counts epochs") as caught:
         pair_curves(_curve([1, 2]), by_epoch)
     assert "--candidate-steps-per-epoch" in caught.value.hint
