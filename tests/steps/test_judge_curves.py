@@ -15,7 +15,7 @@ from align.steps.curves import pair_curves
 from align.steps.judge_curves import judge_curves
 
 if TYPE_CHECKING:
-    from align.core.comparisons import CurveComparison
+    from align.core.curve_results import CurveComparison
 
 NAN, INF = math.nan, math.inf
 STEPS = 100
@@ -24,9 +24,10 @@ WOBBLE = 0.004 * np.sin(np.arange(STEPS) * 1.7)
 
 
 def _curve(values: object, *, first: int = 1, every: int = 1, metric: str = "loss", resolution: float = 0.0) -> Curve:
-    numbers = tuple(float(v) for v in np.asarray(values, np.float64))
-    steps = tuple(first + every * i for i in range(len(numbers)))
-    return Curve("some.log", metric, steps, numbers, (resolution,) * len(numbers))
+    numbers = np.asarray(values, np.float64)
+    return Curve(
+        "some.log", metric, first + every * np.arange(len(numbers)), numbers, np.full(len(numbers), resolution)
+    )
 
 
 def _judge(reference: Curve, candidate: Curve, last_step: int | None = None) -> CurveComparison:
@@ -74,7 +75,7 @@ def test_nan_on_one_side_fails_whatever_else_agrees() -> None:
         comparison = _judge(*sides)
         assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
         assert comparison.first_divergent_step == 41
-        assert not comparison.points[40].within
+        assert not comparison.points.within[40]
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
@@ -104,7 +105,7 @@ def test_no_common_step_compares_nothing_and_says_where_both_are() -> None:
     assert (
         "steps 1 to 2, every 1 in the reference, steps 11 to 21, every 10 in the candidate" in comparison.verdict.reason
     )
-    assert comparison.points == comparison.criteria == ()
+    assert (comparison.points.count, comparison.criteria) == (0, ())
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_printed_digits_widen_the_limits() -> None:
     rounded = np.round(DESCENT + 0.012, 2)
     exact = _judge(_curve(DESCENT), _curve(rounded))
     widened = _judge(_curve(DESCENT), _curve(rounded, resolution=0.05))
-    assert widened.points[3].limit == pytest.approx(exact.points[3].limit + 0.025)
+    assert widened.points.limit[3] == pytest.approx(exact.points.limit[3] + 0.025)
     assert exact.verdict.outcome is Outcome.NOT_ALIGNED
     assert widened.verdict.outcome is Outcome.ALIGNED
     assert "hide differences of up to 0.025" in widened.verdict.reason
@@ -185,7 +186,8 @@ def test_logs_of_unequal_length_align_up_to_a_step_that_the_user_names() -> None
 
 
 def _at(steps: list[int], values: np.ndarray = DESCENT) -> Curve:
-    return Curve("some.log", "loss", tuple(steps), tuple(float(values[s - 1]) for s in steps), (0.0,) * len(steps))
+    numbers = np.array(steps)
+    return Curve("some.log", "loss", numbers, values[numbers - 1], np.zeros(len(steps)))
 
 
 def test_one_point_or_two_of_a_hundred_could_not_be_compared() -> None:
@@ -315,9 +317,7 @@ def test_rounding_that_hides_more_than_a_relative_limit_allows_is_told() -> None
 
 
 def test_a_missing_step_in_the_middle_fails_and_is_told() -> None:
-    curve = _curve(DESCENT)
-    gap = Curve("gap.log", "loss", curve.steps[:5] + curve.steps[7:], curve.values[:5] + curve.values[7:], (0.0,) * 98)
-    comparison = _judge(curve, gap)
+    comparison = _judge(_curve(DESCENT), _at([step for step in range(1, STEPS + 1) if step not in (6, 7)]))
     assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
     assert comparison.verdict.coverage.unmatched_reference == 2
     assert any("2 steps are only in the reference (first: 6)" in note for note in comparison.notes)
