@@ -69,8 +69,8 @@ class LogSource:
 
     @cached_property
     def text(self) -> str:
-        """All of it, decoded but not cleaned: for formats that are one document."""
-        return self.data.decode("utf-8", errors="replace")
+        """All of it, without colour codes: for formats that are one document."""
+        return _ANSI.sub("", self.data.decode("utf-8", errors="replace"))
 
     def blocks(self, size: int = BLOCK_BYTES) -> Iterator[LogBlock]:
         """Yield the cleaned lines in order, about `size` bytes at a time."""

@@ -35,12 +35,10 @@ def test_its_sample_is_recognised_by_it_alone(name: str) -> None:
 
 @every_format
 def test_its_sample_is_still_recognised_in_a_terminal_recording(name: str) -> None:
-    recorded = b"\x1b[32m" + FORMATS[name].sample.replace(b"\n", b"\x1b[0m\r\n")
-    if name == "hf_trainer_state":
-        recorded = FORMATS[name].sample.replace(b"\n", b"\r\n")
-    log = FORMATS[name].read(LogSource("recorded", recorded))
-    plain = FORMATS[name].read(_sample(name))
-    assert place_on_axis(log).steps == place_on_axis(plain).steps
+    recorded = LogSource("recorded", b"\x1b[32m" + FORMATS[name].sample.replace(b"\n", b"\x1b[0m\r\n"))
+    assert [other for other, plugin in FORMATS.items() if plugin.recognizes(recorded)] == [name]
+    log, plain = FORMATS[name].read(recorded), FORMATS[name].read(_sample(name))
+    np.testing.assert_array_equal(place_on_axis(log).steps, place_on_axis(plain).steps)
     np.testing.assert_array_equal(place_on_axis(log).values, place_on_axis(plain).values)
 
 

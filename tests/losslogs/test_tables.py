@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from align.core.curves import EPOCH_MEAN
 from align.core.log_sources import LogSource
 from align.errors import RepeatedColumnError
 from align.losslogs.csv_table import PLUGIN as CSV
@@ -58,7 +59,7 @@ def test_a_log_of_nothing_but_nan_has_points_in_any_table(printed: str) -> None:
     rows = "".join(f'{{"step": {step}, "loss": {printed}, "lr": 0.1}}\n' for step in (1, 2))
     for plugin, text in ((JSONL, rows), (CSV, f"step,loss,lr\n1,{printed},0.1\n2,{printed},0.1\n")):
         assert plugin.recognizes(LogSource.of_text(text))
-        curve = place_on_axis(plugin.read(text))
+        curve = place_on_axis(plugin.read(LogSource.of_text(text)))
         assert curve.steps.tolist() == [1, 2]
         assert not any(map(math.isfinite, curve.values))
 
@@ -89,21 +90,17 @@ def test_an_absent_key_and_an_empty_cell_beside_other_metrics_are_no_loss_in_thi
 
 
 def test_an_explicit_null_of_another_metric_is_nan_too() -> None:
-    log = JSONL.read(
-        LogSource.of_text(
-            '{"step": 1, "loss": 2, "grad_norm": 8.5}\n{"step": 2, "loss": 2, "grad_norm": null}\n', "log"
-        )
-    )
+    text = '{"step": 1, "loss": 2, "grad_norm": 8.5}\n{"step": 2, "loss": 2, "grad_norm": null}\n'
+    log = JSONL.read(LogSource.of_text(text))
     assert math.isnan(place_on_axis(log, "grad_norm").values[1])
 
 
 def test_two_unlike_values_of_one_name_are_refused_where_they_are_needed() -> None:
     with pytest.raises(RepeatedColumnError, match=r"'loss' \(first: line 2\)"):
         CSV.read(LogSource.of_text("step,loss,loss\n1,2.0,9\n2,1.9,9\n"))
+    lines = '{"step": 1, "loss": 1}\n{"step": 2, "loss": 1.0, "loss": 2.0}\n{"step": 3, "step": 4, "loss": 1}\n'
     with pytest.raises(RepeatedColumnError, match=r"'loss' \(first: line 2\), 'step' \(first: line 3\)"):
-        JSONL.read(
-            '{"step": 1, "loss": 1}\n{"step": 2, "loss": 1.0, "loss": 2.0}\n{"step": 3, "step": 4, "loss": 1}\n', "log"
-        )
+        JSONL.read(LogSource.of_text(lines))
 
 
 def test_two_values_of_another_name_are_noted_and_equal_ones_are_one() -> None:
@@ -150,12 +147,12 @@ def test_steps_that_start_again_with_each_epoch_are_told_from_global_ones() -> N
     inside = CSV.read(LogSource.of_text("epoch,step,loss\n0,0,1.5\n0,1,1.4\n1,0,1.3\n1,1,1.2\n", "inside"))
     through = CSV.read(LogSource.of_text("epoch,step,loss\n0,0,1.5\n0,1,1.4\n1,2,1.3\n1,3,1.2\n", "through"))
     assert (inside.counting, through.counting) == ("step in epoch", "global step")
-    assert place_on_axis(inside).steps == place_on_axis(through).steps.tolist() == [1, 2, 3, 4]
+    assert place_on_axis(inside).steps.tolist() == place_on_axis(through).steps.tolist() == [1, 2, 3, 4]
 
 
 def test_a_table_of_epochs_holds_epoch_means() -> None:
     curve = place_on_axis(CSV.read(LogSource.of_text("epoch,loss\n1,1.5\n2,1.4\n")))
-    assert (curve.axis, curve.window) == ("epoch", "epoch mean")
+    assert (curve.axis, curve.window) == ("epoch", EPOCH_MEAN)
 
 
 def test_steps_printed_as_floats_are_steps_and_others_are_not() -> None:

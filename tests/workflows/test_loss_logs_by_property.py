@@ -21,7 +21,7 @@ from align.steps.curves import place_on_axis
 from align.workflows.compare_losses import compare_losses
 
 if TYPE_CHECKING:
-    from align.core.comparisons import CurveComparison
+    from align.core.curve_results import CurveComparison
 
 losses = st.one_of(
     st.floats(min_value=-1e30, max_value=1e30), st.floats(width=32), st.sampled_from([math.nan, math.inf, 0.0])
