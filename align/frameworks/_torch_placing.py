@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import importlib
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.core.calling import leaves, with_leaves
 from align.errors import CannotRunError
+from align.frameworks._torch_state import is_scripted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +47,26 @@ def placed_layer(layer: Model, device: str | None, dtype: str | None) -> Callabl
         return output if like is None else with_leaves(output, lambda _, leaf: _moved(leaf, like.device, like.dtype))
 
     return answer
+
+
+def widened_model(model: Model, width: str) -> Model:
+    """Copy a model in another precision; whatever its code casts, layers with tensors of their own are given it."""
+    wide = getattr(copy.deepcopy(model), width)()
+    for module in wide.modules():
+        own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
+        dtype = next((tensor.dtype for tensor in own if tensor.is_floating_point()), None)
+        if dtype is not None and not is_scripted(module):
+            module.register_forward_pre_hook(partial(_cast_inputs, dtype), with_kwargs=True)
+    return wide
+
+
+def _cast_inputs(dtype: Any, _module: Model, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    import torch
+
+    tensors = (leaf for _, leaf in leaves((args, kwargs)) if torch.is_tensor(leaf))
+    if all(tensor.dtype == dtype or not tensor.is_floating_point() for tensor in tensors):
+        return None  # containers stay the same ones: a module may write into them
+    return with_leaves((args, kwargs), lambda _, leaf: _moved(leaf, None, dtype))
 
 
 def _moved(leaf: Any, device: Any, dtype: Any) -> Any:

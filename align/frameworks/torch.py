@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 import sys
 from contextlib import contextmanager, suppress
@@ -25,7 +24,7 @@ from align.errors import MissingClassError, UserCodeError
 from align.frameworks._torch_backward import differentiate
 from align.frameworks._torch_functions import captured_functions
 from align.frameworks._torch_influence import gradients, influences
-from align.frameworks._torch_placing import place_model, placed_layer
+from align.frameworks._torch_placing import place_model, placed_layer, widened_model
 from align.frameworks._torch_rebuild import built_module, rebuilt_module
 from align.frameworks._torch_scripts import FORMS
 from align.frameworks._torch_settings import group_settings, module_settings
@@ -218,10 +217,7 @@ def _differentiated(model: Model, inputs: Mapping[str, Array], width: str, code:
 
 
 def _widened(model: Model, width: str) -> Model:
-    def copied() -> Model:
-        return getattr(copy.deepcopy(model), width)()
-
-    return run_user_code(copied, partial(UserCodeError, "copying the torch model"))
+    return run_user_code(partial(widened_model, model, width), partial(UserCodeError, "copying the torch model"))
 
 
 def to_array(tensor: Any) -> Array:

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
-    from align.core.traces import Trace
+    from align.core.protocols import Model, ModelRunner
+    from align.core.traces import CaptureSink, Trace
     from align.steps.isolate import IsolatedNoise
     from align.workflows.sides import Side
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Accumulated and isolated noise by the captures' keys; None where it could not be had, and findings say why."""
+    """Accumulated and isolated noise by the captures' keys, as far as it could be had; findings say why no further."""
 
     accumulated: dict[str, Measurement] | None = None
     isolated: IsolatedNoise | None = None
@@ -32,17 +33,28 @@ class Noise:
 def measure_noise(side: Side, inputs: Mapping[str, Array], trace: Trace) -> Noise:
     """Run the reference twice in float64: by itself, and each layer on the inputs of the ordinary run (`trace`).
 
-    If it cannot run so, a finding says why: limits then come from a table by dtype.
+    If it cannot run so, or not to its end, a finding says why: other limits then come from a table by dtype.
     """
-    together, alone = NoiseSink(trace), NoiseAlone(trace)
     try:
         wide = side.runner.widened(side.model)
-        if wide is not None:
-            side.runner.run(wide, inputs, together)
-            side.runner.run(wide, inputs, alone)
-            return Noise(together.noise, alone.noise)
-        reason = f"{side.reader.name} models cannot run in float64"
     except UserCodeError as error:
-        reason = error.message
-    message = f"limits come from a table by dtype: {reason}"
-    return Noise(findings=(Finding("noise-unmeasured", "note", side.label, message),))
+        return Noise(findings=_unmeasured(side, error.message))
+    if wide is None:
+        return Noise(findings=_unmeasured(side, f"{side.reader.name} models cannot run in float64"))
+    together, alone = NoiseSink(trace), NoiseAlone(trace)
+    reasons = [_failure(side.runner, wide, inputs, sink) for sink in (together, alone)]
+    return Noise(together.noise, alone.noise, _unmeasured(side, max(reasons)))
+
+
+def _failure(runner: ModelRunner, wide: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> str:
+    """Run a model; return what kept it from its end, "" if nothing did."""
+    try:
+        runner.run(wide, inputs, sink)
+    except UserCodeError as error:
+        return error.message
+    return ""
+
+
+def _unmeasured(side: Side, reason: str) -> tuple[Finding, ...]:
+    message = f"limits come from a table by dtype where nothing was measured in float64: {reason}"
+    return (Finding("noise-unmeasured", "note", side.label, message),) if reason else ()
