@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -27,18 +27,23 @@ from align.workflows.run_both import kept_traces, run_both
 from align.workflows.sides import environments, open_side, unseen_layers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from align.core.allowances import Allowances
     from align.core.comparisons import LayerComparison
     from align.core.dtypes import Array
+    from align.core.findings import Finding
     from align.core.measurements import Limit
     from align.core.names import NameMap
     from align.core.parameters import ParameterSet
+    from align.core.power import Power
     from align.core.progress import Progress
     from align.core.protocols import Model
+    from align.core.verdicts import Verdict
+    from align.steps.allow import Deviations
     from align.steps.pair_calls import CallPairs
+    from align.workflows.compare_live_weights import ComparedWeights
     from align.workflows.run_both import BothRuns
     from align.workflows.sides import Side
 
@@ -75,76 +80,128 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     'aligned'
     """
     sides = open_side(reference), open_side(candidate)
-    arrays = read_inputs(inputs)
-    stages = count(1)
-
-    def begun() -> None:
-        progress("forward", next(stages), STAGES)
-
-    parameters = _parameters(sides[0]), _parameters(sides[1])
-    paired = choose_map(name_map, parameters)
-    owners = {one.name: one.module for one in parameters[1].parameters}
-    weights = compare_live_weights(sides, owners, paired)
+    task = _Task(sides, read_inputs(inputs), allowances, _announced(progress))
+    names = _match(sides, name_map)
     with kept_traces(traces) as folder:
-        run = run_both(sides, arrays, folder, begun)
-        begun()
-        if name_map is None and not paired.complete:
-            paired = map_in_order(run.traces, parameters, paired)
-            weights = compare_live_weights(sides, owners, paired)
-        calls = pair_traces(run.traces, parameters, paired)
-        check_allowances(allowances, calls.pairs)
-        layers = _compare(run, calls, allowances)
-        if any(layer.outcome == "not aligned" for layer in layers):
-            for side, trace in zip(sides, run.traces, strict=True):
-                refuse_random(side, arrays, trace)
-        begun()
-        bench = Bench(sides[1], arrays, run.reference, calls.pairs, run.noise.isolated, allowances)
-        alone = isolate_layers(bench)
-        layers = tuple(replace(layer, isolated=alone.outputs.get(layer.key)) for layer in layers)
-        begun()
-        culprits = explain_culprits(sides[0], bench, alone, weights.weights) if alone.faults else ()
-        findings = (
-            *run.noise.findings,
-            *unseen_layers(*sides),
-            *alone.findings,
-            *open_names(paired),
-            *weights.findings,
-        )
-        known = accept_deviations(layers, culprits, allowances.accepted)
-        verdict = judge_forward(known.layers, calls.unpaired, findings, known.culprits)
-        begun()
-        agree = verdict.outcome is Outcome.ALIGNED
-        shown = power_of(sides[0], arrays, run.reference, _limits(known.layers)) if power and agree else None
+        run = run_both(sides, task.inputs, folder, task.begun)
+        gathered = _gather(task, names, run, settled=name_map is not None)
+        judged = _judge(task, gathered)
+        task.begun()
+        agree = judged.verdict.outcome is Outcome.ALIGNED
+        shown = power_of(sides[0], task.inputs, run.reference, _limits(judged)) if power and agree else None
     progress("forward", STAGES, STAGES)
+    return _result(task, gathered, judged, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The sides, what they are given and what is allowed; `begun` is told of each stage."""
+
+    sides: tuple[Side, Side]
+    inputs: dict[str, Array]
+    allowances: Allowances
+    begun: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The parameters of both sides, their map, and the differences of their values by it."""
+
+    parameters: tuple[ParameterSet, ParameterSet]
+    name_map: NameMap
+    weights: ComparedWeights
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """Both models run on their own: their calls in pairs, and the errors that have gathered."""
+
+    names: _Names
+    run: BothRuns
+    calls: CallPairs
+    layers: tuple[LayerComparison, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """All layers, gathered and alone, what is at fault, and the verdict."""
+
+    known: Deviations
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+
+
+def _announced(progress: Progress) -> Callable[[], None]:
+    stages = count(1)
+    return lambda: progress("forward", next(stages), STAGES)
+
+
+def _match(sides: tuple[Side, Side], name_map: NameMap | Path | str | None) -> _Names:
+    first, second = (side.reader.read_parameters(side.model, side.label) for side in sides)
+    return _named(sides, (first, second), choose_map(name_map, (first, second)))
+
+
+def _named(sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> _Names:
+    owners = {one.name: one.module for one in parameters[1].parameters}
+    return _Names(parameters, name_map, compare_live_weights(sides, owners, name_map))
+
+
+def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gathered:
+    """Pair and compare what the models returned; a map that is not `settled` is completed by the order of the run."""
+    task.begun()
+    if not settled and not names.name_map.complete:
+        names = _named(task.sides, names.parameters, map_in_order(run.traces, names.parameters, names.name_map))
+    calls = pair_traces(run.traces, names.parameters, names.name_map)
+    check_allowances(task.allowances, calls.pairs)
+    rows = [*compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances)]
+    layers = with_amplification(excuse_uncertain(rows), *run.traces)
+    if any(layer.outcome == "not aligned" for layer in layers):
+        for side, trace in zip(task.sides, run.traces, strict=True):
+            refuse_random(side, task.inputs, trace)
+    return _Gathered(names, run, calls, layers)
+
+
+def _judge(task: _Task, gathered: _Gathered) -> _Judged:
+    """Run each layer alone, explain what is at fault by itself, and judge all of it."""
+    run, calls, weights = gathered.run, gathered.calls, gathered.names.weights
+    task.begun()
+    bench = Bench(task.sides[1], task.inputs, run.reference, calls.pairs, run.noise.isolated, task.allowances)
+    alone = isolate_layers(bench)
+    layers = [replace(layer, isolated=alone.outputs.get(layer.key)) for layer in gathered.layers]
+    task.begun()
+    culprits = explain_culprits(task.sides[0], bench, alone, weights.weights) if alone.faults else ()
+    findings = (
+        *run.noise.findings,
+        *unseen_layers(*task.sides),
+        *alone.findings,
+        *open_names(gathered.names.name_map),
+        *weights.findings,
+    )
+    known = accept_deviations(layers, culprits, task.allowances.accepted)
+    return _Judged(known, findings, judge_forward(known.layers, calls.unpaired, findings, known.culprits))
+
+
+def _limits(judged: _Judged) -> dict[str, Limit]:
+    """Limits by key of what agrees; for those that the user gave, the user answers."""
+    rows = [row for row in judged.known.layers if row.outcome == "aligned"]
+    return {row.key: row.limit for row in rows if row.limit and row.limit.source != "user"}
+
+
+def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | None) -> ForwardComparison:
+    known = judged.known
     first, last = first_divergence(known.layers)
     return ForwardComparison(
-        reference=sides[0].label,
-        candidate=sides[1].label,
+        reference=task.sides[0].label,
+        candidate=task.sides[1].label,
         layers=known.layers,
         first_divergent=first,
         last_aligned=last,
-        unpaired=calls.unpaired,
-        findings=findings,
-        inputs=describe_inputs(arrays),
-        environment=environments(*sides) | {"host": describe_host()},
-        verdict=with_power(verdict, shown) if shown else verdict,
+        unpaired=gathered.calls.unpaired,
+        findings=judged.findings,
+        inputs=describe_inputs(task.inputs),
+        environment=environments(*task.sides) | {"host": describe_host()},
+        verdict=with_power(judged.verdict, power) if power else judged.verdict,
         culprits=known.culprits,
         accepted=known.accepted,
-        power=shown,
+        power=power,
     )
-
-
-def _parameters(side: Side) -> ParameterSet:
-    return side.reader.read_parameters(side.model, side.label)
-
-
-def _compare(run: BothRuns, calls: CallPairs, allowances: Allowances) -> tuple[LayerComparison, ...]:
-    rows = [*compare_traces(*run.traces, calls.pairs, run.noise.accumulated, allowances)]
-    return with_amplification(excuse_uncertain(rows), *run.traces)
-
-
-def _limits(layers: Sequence[LayerComparison]) -> dict[str, Limit]:
-    """Limits by key of what agrees; for those that the user gave, the user answers."""
-    return {
-        one.key: one.limit for one in layers if one.limit and one.limit.source != "user" and one.outcome == "aligned"
-    }
