@@ -20,7 +20,7 @@ from align.runs.folder import RunFolder
 if TYPE_CHECKING:
     from align.core.progress import Progress
 
-PACKAGES = ("nbformat", "nbclient", "nbconvert", "ipykernel", "matplotlib")
+PACKAGES = ("nbformat", "nbclient", "nbconvert", "ipykernel", "matplotlib", "plotly")
 INSTALL = 'pip install "mindalign[report]"'
 
 

@@ -1,4 +1,7 @@
-"""An executed notebook as one HTML page that loads nothing: no script, no font and no picture from elsewhere."""
+"""An executed notebook as one HTML page that loads nothing: no script, no font and no picture from elsewhere.
+
+Where the notebook holds a figure to zoom into, plotly's script stands in the page itself; otherwise there is none.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,17 @@ from typing import Any
 
 import align
 from align.report.assets import asset
+from align.report.figures import FIGURE_CLASS
 from align.report.texts import say
+
+# Turns each picture that carries a figure into that figure; where scripts are off the picture stays.
+DRAW = """
+for (const place of document.querySelectorAll(".%s")) {
+  const figure = JSON.parse(place.dataset.figure);
+  place.replaceChildren();
+  Plotly.newPlot(place, figure.data, figure.layout, {responsive: true, displaylogo: false});
+}
+"""
 
 
 def notebook_page(notebook: Any, folder: str) -> str:
@@ -24,5 +37,14 @@ def notebook_page(notebook: Any, folder: str) -> str:
         title=escape(say("page.title", folder=folder)),
         style=asset("report.css"),
         body=body,
+        script=_script(body),
         made=escape(say("page.made", created=created, version=align.__version__)),
     )
+
+
+def _script(body: str) -> str:
+    if f'class="{FIGURE_CLASS}"' not in body:
+        return ""
+    from plotly.offline import get_plotlyjs
+
+    return f"<script>{get_plotlyjs()}</script>\n<script>{DRAW % FIGURE_CLASS}</script>"

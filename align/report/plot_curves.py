@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from align.report.blocks_loss import point_rows
-from align.report.figures import BAD, BAND, CANDIDATE, GOOD, INK, REFERENCE, integer_ticks, literal, new_axes
+from align.report.figures import BAD, BAND, CANDIDATE, GOOD, INK, QUIET, REFERENCE, integer_ticks, literal, new_axes
+from align.report.interactive_curves import EVENT_COLORS, marked_events
 from align.report.numbers import as_float, number, shorten
-from align.report.texts import say
+from align.report.texts import say, word
 
 FEW = 80
 LABEL_WIDTH = 25
@@ -32,12 +33,13 @@ def draw_curves(document: dict[str, Any]) -> Any | None:
     lower.margins(x=0.02)
     integer_ticks(lower)
     _mark_first(upper, lower, document["first_divergent_step"])
-    lower.legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=4, borderaxespad=0)
+    _mark_events((upper, lower), [event for event in marked_events(document) if event["kind"] != "first divergent"])
+    lower.legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=5, borderaxespad=0)
     return figure
 
 
 def _curve(axes: Any, curve: dict[str, Any], color: str, style: dict[str, Any], label: str) -> None:
-    values = [value if math.isfinite(value := as_float(raw)) else math.nan for raw in curve["values"]]
+    values = [_finite(value) for value in curve["values"]]
     marker = "o" if len(values) <= FEW else ""
     axes.plot(
         curve["steps"],
@@ -77,6 +79,17 @@ def _difference(axes: Any, points: list[dict[str, Any]]) -> None:
 def _finite(value: Any) -> float:
     number_read = as_float(value)
     return number_read if math.isfinite(number_read) else math.nan
+
+
+def _mark_events(both: tuple[Any, Any], events: list[dict[str, Any]]) -> None:
+    """Mark each event in both plots; the legend tells the kinds."""
+    for axes in both:
+        kinds: set[str] = set()
+        for event in events:
+            label = "" if event["kind"] in kinds else word("event", event["kind"])
+            kinds.add(event["kind"])
+            color = EVENT_COLORS.get(event["kind"], QUIET)
+            axes.axvline(event["step"], color=color, linewidth=0.9, linestyle=":", label=label or None)
 
 
 def _mark_first(upper: Any, lower: Any, step: int | None) -> None:

@@ -5,10 +5,12 @@ A plot only shows what was decided: it never decides anything, and a failing one
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from align.report import figures
 from align.report.figures import as_picture, house_style
+from align.report.interactive_curves import curve_figure
 from align.report.plot_curves import draw_curves
 from align.report.plot_depth import draw_depth
 from align.report.plot_histogram import draw_histogram
@@ -26,6 +28,7 @@ PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "error_by_depth": ("forward", draw_depth),
     "loss_curves": ("loss", draw_curves),
 }
+INTERACTIVE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"loss_curves": curve_figure}
 
 
 def draw_plot(name: str, document: dict[str, Any]) -> Picture | None:
@@ -35,4 +38,5 @@ def draw_plot(name: str, document: dict[str, Any]) -> Picture | None:
         if figure is None:
             return None
         figure.set_dpi(figures.DPI)
-        return as_picture(figure, say("plot.alt", name=say(f"plot.{name}_title")))
+        picture = as_picture(figure, say("plot.alt", name=say(f"plot.{name}_title")))
+    return replace(picture, figure=INTERACTIVE[name](document)) if name in INTERACTIVE else picture

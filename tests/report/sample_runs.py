@@ -7,13 +7,12 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from align.core.comparisons import (
     CheckpointDiff,
     ConversionRecord,
     ConvertedTensor,
-    Criterion,
-    CurveComparison,
-    CurvePoint,
     ForwardComparison,
     LayerComparison,
     MapResult,
@@ -21,6 +20,7 @@ from align.core.comparisons import (
     UnpairedLayer,
 )
 from align.core.culprits import Culprit, IsolatedComparison
+from align.core.curve_results import Criterion, CurveComparison, CurveEvent, CurvePoints
 from align.core.curves import Curve
 from align.core.findings import Finding
 from align.core.measurements import Limit, Measurement, smallest_factor
@@ -33,7 +33,7 @@ from align.runs.folder import RunFolder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.core.culprits import IsolatedOutcome
+from align.core.culprits import IsolatedOutcome
 
 FIRST_DIVERGENT = "resnet.encoder.stages.0.layers.0.shortcut.convolution"
 SHAPE = (2, 64, 56, 56)
@@ -342,39 +342,33 @@ def broken_forward() -> ForwardComparison:
 def sample_losses(*, diverges: bool = True) -> CurveComparison:
     """Sixty steps that part at step 21."""
     noise = random.Random(5)
-    points = []
-    for step in range(1, 61):
-        reference = 7.0 * math.exp(-step / 40) + noise.uniform(-0.05, 0.05)
-        drift = 0.012 * (step - 20) if diverges and step > 20 else 0.0
-        difference = drift + noise.uniform(-0.004, 0.004)
-        limit = max(0.005, 0.005 * reference)
-        within = abs(difference) <= limit
-        points.append(CurvePoint(step, reference, reference + difference, difference, limit, within))
-    first = next((p.step for p in points if not p.within), None)
+    steps = np.arange(1, 61)
+    jitter = np.array([[noise.uniform(-0.05, 0.05), noise.uniform(-0.004, 0.004)] for _ in steps])
+    reference = 7.0 * np.exp(-steps / 40) + jitter[:, 0]
+    difference = jitter[:, 1] + (0.012 * np.maximum(steps - 20, 0) if diverges else 0.0)
+    limit = np.maximum(0.005, 0.005 * reference)
+    within = np.abs(difference) <= limit
+    points = CurvePoints(60, steps, reference, reference + difference, difference, limit, within)
+    first = None if within.all() else int(steps[~within][0])
     curves = [
-        Curve(
-            label,
-            "loss",
-            tuple(range(1, 61)),
-            tuple(getattr(p, side) for p in points),
-            (resolution,) * 60,
-            notes=(note,),
-        )
-        for side, label, resolution, note in (
-            ("reference", "torch.jsonl", 0.0, "steps counted from 0: moved by 1"),
-            ("candidate", "mindspore.log", 1e-4, "steps in the epoch: 15 an epoch"),
+        Curve(label, "loss", steps, values, np.full(60, resolution), notes=(note,))
+        for values, label, resolution, note in (
+            (points.reference, "torch.jsonl", 0.0, "steps counted from 0: moved by 1"),
+            (points.candidate, "mindspore.log", 1e-4, "steps in the epoch: 15 an epoch"),
         )
     ]
     return CurveComparison(
         metric="loss",
+        preset="guide",
         reference=curves[0],
         candidate=curves[1],
-        points=tuple(points),
+        points=points,
         criteria=(
             Criterion("first step", 0.003, 0.005, True, "published migration guide"),
             Criterion("mean difference", 0.24 if diverges else 0.002, 0.01, not diverges, "published migration guide"),
         ),
         first_divergent_step=first,
+        events=(CurveEvent("first divergent", first), CurveEvent("spike", 40, "candidate", 3.1)) if first else (),
         trouble="optimizer" if first else "",
         next_command="align step zoo.resnet:build ports.resnet:build" if first else "",
         verdict=Verdict(Outcome.NOT_ALIGNED if first else Outcome.ALIGNED, "the curves part", Coverage("steps", 60)),

@@ -14,7 +14,10 @@ addEventListener("load", () => {
   const wide = document.documentElement.scrollWidth - innerWidth;
   const probe = document.createElement("pre");
   probe.id = "probe";
-  probe.textContent = JSON.stringify({images, faults, wide, loaded: performance.getEntriesByType("resource").length});
+  const figures = [...document.querySelectorAll(".ma-figure")].map(place => [
+    place.data.length, place.data[0].x.length, place.clientWidth, place.layout.annotations.map(note => note.text)]);
+  probe.textContent = JSON.stringify({images, figures, faults, wide,
+    loaded: performance.getEntriesByType("resource").filter(one => !one.name.startsWith("data:")).length});
   document.body.append(probe);
 });
 </script>"""
@@ -28,12 +31,17 @@ def test_a_real_browser_shows_what_is_at_fault_and_all_pictures(reported, browse
     assert samples.FIRST_DIVERGENT in dom
     assert "2 PARTS OF THE PORT ARE AT FAULT" in dom
     assert "All parts at fault" in dom
-    assert len(found["images"]) == 4
+    assert len(found["images"]) == 3
     for complete, natural, shown in found["images"]:
         assert complete
         assert natural == 1440
         assert 300 < shown <= 960
+    [[traces, points, width, marks]] = found["figures"]
+    assert (traces, points) == (7, 60)
+    assert width > 300
+    assert marks == ["first divergent step", "spike (candidate)"]
     assert found["faults"] == []
+    assert found["loaded"] == 0
     assert found["wide"] <= 0, "the page scrolls sideways"
     assert not [line for line in said.splitlines() if "CONSOLE" in line]
 

@@ -100,9 +100,9 @@ def test_nan_on_one_side_is_shown_and_has_no_passing_limit(samples, document):
 def test_non_finite_losses_are_shown_as_such(samples, document):
     loss = document(samples.sample_losses())
     for key in ("candidate", "difference"):
-        loss["points"][0][key] = "NaN"
-    loss["points"][1]["candidate"] = "Infinity"
-    loss["points"][1]["difference"] = "-Infinity"
+        loss["points"][key][0] = "NaN"
+    loss["points"]["candidate"][1] = "Infinity"
+    loss["points"]["difference"][1] = "-Infinity"
     text = text_of(loss)
     first, second = (line for line in text.splitlines() if line.split()[:1] in (["1"], ["2"]))
     assert first.split()[2:4] == ["NaN", "NaN"]
@@ -226,5 +226,5 @@ def test_plugins_are_listed_with_their_state(capsys):
 def test_the_step_where_a_loss_stops_being_finite_is_among_the_points_shown(samples, document):
     loss = document(samples.sample_losses())
     for key in ("candidate", "difference"):
-        loss["points"][40][key] = "NaN"
+        loss["points"][key][40] = "NaN"
     assert [line.split()[2] for line in text_of(loss).splitlines() if line.split()[:1] == ["41"]] == ["NaN"]
