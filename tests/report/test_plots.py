@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import re
 import struct
 
 import matplotlib as mpl
