@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from align.report.blocks import TONES, Block, Column, Facts, Lines, Row, Table, verdict_block
+from align.report.blocks_curves import LOSS_DIGITS, curve_blocks
 from align.report.numbers import NONE, as_float, number
 from align.report.texts import say, word
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 AT_START = 6
 AROUND_FIRST = 2
 AT_END = 4
-LOSS_DIGITS = 6
 
 
 def loss_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
@@ -25,6 +25,7 @@ def loss_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
         _divergence(document, points),
         *([_criteria(document["criteria"])] if document["criteria"] else []),
         *([_points(document, points, show_all=show_all)] if points else []),
+        *curve_blocks(document),
         _curves(document["reference"], document["candidate"]),
         *_notes(document),
         verdict_block(document["verdict"]),
@@ -39,7 +40,9 @@ def point_rows(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _divergence(document: dict[str, Any], points: list[dict[str, Any]]) -> Facts:
     step = document["first_divergent_step"]
-    facts = [(say("loss.metric"), document["metric"])]
+    facts = [(say("loss.metric"), document["metric"]), (say("loss.preset"), document["preset"])]
+    if document["reference_runs"]:
+        facts.append((say("loss.reference_runs"), ", ".join(document["reference_runs"])))
     point = next((p for p in points if p["step"] == step), None)
     if point is not None:
         facts += [

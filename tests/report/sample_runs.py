@@ -20,7 +20,16 @@ from align.core.comparisons import (
     UnpairedLayer,
 )
 from align.core.culprits import Culprit, IsolatedComparison
-from align.core.curve_results import Criterion, CurveComparison, CurveEvent, CurvePoints
+from align.core.curve_results import (
+    Criterion,
+    CurveComparison,
+    CurveEvent,
+    CurvePoints,
+    DriftTest,
+    OtherMetric,
+    SideSpeed,
+    SpeedComparison,
+)
 from align.core.curves import Curve
 from align.core.findings import Finding
 from align.core.measurements import Limit, Measurement, smallest_factor
@@ -369,6 +378,15 @@ def sample_losses(*, diverges: bool = True) -> CurveComparison:
         ),
         first_divergent_step=first,
         events=(CurveEvent("first divergent", first), CurveEvent("spike", 40, "candidate", 3.1)) if first else (),
+        drift=(DriftTest("sign test", 31.0, 1e-6, 0.005, diverges, 0.48, "independent blocks"),),
+        others=(OtherMetric("lr", 60, 60, None, 0.0, None), OtherMetric("grad_norm", 60, 41, 21, 0.7, 60)),
+        speed=SpeedComparison(
+            SideSpeed(0.1, 0.12, 0.2, 1, 0.05, 6.0),
+            SideSpeed(0.3, 0.4, 31.0, 1, 0.6, 49.0),
+            3.0,
+            "data",
+            ("in seconds",),
+        ),
         trouble="optimizer" if first else "",
         next_command="align step zoo.resnet:build ports.resnet:build" if first else "",
         verdict=Verdict(Outcome.NOT_ALIGNED if first else Outcome.ALIGNED, "the curves part", Coverage("steps", 60)),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 
 import pytest
@@ -228,3 +229,13 @@ def test_the_step_where_a_loss_stops_being_finite_is_among_the_points_shown(samp
     for key in ("candidate", "difference"):
         loss["points"][key][40] = "NaN"
     assert [line.split()[2] for line in text_of(loss).splitlines() if line.split()[:1] == ["41"]] == ["NaN"]
+
+
+def test_a_loss_result_tells_drift_events_other_metrics_and_speed(samples, document):
+    text = text_of(document(samples.sample_losses()))
+    assert "spike (candidate): step 40 (3.1)" in text
+    assert re.search(r"sign test\s+31\s+1e-06\s+0.005\s+FOUND", text)
+    assert re.search(r"grad_norm\s+60\s+19\s+21\s+0.7\s+60", text)
+    assert "3 × the reference's time (median)" in text
+    assert re.search(r"waiting for data\s+5% \| 60%", text)
+    assert "loading data" in text
