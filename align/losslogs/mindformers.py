@@ -116,7 +116,7 @@ class _Reading:
     def notes(self) -> tuple[str, ...]:
         """Say which values are no number; they are left out."""
         return tuple(
-            f"values of {name} that are no number: {len(found)} (first: {found[0][1]!r} in line {found[0][0]}), left out"
+            f"values of {name} that are no number: {len(found)} (first {found[0][1]!r}, line {found[0][0]}), left out"
             for name, found in self._unreadable.items()
         )
 
