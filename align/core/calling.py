@@ -234,14 +234,20 @@ def recorded_calls(
     `stand_ins` answer the calls of modules by path, in the place of their `method`. torch's modules and MindSpore's
     cells register hooks alike: `(module, args, kwargs)` before a call, `(module, args, kwargs, output)` after it.
     """
+    handles: list[Any] = []
     with contextlib.ExitStack() as stack:
         stack.callback(recorder.put_back)
+        stack.callback(_take_off, handles)
         for path, module in modules:
             if path in stand_ins:
                 stack.enter_context(_answered(module, method, stand_ins[path]))
-            stack.callback(_before(module, path, recorder).remove)
-            stack.callback(_after(module, path, recorder).remove)
+            handles += _before(module, path, recorder), _after(module, path, recorder)
         yield
+
+
+def _take_off(handles: list[Any]) -> None:
+    for handle in handles:
+        handle.remove()
 
 
 @contextlib.contextmanager

@@ -31,8 +31,10 @@ class LatestTensors:
 
     def same(self, tensor: Any) -> Capture | None:
         """The capture of the last call that is this tensor, not written to since; None if there is none."""
-        count = self._writes(tensor)
-        return next((one for known, before, one in self._known if known is tensor and before == count), None)
+        for known, before, capture in self._known:
+            if known is tensor and before == self._writes(tensor):
+                return capture
+        return None
 
     def note(self, tensor: Any, capture: Capture) -> None:
         """Take a tensor of the call that is about to end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
 
 _ACCELERATORS = ("cuda", "npu", "xpu")
+# What nearly all attributes of modules are: asking torch takes three times as long.
+_NO_TENSORS = frozenset({type(None), bool, int, float, str, tuple, list, set, dict, OrderedDict})
 
 
 @contextmanager
@@ -23,8 +26,9 @@ def evaluated(model: Model) -> Iterator[None]:
 
     Of parameters only those are put back that got other memory: they are not copied, for they may fill the device.
     """
-    training = [module for module in model.modules() if module.training]
-    eager = (module for module in model.modules() if not is_scripted(module))
+    modules = list(model.modules())
+    training = [module for module in modules if module.training]
+    eager = (module for module in modules if not is_scripted(module))
     with _same_random_numbers(), _tensors_kept(model), attributes_kept(eager), _plain_transformer_layers():
         model.eval()
         try:
@@ -52,8 +56,9 @@ def _tensors_kept(model: Model) -> Iterator[None]:
     import torch
 
     parameters = [(parameter, parameter.data) for parameter in model.parameters()]
-    attributes = (value for module in model.modules() for value in vars(module).values() if torch.is_tensor(value))
-    others = [(one, one.detach().clone()) for one in (*model.buffers(), *attributes) if not one.is_inference()]
+    attributes = (value for module in model.modules() for value in vars(module).values())
+    tensors = [value for value in attributes if type(value) not in _NO_TENSORS and torch.is_tensor(value)]
+    others = [(one, one.detach().clone()) for one in (*model.buffers(), *tensors) if not one.is_inference()]
     try:
         yield
     finally:

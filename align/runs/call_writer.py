@@ -41,8 +41,16 @@ class CallWriter:
     def begin(self, start: CallStart) -> None:
         """Note a call that begins."""
         inputs = {name: [list(kind.shape), kind.dtype] for name, kind in start.inputs.items()}
-        line = {"begin": start.module, "call": start.call, "parent": start.parent, "class_name": start.class_name}
-        self._writer.note({**line, "place": start.place, "inputs": inputs})
+        self._writer.note(
+            {
+                "begin": start.module,
+                "call": start.call,
+                "parent": start.parent,
+                "class_name": start.class_name,
+                "place": start.place,
+                "inputs": inputs,
+            }
+        )
 
     def add(self, capture: Capture, value: Array) -> None:
         """Note a tensor with its figures, and keep of it what is to be kept."""

@@ -7,7 +7,6 @@ readable, because the manifest says where each tensor lies. A line is written on
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
 from zlib import crc32
 
@@ -20,7 +19,7 @@ from align.errors import DestinationError, RunFolderError
 from align.runs.trace_events import as_table, read_events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -33,6 +32,7 @@ MANIFEST = "manifest.jsonl"
 TENSORS = "step0.safetensors"
 # Room for the header; a capture takes about 150 bytes of it, so this holds some 28,000.
 HEADER_BYTES = 1 << 22
+_encode = json.JSONEncoder(check_circular=False).encode
 _SAFETENSORS_NAMES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "bool": "BOOL",
     "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
@@ -51,13 +51,13 @@ class TraceWriter:
     def __init__(
         self, folder: Path, environment: Mapping[str, str], *, inputs: bool = False, head: TraceHead | None = None
     ) -> None:
-        self._folder = folder
+        self._destination = _Destination(folder)
         self._header: dict[str, Any] = {}
         self._offset = 0
         self._inputs = inputs
         self._outputs = 0
         self._known: dict[tuple[int, int], int] = {}
-        with self._destination():
+        with self._destination:
             folder.mkdir(parents=True, exist_ok=True)
             self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")
             self._tensors: BinaryIO = (folder / TENSORS).open("w+b")
@@ -77,16 +77,16 @@ class TraceWriter:
 
     def note(self, line: Mapping[str, Any], *, flush: bool = True) -> None:
         """Append a line to the manifest; without `flush` it reaches the disk with the next one that does."""
-        with self._destination():
+        with self._destination:
             self._line(line, flush=flush)
 
     def append(self, capture: Capture, value: Array) -> int:
         """Append the bytes of a tensor, or of some of its elements; return their offset, which a line must tell."""
-        with self._destination():
+        with self._destination:
             return self._bytes(capture, value)
 
     def _keep(self, capture: Capture, value: Array) -> None:
-        with self._destination():
+        with self._destination:
             self._line({**as_table(capture), "offset": self._bytes(capture, value)})
 
     def _bytes(self, capture: Capture, value: Array) -> int:
@@ -124,7 +124,7 @@ class TraceWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        with self._destination(), self._manifest, self._tensors:
+        with self._destination, self._manifest, self._tensors:
             if kind is None:
                 self._seal()
 
@@ -138,15 +138,22 @@ class TraceWriter:
         self._line({"sealed": True})
 
     def _line(self, value: Mapping[str, Any], *, flush: bool = True) -> None:
-        self._manifest.write(json.dumps(value) + "\n")
+        self._manifest.write(_encode(value) + "\n")
         if flush:
             self._manifest.flush()
 
-    @contextmanager
-    def _destination(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
+
+class _Destination:
+    """Tells what the disk refused as a DestinationError; entered for every line, so it is made once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _tb: object) -> None:
+        if isinstance(error, OSError):
             raise DestinationError(
                 f"cannot write the trace {self._folder}: {error.strerror or error}",
                 "check the folder, its permissions and the free space",
