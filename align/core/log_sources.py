@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from align.core.curves import Integers
 
-BLOCK_BYTES = 1 << 20
-_HEAD_BYTES = 1 << 16
+BLOCK_BYTES = HEAD_BYTES = 1 << 20
+_BINARY_BYTES = 1 << 16
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
@@ -60,7 +60,13 @@ class LogSource:
     @property
     def is_binary(self) -> bool:
         """True if the beginning holds a zero byte, as event files do and no text does."""
-        return b"\0" in self.data[:_HEAD_BYTES]
+        return b"\0" in self.data[:_BINARY_BYTES]
+
+    def head(self, size: int = HEAD_BYTES) -> LogSource:
+        """Return the beginning: whole lines, `size` bytes or fewer if there is a line's end among them."""
+        if len(self.data) <= size:
+            return self
+        return LogSource(self.label, self.data[: self.data.rfind(b"\n", 0, size) + 1 or size])
 
     @property
     def was_cut(self) -> bool:

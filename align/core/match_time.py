@@ -6,6 +6,7 @@ search takes as long as it takes.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     Found = tuple[int, re.Match[str]] | None
 
@@ -28,22 +29,33 @@ class MatchTimeoutError(Exception):
         self.index = index
 
 
-class _TimeIsUpError(Exception):
-    pass
+class TimeIsUpError(Exception):
+    """The time was up."""
 
 
 def first_match(patterns: Sequence[re.Pattern[str]], name: str) -> Found:
     """Index and match of the first pattern that matches the whole name; raises MatchTimeoutError after `SECONDS`."""
-    can_wait = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
-    if not patterns or not can_wait or signal.getsignal(signal.SIGALRM) is None:  # None: it could not be put back
-        return _search(patterns, name, [])
+    if not patterns:
+        return None
     tried: list[int] = []
+    try:
+        with limited_time():
+            return _search(patterns, name, tried)
+    except TimeIsUpError:
+        raise MatchTimeoutError(tried[-1]) from None
+
+
+@contextlib.contextmanager
+def limited_time() -> Iterator[None]:
+    """Raise TimeIsUpError in what runs longer than `SECONDS` inside, where an alarm can be set."""
+    can_wait = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if not can_wait or signal.getsignal(signal.SIGALRM) is None:  # None: it could not be put back
+        yield
+        return
     before, since = signal.signal(signal.SIGALRM, _interrupt), time.monotonic()
     left, every = signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
-        return _search(patterns, name, tried)
-    except _TimeIsUpError:
-        raise MatchTimeoutError(tried[-1]) from None
+        yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -60,4 +72,4 @@ def _search(patterns: Sequence[re.Pattern[str]], name: str, tried: list[int]) ->
 
 
 def _interrupt(*_: object) -> None:
-    raise _TimeIsUpError
+    raise TimeIsUpError

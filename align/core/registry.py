@@ -70,6 +70,11 @@ def log_formats() -> dict[str, LogFormat]:
     return {name: cast("LogFormat", plugin) for name, plugin in plugins("losslogs").items()}
 
 
+def pattern_format(pattern: str) -> LogFormat:
+    """Make a loss-log format of a user's regular expression; raises UsageError if it tells no step or no loss."""
+    return cast("LogFormat", importlib.import_module("align.losslogs._user_pattern").PatternFormat(pattern))
+
+
 def model_readers() -> dict[str, ModelReader]:
     """All framework adapters by name."""
     return {name: cast("ModelReader", plugin) for name, plugin in plugins("frameworks").items()}

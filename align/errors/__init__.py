@@ -28,8 +28,10 @@
     │   ├── NothingInCommonError
     │   ├── UnlikeTracesError
     │   │                       logs
+    │   ├── UnreadableLogError
     │   ├── EmptyLogError
     │   ├── AmbiguousLogError
+    │   ├── UnlikeLogsError
     │   ├── RepeatedColumnError
     │   ├── MetricMissingError
     │   ├── StepsPerEpochError

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+class UnreadableLogError(CannotRunError):
+    """A log that cannot be read, whatever stands in it."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(f"cannot read the log {path}: {reason}", "check the file, or give another one")
+
+
 class EmptyLogError(CannotRunError):
     """A log in which no line could be read as a training step."""
 
@@ -23,12 +30,23 @@ class EmptyLogError(CannotRunError):
 
 
 class AmbiguousLogError(CannotRunError):
-    """A log in which several formats find their lines."""
+    """Logs in which several formats find their lines; `formats` tells those of each file."""
 
-    def __init__(self, path: Path | str, formats: Iterable[str]) -> None:
+    def __init__(self, path: Path | str, formats: Mapping[str, Iterable[str]]) -> None:
+        found = [", ".join(names) for names in formats.values()]
+        listed = "".join(f"\n  {file}: {names}" for file, names in zip(formats, found, strict=True))
         super().__init__(
-            f"{path} holds lines of several log formats: {', '.join(formats)}",
-            "keep the lines of one of them in a file of its own",
+            f"{path} holds lines of several log formats: {found[0] if len(found) == 1 else listed}",
+            "name the one to read with --format",
+        )
+
+
+class UnlikeLogsError(CannotRunError):
+    """Files that are no parts of one log."""
+
+    def __init__(self, first: str, other: str, reason: str) -> None:
+        super().__init__(
+            f"{first} and {other} cannot be read as one log: {reason}", "give only the files of one training"
         )
 
 

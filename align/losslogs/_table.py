@@ -16,7 +16,7 @@ import numpy as np
 from align.core.curves import EPOCH_MEAN, RAW, LogRecord, LossLog
 from align.errors import EmptyLogError, RepeatedColumnError
 from align.losslogs._columns import as_table, read_step
-from align.losslogs._text import is_null, is_number
+from align.losslogs._text import ONLY_EPOCHS, is_null, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ def read_table(
         raise EmptyLogError(label, [f"{format_name}: {EXPECTED}"])
     notes = reading.notes()
     if columns.step is None:
-        notes = (*notes, "the log counts only epochs: each loss is taken as the mean of its epoch")
+        notes = (*notes, ONLY_EPOCHS)
     return LossLog(
         label=label,
         format=format_name,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from align.core.curves import Integers
     from align.core.log_sources import LogBlock, LogSource
 
+ONLY_EPOCHS = "the log counts only epochs: each loss is taken as the mean of its epoch"
 NUMBER = r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?i:nan|inf(?:inity)?)\b)"
 
 _WHOLE = re.compile(NUMBER)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Union
 
 from align.core.curves import AxisHints
-from align.core.files import existing_file
-from align.core.log_sources import LogSource
-from align.core.registry import log_formats
-from align.errors import AmbiguousLogError, EmptyLogError, UsageError
+from align.errors import UsageError
 from align.steps.curves import pair_curves, place_on_axis
 from align.steps.judge_curves import judge_curves
 from align.steps.log_summary import summarize_log
+from align.workflows.read_logs import read_log
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from align.core.curve_results import CurveComparison
-    from align.core.curves import LogSummary, LossLog
+    from align.core.curves import LogSummary
 
 N = TypeVar("N")
 PerSide = Union[N, tuple[Union[N, None], Union[N, None]], None]  # noqa: UP007 - X | Y takes no type variable on 3.10
@@ -63,22 +62,6 @@ def describe_log(
 ) -> LogSummary:
     """Tell what is understood of one log; raises as `compare_losses` does."""
     return summarize_log(read_log(log), metric, _hints(steps_per_epoch, base))
-
-
-def read_log(path: Path | str) -> LossLog:
-    """Read a log with the one format that recognises it.
-
-    Raises MissingFileError, EmptyLogError if no format finds a loss in it, AmbiguousLogError if several do.
-    """
-    path = existing_file(Path(path), "loss log")
-    source = LogSource(str(path), path.read_bytes())
-    formats = log_formats()
-    found = [name for name, plugin in formats.items() if plugin.recognizes(source)]
-    if len(found) > 1:
-        raise AmbiguousLogError(path, found)
-    if not found:
-        raise EmptyLogError(path, [plugin.summary for plugin in formats.values()])
-    return formats[found[0]].read(source)
 
 
 def _sides(given: PerSide[N]) -> tuple[N | None, N | None]:

@@ -1,0 +1,82 @@
+"""Logs of several processes in one file: each line begins with the rank that printed it.
+
+Launchers write it in ways of their own; one way at most is taken off, the one that most lines of the beginning have.
+Lines without a prefix stay: they may be anybody's. The lines of other ranks are emptied, not taken out, so that all
+others keep their numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from align.core.log_sources import LogSource
+from align.errors import UsageError
+
+_COLOUR = rb"(?:\x1b\[[0-9;]*m)*"
+# A launcher's prefix is printed after a carriage return too: progress bars are written in parts.
+_START = rb"(?:^|(?<=\r))"
+# torchrun and torch, msrun; Open MPI with --tag-output.
+_CLEAR = (
+    rb"\[(?:[Rr]ank|default|trainer|worker) ?([0-9]{1,6})\]:?[ \t]?",
+    rb"\[[^\],\[\s]{1,80},([0-9]{1,6})\]<std(?:out|err)>:[ \t]?",
+)
+# `srun -l` and the like: nearly all lines must have such a number, and one that only rises is a step.
+_VAGUE = rb"[ 0]{0,6}([0-9]{1,6}):[ \t]"
+NEARLY_ALL = 0.9
+_HEAD_BYTES = 1 << 16
+_FILLED = re.compile(rb"^[ \t\r]*[^\s]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSource:
+    """The lines of one rank (`rank` None: the log does not tell ranks) and of nobody, without prefixes."""
+
+    source: LogSource
+    rank: int | None
+    ranks: tuple[int, ...]
+    left_out: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say so if lines of other ranks were left out."""
+        if len(self.ranks) < 2:
+            return ()
+        ranks = ", ".join(map(str, self.ranks[:8])) + (", ..." if len(self.ranks) > 8 else "")
+        return (f"the log has lines of ranks {ranks}: only those of rank {self.rank} are read",)
+
+
+def choose_rank(source: LogSource, rank: int | None = None) -> RankedSource:
+    """Keep the lines of a rank, of the lowest if none is asked for; raises UsageError if there is no such rank."""
+    prefix = None if source.is_binary else _prefix(source.head(_HEAD_BYTES).data)
+    ranks = tuple(sorted({int(found) for found in prefix.findall(source.data)})) if prefix else ()
+    if rank is not None and rank not in ranks:
+        has = f"it has ranks {', '.join(map(str, ranks))}" if ranks else "its lines tell no rank"
+        raise UsageError(f"{source.label} has no lines of rank {rank}: {has}", "choose another rank, or leave it out")
+    if prefix is None:
+        return RankedSource(source, None, (), 0)
+    chosen = min(ranks) if rank is None else rank
+    return _kept(source, prefix, chosen, ranks)
+
+
+def _kept(source: LogSource, prefix: re.Pattern[bytes], rank: int, ranks: tuple[int, ...]) -> RankedSource:
+    data, left_out = source.data, 0
+    if len(ranks) > 1:
+        others = re.compile(
+            prefix.pattern.replace(b"([0-9]{1,6})", rb"(?!0*%d\b)[0-9]{1,6}" % rank) + rb"[^\r\n]*", re.MULTILINE
+        )
+        data, left_out = others.subn(b"", data)
+    return RankedSource(LogSource(source.label, prefix.sub(b"", data)), rank, ranks, left_out)
+
+
+def _prefix(head: bytes) -> re.Pattern[bytes] | None:
+    """Return the way in which this log tells ranks; None if it does not."""
+    clear = [re.compile(_START + _COLOUR + form, re.MULTILINE) for form in _CLEAR]
+    counts = [len(form.findall(head)) for form in clear]
+    if max(counts):
+        return clear[counts.index(max(counts))]
+    vague = re.compile(_START + _COLOUR + _VAGUE, re.MULTILINE)
+    numbers = list(map(int, vague.findall(head)))
+    rising = all(first < second for first, second in pairwise(numbers))
+    return None if rising or len(numbers) < NEARLY_ALL * len(_FILLED.findall(head)) else vague

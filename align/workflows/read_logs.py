@@ -1,0 +1,131 @@
+"""Loss logs read as they are: found, recognised by their content, taken apart by rank, put together after a resume.
+
+Formats are told by the beginning of a file, as to ask all of them about all of a long log would take longer than to
+read it; only where none knows the beginning do they see more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.log_ranks import RankedSource, choose_rank
+from align.core.registry import check_packages, log_formats, pattern_format
+from align.core.words import close_names, some
+from align.errors import AmbiguousLogError, EmptyLogError, UsageError
+from align.steps.join_logs import join_logs
+from align.workflows.open_logs import beginnings, files_of, open_log, rank_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.curves import LossLog
+    from align.core.log_sources import LogSource
+    from align.core.protocols import LogFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How logs are to be read: the formats in question, and the rank whose lines are wanted.
+
+    `as_it_is`: no rank prefixes are taken off, since the user's own pattern was made for the lines as they are.
+    """
+
+    formats: Mapping[str, LogFormat]
+    rank: int | None
+    as_it_is: bool = False
+
+
+def read_log(
+    log: Path | str | Sequence[Path | str],
+    *,
+    format: str = "",  # noqa: A002 - what users call it
+    pattern: str = "",
+    rank: int | None = None,
+) -> LossLog:
+    r"""Read a log with the one format that recognises it: a file, a folder, or the files of a resumed training.
+
+    `format` names the format, `pattern` is a regular expression with named groups in place of one, `rank` tells whose
+    lines are wanted where several processes wrote one file or folder. Raises MissingFileError, UnreadableLogError;
+    EmptyLogError if no format finds a loss, AmbiguousLogError if several do; UnlikeLogsError, UsageError.
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "run_2.csv").write_text("step,loss\n1,2.3026\n2,2.1874\n")
+    >>> _ = (folder / "run_10.csv").write_text("step,loss\n3,2.0541\n4,1.9874\n")
+    >>> log = read_log(folder)
+    >>> log.format, log.table.steps.tolist()
+    ('csv', [1, 2, 3, 4])
+    """
+    wanted = Wanted(_formats(format, pattern), rank, as_it_is=bool(pattern) and rank is None)
+    paths = [Path(log)] if isinstance(log, (str, Path)) else [Path(path) for path in log]
+    label = ", ".join(map(str, paths))
+    files, notes = _of_one_rank(_recognised(paths, wanted, label), wanted)
+    plugin = _one_format(files, wanted, label)
+    wanted = replace(wanted, rank=None) if notes else wanted
+    return join_logs([_read(file, plugin, wanted) for file in files], label).with_notes(notes)
+
+
+def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
+    """Return the formats that come into question by name; raises UsageError for an unknown one."""
+    if name and pattern:
+        raise UsageError("both a log format and a pattern are given", "give one of them")
+    known = log_formats()
+    if pattern:
+        return {"pattern": pattern_format(pattern)}
+    if name and name not in known:
+        names = close_names([name], known)[name] or tuple(known)
+        raise UsageError(f"there is no log format {name!r}", f"choose one of {', '.join(names)}")
+    return {name: known[name]} if name else known
+
+
+def _recognised(paths: Sequence[Path], wanted: Wanted, label: str) -> dict[Path, list[str]]:
+    """Tell the formats of each file; files of a folder that no format knows are left out."""
+    found: dict[Path, list[str]] = {}
+    for path in paths:
+        for file in files_of(path):
+            names = next(filter(None, (_names(source, wanted) for source in beginnings(file))), [])
+            if names or file == path:
+                found[file] = names
+    unknown = [str(file) for file, names in found.items() if not names] or ([] if found else [label])
+    if unknown:
+        raise EmptyLogError(", ".join(unknown), [plugin.summary for plugin in wanted.formats.values()])
+    return found
+
+
+def _names(source: LogSource, wanted: Wanted) -> list[str]:
+    """Name the formats that recognise the beginning of a log."""
+    source = source if wanted.as_it_is else choose_rank(source).source
+    return [name for name, plugin in wanted.formats.items() if plugin.recognizes(source)]
+
+
+def _of_one_rank(files: Mapping[Path, list[str]], wanted: Wanted) -> tuple[Mapping[Path, list[str]], tuple[str, ...]]:
+    """Keep the files of one rank, the lowest if none is asked for, where the names of several tell unlike ones."""
+    ranks = {file: rank_of(file) for file in files}
+    told = sorted({rank for rank in ranks.values() if rank is not None})
+    if len(told) < 2:
+        return files, ()
+    rank = told[0] if wanted.rank is None else wanted.rank
+    if rank not in told:
+        listed = ", ".join(map(str, told))
+        raise UsageError(f"no file is of rank {rank}: there are ranks {listed}", "choose another rank, or leave it out")
+    kept = {file: names for file, names in files.items() if ranks[file] in (None, rank)}
+    others = some([file.name for file in files if file not in kept])
+    return kept, (f"only the files of rank {rank} are read, not {others}",)
+
+
+def _one_format(files: Mapping[Path, list[str]], wanted: Wanted, label: str) -> LogFormat:
+    """Return the format of all files; raises AmbiguousLogError, telling which file is which, if there are several."""
+    names = {name for found in files.values() for name in found}
+    if len(names) > 1:
+        raise AmbiguousLogError(label, {str(file): found for file, found in files.items()})
+    plugin = wanted.formats[names.pop()]
+    check_packages(plugin)
+    return plugin
+
+
+def _read(file: Path, plugin: LogFormat, wanted: Wanted) -> LossLog:
+    source = open_log(file)
+    ranked = RankedSource(source, None, (), 0) if wanted.as_it_is else choose_rank(source, wanted.rank)
+    return plugin.read(ranked.source).with_notes(ranked.notes, ranked.left_out)
