@@ -6,17 +6,18 @@ its step, and values that are means over other spans of steps are refused instea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import EPOCH_MEAN, RAW, Curve, PairedCurves
+from align.core.curves import Curve, PairedCurves
 from align.errors import MetricMissingError, UnlikeCurvesError
 from align.steps.numbering import number_steps
+from align.steps.windows import match_windows
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterator
 
     from align.core.curves import AxisHints, Floats, Integers, LossLog, Series
 
@@ -65,11 +66,14 @@ def latest_points(steps: Integers, values: Floats) -> KeptPoints:
     resumed there: all that stood before it from that step on belongs to the abandoned run. Points that are only
     out of order are sorted.
     """
+    if np.all(steps[1:] > steps[:-1]):
+        return KeptPoints(np.arange(len(steps)), 0, ())
     index = _without_repeats(steps, values)
     notes = [f"{len(steps) - len(index)} points are printed twice with the same value"] * (len(index) < len(steps))
-    if len(np.unique(steps[index])) < len(index):
+    distinct = int(np.count_nonzero(np.diff(np.sort(steps)))) + 1
+    if distinct < len(index):
         resumed = index[_not_resumed_later(steps[index])]
-        notes.append(_resumed_note(steps, index, resumed))
+        notes.append(_resumed_note(steps[index], distinct - len(resumed)))
         index = resumed
     elif np.any(np.diff(steps[index]) < 0):
         notes.append("the points are not in the order of their steps; they were sorted")
@@ -83,23 +87,27 @@ def pair_curves(reference: Curve, candidate: Curve, last_step: int | None = None
     Raises UnlikeCurvesError if one counts epochs and the other steps, or if values are means over other spans.
     """
     _check_axes(reference, candidate)
-    left, right = (until(curve.steps, last_step) for curve in (reference, candidate))
-    steps, at_left, at_right = np.intersect1d(left, right, assume_unique=True, return_indices=True)
-    like = _like_windows(reference, candidate, at_left, at_right)
-    steps, at_left, at_right = steps[like], at_left[like], at_right[like]
-    notes = []
-    if not like.all():
-        notes.append(f"{int((~like).sum())} common steps left out: their values are means over other spans of steps")
-    resolution = reference.resolution[at_left] + candidate.resolution[at_right]
+    whole = _cut(reference, last_step), _cut(candidate, last_step)
+    like = match_windows(*whole)
+    left, right = like.reference, like.candidate
+    at_left, at_right = common_places(left.steps, right.steps)
     return PairedCurves(
-        steps=steps,
-        reference=reference.values[at_left],
-        candidate=candidate.values[at_right],
-        widening=resolution / 2,
-        unmatched_reference=len(left) - len(steps),
-        unmatched_candidate=len(right) - len(steps),
-        notes=tuple(notes),
+        steps=left.steps[at_left],
+        reference=left.values[at_left],
+        candidate=right.values[at_right],
+        widening=(left.resolution[at_left] + right.resolution[at_right]) / 2,
+        unmatched_reference=like.unused_reference + len(left.steps) - len(at_left),
+        unmatched_candidate=like.unused_candidate + len(right.steps) - len(at_right),
+        notes=(*like.notes, *_skipped_notes(*whole)),
     )
+
+
+def common_places(one: Integers, other: Integers) -> tuple[Integers, Integers]:
+    """Return the places of the common steps in two arrays of increasing steps."""
+    at = np.searchsorted(one, other)
+    common = np.flatnonzero(at < len(one))
+    common = common[one[at[common]] == other[common]]
+    return at[common], common
 
 
 def cadence(steps: Integers) -> int:
@@ -109,10 +117,15 @@ def cadence(steps: Integers) -> int:
 
 def _without_repeats(steps: Integers, values: Floats) -> Integers:
     """Return the indices, in file order, of the first of each (step, value); NaN equals NaN."""
-    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
-    order = np.lexsort((bits, steps))
-    repeated = (np.diff(steps[order]) == 0) & (np.diff(bits[order]) == 0)
-    return np.sort(order[np.append(True, ~repeated)])
+    order = np.argsort(steps, kind="stable")
+    again = np.diff(steps[order]) == 0
+    several = order[np.append(False, again) | np.append(again, False)]
+    bits = np.where(np.isnan(values[several]), np.nan, values[several] + 0.0).view(np.int64)
+    by_value = np.lexsort((bits, steps[several]))
+    repeated = (np.diff(steps[several][by_value]) == 0) & (np.diff(bits[by_value]) == 0)
+    kept = np.ones(len(steps), np.bool_)
+    kept[several[by_value[1:][repeated]]] = False
+    return np.flatnonzero(kept)
 
 
 def _not_resumed_later(steps: Integers) -> Integers:
@@ -121,11 +134,10 @@ def _not_resumed_later(steps: Integers) -> Integers:
     return np.flatnonzero(steps < smallest_after)
 
 
-def _resumed_note(steps: Integers, before: Integers, after: Integers) -> str:
-    back = steps[before][1:][np.diff(steps[before]) <= 0]
-    abandoned = np.setdiff1d(steps[before], steps[after])
+def _resumed_note(steps: Integers, abandoned: int) -> str:
+    back = steps[1:][np.diff(steps) <= 0]
     text = f"the log goes back {len(back)} times (first to step {int(back[0])}): later points replace earlier ones"
-    return text + (f", {len(abandoned)} steps of abandoned runs are left out" if len(abandoned) else "")
+    return text + (f", {abandoned} steps of abandoned runs are left out" if abandoned else "")
 
 
 def _check_axes(reference: Curve, candidate: Curve) -> None:
@@ -144,34 +156,27 @@ def until(steps: Integers, last_step: int | None) -> Integers:
     return steps if last_step is None else steps[: np.searchsorted(steps, last_step, "right")]
 
 
-def _like_windows(reference: Curve, candidate: Curve, at_left: Integers, at_right: Integers) -> NDArray[np.bool_]:
-    """Tell for each common step whether both values cover the same steps; raises UnlikeCurvesError if none does."""
-    if (reference.window == EPOCH_MEAN) != (candidate.window == EPOCH_MEAN):
-        like = np.zeros(len(at_left), np.bool_)
-    elif reference.window == EPOCH_MEAN or reference.window == candidate.window == RAW:
-        return np.ones(len(at_left), np.bool_)
-    else:
-        like = _span_starts(reference)[at_left] == _span_starts(candidate)[at_right]
-    if not like.any() and (len(like) or EPOCH_MEAN in (reference.window, candidate.window)):
-        raise UnlikeCurvesError(
-            reference.label,
-            candidate.label,
-            f"a value of the reference is {_span(reference)}, one of the candidate {_span(candidate)}",
-            "log both sides the same way: every step, or means over the same number of steps",
-        )
-    return like
+def _cut(curve: Curve, last_step: int | None) -> Curve:
+    count = len(until(curve.steps, last_step))
+    if count == len(curve.steps):
+        return curve
+    skipped = None if curve.skipped is None else curve.skipped[:count]
+    columns = {name: getattr(curve, name)[:count] for name in ("steps", "values", "resolution")}
+    return replace(curve, **columns, skipped=skipped)
 
 
-def _span_starts(curve: Curve) -> Integers:
-    """Return for each point the step before the first one that its value covers."""
-    return curve.steps - 1 if curve.window == RAW else np.concatenate([[0], curve.steps[:-1]])
+def _skipped_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
+    """Tell of steps that changed no weight on one side alone: from there on that side is behind."""
+    left, right = (_skipped_steps(curve) for curve in (reference, candidate))
+    for side, lone in (("reference", np.setdiff1d(left, right)), ("candidate", np.setdiff1d(right, left))):
+        if len(lone):
+            yield (
+                f"{len(lone)} steps changed no weight in the {side} only, as gradients overflowed (first: {lone[0]}): "
+                f"from there on its weights are {len(lone)} updates behind"
+            )
+    if both := len(np.intersect1d(left, right)):
+        yield f"{both} steps changed no weight on both sides, as gradients overflowed"
 
 
-def _span(curve: Curve) -> str:
-    return {
-        "raw": "the loss of one step",
-        "mean of last": f"the mean of the last {curve.window.length} steps",
-        "since last print": f"the mean since the last print ({cadence(curve.steps)} steps)",
-        "epoch so far": "the mean of the epoch so far",
-        "epoch mean": "the mean of an epoch",
-    }[curve.window.kind]
+def _skipped_steps(curve: Curve) -> Integers:
+    return curve.steps[:0] if curve.skipped is None else curve.steps[curve.skipped]

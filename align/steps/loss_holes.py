@@ -6,7 +6,7 @@ nothing is missing. A distance that is wider without a pattern is a hole, if the
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,18 +31,21 @@ def find_holes(steps: Integers, other: Integers | None = None) -> tuple[Hole, ..
     """Find the holes in the increasing `steps` of a log against those of the other; None: against every step."""
     if len(steps) < 2:
         return ()
-    gaps = np.diff(steps, prepend=0)
-    cadence = np.maximum(usual_distance(steps), _width_of_runs(gaps))
-    wide = _unexplained(gaps, cadence)
-    inside = gaps[wide] - 1
+    wide, expected = _unexplained(steps)
+    inside = steps[wide] - steps[wide - 1] - 1
     if other is not None:
         inside = np.searchsorted(other, steps[wide], "left") - np.searchsorted(other, steps[wide - 1], "right")
-    expected = -(-gaps[wide] // cadence[wide]) - 1
-    return tuple(
-        Hole(int(steps[at - 1]), int(steps[at]), int(missing))
-        for at, missing in zip(wide, np.minimum(inside, expected), strict=True)
-        if missing
-    )
+    missing = np.minimum(inside, expected)
+    columns = (column[missing > 0].tolist() for column in (steps[wide - 1], steps[wide], missing))
+    return tuple(starmap(Hole, zip(*columns, strict=True)))
+
+
+def places_after_holes(steps: Integers) -> Integers:
+    """Return the places of points before which others seem to be missing; the first if the log starts late."""
+    if len(steps) < 2:
+        return np.zeros(0, np.int64)
+    wide, _ = _unexplained(steps)
+    return np.append(0, wide) if steps[0] > usual_distance(steps) else wide
 
 
 def starts_late(steps: Integers, other: Integers) -> bool:
@@ -56,14 +59,19 @@ def usual_distance(steps: Integers) -> int:
     return int(gaps[(len(gaps) - 1) // 2]) if len(gaps) > 1 else 1
 
 
-def _unexplained(gaps: Integers, cadence: Integers) -> Integers:
-    """Return the places of distances, the first from step 0, that are wider than the cadence and follow no pattern.
+def _unexplained(steps: Integers) -> tuple[Integers, Integers]:
+    """Return the places after distances wider than the cadence that follow no pattern, and how many points each lacks.
 
-    A log that prints its first step and then every n-th has one distance that is shorter by one: it counts as n.
+    A log that prints its first step and then every n-th has one distance that is shorter by one: it counts as n. The
+    distance from step 0 to the first point is none.
     """
+    gaps = np.diff(steps, prepend=0)
+    cadence = np.maximum(usual_distance(steps), _width_of_runs(gaps))
     wide = np.flatnonzero(gaps > cadence + (cadence > 1))
     wide = wide[wide > 0]
-    return wide[:0] if _repeats_with_epochs(gaps, wide) else wide
+    if _repeats_with_epochs(gaps, wide):
+        wide = wide[:0]
+    return wide, -(-gaps[wide] // cadence[wide]) - 1
 
 
 def _width_of_runs(gaps: Integers) -> Integers:
@@ -80,10 +88,11 @@ def _width_of_runs(gaps: Integers) -> Integers:
 
 def _repeats_with_epochs(gaps: Integers, wide: Integers) -> bool:
     """Tell whether the distances repeat, two times or more, as the first, every n-th and the last of an epoch do."""
-    periods = (int(at - wide[0]) for at in wide[1:])
-    usable = (period for period in periods if wide[0] < period <= len(gaps) // 2)
-    for period in islice(usable, TRIED_PERIODS):
-        narrow = np.count_nonzero(gaps[:period] < gaps[:period].max() - 1)
-        if narrow <= NARROW_IN_AN_EPOCH and np.array_equal(gaps[period:], gaps[:-period]):
+    periods = wide[1:] - wide[:1]
+    for period in periods[(wide[:1] < periods) & (periods <= len(gaps) // 2)][:TRIED_PERIODS].tolist():
+        first = gaps[:period]
+        narrow = np.count_nonzero(first < first.max() - 1)
+        once = narrow <= NARROW_IN_AN_EPOCH and np.array_equal(first, gaps[period : 2 * period])
+        if once and np.array_equal(gaps[period:], gaps[:-period]):
             return True
     return False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.core.curves import RAW
+from align.steps.curves import common_places, until
 from align.steps.loss_limits import limits_for
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves) -> Shift
     if reference.axis != "step" or not reference.window == candidate.window == RAW or not len(pairs.steps):
         return None
     scale, before = _mean(pairs.reference), _mean_difference(pairs.candidate, pairs.reference)
+    if not before:
+        return None
     limits = limits_for(reference.metric, scale)
     allowed = min(max(limits.mean_abs, limits.mean_rel * scale), CLEARLY * before)
     last = int(pairs.steps[-1])
@@ -56,9 +59,8 @@ def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves) -> Shift
 
 def _one_later(moved: Curve, other: Curve, last: int) -> tuple[int, float]:
     """Return the number of common steps, up to `last`, and their mean difference if `moved` is counted one later."""
-    steps, at_left, at_right = np.intersect1d(moved.steps + 1, other.steps, assume_unique=True, return_indices=True)
-    use = steps <= last
-    return int(use.sum()), _mean_difference(moved.values[at_left][use], other.values[at_right][use])
+    at_moved, at_other = common_places(moved.steps + 1, until(other.steps, last))
+    return len(at_moved), _mean_difference(moved.values[at_moved], other.values[at_other])
 
 
 def _mean_difference(one: Floats, other: Floats) -> float:

@@ -1,0 +1,56 @@
+"""Steps of a log that tells only the share of epochs that are done, `'epoch': 0.27`.
+
+Shares are printed with few digits, so several steps may print the same. Then only an even distance can tell them
+apart, and only if it is so wide that a lost line would show.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.errors import StepsPerEpochError
+
+if TYPE_CHECKING:
+    from align.core.curves import Floats, Integers
+
+# Beyond so many decimals all digits are printed, and float64 is the limit.
+MOST_DECIMALS = 12
+ROUNDING = 1e-6
+
+
+def steps_from_shares(label: str, shares: Floats, length: int) -> tuple[Integers, tuple[str, ...]]:
+    """Return the global step of each share of epochs of `length` steps, and notes; raises StepsPerEpochError.
+
+    A share tells its step if no other step rounds to it: the unit of its last digit is at most one step.
+    """
+    unit = _printed_unit(shares) * length
+    steps = np.rint(shares * length).astype(np.int64)
+    if unit > 1 + ROUNDING:
+        return _evenly(label, shares * length, unit)
+    off = np.abs(shares * length - steps) > unit / 2 + ROUNDING * length
+    if off.any():
+        share = shares[off][0]
+        raise StepsPerEpochError(label, f"{share:.12g} epochs of {length} steps are no whole number of steps")
+    return steps, ()
+
+
+def _printed_unit(shares: Floats) -> float:
+    """Return the unit of the last digit that any share needs, 0.0 if that are all digits."""
+    for decimals in range(MOST_DECIMALS):
+        if np.allclose(shares, np.round(shares, decimals), rtol=0, atol=10.0**-MOST_DECIMALS):
+            return 10.0**-decimals
+    return 0.0
+
+
+def _evenly(label: str, exact: Floats, unit: float) -> tuple[Integers, tuple[str, ...]]:
+    """Take the one distance that explains all: point i, from 1, is within half a unit of i times it."""
+    places = np.arange(1, len(exact) + 1)
+    least, most = (exact - unit / 2) / places, (exact + unit / 2) / places
+    distance = int(np.ceil(least.max() - ROUNDING))
+    if not (distance > unit and distance <= most.min() + ROUNDING < distance + 1):
+        raise StepsPerEpochError(
+            label, f"its shares of epochs are printed too coarsely: {unit:.3g} steps in a row print the same"
+        )
+    return places * distance, (f"the steps are told by their even distance: every {distance} steps",)

@@ -1,0 +1,109 @@
+"""The rawer of two curves smoothed to the spans of the other, so that like is compared with like.
+
+Nothing is compared silently that is a mean over other steps: what cannot be smoothed exactly is left out and counted,
+and where nothing is left it is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.curves import RAW
+from align.errors import UnlikeCurvesError
+from align.steps.loss_holes import usual_distance
+from align.steps.spans import UNKNOWN, average, spans_of, tile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.curves import Curve
+    from align.steps.spans import Averages
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LikeCurves:
+    """Two curves of which the values at common steps are over the same steps.
+
+    `unused_...` counts the points of a side that went into no value any more; `notes` says what was done.
+    """
+
+    reference: Curve
+    candidate: Curve
+    unused_reference: int = 0
+    unused_candidate: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def match_windows(reference: Curve, candidate: Curve) -> LikeCurves:
+    """Smooth the rawer curve to the spans of the other; raises UnlikeCurvesError where not one value can be made."""
+    if reference.window == candidate.window and (reference.axis == "epoch" or reference.window == RAW):
+        return LikeCurves(reference, candidate)
+    if reference.axis == "epoch":
+        raise _unlike(reference, candidate)
+    left, right = _smoothed(reference, candidate), _smoothed(candidate, reference)
+    if not left.used and not right.used:
+        if _reach_into_each_other(reference, candidate):
+            raise _unlike(reference, candidate)
+        return LikeCurves(reference, candidate)
+    if len(right.curve.steps) > len(left.curve.steps):
+        notes = tuple(_notes(("candidate", candidate), right, ("reference", reference)))
+        return LikeCurves(reference, right.curve, 0, len(candidate.steps) - right.used, notes)
+    notes = tuple(_notes(("reference", reference), left, ("candidate", candidate)))
+    return LikeCurves(left.curve, candidate, len(reference.steps) - left.used, 0, notes)
+
+
+def _smoothed(fine: Curve, wide: Curve) -> Averages:
+    """Make of the values of a finer curve those of the wider that can be made."""
+    made = average(fine, tile(spans_of(fine), spans_of(wide)))
+    return made._replace(curve=replace(made.curve, window=wide.window))
+
+
+def _reach_into_each_other(one: Curve, other: Curve) -> bool:
+    """Tell whether a value of one is about steps of which a value of the other is, too."""
+    if not len(one.steps) or not len(other.steps):
+        return False
+    starts = [max(int(spans_of(curve).starts[0]), 0) for curve in (one, other)]
+    return bool(one.steps[-1] > starts[1] and other.steps[-1] > starts[0])
+
+
+def _notes(fine: tuple[str, Curve], made: Averages, wide: tuple[str, Curve]) -> Iterator[str]:
+    (side, curve), (other, like) = fine, wide
+    if made.means:
+        yield f"the values of the {side} are averaged over the steps of each value of the {other}: {_kind(like)}"
+    if made.means and made.curve.skipped is not None and curve.window == RAW:
+        yield f"steps of the {side} that changed no weight are left out of these means"
+    within = np.count_nonzero((like.steps >= curve.steps[0]) & (like.steps <= curve.steps[-1]))
+    if within > len(made.curve.steps):
+        lost = within - len(made.curve.steps)
+        yield f"{lost} values of the {other} are left out: the {side} lacks some of the steps that they are means of"
+
+
+def _unlike(reference: Curve, candidate: Curve) -> UnlikeCurvesError:
+    """Word why no value of one can be made of those of the other, and what would help."""
+    reason = f"a value of the reference is {_span(reference)}, one of the candidate {_span(candidate)}"
+    hint = "log both sides the same way: every step, or means over the same number of steps"
+    for side, curve in (("reference", reference), ("candidate", candidate)):
+        if curve.axis == "step" and len(curve.steps) and np.all(spans_of(curve).starts == UNKNOWN):
+            reason += f"; how many steps an epoch of the {side} has is not known"
+            hint = f"give the number of steps in an epoch with --{side}-steps-per-epoch"
+        elif curve.axis == "step" and curve.window == RAW and usual_distance(curve.steps) > 1:
+            reason += f"; the {side} prints only every {usual_distance(curve.steps)}th step, too few to average them"
+    return UnlikeCurvesError(reference.label, candidate.label, reason, hint)
+
+
+def _span(curve: Curve) -> str:
+    kind = _kind(curve)
+    return f"{kind} ({usual_distance(curve.steps)} steps)" if curve.window.kind == "since last print" else kind
+
+
+def _kind(curve: Curve) -> str:
+    return {
+        "raw": "the loss of one step",
+        "mean of last": f"the mean of the last {curve.window.length} steps",
+        "since last print": "the mean since the last print",
+        "epoch so far": "the mean of the epoch so far",
+        "epoch mean": "the mean of an epoch",
+    }[curve.window.kind]
