@@ -112,7 +112,7 @@ class _Column:
         try:
             packed, values = _read(texts)
         except ValueError:
-            rows = np.array([row for row, text in enumerate(texts) if is_number(text)], np.int64)
+            rows = np.array([row for row, text in enumerate(texts) if text and is_number(text)], np.int64)
             packed, values = _read([texts[row] for row in rows.tolist()])
         if len(rows):
             self.rows.append(first + rows)

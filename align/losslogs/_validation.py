@@ -1,0 +1,36 @@
+"""Validation results that stand in the same lines as the training: metrics of their own, named `val/...`.
+
+Under one name they would look like training values that were printed again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.curves import Phase
+
+_PREFIX = "val/"
+
+
+def with_validation(metrics: Mapping[str, Sequence[str]], validation: Sequence[bool]) -> dict[str, Sequence[str]]:
+    """Part the columns of records into those of training and, where `validation[i]` is true, of validation."""
+    if not any(validation):
+        return dict(metrics)
+    parted: dict[str, Sequence[str]] = {}
+    for name, texts in metrics.items():
+        parted[name] = ["" if other else text for text, other in zip(texts, validation, strict=True)]
+        parted[validation_name(name)] = [text if other else "" for text, other in zip(texts, validation, strict=True)]
+    return parted
+
+
+def validation_name(name: str) -> str:
+    """Return what a metric of validation is called here: `val/acc` for `acc`, `val/acc` as it is."""
+    return name if name.startswith(_PREFIX) else _PREFIX + name
+
+
+def phase_of(name: str) -> Phase:
+    """Tell the phase of a metric by its name."""
+    return "validation" if name.startswith(_PREFIX) else "training"
