@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from align.cli._sides import SIDES, given_side
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -27,6 +29,11 @@ ReferenceArgument = Annotated[str | None, typer.Argument(help=_SIDE, metavar="RE
 CandidateArgument = Annotated[str | None, typer.Argument(help=_SIDE, metavar="CANDIDATE")]
 ProjectOption = Annotated[
     Path | None, typer.Option("--project", help="Project file; align.toml of the current folder by default.")
+]
+ReferenceCheckpointOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the reference.")]
+CandidateCheckpointOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the candidate.")]
+MapOption = Annotated[
+    Path | None, typer.Option("--map", metavar="FILE", help="Map file; without one the models are matched.")
 ]
 
 InputsOption = Annotated[
@@ -92,10 +99,17 @@ def import_report_meanwhile() -> None:
     threading.Thread(target=importlib.import_module, args=("align.report.text",), daemon=True).start()
 
 
-def read_settings(project: Path | None, reference: str | None, candidate: str | None) -> Project:
-    """Return the project file's settings (the current folder's align.toml by default) with the sides given here.
+def read_settings(
+    project: Path | None,
+    reference: str | None,
+    candidate: str | None,
+    *,
+    checkpoints: tuple[Path | None, Path | None] = (None, None),
+    map_file: Path | None = None,
+) -> Project:
+    """Return the project file's settings (the current folder's align.toml by default) with what is given here.
 
-    Raises UsageError if a side is named nowhere.
+    A side that a command does not use is "". Raises UsageError if a side is named nowhere.
     """
     import dataclasses
 
@@ -105,14 +119,20 @@ def read_settings(project: Path | None, reference: str | None, candidate: str | 
     if project is None and Path(NAME).is_file() and None in (reference, candidate):
         project = Path(NAME)
     found = read_project(project) if project is not None else Project()
-    sides = {}
-    for name, given in (("reference", reference), ("candidate", candidate)):
-        side = getattr(found, name)
-        sides[name] = side if given is None else dataclasses.replace(side, model=given)
-        if sides[name].model is None:
+    sides = []
+    for name, model, checkpoint in zip(SIDES, (reference, candidate), checkpoints, strict=True):
+        side = given_side(getattr(found, name), model=model, checkpoint=checkpoint)
+        if side.model is None:
             hint = f"write `align VERB REFERENCE CANDIDATE`, or name both models in {NAME}"
             raise UsageError(f"no {name} model is given", hint)
-    return dataclasses.replace(found, **sides)
+        sides.append(side)
+    return dataclasses.replace(found, reference=sides[0], candidate=sides[1], map=map_file or found.map)
+
+
+def inputs_source(inputs: str | None, made: Sequence[str] | None, settings: Project) -> Path | str | None:
+    """Return the file or function of the inputs: the one given here, else the project file's unless they are made."""
+    chosen = inputs or (None if made else settings.inputs)
+    return Path(chosen) if isinstance(chosen, str) and ":" not in chosen else chosen
 
 
 def given_inputs(

@@ -1,4 +1,4 @@
-"""Where and in which precision a command's models compute: the options, and sides opened as they and the file say."""
+"""The models of a command: options for where and in which precision they compute, and sides opened as they say."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.runs.project import ProjectSide
+    from align.runs.project import Project, ProjectSide
     from align.workflows.sides import Side
 
+SIDES = ("reference", "candidate")
 _DEVICE = "Device that the {} runs on: cpu, cuda:1, npu; for MindSpore CPU, GPU, Ascend:1."
 _DTYPE = "Cast the {}: float16, bfloat16, float32 or float64."
 _MODE = "MindSpore's mode for the {}: graph (only the network's outputs are compared) or pynative."
@@ -44,7 +45,13 @@ def opened(side: ProjectSide) -> Side:
     return open_side(str(side.model), side.checkpoint, device=side.device, dtype=side.dtype, mode=side.mode)
 
 
-def places(**sides: ProjectSide) -> dict[str, Path | str]:
-    """Device, dtype and mode of the sides as far as they are chosen, for what a result is made from."""
-    chosen = {name: " ".join(filter(None, (side.device, side.dtype, side.mode))) for name, side in sides.items()}
-    return {f"{name} place": place for name, place in chosen.items() if place}
+def made_from(settings: Project, **others: Path | str | None) -> dict[str, Path | str]:
+    """What a result is made from, by roles, as far as it is chosen: models, checkpoints, places, map and others."""
+    parts: dict[str, Path | str | None] = {}
+    for name in SIDES:
+        side: ProjectSide = getattr(settings, name)
+        if side.model:
+            place = " ".join(filter(None, (side.device, side.dtype, side.mode)))
+            parts |= {name: side.model, f"{name} checkpoint": side.checkpoint, f"{name} place": place}
+    parts |= {"map": settings.map, **{role.replace("_", " "): source for role, source in others.items()}}
+    return {role: source for role, source in parts.items() if source}

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from align.cli._shared import (
     CandidateArgument,
+    CandidateCheckpointOption,
     InputsOption,
     InputSpecsOption,
     JsonOption,
+    MapOption,
     ProjectOption,
     ReferenceArgument,
+    ReferenceCheckpointOption,
     RunOption,
     SeedOption,
     finish,
     given_inputs,
+    inputs_source,
     progress_bar,
     read_settings,
 )
-from align.cli._sides import given_side, opened
+from align.cli._sides import made_from, opened
+
+if TYPE_CHECKING:
+    from align.core.bisections import Bisection, PrecisionBisection
 
 
 def bisect_command(  # noqa: PLR0913 - one parameter an option
@@ -45,11 +53,9 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
     loss: Annotated[
         str | None, typer.Option(metavar="FUNCTION", help="`module:function` of the outputs; it is judged instead.")
     ] = None,
-    reference_checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the reference.")] = None,
-    candidate_checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the candidate.")] = None,
-    map_file: Annotated[
-        Path | None, typer.Option("--map", metavar="FILE", help="Map file; without one the models are matched.")
-    ] = None,
+    reference_checkpoint: ReferenceCheckpointOption = None,
+    candidate_checkpoint: CandidateCheckpointOption = None,
+    map_file: MapOption = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show every point.")] = False,
     project: ProjectOption = None,
     run: RunOption = None,
@@ -65,17 +71,25 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
 
     alone = precision is not None or device is not None
     of_one = (("--limit", limit), ("--loss", loss))
-    of_two = (("CANDIDATE", candidate), ("--points", points), ("--point", point), ("--map", map_file))
+    of_two = (
+        ("CANDIDATE", candidate),
+        ("--points", points),
+        ("--point", point),
+        ("--candidate-checkpoint", candidate_checkpoint),
+        ("--map", map_file),
+    )
     _refuse([name for name, value in (of_two if alone else of_one) if value])
-    settings = read_settings(project, reference, reference if alone else candidate)
-    source = given_inputs(inputs or (None if made else settings.inputs), made or (), seed)
-    side = opened(given_side(settings.reference, checkpoint=reference_checkpoint))
-    made_from: dict[str, Path | str] = {"reference": side.label}
+    checkpoints = reference_checkpoint, candidate_checkpoint
+    settings = read_settings(project, reference, "" if alone else candidate, checkpoints=checkpoints, map_file=map_file)
+    source = inputs_source(inputs, made, settings)
+    given = given_inputs(source, made or (), seed)
+    result: Bisection | PrecisionBisection
     with progress_bar() as progress:
         if alone:
-            found = bisect_precision(
-                side,
-                inputs=source,
+            settings = replace(settings, map=None)
+            result = bisect_precision(
+                opened(settings.reference),
+                inputs=given,
                 precision=precision,
                 device=device,
                 layers=layers,
@@ -83,13 +97,18 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
                 loss=loss,
                 progress=progress,
             )
-            return finish(found, found.verdict, made_from, run, json)
-        other = opened(given_side(settings.candidate, checkpoint=candidate_checkpoint))
-        named = {**(read_points(points) if points else {}), **parse_points(point or ())}
-        name_map = map_file or settings.map
-        result = bisect_port(side, other, inputs=source, points=named or None, name_map=name_map, progress=progress)
-    made_from |= {"candidate": other.label, **({"map": name_map} if name_map else {})}
-    return finish(result, result.verdict, made_from, run, json, show_all=show_all)
+        else:
+            named = {**(read_points(points) if points else {}), **parse_points(point or ())}
+            result = bisect_port(
+                opened(settings.reference),
+                opened(settings.candidate),
+                inputs=given,
+                points=named or None,
+                name_map=settings.map,
+                progress=progress,
+            )
+    sources = made_from(settings, inputs=source, points=points)
+    return finish(result, result.verdict, sources, run, json, show_all=show_all)
 
 
 def _refuse(named: list[str]) -> None:

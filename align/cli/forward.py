@@ -11,15 +11,19 @@ import typer
 from align.cli._folders import compared_folders
 from align.cli._shared import (
     CandidateArgument,
+    CandidateCheckpointOption,
     InputsOption,
     InputSpecsOption,
     JsonOption,
+    MapOption,
     ProjectOption,
     ReferenceArgument,
+    ReferenceCheckpointOption,
     RunOption,
     SeedOption,
     finish,
     given_inputs,
+    inputs_source,
     progress_bar,
     read_settings,
 )
@@ -30,8 +34,8 @@ from align.cli._sides import (
     ReferenceDeviceOption,
     ReferenceDtypeOption,
     given_side,
+    made_from,
     opened,
-    places,
 )
 
 if TYPE_CHECKING:
@@ -44,11 +48,9 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     inputs: InputsOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
-    reference_checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the reference.")] = None,
-    candidate_checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the candidate.")] = None,
-    map_file: Annotated[
-        Path | None, typer.Option("--map", metavar="FILE", help="Map file; without one the models are matched.")
-    ] = None,
+    reference_checkpoint: ReferenceCheckpointOption = None,
+    candidate_checkpoint: CandidateCheckpointOption = None,
+    map_file: MapOption = None,
     reference_device: ReferenceDeviceOption = None,
     candidate_device: CandidateDeviceOption = None,
     reference_dtype: ReferenceDtypeOption = None,
@@ -74,38 +76,35 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     from align.runs.allowances import read_limits
     from align.workflows.compare_forward import compare_forward
 
-    settings = read_settings(project, reference, candidate)
-    map_file = map_file or settings.map
-    models = str(settings.reference.model), str(settings.candidate.model)
+    checkpoints = reference_checkpoint, candidate_checkpoint
+    settings = read_settings(project, reference, candidate, checkpoints=checkpoints, map_file=map_file)
+    of_first = {"device": reference_device, "dtype": reference_dtype}
+    of_second = {"device": candidate_device, "dtype": candidate_dtype, "mode": candidate_mode}
+    first, second = given_side(settings.reference, **of_first), given_side(settings.candidate, **of_second)
+    settings = replace(settings, reference=first, candidate=second)
     allowed = settings.allowances
     allowances = replace(allowed, limits=(*read_limits(limit or ()), *allowed.limits))
-    of_first = {"checkpoint": reference_checkpoint, "device": reference_device, "dtype": reference_dtype}
-    of_second = {"checkpoint": candidate_checkpoint, "device": candidate_device, "dtype": candidate_dtype}
-    needless = inputs, made, *of_first.values(), *of_second.values(), candidate_mode
-    if folders := compared_folders(models, map_file, allowances, partial=partial, needless=needless):
-        result, made_from = folders
-        return finish(result, result.verdict, made_from, run, json, show_all=show_all)
+    needless = inputs, made, *checkpoints, *of_first.values(), *of_second.values()
+    models = str(first.model), str(second.model)
+    if folders := compared_folders(models, settings.map, allowances, partial=partial, needless=needless):
+        result, sources = folders
+        return finish(result, result.verdict, sources, run, json, show_all=show_all)
     kept = run / "inputs.npz" if run is not None else None
-    source = given_inputs(inputs or (None if made else settings.inputs), made or (), seed, kept)
-    first = given_side(settings.reference, **of_first)
-    second = given_side(settings.candidate, **of_second, mode=candidate_mode)
+    chosen = inputs_source(inputs, made, settings)
+    source = given_inputs(chosen, made or (), seed, kept)
     with progress_bar() as progress:
         result = compare_forward(
             opened(first),
             opened(second),
             inputs=source,
-            name_map=map_file,
+            name_map=settings.map,
             traces=run / "traces" if run is not None else None,
             power=not no_power,
             allowances=allowances,
             progress=progress,
         )
-    parts = {"inputs": _keep_inputs(source, kept), "map": map_file}
-    parts |= {"reference checkpoint": first.checkpoint, "candidate checkpoint": second.checkpoint}
-    made_from = {"reference": models[0], "candidate": models[1]}
-    made_from |= {role: path for role, path in parts.items() if path is not None}
-    made_from |= places(reference=first, candidate=second)
-    return finish(result, result.verdict, made_from, run, json, show_all=show_all)
+    sources = made_from(settings, inputs=_keep_inputs(source, kept) or chosen)
+    return finish(result, result.verdict, sources, run, json, show_all=show_all)
 
 
 def _keep_inputs(source: Path | dict[str, Array], kept: Path | None) -> Path | None:

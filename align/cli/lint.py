@@ -10,6 +10,7 @@ import typer
 from align.cli._shared import (
     CandidateArgument,
     JsonOption,
+    MapOption,
     ProjectOption,
     ReferenceArgument,
     RunOption,
@@ -21,9 +22,7 @@ from align.cli._shared import (
 def lint_command(  # noqa: PLR0913 - one parameter an option
     reference: ReferenceArgument = None,
     candidate: CandidateArgument = None,
-    map_file: Annotated[
-        Path | None, typer.Option("--map", metavar="FILE", help="Map file; without one the models are matched.")
-    ] = None,
+    map_file: MapOption = None,
     show_all: Annotated[bool, typer.Option("--all", help="Give every layer a row of its own.")] = False,
     project: ProjectOption = None,
     run: RunOption = None,
@@ -35,10 +34,9 @@ def lint_command(  # noqa: PLR0913 - one parameter an option
     """
     from align.workflows.lint_models import lint_models
 
-    settings = read_settings(project, reference, candidate)
-    map_file = map_file or settings.map
+    settings = read_settings(project, reference, candidate, map_file=map_file)
     sides = {"reference": str(settings.reference.model), "candidate": str(settings.candidate.model)}
-    result = lint_models(*sides.values(), name_map=map_file)
-    made_from: dict[str, Path | str] = {**sides, **({"map": map_file} if map_file is not None else {})}
+    result = lint_models(*sides.values(), name_map=settings.map)
+    made_from: dict[str, Path | str] = {**sides, **({"map": settings.map} if settings.map else {})}
     hand_over(result, made_from, run, json, show_all=show_all)
     return result.verdict.exit_code

@@ -9,18 +9,22 @@ import typer
 
 from align.cli._shared import (
     CandidateArgument,
+    CandidateCheckpointOption,
     InputsOption,
     InputSpecsOption,
     JsonOption,
+    MapOption,
     ProjectOption,
     ReferenceArgument,
+    ReferenceCheckpointOption,
     SeedOption,
     given_inputs,
     hand_over,
+    inputs_source,
     progress_bar,
     read_settings,
 )
-from align.cli._sides import given_side, opened
+from align.cli._sides import made_from, opened
 
 
 def repro_command(  # noqa: PLR0913 - one parameter an option
@@ -33,29 +37,27 @@ def repro_command(  # noqa: PLR0913 - one parameter an option
     inputs: InputsOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
-    reference_checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the reference.")] = None,
-    candidate_checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the candidate.")] = None,
-    map_file: Annotated[
-        Path | None, typer.Option("--map", metavar="FILE", help="Map file; without one the models are matched.")
-    ] = None,
+    reference_checkpoint: ReferenceCheckpointOption = None,
+    candidate_checkpoint: CandidateCheckpointOption = None,
+    map_file: MapOption = None,
     project: ProjectOption = None,
     json: JsonOption = False,
 ) -> int:
     """Write one layer's inputs, weights and outputs of both sides, and two scripts that run it without mindalign."""
     from align.workflows.export_repro import export_repro
 
-    settings = read_settings(project, reference, candidate)
-    first = given_side(settings.reference, checkpoint=reference_checkpoint)
-    second = given_side(settings.candidate, checkpoint=candidate_checkpoint)
+    checkpoints = reference_checkpoint, candidate_checkpoint
+    settings = read_settings(project, reference, candidate, checkpoints=checkpoints, map_file=map_file)
+    source = inputs_source(inputs, made, settings)
     with progress_bar() as progress:
         result = export_repro(
-            opened(first),
-            opened(second),
+            opened(settings.reference),
+            opened(settings.candidate),
             folder,
-            inputs=given_inputs(inputs or (None if made else settings.inputs), made or (), seed),
+            inputs=given_inputs(source, made or (), seed),
             layer=layer,
-            name_map=map_file or settings.map,
+            name_map=settings.map,
             progress=progress,
         )
-    hand_over(result, {"reference": str(first.model), "candidate": str(second.model)}, None, json)
+    hand_over(result, made_from(settings, inputs=source), None, json)
     return 0
