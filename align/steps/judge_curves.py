@@ -10,50 +10,95 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curve_results import CurveComparison, CurvePoints
+from align.core.curve_results import CurveComparison, CurveEvent, CurvePoints
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.steps.curves import cadence
+from align.steps.drift import drift_note
 from align.steps.loss_case import LossCase, examine
-from align.steps.loss_limits import is_loss
+from align.steps.loss_limits import GUIDE, is_loss
 from align.steps.loss_notes import curve_notes, hidden_by_rounding
 from align.steps.loss_troubles import CurveEvidence, classify
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from align.core.curves import Curve, PairedCurves
+    from align.steps.loss_limits import Preset
 
 LOOK_AT_EACH = "align loss REFERENCE, and align loss CANDIDATE: each shows what is understood of one log"
 
 
 def judge_curves(
-    reference: Curve, candidate: Curve, pairs: PairedCurves, last_step: int | None = None
+    reference: Curve,
+    candidate: Curve,
+    pairs: PairedCurves,
+    last_step: int | None = None,
+    preset: Preset = GUIDE,
+    reference_runs: Sequence[Curve] = (),
 ) -> CurveComparison:
-    """Judge two curves up to `last_step`.
+    """Judge two curves up to `last_step`, by the limits of a preset or against several runs of the reference.
 
-    Without a common point that can be judged, or with too few of them to pass, the outcome is NOT_COMPARED.
+    Without a common point that can be judged, or with too few of them to pass, the outcome is NOT_COMPARED. Raises
+    UsageError for reference runs that make no envelope (one, equal ones), UnlikeCurvesError.
     """
-    case = examine(reference, candidate, pairs, last_step)
+    case = examine(reference, candidate, pairs, last_step, preset, reference_runs)
     verdict = _verdict(case)
     trouble, command = ("", LOOK_AT_EACH) if verdict.outcome is Outcome.NOT_COMPARED else classify(_evidence(case))
+    points = _points(case)
     return CurveComparison(
         metric=reference.metric,
-        preset=case.judged.limits.source,
+        preset=preset.name,
         reference=reference,
         candidate=candidate,
-        points=_points(case),
+        points=points,
         criteria=tuple(case.criteria.values()),
-        first_divergent_step=int(pairs.steps[case.outside[0]]) if len(case.outside) and case.values_differ else None,
+        first_divergent_step=_first_divergent_step(case),
         trouble=trouble,
         next_command=command.replace("{last_common}", str(min(case.ends.reference, case.ends.candidate))),
         verdict=verdict,
-        notes=curve_notes(case),
+        notes=(*curve_notes(case), *_drift_notes(case, points)),
+        reference_runs=case.envelope.labels if case.envelope else (),
+        drift=case.drift,
+        events=_change_points(case, points),
     )
 
 
+def _first_divergent_step(case: LossCase) -> int | None:
+    """Return where the values part and stay apart, or where the first of them is lost on one side."""
+    lone = np.flatnonzero(~case.judged.finite & ~case.judged.within)[:1].tolist()
+    places = [*lone, case.stretch.first] if case.stretch else lone
+    return int(case.pairs.steps[min(places)]) if places and case.values_differ else None
+
+
+def _change_points(case: LossCase, points: CurvePoints) -> tuple[CurveEvent, ...]:
+    """Return where the stretch that differs begins, with the mean difference over it."""
+    if case.stretch is None or not case.values_differ:
+        return ()
+    inside = points.difference[case.stretch.first : case.stretch.last + 1]
+    known = inside[np.isfinite(inside)]
+    mean = float(np.mean(known)) if len(known) else None
+    return (CurveEvent("change point", int(case.pairs.steps[case.stretch.first]), value=mean),)
+
+
+def _drift_notes(case: LossCase, points: CurvePoints) -> list[str]:
+    if case.judged.limits.drift and not case.drift:
+        return ["drift could not be tested: too few of the points are independent of their neighbours"]
+    told = drift_note(case.drift, points.difference[case.judged.finite])
+    within = "" if case.values_differ else ", within the limits"
+    return [told + within] if told else []
+
+
 def _evidence(case: LossCase) -> CurveEvidence:
+    """Tell the classes what failed; those that know of a first loss and of a mean take the other criteria for these."""
+    failed = set(case.failed)
+    if failed & {"every", "share", "drift"}:
+        failed.add("mean")
+        if case.judged.first_compared and not case.judged.within[0]:
+            failed.add("first")
     return CurveEvidence(
         pairs=case.pairs,
         outside=case.outside,
-        failed=case.failed,
+        failed=frozenset(failed),
         of_loss=is_loss(case.reference.metric),
         first_compared=case.judged.first_compared,
         first_agrees=case.judged.first_agrees,
@@ -106,9 +151,9 @@ def _what_a_pass_covers(case: LossCase, coverage: Coverage) -> list[str]:
     """Say over how much the curves agree, and what the reader should know before relying on it."""
     judged = case.judged
     said = [f"within the limits over {coverage.compared} common {coverage.unit}"]
-    if coverage.compared < judged.limits.points:
+    if case.envelope is None and coverage.compared < judged.limits.points:
         said[0] += f" ({judged.limits.points} are asked for by the source of the limits)"
-    if not judged.first_compared:
+    if not judged.first_compared and case.envelope is None and judged.limits.asks("first"):
         said.append(f"the first {judged.metric} was not compared: step 1 is not a finite point of both logs")
     if len(case.outside):
         first = case.pairs.steps[case.outside[0]]

@@ -7,27 +7,38 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.steps.against_runs import drift_against_runs
+from align.steps.change_point import find_stretch
 from align.steps.curves import cadence, until
-from align.steps.loss_criteria import Ends, evaluate_criteria, measure_points
+from align.steps.drift import find_drift
+from align.steps.envelope import pair_with_runs
+from align.steps.loss_criteria import Ends, evaluate_steps, evaluate_values, measure_points
 from align.steps.loss_holes import find_holes, starts_late
+from align.steps.loss_limits import GUIDE
 from align.steps.loss_shift import find_shift
 
 if TYPE_CHECKING:
-    from align.core.curve_results import Criterion
+    from collections.abc import Sequence
+
+    from align.core.curve_results import Criterion, DriftTest
     from align.core.curves import Curve, Integers, PairedCurves
+    from align.steps.change_point import Stretch
+    from align.steps.envelope import Envelope
     from align.steps.loss_criteria import JudgedPoints
     from align.steps.loss_holes import Hole
+    from align.steps.loss_limits import Preset
     from align.steps.loss_shift import Shift
 
 ENOUGH_POINTS = 10
-OF_VALUES = frozenset({"first", "mean", "non-finite"})
+OF_VALUES = frozenset({"first", "mean", "every", "share", "drift", "non-finite"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossCase:
     """Two curves, their pairs, and what was found; `holes` and `too_few` speak of what the logs lack.
 
-    `too_few` says why the common points are too few to pass, "" if they are not.
+    `too_few` says why the common points are too few to pass, "" if they are not. `stretch` is where the difference
+    leaves its limit and stays. With an `envelope` the pairs are those with the mean of the reference runs.
     """
 
     reference: Curve
@@ -39,6 +50,9 @@ class LossCase:
     shift: Shift | None
     too_few: str
     ends: Ends
+    drift: tuple[DriftTest, ...]
+    stretch: Stretch | None
+    envelope: Envelope | None
 
     @property
     def outside(self) -> Integers:
@@ -56,24 +70,46 @@ class LossCase:
         return not OF_VALUES.isdisjoint(self.failed)
 
 
-def examine(reference: Curve, candidate: Curve, pairs: PairedCurves, last_step: int | None = None) -> LossCase:
-    """Find what can be found of two curves up to `last_step`."""
-    judged = measure_points(reference.metric, reference.axis == "step", pairs)
+def examine(
+    reference: Curve,
+    candidate: Curve,
+    pairs: PairedCurves,
+    last_step: int | None = None,
+    preset: Preset = GUIDE,
+    runs: Sequence[Curve] = (),
+) -> LossCase:
+    """Find what can be found of two curves up to `last_step`; raises UsageError for runs that make no envelope."""
+    shift = find_shift(reference, candidate, pairs)
+    envelope = None
+    if runs:
+        pairs, envelope = pair_with_runs(runs, candidate, last_step)
+    judged = measure_points(reference.metric, reference.axis == "step", pairs, preset, envelope)
+    drift = _drift(pairs, judged, envelope)
     left, right = (until(curve.steps, last_step) for curve in (reference, candidate))
     holes = {"reference": find_holes(left, right), "candidate": find_holes(right, left)}
     missing = sum(hole.missing for side in holes.values() for hole in side)
     ends = Ends(int(left.max(initial=0)), int(right.max(initial=0)), max(cadence(left), cadence(right)))
+    criteria = evaluate_values(pairs, judged, drift, envelope)
     return LossCase(
         reference=reference,
         candidate=candidate,
         pairs=pairs,
         judged=judged,
-        criteria=evaluate_criteria(pairs, judged, ends, missing),
+        criteria=criteria | evaluate_steps(ends, missing) if criteria else {},
         holes=holes,
-        shift=find_shift(reference, candidate, pairs),
+        shift=shift,
         too_few=_too_few(pairs, judged, missing) or _late(pairs, judged, left, right),
         ends=ends,
+        drift=drift,
+        stretch=find_stretch(judged.difference, judged.limit, judged.within),
+        envelope=envelope,
     )
+
+
+def _drift(pairs: PairedCurves, judged: JudgedPoints, envelope: Envelope | None) -> tuple[DriftTest, ...]:
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = pairs.candidate - pairs.reference
+    return find_drift(difference[judged.finite]) if envelope is None else drift_against_runs(envelope, difference)
 
 
 def _too_few(pairs: PairedCurves, judged: JudgedPoints, missing: int) -> str:

@@ -14,7 +14,6 @@ from align.errors import (
     MetricMissingError,
     MissingFileError,
     StepsPerEpochError,
-    UnlikeCurvesError,
     UsageError,
 )
 from align.workflows.compare_losses import compare_losses, describe_log
@@ -103,9 +102,12 @@ def test_no_common_step_could_not_be_compared(write) -> None:
     assert comparison.verdict.exit_code == 2
 
 
-def test_epoch_means_are_not_compared_with_steps(write) -> None:
-    with pytest.raises(UnlikeCurvesError, match="mean of an epoch"):
-        compare_losses(write("r.csv", _csv(LOSSES)), write("c.csv", "epoch,loss\n1,2.2\n2,1.9\n"), steps_per_epoch=4)
+def test_epoch_means_meet_the_means_of_the_steps_that_they_cover(write) -> None:
+    means = [sum(LOSSES[:4]) / 4, sum(LOSSES[4:]) / 4]
+    rows = "".join(f"{epoch},{mean!r}\n" for epoch, mean in enumerate(means, 1))
+    comparison = compare_losses(write("r.csv", _csv(LOSSES)), write("c.csv", f"epoch,loss\n{rows}"), steps_per_epoch=4)
+    assert comparison.points.step.tolist() == [4, 8]
+    assert np.abs(comparison.points.difference).max() < 1e-12
 
 
 def test_losses_printed_with_three_decimals_are_not_blamed_for_it(write) -> None:
@@ -180,7 +182,7 @@ def test_a_missing_log_is_named(tmp_path: Path, write) -> None:
         compare_losses(write("r.csv", _csv(LOSSES)), tmp_path / "nowhere.log")
 
 
-@pytest.mark.parametrize("content", ["", "Traceback (most recent call last):\n", "step,loss\n", "step,loss\nx,y\n"])
+@pytest.mark.parametrize("content", ["\n", "Traceback (most recent call last):\n", "step,loss\n", "step,loss\nx,y\n"])
 def test_a_log_without_losses_says_what_was_looked_for(content: str, write) -> None:
     with pytest.raises(EmptyLogError, match=r"empty\.log; looked for") as caught:
         compare_losses(write("empty.log", content), write("c.csv", _csv(LOSSES)))
