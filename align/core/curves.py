@@ -142,7 +142,8 @@ class Curve:
 
     `values[i]` belongs to `steps[i]`, `resolution[i]` is its printed resolution, `skipped[i]` says that its step
     changed no weight. Where a log counts only epochs and nobody said how many steps an epoch has, `axis` is "epoch".
-    `base_guessed`: it counts from 1 only because it shows no step 0. `notes` says what was done to get here.
+    `base_guessed`: it counts from 1 only because it shows no step 0. `notes` says what was done to get here. A value of
+    a validation is no mean over training steps.
     """
 
     label: str
@@ -156,6 +157,17 @@ class Curve:
     base_guessed: bool = False
     steps_per_epoch: int | None = None
     skipped: Booleans | None = None
+    phase: Phase = "training"
+
+    def take(self, which: Integers | Booleans | slice) -> Curve:
+        """Return the curve with some of its points only."""
+        return replace(
+            self,
+            steps=self.steps[which],
+            values=self.values[which],
+            resolution=self.resolution[which],
+            skipped=None if self.skipped is None else self.skipped[which],
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,19 +187,29 @@ class PairedCurves:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """One metric of a log: how many values, what each is the mean of, and of which phase they are."""
+
+    name: str
+    points: int
+    window: Window
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
 class LogSummary:
     """What was understood of one log; `result_kind` names the file in the run folder.
 
     `cadence` is the usual distance between points and `gaps` lists (last step before, first step after) of the wider
     ones that follow no pattern. `resolution` is the coarsest printed unit, 0.0 if all digits are printed. `duplicates`
-    counts points that were printed again later.
+    counts points that were printed again later, `skipped_steps` are those that changed no weight.
     """
 
     result_kind = "log"
     label: str
     format: str
     metric: str
-    metrics: tuple[str, ...]
+    metrics: tuple[MetricSummary, ...]
     counting: Counting
     axis: Axis
     base: Base | None
@@ -203,5 +225,6 @@ class LogSummary:
     gaps: tuple[tuple[int, int], ...]
     duplicates: int
     non_finite_steps: tuple[int, ...]
+    skipped_steps: tuple[int, ...]
     ignored_lines: int
     notes: tuple[str, ...]

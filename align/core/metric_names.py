@@ -20,6 +20,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "step_time": ("step_time_s", "step_time_ms", "per_step_time_ms", "time_s", "time_ms", "batch_time_s", "step_time"),
     "data_time": ("data_time_s", "data_time_ms", "reader_cost_s", "data_time"),
 }  # fmt: skip
+# Set or measured at one step, so that their mean over several says little.
+OF_THE_MOMENT = frozenset({"lr", "loss_scale", "grad_norm"})
 _UNITS = {"_ms": MILLI}
 
 

@@ -36,6 +36,8 @@
     │   ├── MetricMissingError
     │   ├── StepsPerEpochError
     │   ├── UnlikeCurvesError
+    │   ├── GroupedStepsError
+    │   ├── MixedJobsError
     │   │                       own_files
     │   ├── OpenNamesError
     │   ├── MapError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from align.errors.base import CannotRunError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -72,11 +72,10 @@ class MetricMissingError(CannotRunError):
 class StepsPerEpochError(CannotRunError):
     """A log that counts steps inside the epoch, where the length of an epoch is not known or contradicts the log."""
 
-    def __init__(self, label: str, reason: str) -> None:
-        super().__init__(
-            f"the global step of {label} cannot be told: {reason}",
-            "give the number of steps in an epoch with --reference-steps-per-epoch or --candidate-steps-per-epoch",
-        )
+    GIVE_IT = "give the number of steps in an epoch with --reference-steps-per-epoch or --candidate-steps-per-epoch"
+
+    def __init__(self, label: str, reason: str, hint: str = GIVE_IT) -> None:
+        super().__init__(f"the global step of {label} cannot be told: {reason}", hint)
 
 
 class UnlikeCurvesError(CannotRunError):
@@ -84,3 +83,28 @@ class UnlikeCurvesError(CannotRunError):
 
     def __init__(self, reference: str, candidate: str, reason: str, hint: str) -> None:
         super().__init__(f"{reference} and {candidate} cannot be compared: {reason}", hint)
+
+
+class GroupedStepsError(CannotRunError):
+    """A curve of which several steps should be taken as one, but no group of them is whole."""
+
+    def __init__(self, label: str, size: int, metric: str) -> None:
+        super().__init__(
+            f"the {metric} of {label} cannot be told for {size} steps as one: no value is about such groups of steps",
+            f"log every step, or at multiples of {size}; --steps-per says how many are one",
+        )
+
+
+class MixedJobsError(CannotRunError):
+    """A log of several jobs; `jobs` tells of each its first and last line and its total of steps."""
+
+    SHOWN = 6
+
+    def __init__(self, label: str, jobs: Sequence[tuple[int, int, int]]) -> None:
+        listed = [f"\n  job {n}: lines {a} to {b}, {total} steps" for n, (a, b, total) in enumerate(jobs, start=1)]
+        more = [f"\n  ... and {len(jobs) - self.SHOWN} more"] * (len(jobs) > self.SHOWN)
+        super().__init__(
+            f"{label} mixes {len(jobs)} jobs, as their total numbers of steps tell:"
+            + "".join(listed[: self.SHOWN] + more),
+            "choose one of them with --job N, or put each in a file of its own",
+        )

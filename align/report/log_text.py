@@ -27,7 +27,7 @@ def log_blocks(document: dict[str, Any]) -> list[Block]:
     facts = (
         (say("log.format"), document["format"]),
         (say("log.metric"), document["metric"]),
-        (say("log.metrics"), ", ".join(document["metrics"])),
+        (say("log.metrics"), ", ".join(metric["name"] for metric in document["metrics"])),
         (say("log.counting"), _counting(document)),
         (say("log.range"), _range(document)),
         (say("loss.window"), window_text(document["window"])),

@@ -6,13 +6,14 @@ its step, and values that are means over other spans of steps are refused instea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import Curve, PairedCurves
+from align.core.curves import RAW, Curve, PairedCurves
 from align.errors import MetricMissingError, UnlikeCurvesError
+from align.steps.jobs import choose_job
 from align.steps.numbering import number_steps
 from align.steps.windows import match_windows
 
@@ -32,7 +33,8 @@ class KeptPoints:
 
 
 def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> Curve:
-    """Put a metric of a log on the global step. Raises MetricMissingError, StepsPerEpochError."""
+    """Put a metric of a log on the global step. Raises MetricMissingError, StepsPerEpochError, MixedJobsError."""
+    log = choose_job(log)
     series = find_series(log, metric)
     numbering = number_steps(log, series, hints)
     kept = latest_points(numbering.steps, series.values)
@@ -42,12 +44,13 @@ def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         steps=numbering.steps[kept.index],
         values=series.values[kept.index],
         resolution=series.resolution[kept.index],
-        window=series.window,
+        window=series.window if series.phase == "training" else RAW,
         axis=numbering.axis,
         notes=(*log.notes, *numbering.notes, *kept.notes),
         base_guessed=numbering.base_guessed,
         steps_per_epoch=numbering.steps_per_epoch,
         skipped=None if log.table.skipped is None else log.table.skipped[series.rows][kept.index],
+        phase=series.phase,
     )
 
 
@@ -141,14 +144,19 @@ def _resumed_note(steps: Integers, abandoned: int) -> str:
 
 
 def _check_axes(reference: Curve, candidate: Curve) -> None:
-    if reference.axis != candidate.axis:
-        by_epoch, side = (reference, "reference") if reference.axis == "epoch" else (candidate, "candidate")
-        raise UnlikeCurvesError(
-            reference.label,
-            candidate.label,
-            f"{by_epoch.label} counts epochs, the other steps",
-            f"give the number of steps in an epoch with --{side}-steps-per-epoch",
-        )
+    """Refuse epochs against steps; what the other log tells of its epochs is proposed, not borrowed."""
+    if reference.axis == candidate.axis:
+        return
+    sides = ("reference", reference), ("candidate", candidate)
+    (side, by_epoch), (other, by_step) = sides if reference.axis == "epoch" else sides[::-1]
+    length = by_step.steps_per_epoch
+    proposed = "" if length is None else f" {length}, if it has as many as the {other}"
+    raise UnlikeCurvesError(
+        reference.label,
+        candidate.label,
+        f"{by_epoch.label} counts epochs, the other steps",
+        f"give the number of steps in an epoch with --{side}-steps-per-epoch{proposed}",
+    )
 
 
 def until(steps: Integers, last_step: int | None) -> Integers:
@@ -157,12 +165,7 @@ def until(steps: Integers, last_step: int | None) -> Integers:
 
 
 def _cut(curve: Curve, last_step: int | None) -> Curve:
-    count = len(until(curve.steps, last_step))
-    if count == len(curve.steps):
-        return curve
-    skipped = None if curve.skipped is None else curve.skipped[:count]
-    columns = {name: getattr(curve, name)[:count] for name in ("steps", "values", "resolution")}
-    return replace(curve, **columns, skipped=skipped)
+    return curve if last_step is None else curve.take(slice(len(until(curve.steps, last_step))))
 
 
 def _skipped_notes(reference: Curve, candidate: Curve) -> Iterator[str]:

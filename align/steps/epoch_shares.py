@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # Beyond so many decimals all digits are printed, and float64 is the limit.
 MOST_DECIMALS = 12
 ROUNDING = 1e-6
+KEEP_MORE = "compare a log that tells steps: the trainer's state file, or its output with the progress bars"
 
 
 def steps_from_shares(label: str, shares: Floats, length: int) -> tuple[Integers, tuple[str, ...]]:
@@ -28,7 +29,7 @@ def steps_from_shares(label: str, shares: Floats, length: int) -> tuple[Integers
     unit = _printed_unit(shares) * length
     steps = np.rint(shares * length).astype(np.int64)
     if unit > 1 + ROUNDING:
-        return _evenly(label, shares * length, unit)
+        return _evenly(label, shares * length, unit, length)
     off = np.abs(shares * length - steps) > unit / 2 + ROUNDING * length
     if off.any():
         share = shares[off][0]
@@ -44,13 +45,12 @@ def _printed_unit(shares: Floats) -> float:
     return 0.0
 
 
-def _evenly(label: str, exact: Floats, unit: float) -> tuple[Integers, tuple[str, ...]]:
+def _evenly(label: str, exact: Floats, unit: float, length: int) -> tuple[Integers, tuple[str, ...]]:
     """Take the one distance that explains all: point i, from 1, is within half a unit of i times it."""
     places = np.arange(1, len(exact) + 1)
     least, most = (exact - unit / 2) / places, (exact + unit / 2) / places
     distance = int(np.ceil(least.max() - ROUNDING))
     if not (distance > unit and distance <= most.min() + ROUNDING < distance + 1):
-        raise StepsPerEpochError(
-            label, f"its shares of epochs are printed too coarsely: {unit:.3g} steps in a row print the same"
-        )
+        reason = f"it counts only epochs, of {length} steps, so coarsely that {unit:.3g} steps in a row print the same"
+        raise StepsPerEpochError(label, reason, KEEP_MORE)
     return places * distance, (f"the steps are told by their even distance: every {distance} steps",)

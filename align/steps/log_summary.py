@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import AxisHints, LogSummary
-from align.steps.curves import cadence, find_series, latest_points
+from align.core.curves import AxisHints, LogSummary, MetricSummary
+from align.steps.curves import cadence, find_series, place_on_axis
 from align.steps.loss_holes import find_holes
 from align.steps.numbering import number_steps
 
@@ -16,31 +16,36 @@ if TYPE_CHECKING:
 
 
 def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> LogSummary:
-    """Tell how a log counts and what it holds. Raises MetricMissingError, StepsPerEpochError."""
-    series = find_series(log, metric)
+    """Tell how a log counts and what it holds. Raises MetricMissingError, StepsPerEpochError, MixedJobsError."""
+    curve, series = place_on_axis(log, metric, hints), find_series(log, metric)
     numbering = number_steps(log, series, hints)
-    kept = latest_points(numbering.steps, series.values)
-    steps, values = numbering.steps[kept.index], series.values[kept.index]
+    skipped = curve.steps[:0] if curve.skipped is None else curve.steps[curve.skipped]
     return LogSummary(
         label=log.label,
         format=log.format,
         metric=metric,
-        metrics=tuple(sorted(log.table.metrics)),
+        metrics=_metrics(log),
         counting=log.counting,
-        axis=numbering.axis,
+        axis=curve.axis,
         base=numbering.base,
-        steps_per_epoch=numbering.steps_per_epoch,
-        window=series.window,
-        points=len(steps),
-        first_step=int(steps[0]),
-        last_step=int(steps[-1]),
-        cadence=cadence(steps),
-        first_value=float(values[0]),
-        last_value=float(values[-1]),
+        steps_per_epoch=curve.steps_per_epoch,
+        window=curve.window,
+        points=len(curve.steps),
+        first_step=int(curve.steps[0]),
+        last_step=int(curve.steps[-1]),
+        cadence=cadence(curve.steps),
+        first_value=float(curve.values[0]),
+        last_value=float(curve.values[-1]),
         resolution=float(series.resolution.max()),
-        gaps=tuple((hole.before, hole.after) for hole in find_holes(steps)),
-        duplicates=kept.duplicates,
-        non_finite_steps=tuple(steps[~np.isfinite(values)].tolist()),
+        gaps=tuple((hole.before, hole.after) for hole in find_holes(curve.steps)),
+        duplicates=len(series.values) - len(curve.steps),
+        non_finite_steps=tuple(curve.steps[~np.isfinite(curve.values)].tolist()),
+        skipped_steps=tuple(skipped.tolist()),
         ignored_lines=log.ignored_lines,
-        notes=(*log.notes, *numbering.notes, *kept.notes),
+        notes=curve.notes,
     )
+
+
+def _metrics(log: LossLog) -> tuple[MetricSummary, ...]:
+    named = sorted(log.table.metrics.items())
+    return tuple(MetricSummary(name, len(one.values), one.window, one.phase) for name, one in named)
