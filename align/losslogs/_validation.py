@@ -1,4 +1,4 @@
-"""Validation results that stand in the same lines as the training: metrics of their own, named `val/...`.
+"""Validation results that stand between the lines of training: metrics of their own, named `val/...`.
 
 Under one name they would look like training values that were printed again.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.core.curves import Phase
+    from align.core.curves import Booleans, Integers
 
 _PREFIX = "val/"
 
@@ -31,6 +33,7 @@ def validation_name(name: str) -> str:
     return name if name.startswith(_PREFIX) else _PREFIX + name
 
 
-def phase_of(name: str) -> Phase:
-    """Tell the phase of a metric by its name."""
-    return "validation" if name.startswith(_PREFIX) else "training"
+def carry_forward(values: Integers, known: Booleans, before: int) -> Integers:
+    """Give the places that are not `known` the last known value in front of them, `before` where there is none."""
+    last = np.maximum.accumulate(np.where(known, np.arange(len(values)), -1))
+    return np.where(last < 0, before, values[last])

@@ -37,7 +37,7 @@ _SEPARATE = re.compile(rf"(\w+_loss): +({NUMBER})")
 _SO_FAR = "loss_so_far"
 _NAMES = ("loss", _SO_FAR, "per_step_time_ms", "time_ms", "lr", "loss_scale", "global_norm", "train_throughput_per_npu")
 _IN_BRACKETS = ("lr", "loss_scale", "global_norm")
-_NO_VALUE = ("", "None", "unavailable")
+_NO_VALUE = ("None", "unavailable")
 
 
 class MindformersFormat:
@@ -101,7 +101,8 @@ class _Reading:
         overflow = others.pop(3)
         metrics: dict[str, Sequence[str]] = dict(zip(_NAMES, (loss, so_far, *others), strict=True))
         for name in _IN_BRACKETS:
-            metrics[name] = [text.strip("[] ") for text in metrics[name]]
+            bare = [text.strip("[] ") for text in metrics[name]]
+            metrics[name] = ["" if text in _NO_VALUE else text for text in bare]
             self._note_unreadable(name, lines.tolist(), metrics[name])
         self._sinking &= all(mean in ("", last) for last, mean in zip(loss, so_far, strict=True))
         self.builder.add(
@@ -121,7 +122,7 @@ class _Reading:
         )
 
     def _note_unreadable(self, name: str, lines: list[int], texts: Sequence[str]) -> None:
-        if strange := {text for text in set(texts) if text not in _NO_VALUE and not is_number(text)}:
+        if strange := {text for text in set(texts) if text and not is_number(text)}:
             found = [(line, text) for line, text in zip(lines, texts, strict=True) if text in strange]
             self._unreadable.setdefault(name, []).extend(found)
 

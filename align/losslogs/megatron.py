@@ -1,0 +1,159 @@
+"""The console log of Megatron-LM and its descendants (MindSpeed, Megatron-DeepSpeed).
+
+Losses, times and throughput are means over the log interval, the losses without the iterations that were skipped;
+all else is of the last iteration. After the first iteration newer versions print a line but go on adding up, so a value
+covers the interval before it rather than what came since the last print. A NaN (or negative) loss is left out of its
+line, and where all iterations were skipped newer versions print 0: the one is read as NaN, the other as no loss.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.curves import RAW, SINCE_LAST_PRINT, LossLog, Window
+from align.errors import EmptyLogError
+from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
+from align.losslogs._pairs import pair_columns
+from align.losslogs._phases import phase_by_name
+from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._validation import carry_forward, with_validation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from align.core.curves import Booleans, Integers
+    from align.core.log_sources import LogBlock, LogSource
+
+_STEP = r"iteration +([0-9]+)/ *([0-9]+) \|(?=[^\n]*\belapsed time per iteration)"
+_VALIDATION = r"(validation loss at )(?:iteration ([0-9]+))?(?![^\n|]*\btest\b)[^\n|]*\|"
+_TRAINING, _LINE = re.compile(_STEP), re.compile(rf"(?:{_STEP}|{_VALIDATION})([^\n]*)")
+_PAIR = re.compile(rf"([A-Za-z][^:|\n]*): +({NUMBER})(?= *\|)")
+_SKIPPED, _LOSS_SCALE, _USUAL_LOSS = "number of skipped iterations", "loss scale", "lm loss"
+_TIMES = {
+    "elapsed time per iteration (ms)": "step_time_ms",
+    "elapsed time per iteration (s)": "step_time_s",
+    "throughput per GPU (TFLOP/s/GPU)": "throughput_tflops",
+}
+
+
+class MegatronFormat:
+    """Lines ` iteration       10/     100 | consumed samples: ... | lm loss: 7.1E+00 | loss scale: 1.0 | ...`."""
+
+    name = "megatron"
+    summary = "Megatron-LM or MindSpeed console log: iteration  10/ 100 | ... | lm loss: 7.1E+00 | loss scale: 1.0"
+    requires: tuple[str, ...] = ()
+    quoted = True
+    sample = (
+        b" [2026-01-14 10:00:05.125000] iteration        1/     100 | consumed samples:            8 | "
+        b"elapsed time per iteration (ms): 5312.4 | learning rate: 1.500000E-06 | global batch size:     8 | "
+        b"lm loss: 1.083217E+01 | loss scale: 1.0 | grad norm: 21.337 | number of skipped iterations:   0 | "
+        b"number of nan iterations:   0 |\n"
+        b" [2026-01-14 10:00:06.250000] iteration        2/     100 | consumed samples:           16 | "
+        b"elapsed time per iteration (ms): 412.7 | learning rate: 3.000000E-06 | global batch size:     8 | "
+        b"lm loss: 1.079154E+01 | loss scale: 1.0 | grad norm: 20.894 | number of skipped iterations:   0 | "
+        b"number of nan iterations:   0 |\n"
+    )
+
+    def recognizes(self, source: LogSource) -> bool:
+        """Tell whether one line or more tells of an iteration."""
+        return any(_TRAINING.search(block.text) for block in source.blocks() if "elapsed time" in block.text)
+
+    def read(self, source: LogSource) -> LossLog:
+        """Read all iterations and validations; raises EmptyLogError if there is no iteration."""
+        reading = _Reading()
+        for block in source.blocks():
+            reading.add(block)
+        table = reading.builder.build()
+        if reading.loss not in table.metrics:
+            raise EmptyLogError(source.label, [self.summary])
+        return LossLog(
+            label=source.label,
+            format=self.name,
+            table=table,
+            loss_name=reading.loss,
+            counting="global step",
+            base=1,
+            ignored_lines=reading.ignored + reading.builder.ignored,
+            notes=(*end_notes(source), *reading.notes()),
+        )
+
+
+class _Reading:
+    """Lines of iterations and, at their iteration, of validations; test sets and named validation sets are left out."""
+
+    def __init__(self) -> None:
+        self.builder, self.ignored = TableBuilder(self._window, phase_by_name), 0
+        self.loss = ""
+        self._step, self._total = NO_STEP, 0
+        self._distances: list[Integers] = []
+        self._nan = self._nothing = 0
+
+    def add(self, block: LogBlock) -> None:
+        """Take the lines of a block."""
+        lines, rows = find_lines(block, _LINE)
+        self.ignored += block.count_filled() - len(rows)
+        if not rows:
+            return
+        iterations, printed_totals, kinds, at, lists = zip(*rows, strict=True)
+        training = np.array([not kind for kind in kinds])
+        steps = read_steps([step or other for step, other in zip(iterations, at, strict=True)])
+        steps = carry_forward(steps, steps != NO_STEP, self._step)
+        totals = carry_forward(read_steps(printed_totals), training, self._total)
+        columns = {_TIMES.get(name, name): texts for name, texts in pair_columns(lists, _PAIR).items()}
+        metrics = with_validation(columns, [bool(kind) for kind in kinds])
+        skipped = self._all_skipped(metrics.get(_SKIPPED, ()), steps, training)
+        self.loss = self.loss or _loss_name(metrics)
+        losses = metrics.get(self.loss, [""] * len(rows))
+        metrics[self.loss] = self._judged(losses, skipped, training)
+        self.builder.add(lines, steps, metrics, totals=totals, skipped=skipped)
+        self._step, self._total = int(steps[-1]), int(totals[-1])
+
+    def notes(self) -> tuple[str, ...]:
+        """Say where a loss was understood from what is not printed."""
+        nan = f"{self._nan} lines have no loss: NaN (or a negative loss) is left out like this, kept as NaN"
+        nothing = f"{self._nothing} lines print 0 since all their iterations were skipped: they have no loss"
+        return (*([nan] if self._nan else []), *([nothing] if self._nothing else []))
+
+    def _all_skipped(self, counts: Sequence[str], steps: Integers, training: Booleans) -> Booleans:
+        """Tell which lines of training stand for skipped iterations only."""
+        distances = np.diff(steps[training], prepend=max(self._step, 0))
+        usual = int(np.median(distances[1:])) if len(distances) > 1 else 1
+        distances = np.where((distances > 0) & (distances < usual), distances, max(usual, 1))
+        self._distances.append(distances)
+        skipped = np.zeros(len(steps), np.bool_)
+        if len(counts):
+            skipped[training] = read_steps(counts)[training] >= distances
+        return skipped
+
+    def _judged(self, losses: Sequence[str], skipped: Booleans, training: Booleans) -> list[str]:
+        judged = list(losses)
+        unsure = skipped | np.array([not text for text in losses])
+        for row in np.flatnonzero(training & unsure).tolist():
+            if not skipped[row]:
+                judged[row], self._nan = "nan", self._nan + 1
+            elif judged[row] and float(judged[row]) == 0:
+                judged[row], self._nothing = "", self._nothing + 1
+        return judged
+
+    def _window(self, name: str) -> Window:
+        """Tell the log interval, the usual distance, where a metric is a mean over it."""
+        averaged = name in _TIMES.values() or ("loss" in name and name != _LOSS_SCALE)
+        if not averaged or phase_by_name(name) == "validation":
+            return RAW
+        distances = np.concatenate(self._distances)[1:]
+        if not len(distances):
+            return SINCE_LAST_PRINT
+        interval = int(np.median(distances))
+        return RAW if interval == 1 else Window("mean of last", interval)
+
+
+def _loss_name(names: Iterable[str]) -> str:
+    """Return the usual name, else the first loss of the line; "" while there is none."""
+    losses = [name for name in names if "loss" in name and name != _LOSS_SCALE and phase_by_name(name) == "training"]
+    return _USUAL_LOSS if _USUAL_LOSS in losses or not losses else losses[0]
+
+
+PLUGIN = MegatronFormat()

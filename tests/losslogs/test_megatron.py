@@ -1,0 +1,127 @@
+"""Megatron's console log, in the forms in which its versions print it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from align.core.curves import RAW, SINCE_LAST_PRINT, LossLog, Window
+from align.core.log_sources import LogSource
+from align.errors import EmptyLogError
+from align.losslogs.megatron import PLUGIN
+from align.steps.curves import place_on_axis
+
+
+def _line(step: int, loss: str | None, skipped: int = 0, start: str = "") -> str:
+    """Make one line; without a loss where it is None, as for NaN."""
+    printed = "" if loss is None else f" lm loss: {loss} |"
+    return (
+        f"{start} iteration {step:8d}/{500:8d} | consumed samples: {step * 8:12d} | "
+        f"elapsed time per iteration (ms): 412.7 | learning rate: 1.500E-06 | global batch size:     8 |{printed} "
+        f"loss scale: 1.0 | grad norm: 21.337 | number of skipped iterations: {skipped:3d} | "
+        "number of nan iterations:   0 |\n"
+    )
+
+
+def _read(text: str) -> LossLog:
+    return PLUGIN.read(LogSource.of_text(text))
+
+
+def test_a_log_of_every_step_holds_raw_losses() -> None:
+    log = _read(_line(1, "1.083217E+01") + _line(2, "1.079154E+01"))
+    curve = place_on_axis(log)
+    assert curve.steps.tolist() == [1, 2]
+    assert curve.values.tolist() == [10.83217, 10.79154]
+    assert curve.window == RAW
+    assert log.table.totals is not None
+    assert set(log.table.totals.tolist()) == {500}
+
+
+def test_a_loss_is_the_mean_over_the_log_interval_and_the_learning_rate_is_not() -> None:
+    log = _read("".join(_line(step, "5.0E+00") for step in (100, 200, 300)))
+    assert log.table.metrics["lm loss"].window == Window("mean of last", 100)
+    assert log.table.metrics["step_time_ms"].window == Window("mean of last", 100)
+    assert log.table.metrics["learning rate"].window == RAW
+
+
+def test_the_extra_line_of_the_first_iteration_does_not_shorten_the_interval() -> None:
+    log = _read("".join(_line(step, "5.0E+00") for step in (1, 10, 20, 30)))
+    assert log.table.metrics["lm loss"].window == Window("mean of last", 10)
+
+
+def test_the_interval_of_a_single_line_is_not_known() -> None:
+    assert _read(_line(100, "5.0E+00")).table.metrics["lm loss"].window == SINCE_LAST_PRINT
+
+
+def test_metrics_are_found_under_their_usual_names() -> None:
+    log = _read(_line(1, "1.0E+01") + _line(2, "9.0E+00"))
+    found = {name: log.series(name) for name in ("loss", "lr", "grad_norm", "loss_scale", "step_time")}
+    firsts = {name: series.values[0] for name, series in found.items() if series}
+    assert firsts == {"loss": 10.0, "lr": 1.5e-6, "grad_norm": 21.337, "loss_scale": 1.0, "step_time": 0.4127}
+
+
+def test_a_line_without_a_loss_is_a_nan_point() -> None:
+    log = _read(_line(1, "1.0E+01") + _line(2, None) + _line(3, None))
+    curve = place_on_axis(log)
+    assert curve.steps.tolist() == [1, 2, 3]
+    assert [math.isnan(value) for value in curve.values] == [False, True, True]
+    assert "2 lines have no loss" in log.notes[0]
+
+
+def test_a_run_that_is_nan_from_the_beginning_is_read_as_such() -> None:
+    assert all(math.isnan(value) for value in place_on_axis(_read(_line(1, None) + _line(2, None))).values)
+
+
+@pytest.mark.parametrize("loss", [None, "0.000000E+00"])
+def test_skipped_iterations_have_no_loss_and_changed_no_weight(loss: str | None) -> None:
+    log = _read(_line(1, "1.0E+01") + _line(2, loss, skipped=1) + _line(3, "9.0E+00"))
+    assert place_on_axis(log).steps.tolist() == [1, 3]
+    assert log.table.skipped is not None
+    assert log.table.skipped.tolist() == [False, True, False]
+
+
+def test_an_interval_is_skipped_only_if_all_its_iterations_were() -> None:
+    skips = [("5.0E+00", 0), ("4.0E+00", 3), ("0.0E+00", 10)]
+    log = _read("".join(_line(10 * at, loss, skipped) for at, (loss, skipped) in enumerate(skips, start=1)))
+    assert log.table.skipped is not None
+    assert log.table.skipped.tolist() == [False, False, True]
+    assert place_on_axis(log).values.tolist() == [5.0, 4.0]
+
+
+def test_timestamps_and_prefixes_in_front_change_nothing() -> None:
+    stamped = "".join(_line(step, "5.0E+00", start="[default0]: [2026-01-14 10:00:05.125000]") for step in (1, 2))
+    assert place_on_axis(_read(stamped)).steps.tolist() == [1, 2]
+
+
+def test_validation_stands_at_its_iteration_under_names_of_its_own() -> None:
+    text = "".join(
+        (
+            _line(10, "5.0E+00"),
+            "-----------\n",
+            " validation loss at iteration 10 | lm loss value: 4.5E+00 | lm loss PPL: 9.0E+01 | \n",
+            "-----------\n",
+            _line(20, "4.0E+00"),
+            " validation loss at iteration 20 on validation set | lm loss value: 4.2E+00 | lm loss PPL: 6.6E+01 | \n",
+            " validation loss at iteration 20 on test set | lm loss value: 4.9E+00 | lm loss PPL: 1.3E+02 | \n",
+        )
+    )
+    log = _read(text)
+    series = log.table.metrics["val/lm loss value"]
+    assert log.table.steps[series.rows].tolist() == [10, 20]
+    assert series.values.tolist() == [4.5, 4.2]
+    assert series.phase == "validation"
+    assert log.ignored_lines == 3
+    assert place_on_axis(log).values.tolist() == [5.0, 4.0]
+
+
+def test_other_losses_stand_beside_the_first() -> None:
+    line = _line(1, "1.0E+01").replace(" lm loss: 1.0E+01 |", " loss: 2.0E+00 | load_balancing_loss: 1.1E+00 |")
+    log = _read(line + line.replace("   1/", "   2/"))
+    assert log.loss_name == "loss"
+    assert log.table.metrics["load_balancing_loss"].values.tolist() == [1.1, 1.1]
+
+
+def test_a_validation_alone_is_no_training_log() -> None:
+    with pytest.raises(EmptyLogError, match="looked for"):
+        _read(" validation loss at iteration 10 | lm loss value: 4.5E+00 | \n")
