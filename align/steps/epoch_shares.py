@@ -15,8 +15,8 @@ from align.errors import StepsPerEpochError
 if TYPE_CHECKING:
     from align.core.curves import Floats, Integers
 
-# Beyond so many decimals all digits are printed, and float64 is the limit.
-MOST_DECIMALS = 12
+# Trainers print two decimals or more, and all digits if it is more than so many.
+LEAST_DECIMALS, MOST_DECIMALS = 2, 12
 ROUNDING = 1e-6
 KEEP_MORE = "compare a log that tells steps: the trainer's state file, or its output with the progress bars"
 
@@ -39,7 +39,7 @@ def steps_from_shares(label: str, shares: Floats, length: int) -> tuple[Integers
 
 def _printed_unit(shares: Floats) -> float:
     """Return the unit of the last digit that any share needs, 0.0 if that are all digits."""
-    for decimals in range(MOST_DECIMALS):
+    for decimals in range(LEAST_DECIMALS, MOST_DECIMALS):
         if np.allclose(shares, np.round(shares, decimals), rtol=0, atol=10.0**-MOST_DECIMALS):
             return 10.0**-decimals
     return 0.0

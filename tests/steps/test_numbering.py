@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from align.core.curves import AxisHints, Base, Counting, LogRecord, LossLog
+from align.core.curves import EPOCH_MEAN, AxisHints, Base, Counting, LogRecord, LossLog, Series
 from align.errors import StepsPerEpochError
 from align.losslogs._columns import as_table
 from align.steps.curves import place_on_axis
@@ -96,3 +99,48 @@ def test_a_log_of_epochs_stands_on_epochs_or_at_their_last_steps() -> None:
     assert (by_epoch.axis, by_epoch.steps.tolist()) == ("epoch", [1, 2])
     placed = place_on_axis(log, hints=AxisHints(steps_per_epoch=100))
     assert (placed.axis, placed.steps.tolist()) == ("step", [100, 200])
+
+
+def _with(log: LossLog, metric: str, rows: list[int], **about: object) -> LossLog:
+    """Add a metric at some records."""
+    series = Series(np.array(rows), np.arange(len(rows)) * 1.0, np.zeros(len(rows)), **about)
+    return replace(log, table=replace(log.table, metrics={**log.table.metrics, metric: series}))
+
+
+def test_a_validation_before_the_first_step_moves_no_step() -> None:
+    log = _with(_log([(None, 0), (None, 1), (None, 2)], "global step", base=1), "loss", [1, 2])
+    log = _with(log, "val_loss", [0, 2], phase="validation")
+    assert place_on_axis(log).steps.tolist() == [1, 2]
+    assert place_on_axis(log, "val_loss").steps.tolist() == [0, 2]
+
+
+def test_a_sparse_metric_is_counted_as_the_loss_is() -> None:
+    log = _with(_log([(None, step) for step in range(6)], "global step"), "lr", [2, 4])
+    assert place_on_axis(log, "lr").steps.tolist() == [3, 5]
+    in_epochs = _log([(e, s) for e in (1, 2) for s in range(1, 5)], "step in epoch")
+    assert place_on_axis(_with(in_epochs, "epoch_time_s", [3, 7]), "epoch_time_s").steps.tolist() == [4, 8]
+
+
+def _telling(totals: list[int]) -> LossLog:
+    log = _log([(at + 1, 1) for at in range(len(totals))], "step in epoch", base=1)
+    return replace(log, table=replace(log.table, totals=np.array(totals)))
+
+
+def test_the_length_that_the_lines_tell_is_taken() -> None:
+    curve = place_on_axis(_telling([50, 0, 50]))
+    assert (curve.steps.tolist(), curve.steps_per_epoch) == ([1, 51, 101], 50)
+
+
+def test_epochs_that_the_lines_tell_to_be_uneven_are_refused_unless_a_length_is_given() -> None:
+    with pytest.raises(StepsPerEpochError, match="its epochs have from 49 to 50 steps"):
+        place_on_axis(_telling([50, 49]))
+    assert place_on_axis(_telling([50, 49]), hints=AxisHints(steps_per_epoch=50)).steps.tolist() == [1, 51]
+
+
+def test_a_length_given_for_global_steps_is_kept_for_means_over_epochs() -> None:
+    plain = place_on_axis(_global(1, 2), hints=AxisHints(steps_per_epoch=2))
+    assert any("are not needed" in note for note in plain.notes)
+    means = _with(_global(2, 4), "train_loss_epoch", [0, 1], window=EPOCH_MEAN)
+    curve = place_on_axis(means, "train_loss_epoch", AxisHints(steps_per_epoch=2))
+    assert curve.steps_per_epoch == 2
+    assert not any("are not needed" in note for note in curve.notes)
