@@ -47,8 +47,9 @@ def called_by_user() -> bool:
 
 def tensor_kinds(named: Iterable[tuple[str, Any]]) -> dict[str, TensorKind]:
     """Shape and dtype of those that are tensors, whatever the framework."""
-    return {
-        name: TensorKind(tuple(value.shape), str(value.dtype).rpartition(".")[2].lower())
-        for name, value in named
-        if hasattr(value, "shape") and hasattr(value, "dtype")
-    }
+    kinds = {}
+    for name, value in named:
+        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+        if shape is not None and dtype is not None:
+            kinds[name] = TensorKind(tuple(shape), str(dtype).rpartition(".")[2].lower())
+    return kinds

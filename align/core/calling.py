@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -60,17 +61,26 @@ def bind_inputs(function: Callable[..., Any], inputs: Mapping[str, Any]) -> tupl
 
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield (name, leaf) of nested tuples, lists, mappings and dataclasses; "" names a lone leaf."""
-    if isinstance(value, Mapping):
-        items: Iterator[tuple[Any, Any]] = iter(value.items())
-    elif isinstance(value, (tuple, list)):
-        items = iter(enumerate(value))
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        items = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-    else:
+    items = _items_of(type(value))  # type: ignore[arg-type]  # mypy takes no class for hashable
+    if items is None:
         yield name, value
         return
-    for key, item in items:
+    for key, item in items(value):
         yield from leaves(item, _inside(name, key))
+
+
+@lru_cache(maxsize=1024)
+def _items_of(kind: type) -> Callable[[Any], Iterable[tuple[Any, Any]]] | None:
+    """How the (key, item) pairs of such a container are had, None for a leaf; asked three times a call."""
+    if issubclass(kind, Mapping):
+        return kind.items
+    if issubclass(kind, (tuple, list)):
+        return enumerate
+    return _field_items if dataclasses.is_dataclass(kind) else None
+
+
+def _field_items(value: Any) -> Iterator[tuple[str, Any]]:
+    return ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
 
 
 def with_leaves(value: Any, put: Callable[[str, Any], Any], name: str = "") -> Any:
