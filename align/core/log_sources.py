@@ -40,6 +40,9 @@ class LogBlock:
 
     def count_filled(self) -> int:
         """Count the lines that are not blank."""
+        ended = f"\n{self.text}\n"
+        if not any(f"\n{blank}" in ended for blank in "\n \t"):
+            return len(self.numbers)
         return sum(map(bool, map(str.strip, self.text.split("\n"))))
 
 

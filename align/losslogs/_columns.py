@@ -13,7 +13,7 @@ import numpy as np
 
 from align.core.curves import RAW, LogTable, Series
 from align.losslogs._digits import DigitColumn
-from align.losslogs._text import is_number
+from align.losslogs._text import is_null, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,19 +25,30 @@ if TYPE_CHECKING:
 # An epoch of so many steps, so many times, still fits into 64 bits.
 LARGEST_STEP = 2**31
 NO_STEP = -2
+# In place of a text that is not there; no text of a cell, without the spaces around it, is like it.
+ABSENT = " "
+# Where texts come again so often, each is read once.
+_ALIKE = 8
 
 
 class TableBuilder:
-    """Takes blocks of records in file order. `window_of` and `phase_of` tell of a metric by its name."""
+    """Takes blocks of records in file order. `window_of` and `phase_of` tell of a metric by its name.
+
+    What stands for `loss` and is no number is kept as NaN and told in `notes`; of other metrics it is left out.
+    """
 
     def __init__(
-        self, window_of: Callable[[str], Window] | None = None, phase_of: Callable[[str], Phase] | None = None
+        self,
+        window_of: Callable[[str], Window] | None = None,
+        phase_of: Callable[[str], Phase] | None = None,
+        loss: str | None = None,
     ) -> None:
         self._window_of, self._phase_of = window_of, phase_of
         self._parts: dict[str, list[Integers]] = {"lines": [], "steps": [], "epochs": [], "totals": []}
         self._shares: list[Floats] = []
         self._skipped: list[Booleans] = []
         self._metrics: dict[str, _Column] = {}
+        self._loss = loss
         self._count = self.ignored = 0
 
     def add(  # noqa: PLR0913 - one argument for each column of the table
@@ -71,7 +82,9 @@ class TableBuilder:
         self._skipped.append(np.zeros(count, np.bool_) if skipped is None else skipped)
         self._shares.append(np.full(count, np.nan) if shares is None else shares)
         for name, texts in metrics.items():
-            self._metrics.setdefault(name, _Column(name)).add(self._count, texts)
+            if name not in self._metrics:
+                self._metrics[name] = _Column(name, keeps_all=name == self._loss)
+            self._metrics[name].add(self._count, columns["lines"], texts)
         self._count += count
 
     def build(self) -> LogTable:
@@ -89,6 +102,11 @@ class TableBuilder:
             shares if self._count and not np.isnan(shares).any() else None,
         )
 
+    def notes(self) -> tuple[str, ...]:
+        """Say which losses are null or no number."""
+        loss = self._metrics.get(self._loss or "")
+        return loss.notes() if loss else ()
+
     def _series(self, name: str, column: _Column) -> Series:
         return Series(
             np.concatenate(column.rows),
@@ -102,22 +120,63 @@ class TableBuilder:
 class _Column:
     """A loss is measured; learning rates and the like are set, and short numbers of theirs are no rounded ones."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, keeps_all: bool = False) -> None:
         self.rows: list[Integers] = []
         self.values: list[Floats] = []
         self.digits = DigitColumn(measured="loss" in name.lower())
+        self._keeps_all = keeps_all
+        self._null: list[int] = []
+        self._strange: list[tuple[int, str]] = []
 
-    def add(self, first: int, texts: Sequence[str]) -> None:
+    def add(self, first: int, lines: Integers, texts: Sequence[str]) -> None:
+        """Take the texts of records that begin with number `first`."""
         rows = np.arange(len(texts))
         try:
-            packed, values = _read(texts)
+            self._take(first + rows, texts)
         except ValueError:
-            rows = np.array([row for row, text in enumerate(texts) if text and is_number(text)], np.int64)
-            packed, values = _read([texts[row] for row in rows.tolist()])
-        if len(rows):
-            self.rows.append(first + rows)
-            self.values.append(values)
+            readable = [self._readable(line, text) for line, text in zip(lines.tolist(), texts, strict=True)]
+            rows = rows[[text != "" for text in readable]]
+            if len(rows):
+                self._take(first + rows, list(filter(None, readable)))
+
+    def notes(self) -> tuple[str, ...]:
+        """Say which texts are kept as NaN."""
+        notes = []
+        if self._null:
+            notes.append(f"{len(self._null)} losses are null (first: line {self._null[0]}), kept as NaN")
+        if self._strange:
+            line, text = self._strange[0]
+            notes.append(f"{len(self._strange)} losses are no number (first: {text!r} in line {line}), kept as NaN")
+        return tuple(notes)
+
+    def _take(self, rows: Integers, texts: Sequence[str]) -> None:
+        """Read numbers; of many that are alike, each only once. Raises ValueError if one is none."""
+        unlike = set(texts)
+        if len(unlike) * _ALIKE > len(texts):
+            packed, values = _read(texts)
             self.digits.add(packed, values)
+        else:
+            place = {text: index for index, text in enumerate(unlike)}
+            index = np.fromiter(map(place.__getitem__, texts), np.int64, len(texts))
+            packed, known = _read(list(place))
+            values = known[index]
+            self.digits.add(packed, known, index)
+        self.rows.append(rows)
+        self.values.append(values)
+
+    def _readable(self, line: int, text: str) -> str:
+        """Return a number as it stands, `nan` for what is kept as one, "" for what is left out."""
+        text = text.strip()
+        if is_number(text):
+            return text
+        null = is_null(text)
+        if self._keeps_all and text:
+            if null:
+                self._null.append(line)
+            else:
+                self._strange.append((line, text))
+            return "nan"
+        return "nan" if null else ""
 
 
 def _read(texts: Sequence[str]) -> tuple[NDArray[np.bytes_], Floats]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from align.core.curves import Floats
+    from align.core.curves import Floats, Integers
 
 ENOUGH_VALUES = 5
 # So many unlike values, of at least so many decimals, that no binary float holds exactly show that a loss was rounded.
@@ -43,9 +43,12 @@ class DigitColumn:
         self._padded = False
         self._rounded: set[float] = set()
 
-    def add(self, texts: NDArray[np.bytes_], values: Floats) -> None:
-        """Look at numbers as they were printed, without spaces, and as they were read."""
-        self._count += len(texts)
+    def add(self, texts: NDArray[np.bytes_], values: Floats, places: Integers | None = None) -> None:
+        """Look at numbers as they were printed, without spaces, and as they were read.
+
+        With `places` those of the block are `texts[places]`: of many that are alike, each is looked at once.
+        """
+        self._count += len(texts) if places is None else len(places)
         if self._exact:
             return
         finite = np.isfinite(values)
@@ -54,8 +57,8 @@ class DigitColumn:
             self._exact = True
             self._finite, self._figures = [], []
             return
-        self._finite.append(finite)
-        self._figures.append(figures)
+        self._finite.append(finite if places is None else finite[places])
+        self._figures.append(figures if places is None else figures[:, places])
         self._padded |= padded
         if len(self._rounded) < ENOUGH_ROUNDED:
             known = values[finite & (np.abs(values) < _LARGE)]
@@ -70,7 +73,7 @@ class DigitColumn:
         exponents, significant, decimals = (row.astype(np.float64) for row in np.concatenate(self._figures, axis=1))
         if finite.sum() < ENOUGH_VALUES or not (self._padded or self._was_rounded(int(decimals[finite].max()))):
             return none
-        if len(np.unique(decimals[finite])) == 1:
+        if decimals[finite].min() == decimals[finite].max():
             return _powers_of_ten(exponents, finite)
         if significant[finite].max() >= ALL_DIGITS:
             return none
@@ -123,7 +126,7 @@ def _first(found: NDArray[np.bool_], otherwise: NDArray[np.int64]) -> NDArray[np
 
 def _powers_of_ten(exponents: Floats, finite: NDArray[np.bool_]) -> Floats:
     """Return 10 to each exponent, correctly rounded (numpy's power is not), and 0.0 where it is not finite."""
-    known, place = np.unique(exponents[finite], return_inverse=True)
-    powers = np.zeros(len(exponents))
-    powers[finite] = np.array([float(f"1e{int(exponent)}") for exponent in known])[place]
-    return powers
+    whole = np.where(finite, exponents, 0).astype(np.int64)
+    least = int(whole.min())
+    powers = np.array([float(f"1e{exponent}") for exponent in range(least, int(whole.max()) + 1)])
+    return np.where(finite, powers[whole - least], 0.0)

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import EPOCH_MEAN, RAW, LogRecord, LossLog
+from align.core.curves import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError, RepeatedColumnError
-from align.losslogs._columns import as_table, read_step
-from align.losslogs._text import ONLY_EPOCHS, is_null, is_number
+from align.losslogs._columns import ABSENT, NO_STEP, TableBuilder, read_steps
+from align.losslogs._phases import OTHER_PHASES, phase_by_name
+from align.losslogs._text import ONLY_EPOCHS, end_notes, is_null, is_number
+from align.losslogs._validation import with_validation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from align.core.curves import Base, Counting, LogTable, Window
+    from align.core.curves import Base, Booleans, Counting, Integers, LogTable, Window
+    from align.core.log_sources import LogBlock, LogSource
 
 STEP_NAMES = (
     "global_step", "step", "steps", "train_step", "current_step", "trainer/global_step", "iteration", "iterations",
@@ -33,7 +36,6 @@ LOSS_NAMES = (
     "step_loss", "batch_loss", "lm_loss", "total_loss", "train_loss_epoch",
 )  # fmt: skip
 PHASE_NAMES = ("phase", "mode", "split", "stage")
-OTHER_PHASES = ("val", "valid", "validation", "eval", "evaluation", "test", "predict")
 EXPECTED = (
     f"a step column ({', '.join(STEP_NAMES[:2])}, iter, epoch ...) and a loss column ({', '.join(LOSS_NAMES[:3])} ...)"
 )
@@ -58,37 +60,72 @@ def find_columns(names: Iterable[str]) -> LogColumns | None:
     return None if loss is None or (step is None and epoch is None) else LogColumns(step, epoch, loss, phase)
 
 
-def read_table(
-    rows: Iterable[tuple[int, Mapping[str, str]]], columns: LogColumns, label: str, format_name: str
-) -> LossLog:
-    """Turn rows of (line number, texts by column) into a log; raises EmptyLogError if no row has a step and a loss."""
-    reading = _Reading(columns)
-    table = as_table(reading.records(rows), functools.partial(_window, columns))
-    if columns.loss not in table.metrics:
-        raise EmptyLogError(label, [f"{format_name}: {EXPECTED}"])
-    notes = reading.notes()
-    if columns.step is None:
-        notes = (*notes, ONLY_EPOCHS)
-    return LossLog(
-        label=label,
-        format=format_name,
-        table=table,
-        loss_name=columns.loss,
-        counting=_counting(columns, table),
-        base=_base(reading.names),
-        ignored_lines=reading.ignored,
-        notes=notes,
-    )
+class TableReader:
+    """Takes the rows of a log in columns, block by block.
 
+    Texts have no spaces around them, and ABSENT stands where a row has none.
+    """
 
-def cells_by_name(line: int, cells: Sequence[tuple[str, str]], repeated: dict[str, int]) -> dict[str, str]:
-    """Put the (name, text) of a line into a dict; names with two unlike texts go to `repeated` with the first line."""
-    by_name = dict(cells)
-    if len(by_name) < len(cells):
-        for name, text in cells:
-            if text != by_name[name]:
-                repeated.setdefault(name, line)
-    return by_name
+    def __init__(self, columns: LogColumns) -> None:
+        self._columns = columns
+        self._builder = TableBuilder(functools.partial(_window, columns), phase_by_name, columns.loss)
+        self._names: dict[str, None] = {}
+        self._without_loss: list[int] = []
+        self._filled = 0
+
+    def add(self, block: LogBlock, lines: Integers, cells: Mapping[str, Sequence[str]]) -> None:
+        """Take the rows of a block, by the names of their columns; those without a step are no records."""
+        self._filled += block.count_filled()
+        columns, missing = self._columns, [ABSENT] * len(lines)
+        self._names.update(dict.fromkeys(cells))
+        epochs = read_steps(cells.get(columns.epoch or "", missing))
+        steps = epochs if columns.step is None else read_steps(cells.get(columns.step, missing))
+        metrics = {name: texts for name, texts in cells.items() if name not in (columns.step, columns.epoch)}
+        validation = [phase.strip().lower() in OTHER_PHASES for phase in cells.get(columns.phase or "", missing)]
+        if "" in metrics.get(columns.loss, ()):
+            metrics[columns.loss] = self._empty_losses(lines, metrics, (steps == NO_STEP) | validation)
+        metrics = with_validation(metrics, validation)
+        self._builder.add(lines, steps, metrics, epochs=np.maximum(epochs, -1))
+
+    def read(self, source: LogSource, format_name: str) -> LossLog:
+        """Put all rows together; raises EmptyLogError if none has a step and a loss."""
+        columns, table = self._columns, self._builder.build()
+        if columns.loss not in table.metrics:
+            raise EmptyLogError(source.label, [f"{format_name}: {EXPECTED}"])
+        only_epochs = (ONLY_EPOCHS,) if columns.step is None else ()
+        return LossLog(
+            label=source.label,
+            format=format_name,
+            table=table,
+            loss_name=columns.loss,
+            counting=_counting(columns, table),
+            base=_base(self._names),
+            ignored_lines=self._filled - len(table.lines),
+            notes=(*self._notes(), *only_epochs, *end_notes(source)),
+        )
+
+    def _empty_losses(self, lines: Integers, metrics: Mapping[str, Sequence[str]], strange: Booleans) -> list[str]:
+        """Turn empty cells into NaN in rows with a step and nothing else: a loss that its writer could not print."""
+        losses = list(metrics[self._columns.loss])
+        others = [texts for name, texts in metrics.items() if name != self._columns.loss]
+        for row in [row for row, loss in enumerate(losses) if not loss and not strange[row]]:
+            if any(is_number(texts[row]) or is_null(texts[row]) for texts in others):
+                self._without_loss.append(int(lines[row]))
+            else:
+                losses[row] = "nan"
+        return losses
+
+    def _notes(self) -> tuple[str, ...]:
+        """Say which column is the loss if several might be, which losses are no number, which rows have none."""
+        notes = []
+        loss = self._columns.loss
+        if others := sorted(name for name in self._names if name != loss and _plain(name) in LOSS_NAMES):
+            notes.append(f"the loss is read from {loss!r}; also in the log: {', '.join(others)}")
+        notes += self._builder.notes()
+        if self._without_loss:
+            lines = f"{len(self._without_loss)} rows have no loss (first: line {self._without_loss[0]})"
+            notes.append(f"{lines}; some writers leave NaN out like this")
+        return tuple(notes)
 
 
 def repeated_notes(label: str, columns: LogColumns, repeated: Mapping[str, int]) -> tuple[str, ...]:
@@ -100,67 +137,6 @@ def repeated_notes(label: str, columns: LogColumns, repeated: Mapping[str, int])
         f"{name!r} stands twice with unlike values (first: line {line}); the last of them is read"
         for name, line in repeated.items()
     )
-
-
-class _Reading:
-    """One pass over the rows, counting what could not be used."""
-
-    def __init__(self, columns: LogColumns) -> None:
-        self.columns = columns
-        self.names: set[str] = set()
-        self.ignored = 0
-        self.without_loss: list[int] = []
-        self.unreadable: list[tuple[int, str]] = []
-        self.null: list[int] = []
-
-    def records(self, rows: Iterable[tuple[int, Mapping[str, str]]]) -> Iterator[LogRecord]:
-        """Yield a record for every row of the training phase that has a step."""
-        counter = self.columns.step or self.columns.epoch or ""
-        for line, cells in rows:
-            self.names.update(cells)
-            step = read_step(cells.get(counter, ""))
-            if step is None or self._of_another_phase(cells):
-                self.ignored += 1
-                continue
-            yield LogRecord(line, step, read_step(cells.get(self.columns.epoch or "", "")), self._metrics(line, cells))
-
-    def notes(self) -> tuple[str, ...]:
-        """Say which column is the loss if several might be, which losses are no number, which rows have none."""
-        notes = []
-        if others := sorted(name for name in self.names - {self.columns.loss} if _plain(name) in LOSS_NAMES):
-            notes.append(f"the loss is read from {self.columns.loss!r}; also in the log: {', '.join(others)}")
-        if self.null:
-            notes.append(f"{len(self.null)} losses are null (first: line {self.null[0]}), kept as NaN")
-        if self.unreadable:
-            line, text = self.unreadable[0]
-            notes.append(f"{len(self.unreadable)} losses are no number (first: {text!r} in line {line}), kept as NaN")
-        if self.without_loss:
-            lines = f"{len(self.without_loss)} rows have no loss (first: line {self.without_loss[0]})"
-            notes.append(f"{lines}; some writers leave NaN out like this")
-        return tuple(notes)
-
-    def _of_another_phase(self, cells: Mapping[str, str]) -> bool:
-        phase = cells.get(self.columns.phase, "") if self.columns.phase else ""
-        return phase.strip().lower() in OTHER_PHASES
-
-    def _metrics(self, line: int, cells: Mapping[str, str]) -> dict[str, str]:
-        counters = (self.columns.step, self.columns.epoch)
-        printed = {name: text.strip() for name, text in cells.items() if name not in counters}
-        texts = {name: "nan" if is_null(text) else text for name, text in printed.items()}
-        loss = printed.get(self.columns.loss)
-        # A row with a step and nothing else can only mean a loss that its writer could not print.
-        if loss == "" and any(is_number(text) for text in texts.values()):
-            self.without_loss.append(line)
-        elif loss is not None and not is_number(loss):
-            self._no_number(line, loss)
-            texts[self.columns.loss] = "nan"
-        return texts
-
-    def _no_number(self, line: int, loss: str) -> None:
-        if is_null(loss):
-            self.null.append(line)
-        elif loss:
-            self.unreadable.append((line, loss))
 
 
 def _counting(columns: LogColumns, table: LogTable) -> Counting:

@@ -18,7 +18,6 @@ ONLY_EPOCHS = "the log counts only epochs: each loss is taken as the mean of its
 NUMBER = r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?i:nan|inf(?:inity)?)\b)"
 
 _WHOLE = re.compile(NUMBER)
-_LINE_END = re.compile("\n")
 
 
 def find_lines(block: LogBlock, pattern: re.Pattern[str]) -> tuple[Integers, list[tuple[str, ...]]]:
@@ -29,9 +28,11 @@ def find_lines(block: LogBlock, pattern: re.Pattern[str]) -> tuple[Integers, lis
     rows: list[tuple[str, ...]] = pattern.findall(block.text)
     if len(rows) == len(block.numbers):  # every line has one
         return block.numbers, rows
-    starts = [match.start() for match in pattern.finditer(block.text)] if rows else []
-    ends = [match.start() for match in _LINE_END.finditer(block.text)] if rows else []
-    return block.numbers[np.searchsorted(np.array(ends, np.int64), np.array(starts, np.int64))], rows
+    if not rows:
+        return block.numbers[:0], rows
+    starts = np.fromiter((match.start() for match in pattern.finditer(block.text)), np.int64, len(rows))
+    ends = np.flatnonzero(np.frombuffer(block.text.encode("utf-32-le", "surrogatepass"), np.uint32) == ord("\n"))
+    return block.numbers[np.searchsorted(ends, starts)], rows
 
 
 def is_number(text: str) -> bool:

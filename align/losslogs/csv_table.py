@@ -1,24 +1,16 @@
-"""CSV files with a header: comma, semicolon or tab.
-
-Lightning's `metrics.csv` is one of them.
-"""
+"""CSV files with a header: comma, semicolon or tab."""
 
 from __future__ import annotations
 
-import csv
 from typing import TYPE_CHECKING
 
 from align.errors import EmptyLogError
-from align.losslogs._table import EXPECTED, cells_by_name, find_columns, read_table, repeated_notes
-from align.losslogs._text import end_notes
+from align.losslogs._delimited import by_name, find_header, read_cells
+from align.losslogs._table import EXPECTED, TableReader, find_columns, repeated_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from align.core.curves import LossLog
     from align.core.log_sources import LogSource
-
-_DELIMITERS = ",;\t"
 
 
 class CsvFormat:
@@ -32,47 +24,20 @@ class CsvFormat:
 
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether the first line that is no comment names a step and a loss column."""
-        header = _header(source)
-        return header is not None and find_columns(header[1]) is not None
+        header = find_header(source)
+        return header is not None and find_columns(header.names) is not None
 
     def read(self, source: LogSource) -> LossLog:
         """Read all rows; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""
-        header = _header(source)
-        columns = find_columns(header[1]) if header is not None else None
+        header = find_header(source)
+        columns = find_columns(header.names) if header is not None else None
         if header is None or columns is None:
             raise EmptyLogError(source.label, [f"{self.name}: {EXPECTED}"])
+        reader = TableReader(columns)
         repeated: dict[str, int] = {}
-        log = read_table(_rows(source, header, repeated), columns, source.label, self.name)
-        return log.with_notes((*end_notes(source), *repeated_notes(source.label, columns, repeated)))
-
-
-def _header(source: LogSource) -> tuple[int, list[str], str] | None:
-    """Return the header's line number, its cells and the delimiter; None if the first line has no delimiter."""
-    for number, line in source.lines():
-        if not line.strip() or line.startswith("#"):
-            continue
-        delimiter = max(_DELIMITERS, key=line.count)
-        return (number, _cells(line, delimiter), delimiter) if delimiter in line else None
-    return None
-
-
-def _rows(
-    source: LogSource, header: tuple[int, list[str], str], repeated: dict[str, int]
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield each line after the header by column; a header again (runs appended to one file) is no row."""
-    header_line, names, delimiter = header
-    for number, line in source.lines():
-        if number > header_line and line.strip():
-            cells = _cells(line, delimiter)
-            if cells != names:
-                yield number, cells_by_name(number, list(zip(names, cells, strict=False)), repeated)
-
-
-def _cells(line: str, delimiter: str) -> list[str]:
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))]
-    except csv.Error:
-        return [cell.strip() for cell in line.split(delimiter)]
+        for block, cells in read_cells(source, header):
+            reader.add(block, cells.lines, by_name(header, cells, repeated))
+        return reader.read(source, self.name).with_notes(repeated_notes(source.label, columns, repeated))
 
 
 PLUGIN = CsvFormat()

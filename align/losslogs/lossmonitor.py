@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Whatever stands in place of the loss is taken, and told from a number afterwards.
 _LOSS = re.compile(
-    rf"\bepoch:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*\[?[ \t]*"
+    rf"epoch:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*\[?[ \t]*"
     rf"(?:({NUMBER})(?=\.?(?:[\s\],;|)]|$))|(\S+))",
     re.IGNORECASE,
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from align.core.log_sources import LogSource
 
 _STEP = re.compile(
-    r"\bEpoch: \[([0-9]+)/[0-9]+\], batch: \[([0-9]+)/([0-9]+)\], "
+    r"Epoch: \[([0-9]+)/[0-9]+\], batch: \[([0-9]+)/([0-9]+)\], "
     rf"loss: ({NUMBER})(?:, lr: ({NUMBER}))?(?:, time: ({NUMBER})s)?"
 )
 _NAMES = ("loss", "lr", "time_s")

@@ -136,7 +136,8 @@ def test_rows_of_other_phases_are_no_training_losses() -> None:
     text = "phase,step,loss\ntrain,1,0.5\nval,1,0.9\ntrain,2,0.25\n"
     log = CSV.read(LogSource.of_text(text))
     assert place_on_axis(log).values.tolist() == [0.5, 0.25]
-    assert log.ignored_lines == 1
+    assert place_on_axis(log, "val/loss").values.tolist() == [0.9]
+    assert (log.table.metrics["val/loss"].phase, log.ignored_lines) == ("validation", 1)
 
 
 def test_a_header_again_is_no_row() -> None:
@@ -158,7 +159,7 @@ def test_a_table_of_epochs_holds_epoch_means() -> None:
 def test_steps_printed_as_floats_are_steps_and_others_are_not() -> None:
     log = CSV.read(LogSource.of_text("step,loss\n1.0,1.5\n2.0,1.4\n2.5,1.3\n-1,1.2\n1e40,1.1\n"))
     assert place_on_axis(log).steps.tolist() == [1, 2]
-    assert log.ignored_lines == 3
+    assert log.ignored_lines == 4  # the header too
 
 
 def test_a_line_cut_in_the_middle_is_noted() -> None:
