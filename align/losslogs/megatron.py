@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from align.core.curves import Booleans, Integers
     from align.core.log_sources import LogBlock, LogSource
 
-_STEP = r"iteration +([0-9]+)/ *([0-9]+) \|(?=[^\n]*\belapsed time per iteration)"
+_STEP = r"iteration +([0-9]+)/ *([0-9]+) \|(?=(?:[^|\n]*\|){0,5} elapsed time per iteration)"
 _VALIDATION = r"(validation loss at )(?:iteration ([0-9]+))?(?![^\n|]*\btest\b)[^\n|]*\|"
 _TRAINING, _LINE = re.compile(_STEP), re.compile(rf"(?:{_STEP}|{_VALIDATION})([^\n]*)")
 _PAIR = re.compile(rf"([A-Za-z][^:|\n]*): +({NUMBER})(?= *\|)")
