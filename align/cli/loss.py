@@ -3,56 +3,173 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from align.cli._shared import JsonOption, RunOption  # noqa: TC001 - typer reads them at run time
 
-LogArgument = Annotated[Path, typer.Argument(help="Loss log of the reference, in any known format.")]
+if TYPE_CHECKING:
+    from align.workflows.compare_losses import LogReading
+
+KNOWN = "What a log does not tell by itself"
+LogArgument = Annotated[Path, typer.Argument(help="Loss log of the reference, in any known format, or a folder.")]
 CandidateArgument = Annotated[
     Path | None, typer.Argument(help="Loss log of the candidate. Without it, what is understood of REFERENCE is shown.")
 ]
+RunsArgument = Annotated[list[Path] | None, typer.Argument(hidden=True)]
 MetricOption = Annotated[str, typer.Option("--metric", help="Metric to compare; `loss` is each log's training loss.")]
-LengthR = Annotated[int | None, typer.Option("--reference-steps-per-epoch", metavar="N", help="If the log lacks it.")]
-LengthC = Annotated[int | None, typer.Option("--candidate-steps-per-epoch", metavar="N", help="If the log lacks it.")]
-BaseR = Annotated[int | None, typer.Option("--reference-base", metavar="0|1", help="What it calls its first step.")]
-BaseC = Annotated[int | None, typer.Option("--candidate-base", metavar="0|1", help="What it calls its first step.")]
+PresetOption = Annotated[
+    str, typer.Option("--preset", metavar="NAME", help="Criteria by name, such as guide or exact, or of align.toml.")
+]
+ReferenceRunsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--reference-runs", metavar="LOG...", help="Further runs of the reference: how much they differ is allowed."
+    ),
+]
+StepsPerOption = Annotated[
+    str, typer.Option("--steps-per", metavar="R:C", help="Steps of both sides that see as many samples, as 2:1.")
+]
 LastOption = Annotated[
     int | None, typer.Option("--last-step", metavar="N", help="Compare only up to this global step.")
 ]
+PlotOption = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw the curves and their difference.")
+]
+
+
+def _of_a_side(name: str, metavar: str, text: str, side: str) -> typer.models.OptionInfo:
+    """Make `--reference-NAME` or `--candidate-NAME`; `--NAME` alone is the reference's, which may be the only log."""
+    names = [f"--{side}-{name}", *([f"--{name}"] if side == "reference" else [])]
+    option: typer.models.OptionInfo = typer.Option(*names, metavar=metavar, help=text, rich_help_panel=KNOWN)
+    return option
+
+
+_FORMAT = ("format", "NAME", "Its format, see `align plugins`.")
+_PATTERN = ("pattern", "REGEX", "Its lines, with groups (?P<step>...), (?P<loss>...).")
+_RANK = ("rank", "N", "The process whose lines are read.")
+_JOB = ("job", "N", "The run to take of several in it, from 1.")
+_LENGTH = ("steps-per-epoch", "N", "If the log lacks it.")
+_BASE = ("base", "0|1", "What it calls its first step.")
+FormatR = Annotated[str | None, _of_a_side(*_FORMAT, "reference")]
+FormatC = Annotated[str | None, _of_a_side(*_FORMAT, "candidate")]
+PatternR = Annotated[str | None, _of_a_side(*_PATTERN, "reference")]
+PatternC = Annotated[str | None, _of_a_side(*_PATTERN, "candidate")]
+RankR = Annotated[int | None, _of_a_side(*_RANK, "reference")]
+RankC = Annotated[int | None, _of_a_side(*_RANK, "candidate")]
+JobR = Annotated[int | None, _of_a_side(*_JOB, "reference")]
+JobC = Annotated[int | None, _of_a_side(*_JOB, "candidate")]
+LengthR = Annotated[int | None, _of_a_side(*_LENGTH, "reference")]
+LengthC = Annotated[int | None, _of_a_side(*_LENGTH, "candidate")]
+BaseR = Annotated[int | None, _of_a_side(*_BASE, "reference")]
+BaseC = Annotated[int | None, _of_a_side(*_BASE, "candidate")]
 
 
 def loss_command(  # noqa: PLR0913 - one argument for each option of the command
     reference: LogArgument,
     candidate: CandidateArgument = None,
+    more_runs: RunsArgument = None,
     metric: MetricOption = "loss",
+    preset: PresetOption = "guide",
+    reference_runs: ReferenceRunsOption = None,
+    steps_per: StepsPerOption = "1:1",
+    last_step: LastOption = None,
+    plot: PlotOption = None,
+    reference_format: FormatR = None,
+    candidate_format: FormatC = None,
+    reference_pattern: PatternR = None,
+    candidate_pattern: PatternC = None,
+    reference_rank: RankR = None,
+    candidate_rank: RankC = None,
+    reference_job: JobR = None,
+    candidate_job: JobC = None,
     reference_steps_per_epoch: LengthR = None,
     candidate_steps_per_epoch: LengthC = None,
     reference_base: BaseR = None,
     candidate_base: BaseC = None,
-    last_step: LastOption = None,
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:
     """Compare two loss logs on the true global step, or show what is understood of one."""
-    if candidate is None:
-        return _describe(reference, metric, (reference_steps_per_epoch, reference_base), run, json)
-    from align.cli._shared import finish
-    from align.workflows.compare_losses import compare_losses
+    from align.workflows.compare_losses import LogReading
 
-    comparison = compare_losses(
-        reference,
-        candidate,
-        metric=metric,
-        steps_per_epoch=(reference_steps_per_epoch, candidate_steps_per_epoch),
-        base=(reference_base, candidate_base),
-        last_step=last_step,
+    readings = (
+        LogReading(
+            reference_format,
+            reference_pattern,
+            reference_rank,
+            reference_job,
+            reference_steps_per_epoch,
+            reference_base,
+        ),
+        LogReading(
+            candidate_format,
+            candidate_pattern,
+            candidate_rank,
+            candidate_job,
+            candidate_steps_per_epoch,
+            candidate_base,
+        ),
     )
-    return finish(comparison, comparison.verdict, {"reference": reference, "candidate": candidate}, run, json)
+    if candidate is None:
+        return _describe(reference, metric, readings[0], run, json)
+    runs = _runs(reference_runs, more_runs)
+    asked = _Asked(metric, preset, runs, _ratio(steps_per), last_step)
+    return _compare((reference, candidate), readings, asked, plot, run, json)
 
 
-def _describe(log: Path, metric: str, known: tuple[int | None, int | None], run: Path | None, json: bool) -> int:
+class _Asked(NamedTuple):
+    """How two logs are to be compared."""
+
+    metric: str
+    preset: str
+    reference_runs: list[Path]
+    steps_per: tuple[int, int]
+    last_step: int | None
+
+
+def _compare(
+    logs: tuple[Path, Path],
+    readings: tuple[LogReading, LogReading],
+    asked: _Asked,
+    plot: Path | None,
+    run: Path | None,
+    json: bool,
+) -> int:
+    from align.cli._shared import finish
+    from align.workflows.compare_losses import compare_readings
+
+    comparison = compare_readings(logs, readings, **asked._asdict())
+    if plot is not None:
+        from align.report.save_plot import save_plot
+
+        save_plot("loss_curves", comparison, plot)
+    runs = {f"reference run {number}": log for number, log in enumerate(asked.reference_runs, start=2)}
+    made_from = {"reference": logs[0], "candidate": logs[1], **runs}
+    return finish(comparison, comparison.verdict, made_from, run, json)
+
+
+def _runs(given: list[Path] | None, more: list[Path] | None) -> list[Path]:
+    """Join `--reference-runs A` and what follows it; further logs without the option are too many."""
+    from align.errors import UsageError
+
+    if more and not given:
+        hint = "further runs of the reference go behind --reference-runs"
+        raise UsageError(f"{len(more) + 2} logs are given where two are compared", hint)
+    return [*(given or []), *(more or [])]
+
+
+def _ratio(text: str) -> tuple[int, int]:
+    from align.errors import UsageError
+
+    left, _, right = text.partition(":")
+    if not (left.isdecimal() and right.isdecimal()):
+        raise UsageError(f"steps cannot be matched as {text}", "give two numbers from 1, such as 2:1")
+    return int(left), int(right)
+
+
+def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, json: bool) -> int:
     """Show one log; nothing is judged, so the exit code is 0 unless it cannot be read."""
     import json as json_module
 
@@ -60,7 +177,7 @@ def _describe(log: Path, metric: str, known: tuple[int | None, int | None], run:
     from align.runs.folder import RunFolder, as_document
     from align.workflows.compare_losses import describe_log
 
-    summary = describe_log(log, metric=metric, steps_per_epoch=known[0], base=known[1])
+    summary = describe_log(log, metric=metric, reading=reading)
     document = as_document(summary, {"log": log})
     written = RunFolder.create(run).write(summary, {"log": log}) if run is not None else None
     if json:

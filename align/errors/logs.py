@@ -37,7 +37,7 @@ class AmbiguousLogError(CannotRunError):
         listed = "".join(f"\n  {file}: {names}" for file, names in zip(formats, found, strict=True))
         super().__init__(
             f"{path} holds lines of several log formats: {found[0] if len(found) == 1 else listed}",
-            "name the one to read with --format",
+            "name the one to read with --format (--candidate-format for the candidate)",
         )
 
 
@@ -106,5 +106,5 @@ class MixedJobsError(CannotRunError):
         super().__init__(
             f"{label} mixes {len(jobs)} jobs, as their total numbers of steps tell:"
             + "".join(listed[: self.SHOWN] + more),
-            "choose one of them with --job N, or put each in a file of its own",
+            "choose one of them with --job N (--candidate-job N for the candidate), or put each in a file of its own",
         )

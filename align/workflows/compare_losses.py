@@ -2,40 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Union
 
 from align.core.curves import AxisHints
 from align.errors import UsageError
 from align.steps.curves import pair_curves, place_on_axis
+from align.steps.group_steps import group_sizes, group_steps
+from align.steps.jobs import choose_job
 from align.steps.judge_curves import judge_curves
 from align.steps.log_summary import summarize_log
+from align.steps.loss_events import find_events
+from align.steps.loss_limits import find_preset
+from align.steps.other_metrics import look_beside
+from align.steps.speed import compare_speed
+from align.steps.thin_points import thinned
 from align.workflows.read_logs import read_log
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
     from align.core.curve_results import CurveComparison
-    from align.core.curves import LogSummary
+    from align.core.curves import Curve, LogSummary, LossLog
+    from align.steps.loss_limits import Preset
 
 N = TypeVar("N")
 PerSide = Union[N, tuple[Union[N, None], Union[N, None]], None]  # noqa: UP007 - X | Y takes no type variable on 3.10
+Log = Union[Path, str, Sequence[Union[Path, str]]]  # noqa: UP007 - as above
 
 
-def compare_losses(
-    reference: Path | str,
-    candidate: Path | str,
+@dataclass(frozen=True, slots=True)
+class LogReading:
+    """What the user knows of one side's logs; None leaves it to the log.
+
+    `format` names a plugin, `pattern` is a regular expression with named groups, `rank` and `job` (from 1) choose among
+    several in one file, `steps_per_epoch` and `base` (what the log calls its first step) say how it counts.
+    """
+
+    format: str | None = None
+    pattern: str | None = None
+    rank: int | None = None
+    job: int | None = None
+    steps_per_epoch: int | None = None
+    base: int | None = None
+
+    def read(self, log: Log) -> LossLog:
+        """Read a log of this side, of one job."""
+        whole = read_log(log, format=self.format or "", pattern=self.pattern or "", rank=self.rank)
+        return choose_job(whole, self.job)
+
+    @property
+    def hints(self) -> AxisHints:
+        """How the log counts; raises UsageError for numbers that make no sense."""
+        if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
+            raise UsageError(f"the number of steps per epoch is {self.steps_per_epoch}", "give a number from 1")
+        if self.base not in (None, 0, 1):
+            raise UsageError(f"the first step of a log cannot be called {self.base}", "give 0 or 1")
+        return AxisHints(self.steps_per_epoch, None if self.base is None else 1 if self.base else 0)
+
+
+def compare_losses(  # noqa: PLR0913 - one keyword for each thing that a log may leave open
+    reference: Log,
+    candidate: Log,
     *,
     metric: str = "loss",
+    preset: str = "guide",
+    presets: Mapping[str, Preset] | None = None,
+    reference_runs: Sequence[Log] = (),
+    steps_per: tuple[int, int] = (1, 1),
+    last_step: int | None = None,
+    format: PerSide[str] = None,  # noqa: A002 - what users call it
+    pattern: PerSide[str] = None,
+    rank: PerSide[int] = None,
+    job: PerSide[int] = None,
     steps_per_epoch: PerSide[int] = None,
     base: PerSide[int] = None,
-    last_step: int | None = None,
 ) -> CurveComparison:
     r"""Compare a metric of two logs of any known formats at their common global steps.
 
-    `steps_per_epoch` and `base` (what a log calls its first step) say what the logs do not; one number for both or a
-    pair (reference, candidate). `last_step` (global, from 1) leaves out what comes after it. Raises MissingFileError,
-    EmptyLogError, AmbiguousLogError, MetricMissingError, StepsPerEpochError, UnlikeCurvesError; UsageError for a
-    number that makes no sense.
+    A log is a file, a folder, or the files of a resumed training. `preset` names the criteria, `presets` adds to the
+    known ones; with `reference_runs` (further runs of the reference) the candidate is judged by how much those differ
+    among themselves. `steps_per=(2, 1)`: two steps of the reference see as many samples as one of the candidate.
+    `last_step` (global, from 1) leaves out what comes after it. `format`, `pattern`, `rank`, `job`, `steps_per_epoch`
+    and `base` say what the logs do not (see LogReading): one value for both or a pair (reference, candidate). Results
+    of many points are thinned (`points.count` tells how many were compared).
+
+    Raises MissingFileError, UnreadableLogError, EmptyLogError, AmbiguousLogError, MixedJobsError, MetricMissingError,
+    StepsPerEpochError, UnlikeCurvesError; UsageError for what makes no sense.
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -47,30 +103,69 @@ def compare_losses(
     >>> comparison.verdict.outcome.value, comparison.first_divergent_step, comparison.trouble
     ('not aligned', 3, 'differs later')
     """
+    parts = zip(*map(_sides, (format, pattern, rank, job, steps_per_epoch, base)), strict=True)
+    first, second = (LogReading(*known) for known in parts)
+    return compare_readings(
+        (reference, candidate),
+        (first, second),
+        metric=metric,
+        preset=preset,
+        presets=presets,
+        reference_runs=reference_runs,
+        steps_per=steps_per,
+        last_step=last_step,
+    )
+
+
+def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be asked
+    logs: tuple[Log, Log],
+    readings: tuple[LogReading, LogReading],
+    *,
+    metric: str = "loss",
+    preset: str = "guide",
+    presets: Mapping[str, Preset] | None = None,
+    reference_runs: Sequence[Log] = (),
+    steps_per: tuple[int, int] = (1, 1),
+    last_step: int | None = None,
+) -> CurveComparison:
+    """Compare two logs, each read in its own way; see `compare_losses`."""
     if last_step is not None and last_step < 1:
         raise UsageError(f"the last step is {last_step}", "give a global step, counted from 1")
-    lengths, bases = _sides(steps_per_epoch), _sides(base)
-    left, right = (
-        place_on_axis(read_log(path), metric, _hints(length, first))
-        for path, length, first in zip((reference, candidate), lengths, bases, strict=True)
-    )
-    return judge_curves(left, right, pair_curves(left, right, last_step), last_step)
+    criteria, sizes = find_preset(preset, presets), group_sizes(steps_per)
+    left, right = (reading.read(log) for reading, log in zip(readings, logs, strict=True))
+    placed = [partial(_place, hints=one.hints, size=size) for one, size in zip(readings, sizes, strict=True)]
+    curves = placed[0](left, metric), placed[1](right, metric)
+    runs = [placed[0](readings[0].read(log), metric) for log in reference_runs]
+    comparison = judge_curves(*curves, pair_curves(*curves, last_step), last_step, criteria, runs)
+    return thinned(_with_all_else(comparison, (left, right), placed, steps_per))
 
 
-def describe_log(
-    log: Path | str, *, metric: str = "loss", steps_per_epoch: int | None = None, base: int | None = None
-) -> LogSummary:
+def describe_log(log: Log, *, metric: str = "loss", reading: LogReading = LogReading()) -> LogSummary:
     """Tell what is understood of one log; raises as `compare_losses` does."""
-    return summarize_log(read_log(log), metric, _hints(steps_per_epoch, base))
+    return summarize_log(reading.read(log), metric, reading.hints)
+
+
+def _place(log: LossLog, metric: str, *, hints: AxisHints, size: int) -> Curve:
+    return group_steps(place_on_axis(log, metric, hints), size)
+
+
+def _with_all_else(
+    comparison: CurveComparison,
+    logs: tuple[LossLog, LossLog],
+    placed: Sequence[Callable[[LossLog, str], Curve]],
+    steps_per: tuple[int, int],
+) -> CurveComparison:
+    """Add the other metrics of both logs, the events of both curves, and the speed."""
+    beside = look_beside(*logs, comparison.metric, lambda log, metric: placed[log is logs[1]](log, metric))
+    events, notes = find_events(comparison.reference, comparison.candidate, beside.lr)
+    return replace(
+        comparison,
+        events=(*comparison.events, *events),
+        others=beside.others,
+        speed=compare_speed(*logs, steps_per),
+        notes=(*comparison.notes, *notes, *beside.notes),
+    )
 
 
 def _sides(given: PerSide[N]) -> tuple[N | None, N | None]:
     return given if isinstance(given, tuple) else (given, given)
-
-
-def _hints(steps_per_epoch: int | None, base: int | None) -> AxisHints:
-    if steps_per_epoch is not None and steps_per_epoch < 1:
-        raise UsageError(f"the number of steps per epoch is {steps_per_epoch}", "give a number from 1")
-    if base not in (None, 0, 1):
-        raise UsageError(f"the first step of a log cannot be called {base}", "give 0 or 1")
-    return AxisHints(steps_per_epoch, None if base is None else 1 if base else 0)

@@ -138,3 +138,63 @@ def test_options_reach_their_side(logs: tuple[Path, Path], capsys: pytest.Captur
     options = ["--candidate-steps-per-epoch", "2", "--candidate-base", "0", "--reference-base", "0", "--last-step", "5"]
     assert main(["loss", *map(str, logs), *options, "--json"]) == 0
     assert [point["step"] for point in json.loads(capsys.readouterr().out)["points"]] == [1, 3, 5]
+
+
+def _curve(offset: float, step: float = 0.0) -> str:
+    rows = (f"{i},{2.3 - 0.01 * i + offset * (-1) ** i + step:.6f}\n" for i in range(1, 41))
+    return "step,loss\n" + "".join(rows)
+
+
+def test_further_runs_of_the_reference_say_how_much_may_differ(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    offsets = {"reference": 0.0, "second": 0.03, "third": -0.03, "candidate": 0.02, "off": 0.02}
+    paths = {name: tmp_path / f"{name}.csv" for name in offsets}
+    for name, path in paths.items():
+        path.write_text(_curve(offsets[name], 0.4 if name == "off" else 0.0), encoding="utf-8")
+    logs = {name: str(path) for name, path in paths.items()}
+    runs = ["--reference-runs", logs["second"], logs["third"]]
+    assert main(["loss", logs["reference"], logs["candidate"], *runs]) == 0
+    assert "other runs of the reference" in capsys.readouterr().out
+    assert main(["loss", logs["reference"], logs["off"], *runs]) == 1
+    assert main(["loss", logs["reference"], logs["off"], logs["second"]]) == 2
+    assert "further runs of the reference go behind --reference-runs" in capsys.readouterr().err
+
+
+def test_steps_that_see_other_numbers_of_samples_are_matched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fine, coarse = tmp_path / "fine.csv", tmp_path / "coarse.csv"
+    fine.write_text("step,loss\n" + "".join(f"{i},{3.0 - i / 64!r}\n" for i in range(1, 41)), encoding="utf-8")
+    means = (f"{i},{3.0 - (2 * i - 0.5) / 64!r}\n" for i in range(1, 21))
+    coarse.write_text("step,loss\n" + "".join(means), encoding="utf-8")
+    assert main(["loss", str(fine), str(coarse)]) == 1
+    assert main(["loss", str(fine), str(coarse), "--steps-per", "2:1"]) == 0
+    capsys.readouterr()
+    for wrong in ("2", "0:1", "a:b", "1:-1"):
+        assert main(["loss", str(fine), str(coarse), "--steps-per", wrong]) == 2
+        assert "such as 2:1" in capsys.readouterr().err
+
+
+def test_a_plot_is_written_as_png_and_as_nothing_else(
+    logs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "curves.png"
+    assert main(["loss", *map(str, logs), "--plot", str(picture)]) == 0
+    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert main(["loss", *map(str, logs), "--plot", str(tmp_path / "curves.pdf")]) == 2
+    assert not (tmp_path / "curves.pdf").exists()
+    assert "ends in .png" in capsys.readouterr().err
+
+
+def test_a_file_of_several_jobs_is_refused_or_split(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "- INFO - {{ Epoch:[  1/  2], step:[  {step}/ {total}], loss: {loss}, per_step_time: 10ms, lr: 0.1 }}\n"
+    text = "".join(line.format(step=i, total=total, loss=2.5) for total in (20, 30) for i in range(1, 4))
+    log = tmp_path / "two.log"
+    log.write_text(text, encoding="utf-8")
+    assert main(["loss", str(log)]) == 2
+    assert "mixes 2 jobs" in capsys.readouterr().err
+    assert main(["loss", str(log), "--job", "2"]) == 0
+    assert main(["loss", str(log), str(log), "--reference-job", "1", "--candidate-job", "2"]) == 0
+    assert main(["loss", str(log), "--job", "3"]) == 2
+    assert "give a number from 1 to 2" in capsys.readouterr().err
