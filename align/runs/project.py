@@ -21,13 +21,14 @@ Paths are relative to the file. Every command also works without it; what the co
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from align.core.allowances import NOTHING, Allowances
 from align.core.files import existing_file
 from align.errors import ProjectFileError
 from align.runs.allowances import allowance_faults, read_allowances
+from align.runs.loss_presets import preset_faults, read_presets
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,11 +39,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from align.steps.loss_limits import Preset
+
 NAME = "align.toml"
 _PLACE = ("device", "dtype", "mode")
 _SIDE = {"model", "checkpoint", *_PLACE}
 _KEYS = {"reference": _SIDE, "candidate": _SIDE, "forward": {"inputs", "map"}}
-_ALLOWED = {"limits", "accepted"}
+_ALLOWED = {"limits", "accepted", "loss"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class Project:
     inputs: Path | str | None = None
     map: Path | None = None
     allowances: Allowances = NOTHING
+    loss_presets: dict[str, Preset] = field(default_factory=dict)
 
 
 def read_project(path: Path) -> Project:
@@ -73,7 +77,7 @@ def read_project(path: Path) -> Project:
         document = tomllib.loads(existing_file(path, "project file").read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ProjectFileError(path, [f"not TOML: {error}"]) from error
-    if faults := [*_faults(document), *allowance_faults(document)]:
+    if faults := [*_faults(document), *allowance_faults(document), *preset_faults(document)]:
         raise ProjectFileError(path, faults)
     folder = path.resolve().parent
     forward = document.get("forward", {})
@@ -84,6 +88,7 @@ def read_project(path: Path) -> Project:
         inputs=_factory(inputs, folder) if inputs and ":" in inputs else folder / inputs if inputs else None,
         map=folder / forward["map"] if "map" in forward else None,
         allowances=read_allowances(document),
+        loss_presets=read_presets(document),
     )
 
 

@@ -7,7 +7,7 @@ that costs power and keeps the false-alarm rate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,31 +15,38 @@ if TYPE_CHECKING:
     from align.core.curves import Floats
 
 
-def block_means(values: Floats, length: int) -> Floats:
-    """Average the last axis of `values` over blocks of `length`; what is left at the end is left out."""
-    count = values.shape[-1] // length
-    means: Floats = values[..., : count * length].reshape(*values.shape[:-1], count, length).mean(-1)
-    return means
+class Blocks(NamedTuple):
+    """Averages over blocks of `length` values, shape (..., blocks), and the correlation of neighbours if above 0."""
+
+    length: int
+    means: Floats
+    correlation: float
 
 
-def independent_length(values: Floats, fewest: int, *, detrend: bool) -> int | None:
-    """Return the shortest block length, a power of two, whose averages are uncorrelated with their neighbours.
+def average_blocks(values: Floats, fewest: int, *, detrend: bool) -> Blocks:
+    """Average the last axis of `values` over the shortest blocks that are uncorrelated with their neighbours.
 
-    `values` has shape (..., points); correlations are averages over all other axes. `detrend` takes a straight line
-    out first: what goes up or down steadily is no correlation. None if fewer than `fewest` blocks would be left.
+    Correlations are taken over all other axes together. `detrend` takes a straight line out first: what goes up or down
+    steadily is no correlation. Where no length does that leaves `fewest` blocks, the correlation stays above 0.
     """
     length, means = 1, values
-    while means.shape[-1] >= max(fewest, 2):
-        around = means - _line(means) if detrend else means
-        if np.vdot(around[..., 1:], around[..., :-1]) <= 0.0:
-            return length
-        length, means = 2 * length, block_means(means, 2)
-    return None
+    correlation = _correlation(means, detrend)
+    while correlation > 0.0 and means.shape[-1] // 2 >= fewest:
+        pairs = means.shape[-1] // 2
+        length, means = 2 * length, means[..., : 2 * pairs].reshape(*means.shape[:-1], pairs, 2).mean(-1)
+        correlation = _correlation(means, detrend)
+    return Blocks(length, means, correlation)
 
 
 def centred_times(count: int) -> Floats:
     """Return 0 ... count - 1 around their mean."""
     return np.arange(count) - (count - 1) / 2
+
+
+def _correlation(values: Floats, detrend: bool) -> float:
+    around = values - _line(values) if detrend and values.shape[-1] > 1 else values
+    product = float(np.vdot(around[..., 1:], around[..., :-1]))
+    return product / float(np.vdot(around, around)) if product > 0.0 else 0.0
 
 
 def _line(values: Floats) -> Floats:

@@ -1,27 +1,30 @@
 """Drift told apart from jitter: whether a difference keeps to one side, or moves.
 
 Without drift the sides could change places, so the difference is symmetric about zero. Neighbouring points are alike,
-so the tests look at averages over blocks that are not (align.steps.blocks). A curve too short for `FEWEST` such blocks
-is not tested: there a wandering difference cannot be told from a drifting one.
+so the tests look at averages over blocks that are not (align.steps.blocks); what correlation is left in the longest
+blocks is allowed for. A curve too short for that is not tested: there a wandering difference cannot be told from a
+drifting one.
 """
 
 from __future__ import annotations
 
-from math import sqrt
+from math import ceil, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import bdtr, stdtr
 
 from align.core.curve_results import DriftTest
-from align.steps.blocks import block_means, centred_times, independent_length
+from align.steps.blocks import average_blocks, centred_times
 
 if TYPE_CHECKING:
     from align.core.curves import Floats
+    from align.steps.blocks import Blocks
 
 # The false-alarm rate of both tests together; each is held to half of it (Bonferroni).
 LEVEL = 0.01
-FEWEST = 16
+FEWEST = 20
+MOST_CORRELATED = 0.6
 
 
 def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
@@ -31,19 +34,19 @@ def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
     straight line, with the standard error HC3 of MacKinnon and White (J. Econometrics 29, 305, 1985), as the jitter of
     a training grows or shrinks.
     """
-    length = independent_length(difference, FEWEST, detrend=True)
-    if length is None:
+    blocks = average_blocks(difference, FEWEST, detrend=True)
+    count = len(blocks.means)
+    correlation = _at_most(blocks)
+    if count < FEWEST or correlation > MOST_CORRELATED:
         return ()
-    means = block_means(difference, length)
-    slope, statistic, slope_p = _slope(means)
-    sign, sign_p = _sign(means)
-    change = slope * len(means)
-    told = f"{len(means)} averages over {length} points are independent"
+    worth = int(count * (1.0 - correlation) / (1.0 + correlation))
+    slope, *slope_test = _slope(blocks.means, worth)
+    told = f"averages over {blocks.length} points, worth {worth} independent ones"
     return tuple(
-        DriftTest(name, value, p, LEVEL / 2, p < LEVEL / 2, change, assumption)
-        for name, value, p, assumption in (
-            ("sign test", sign, sign_p, f"{told} and symmetric about zero"),
-            ("slope", statistic, slope_p, f"{told} and normally distributed about a line"),
+        DriftTest(name, statistic, p, LEVEL / 2, p < LEVEL / 2, slope * count, assumption)
+        for name, (statistic, p), assumption in (
+            ("sign test", _sign(blocks.means, worth / count), f"{told}, symmetric about zero"),
+            ("slope", slope_test, f"{told}, normally distributed about a line"),
         )
     )
 
@@ -60,22 +63,38 @@ def drift_note(tests: tuple[DriftTest, ...], difference: Floats) -> str:
     )
 
 
-def _sign(means: Floats) -> tuple[float, float]:
-    """Return the share of averages above zero, of those that are not zero, and the p-value of the exact sign test."""
+def _at_most(blocks: Blocks) -> float:
+    """Return what the correlation may be: without the bias of taking a line out, and a standard error more."""
+    count = len(blocks.means)
+    if blocks.correlation == 0.0 or count < FEWEST:
+        return 0.0
+    return (blocks.correlation * count + 2) / (count - 4) + 1 / sqrt(count)
+
+
+def _sign(means: Floats, worth: float) -> tuple[float, float]:
+    """Return the share of averages above zero, of those that are not zero, and the p-value of the exact sign test.
+
+    `worth` is how many independent ones each average is worth.
+    """
     above, count = int(np.count_nonzero(means > 0.0)), int(np.count_nonzero(means))
-    if not count:
+    independent = int(count * worth)
+    if not independent:
         return 0.5, 1.0
-    return above / count, min(1.0, 2.0 * float(bdtr(min(above, count - above), count, 0.5)))
+    fewer = min(ceil(min(above, count - above) * worth), independent)
+    return above / count, min(1.0, 2.0 * float(bdtr(fewer, independent, 0.5)))
 
 
-def _slope(means: Floats) -> tuple[float, float, float]:
-    """Return the slope a block, its t value with the standard error HC3, and the two-sided p-value."""
+def _slope(means: Floats, worth: int) -> tuple[float, float, float]:
+    """Return the slope a block, its t value with the standard error HC3, and the two-sided p-value.
+
+    `worth` is how many independent averages the `means` are worth.
+    """
     count, times = len(means), centred_times(len(means))
     spread = float(times @ times)
     slope = float(times @ means) / spread
     residual = means - means.mean() - slope * times
     leverage = 1.0 / count + times * times / spread
-    error = sqrt(float(np.sum((times * residual / (1.0 - leverage)) ** 2))) / spread
+    error = sqrt(float(np.sum((times * residual / (1.0 - leverage)) ** 2)) * count / worth) / spread
     if error == 0.0:
-        return slope, 0.0 if slope == 0.0 else float(np.copysign(np.inf, slope)), 1.0 if slope == 0.0 else 0.0
-    return slope, slope / error, 2.0 * float(stdtr(count - 2, -abs(slope / error)))
+        return slope, slope and float(np.copysign(np.inf, slope)), float(slope == 0.0)
+    return slope, slope / error, 2.0 * float(stdtr(worth - 2, -abs(slope / error)))

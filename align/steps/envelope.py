@@ -18,7 +18,7 @@ from scipy.special import stdtrit
 
 from align.core.curves import PairedCurves
 from align.errors import UsageError
-from align.steps.blocks import block_means, independent_length
+from align.steps.blocks import average_blocks
 from align.steps.curves import pair_curves
 
 if TYPE_CHECKING:
@@ -103,14 +103,13 @@ def _moving_mean(values: Floats) -> Floats:
 
 def _correlated_steps(standardised: Floats) -> float:
     """Return the integrated autocorrelation time in steps, about zero: a run that keeps apart is all alike."""
-    count = standardised.shape[1]
-    length = independent_length(standardised, 2, detrend=False)
-    if length is None:
-        return float(max(count, 1))
-    variance = float(np.mean(standardised**2)) if count else 0.0
+    variance = float(np.mean(standardised**2)) if standardised.size else 0.0
     if variance == 0.0:
         return 1.0
-    return float(np.clip(length * np.mean(block_means(standardised, length) ** 2) / variance, 1.0, count))
+    count, blocks = standardised.shape[1], average_blocks(standardised, 2, detrend=False)
+    if blocks.correlation:
+        return float(count)
+    return float(np.clip(blocks.length * np.mean(blocks.means**2) / variance, 1.0, count))
 
 
 def _check_runs(runs: Sequence[Curve], values: Floats, candidates: Floats) -> None:
@@ -127,8 +126,8 @@ def _check_runs(runs: Sequence[Curve], values: Floats, candidates: Floats) -> No
 
 
 def _notes(pairs: list[PairedCurves], usable: Booleans) -> Iterator[str]:
-    lone = len(reduce(np.union1d, (pair.steps for pair in pairs))) - len(usable)
-    if lone:
+    if any(len(pair.steps) > len(usable) for pair in pairs):
+        lone = len(reduce(np.union1d, (pair.steps for pair in pairs))) - len(usable)
         yield f"{lone} steps are left out, as not all reference runs have them"
     broken = int(np.count_nonzero(~usable))
     if broken:

@@ -58,7 +58,10 @@ def test_each_fault_is_told_beside_those_of_other_tables(tmp_path: Path, text: s
         read(tmp_path, f"{text}\n[other]\n")
     faults = caught.value.faults
     assert fault in faults
-    assert "unknown table or key 'other'; known: [accepted], [candidate], [forward], [limits], [reference]" in faults
+    assert (
+        "unknown table or key 'other'; known: [accepted], [candidate], [forward], [limits], [loss], [reference]"
+        in faults
+    )
 
 
 def test_a_limit_of_the_command_line_is_a_glob_and_a_multiple() -> None:

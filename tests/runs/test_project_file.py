@@ -77,12 +77,12 @@ def test_all_faults_are_listed_together(tmp_path: Path) -> None:
         read_project(path)
     assert caught.value.faults == (
         "[candidate] must be a table",
-        "unknown table or key 'colour'; known: [accepted], [candidate], [forward], [limits], [reference]",
+        "unknown table or key 'colour'; known: [accepted], [candidate], [forward], [limits], [loss], [reference]",
         "[reference] model must be text, not 3",
         "[reference] unknown key 'checkpint'; known: checkpoint, device, dtype, mode, model",
         "[forward] inputs must be text, not ['a.npz']",
         "[forward] map must be text, not ''",
-        "unknown table or key 'forwards'; known: [accepted], [candidate], [forward], [limits], [reference]",
+        "unknown table or key 'forwards'; known: [accepted], [candidate], [forward], [limits], [loss], [reference]",
     )
     assert str(caught.value).startswith(f"{path} cannot be used:\n")
     assert "docs/project-file.md" in caught.value.hint
