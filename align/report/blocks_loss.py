@@ -43,10 +43,10 @@ def _divergence(document: dict[str, Any], points: list[dict[str, Any]]) -> Facts
     facts = [(say("loss.metric"), document["metric"]), (say("loss.preset"), document["preset"])]
     if document["reference_runs"]:
         facts.append((say("loss.reference_runs"), ", ".join(document["reference_runs"])))
-    point = next((p for p in points if p["step"] == step), None)
+    point = next((p for p in points if (p["step"] == step if step is not None else not p["within"])), None)
     if point is not None:
         facts += [
-            (say("loss.step"), number(step)),
+            (say("loss.step" if step is not None else "loss.first_point"), number(point["step"])),
             (word("word", "reference"), number(point["reference"], LOSS_DIGITS)),
             (word("word", "candidate"), number(point["candidate"], LOSS_DIGITS)),
             (say("loss.difference"), say("loss.of_limit", **_figures(point))),

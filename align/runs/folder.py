@@ -21,7 +21,8 @@ from align.errors import DestinationError, RunFolderError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SCHEMA_VERSION = 1
+# Of each kind whose form has changed; 1 for all others.
+SCHEMA_VERSIONS = {"loss": 2, "log": 2}
 KINDS = ("map", "convert", "forward", "loss")
 
 
@@ -92,7 +93,7 @@ class RunFolder:
             raise RunFolderError(f"{path} is not JSON: {error}", "run the command that writes it again") from error
         if not isinstance(document, dict):
             raise RunFolderError(f"{path} is no result of mindalign", "run the command that writes it again")
-        expected = f"mindalign.{kind}/{SCHEMA_VERSION}"
+        expected = schema_of(kind)
         if document.get("schema") != expected:
             raise RunFolderError(
                 f"{path} has schema {document.get('schema')!r}, expected {expected!r}", "write it again"
@@ -100,10 +101,15 @@ class RunFolder:
         return document
 
 
+def schema_of(kind: str) -> str:
+    """Return the schema of a kind of result, with its version."""
+    return f"mindalign.{kind}/{SCHEMA_VERSIONS.get(kind, 1)}"
+
+
 def as_document(result: Result, made_from: Mapping[str, Path | str], *, hashed: bool = True) -> dict[str, Any]:
     """Return a result as a JSON document: schema, time, version, what it was made from (`hashed` or not), fields."""
     return {
-        "schema": f"mindalign.{result.result_kind}/{SCHEMA_VERSION}",
+        "schema": schema_of(result.result_kind),
         "created": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
         "mindalign": align.__version__,
         "made_from": {role: _provenance(source, hashed) for role, source in made_from.items()},

@@ -9,7 +9,7 @@ import pytest
 
 import align
 from align.errors import DestinationError, RunFolderError
-from align.runs.folder import KINDS, SCHEMA_VERSION, RunFolder, as_document
+from align.runs.folder import KINDS, RunFolder, as_document, schema_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def test_a_result_reads_back_with_schema_version_and_the_hash_of_its_source(tmp_
     folder.write(SmallResult("loss", float("nan")), {"reference": log, "command": "align loss a b"})
     document = folder.read("loss")
     assert document is not None
-    assert document["schema"] == f"mindalign.loss/{SCHEMA_VERSION}"
+    assert document["schema"] == schema_of("loss") == "mindalign.loss/2"
     assert document["mindalign"] == align.__version__
     assert (document["metric"], document["worst"]) == ("loss", "NaN")
     assert document["made_from"] == {
@@ -70,8 +70,8 @@ def test_a_file_in_the_place_of_the_folder_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('{"schema": "mindalign.loss/999"}', "expected 'mindalign.loss/1'"),
-        ('{"schema": "mindalign.map/1"}', "expected 'mindalign.loss/1'"),
+        ('{"schema": "mindalign.loss/999"}', "expected 'mindalign.loss/2'"),
+        ('{"schema": "mindalign.map/1"}', "expected 'mindalign.loss/2'"),
         ("{}", "has schema None"),
         ('{"schema": ', "is not JSON"),
         ("[]", "is no result"),
