@@ -8,7 +8,7 @@ import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -251,7 +251,8 @@ def recorded_calls(
         for path, module in modules:
             if path in stand_ins:
                 stack.enter_context(_answered(module, method, stand_ins[path]))
-            handles += _before(module, path, recorder), _after(module, path, recorder)
+            handles.append(module.register_forward_pre_hook(partial(_before, recorder, path), with_kwargs=True))
+            handles.append(module.register_forward_hook(partial(_after, recorder, path), with_kwargs=True))
         yield
 
 
@@ -270,22 +271,12 @@ def _answered(module: Any, method: str, stand_in: Callable[..., Any]) -> Iterato
         object.__delattr__(module, method)
 
 
-def _before(module: Any, path: str, recorder: CallRecorder) -> Any:
-    class_name = type(module).__name__
-
-    def hook(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return recorder.begin(path, args, kwargs, class_name)
-
-    return module.register_forward_pre_hook(hook, with_kwargs=True)
+def _before(recorder: CallRecorder, path: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return recorder.begin(path, args, kwargs, type(module).__name__)
 
 
-def _after(module: Any, path: str, recorder: CallRecorder) -> Any:
-    class_name = type(module).__name__
-
-    def hook(_module: Any, _args: tuple[Any, ...], _kwargs: dict[str, Any], output: Any) -> Any:
-        return recorder.end(path, class_name, output)
-
-    return module.register_forward_hook(hook, with_kwargs=True)
+def _after(recorder: CallRecorder, path: str, module: Any, _args: Any, _kwargs: Any, output: Any) -> Any:
+    return recorder.end(path, type(module).__name__, output)
 
 
 def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapping[str, Array], what: str) -> None:
