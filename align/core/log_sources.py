@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = HEAD_BYTES = 1 << 20
 _BINARY_BYTES = 1 << 16
+_LINE_END, _BLANKS = ord("\n"), np.frombuffer(b"\n \t", np.uint8)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
@@ -40,8 +41,9 @@ class LogBlock:
 
     def count_filled(self) -> int:
         """Count the lines that are not blank."""
-        ended = f"\n{self.text}\n"
-        if not any(f"\n{blank}" in ended for blank in "\n \t"):
+        letters = np.frombuffer(f"\n{self.text}\n".encode("utf-8", "surrogatepass"), np.uint8)
+        firsts = letters[1:][letters[:-1] == _LINE_END]
+        if not np.isin(firsts, _BLANKS).any():
             return len(self.numbers)
         return sum(map(bool, map(str.strip, self.text.split("\n"))))
 

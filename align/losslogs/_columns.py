@@ -7,7 +7,7 @@ texts themselves nothing is kept but that.
 from __future__ import annotations
 
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.core.curves import Booleans, Floats, Integers, LogRecord, Phase, Window
+
+T = TypeVar("T", bound=np.generic)
 
 # An epoch of so many steps, so many times, still fits into 64 bits.
 LARGEST_STEP = 2**31
@@ -43,12 +45,10 @@ class TableBuilder:
         phase_of: Callable[[str], Phase] | None = None,
         loss: str | None = None,
     ) -> None:
-        self._window_of, self._phase_of = window_of, phase_of
-        self._parts: dict[str, list[Integers]] = {"lines": [], "steps": [], "epochs": [], "totals": []}
-        self._shares: list[Floats] = []
-        self._skipped: list[Booleans] = []
+        self._window_of, self._phase_of, self._loss = window_of, phase_of, loss
+        self._columns: dict[str, list[NDArray[Any]]] = {name: [] for name in _USUAL}
+        self._told: set[str] = set()
         self._metrics: dict[str, _Column] = {}
-        self._loss = loss
         self._count = self.ignored = 0
 
     def add(  # noqa: PLR0913 - one argument for each column of the table
@@ -67,40 +67,39 @@ class TableBuilder:
         All have shape (records,). Records whose step or epoch is NO_STEP are left out; an epoch of -1 is not known, and
         then the table has none. `ignored` counts what was left out.
         """
-        epochs = np.full(len(steps), -1) if epochs is None else epochs
-        totals = np.zeros(len(steps), np.int64) if totals is None else totals
-        columns = {"lines": lines, "steps": steps, "epochs": epochs, "totals": totals}
-        usable = (steps != NO_STEP) & (epochs != NO_STEP)
-        if not usable.all():
-            metrics = {name: list(compress(texts, usable)) for name, texts in metrics.items()}
-            columns = {name: column[usable] for name, column in columns.items()}
-            skipped, shares = (None if one is None else one[usable] for one in (skipped, shares))
-            self.ignored += int(np.count_nonzero(~usable))
+        columns = dict(zip(_USUAL, (lines, steps, epochs, totals, skipped, shares), strict=True))
+        usable = steps != NO_STEP if epochs is None else (steps != NO_STEP) & (epochs != NO_STEP)
         count = int(np.count_nonzero(usable))
+        if count < len(steps):
+            metrics = {name: list(compress(texts, usable)) for name, texts in metrics.items()}
+            columns = {name: None if column is None else column[usable] for name, column in columns.items()}
+            self.ignored += len(steps) - count
         for name, column in columns.items():
-            self._parts[name].append(np.asarray(column, np.int64))
-        self._skipped.append(np.zeros(count, np.bool_) if skipped is None else skipped)
-        self._shares.append(np.full(count, np.nan) if shares is None else shares)
+            self._columns[name].append(np.broadcast_to(_USUAL[name], count) if column is None else column)
+        self._told.update(name for name, column in columns.items() if column is not None)
         for name, texts in metrics.items():
             if name not in self._metrics:
                 self._metrics[name] = _Column(name, keeps_all=name == self._loss)
-            self._metrics[name].add(self._count, columns["lines"], texts)
+            self._metrics[name].add(self._count, self._columns["lines"][-1], texts)
         self._count += count
 
     def build(self) -> LogTable:
-        """Put everything together; a metric without a single number is left out."""
-        joined = {name: np.concatenate(parts) if parts else _NO_NUMBERS for name, parts in self._parts.items()}
-        skipped = np.concatenate(self._skipped) if self._skipped else np.zeros(0, np.bool_)
-        shares = np.concatenate(self._shares) if self._shares else np.zeros(0)
+        """Put everything together; a metric without a single number is left out. Nothing can be added afterwards."""
+        epochs, totals, skipped, shares = map(self._joined, ("epochs", "totals", "skipped", "shares"))
         return LogTable(
-            joined["lines"],
-            joined["steps"],
-            joined["epochs"] if self._count and joined["epochs"].min() >= 0 else None,
+            np.concatenate([_NO_NUMBERS, *self._columns.pop("lines")]),
+            np.concatenate([_NO_NUMBERS, *self._columns.pop("steps")]),
+            epochs if epochs is not None and epochs.min() >= 0 else None,
             {name: self._series(name, column) for name, column in self._metrics.items() if column.rows},
-            joined["totals"] if joined["totals"].any() else None,
-            skipped if skipped.any() else None,
-            shares if self._count and not np.isnan(shares).any() else None,
+            totals if totals is not None and totals.any() else None,
+            skipped if skipped is not None and skipped.any() else None,
+            shares if shares is not None and not np.isnan(shares).any() else None,
         )
+
+    def _joined(self, name: str) -> NDArray[Any] | None:
+        """Put a column together, so that its parts can go; None if no record told it."""
+        parts = self._columns.pop(name)
+        return np.concatenate(parts) if self._count and name in self._told else None
 
     def notes(self) -> tuple[str, ...]:
         """Say which losses are null or no number."""
@@ -109,8 +108,8 @@ class TableBuilder:
 
     def _series(self, name: str, column: _Column) -> Series:
         return Series(
-            np.concatenate(column.rows),
-            np.concatenate(column.values),
+            _emptied(column.rows),
+            _emptied(column.values),
             column.digits.resolution(),
             self._window_of(name) if self._window_of else RAW,
             self._phase_of(name) if self._phase_of else "training",
@@ -188,7 +187,15 @@ def _read(texts: Sequence[str]) -> tuple[NDArray[np.bytes_], Floats]:
     return packed, np.fromiter(map(float, texts), np.float64, len(texts))
 
 
+def _emptied(parts: list[NDArray[T]]) -> NDArray[T]:
+    joined = np.concatenate(parts)
+    parts.clear()
+    return joined
+
+
 _NO_NUMBERS = np.zeros(0, np.int64)
+# The columns of a table beside its metrics, with what stands where a block does not tell them.
+_USUAL = {"lines": 0, "steps": 0, "epochs": -1, "totals": 0, "skipped": False, "shares": np.nan}
 
 
 def read_steps(texts: Sequence[str]) -> Integers:

@@ -70,7 +70,7 @@ class DigitColumn:
         if self._exact or not self._count:
             return none
         finite = np.concatenate(self._finite)
-        exponents, significant, decimals = (row.astype(np.float64) for row in np.concatenate(self._figures, axis=1))
+        exponents, significant, decimals = np.concatenate(self._figures, axis=1)
         if finite.sum() < ENOUGH_VALUES or not (self._padded or self._was_rounded(int(decimals[finite].max()))):
             return none
         if decimals[finite].min() == decimals[finite].max():
@@ -124,9 +124,9 @@ def _first(found: NDArray[np.bool_], otherwise: NDArray[np.int64]) -> NDArray[np
     return np.where(found.any(axis=1), found.argmax(axis=1), otherwise)
 
 
-def _powers_of_ten(exponents: Floats, finite: NDArray[np.bool_]) -> Floats:
+def _powers_of_ten(exponents: NDArray[np.int16], finite: NDArray[np.bool_]) -> Floats:
     """Return 10 to each exponent, correctly rounded (numpy's power is not), and 0.0 where it is not finite."""
-    whole = np.where(finite, exponents, 0).astype(np.int64)
+    whole = np.where(finite, exponents, 0)
     least = int(whole.min())
     powers = np.array([float(f"1e{exponent}") for exponent in range(least, int(whole.max()) + 1)])
     return np.where(finite, powers[whole - least], 0.0)
