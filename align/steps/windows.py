@@ -72,7 +72,7 @@ def _reach_into_each_other(one: Curve, other: Curve) -> bool:
 def _notes(fine: tuple[str, Curve], made: Averages, wide: tuple[str, Curve]) -> Iterator[str]:
     (side, curve), (other, like) = fine, wide
     if made.means:
-        yield f"the values of the {side} are averaged over the steps of each value of the {other}: {_kind(like)}"
+        yield f"the values of the {side} are averaged to be what those of the {other} are: {_kind(like)}"
     if made.means and made.curve.skipped is not None and curve.window == RAW:
         yield f"steps of the {side} that changed no weight are left out of these means"
     within = np.count_nonzero((like.steps >= curve.steps[0]) & (like.steps <= curve.steps[-1]))
