@@ -6,44 +6,49 @@ own cadence does not explain that there are so few, could not be compared.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.curve_results import CurveComparison, CurveEvent, CurvePoints
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.steps.curves import cadence
+from align.steps.curves import cadence, until
 from align.steps.drift import drift_note
 from align.steps.loss_case import LossCase, examine
 from align.steps.loss_limits import GUIDE, is_loss
 from align.steps.loss_notes import curve_notes, hidden_by_rounding
-from align.steps.loss_troubles import CurveEvidence, classify
+from align.steps.loss_troubles import NOTHING_BESIDE, CurveEvidence, classify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.core.curves import Curve, PairedCurves
     from align.steps.loss_limits import Preset
+    from align.steps.other_metrics import Beside
 
 LOOK_AT_EACH = "align loss REFERENCE, and align loss CANDIDATE: each shows what is understood of one log"
 
 
-def judge_curves(
+def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict may rest on
     reference: Curve,
     candidate: Curve,
     pairs: PairedCurves,
     last_step: int | None = None,
     preset: Preset = GUIDE,
     reference_runs: Sequence[Curve] = (),
+    beside: Beside = NOTHING_BESIDE,
 ) -> CurveComparison:
     """Judge two curves up to `last_step`, by the limits of a preset or against several runs of the reference.
 
+    `beside` is what the logs tell beside these curves: evidence for the class of trouble, not for the verdict.
     Without a common point that can be judged, or with too few of them to pass, the outcome is NOT_COMPARED. Raises
     UsageError for reference runs that make no envelope (one, equal ones), UnlikeCurvesError.
     """
     case = examine(reference, candidate, pairs, last_step, preset, reference_runs)
     verdict = _verdict(case)
-    trouble, command = ("", LOOK_AT_EACH) if verdict.outcome is Outcome.NOT_COMPARED else classify(_evidence(case))
+    judged = verdict.outcome is not Outcome.NOT_COMPARED
+    trouble, command = classify(_evidence(case, last_step, beside)) if judged else ("", LOOK_AT_EACH)
     points = _points(case)
     return CurveComparison(
         metric=reference.metric,
@@ -88,7 +93,7 @@ def _drift_notes(case: LossCase, points: CurvePoints) -> list[str]:
     return [told + within] if told else []
 
 
-def _evidence(case: LossCase) -> CurveEvidence:
+def _evidence(case: LossCase, last_step: int | None, beside: Beside) -> CurveEvidence:
     """Tell the classes what failed; those that know of a first loss and of a mean take the other criteria for these."""
     failed = set(case.failed)
     if failed & {"every", "share", "drift"}:
@@ -103,7 +108,15 @@ def _evidence(case: LossCase) -> CurveEvidence:
         first_compared=case.judged.first_compared,
         first_agrees=case.judged.first_agrees,
         shift_option=case.shift.option if case.shift else "",
+        curves=(_cut(case.reference, last_step), _cut(case.candidate, last_step)),
+        beside=beside,
     )
+
+
+def _cut(curve: Curve, last_step: int | None) -> Curve:
+    count = len(until(curve.steps, last_step))
+    columns = {name: getattr(curve, name)[:count] for name in ("steps", "values", "resolution")}
+    return replace(curve, skipped=None if curve.skipped is None else curve.skipped[:count], **columns)
 
 
 def _points(case: LossCase) -> CurvePoints:

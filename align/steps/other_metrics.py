@@ -1,0 +1,113 @@
+"""The other metrics that two logs share, under whatever names, compared as the loss is: what they tell is evidence.
+
+A metric that cannot be placed or compared is left out with the reason, as the verdict is on another one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Union
+
+import numpy as np
+
+from align.core.curve_results import OtherMetric
+from align.core.curves import Curve
+from align.core.metric_names import same_metric
+from align.errors import AlignError
+from align.steps.curve_shapes import runs_of
+from align.steps.curves import pair_curves
+from align.steps.loss_criteria import measure_points
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from align.core.curves import Booleans, Integers, LossLog
+
+    Place = Callable[[LossLog, str], Curve]
+
+Sides = tuple[Union[Curve, None], Union[Curve, None]]  # noqa: UP007 - evaluated at run time, on 3.10 too
+# How long something took and how far the training has come are no results of it; speed is compared by itself.
+TIMES = frozenset({"s", "ms", "time", "eta", "cost", "ips", "speed", "throughput", "second", "memory", "mem", "flops"})
+COUNTERS = frozenset({"step", "epoch", "iter", "iteration", "global_step", "batch"})
+STAYS = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Beside:
+    """What two logs tell beside the compared metric; `lr` and `loss_scale` are curves, None where a log lacks them."""
+
+    others: tuple[OtherMetric, ...] = ()
+    lr: Sides = (None, None)
+    loss_scale: Sides = (None, None)
+    notes: tuple[str, ...] = ()
+
+
+def look_beside(reference: LossLog, candidate: LossLog, metric: str, place: Place) -> Beside:
+    """Compare what both logs have besides `metric`, and take the learning rates and loss scales of either."""
+    others, notes = compare_others(reference, candidate, metric, place)
+    rates, scales = (
+        (_placed(reference, name, place), _placed(candidate, name, place)) for name in ("lr", "loss_scale")
+    )
+    return Beside(others, rates, scales, notes)
+
+
+def compare_others(
+    reference: LossLog, candidate: LossLog, metric: str, place: Place
+) -> tuple[tuple[OtherMetric, ...], tuple[str, ...]]:
+    """Compare every metric that both logs have besides `metric`, and say of which that could not be done.
+
+    `place` puts a metric of a log on the axis. `first_divergent_step` is where it leaves its limit and stays outside.
+    """
+    found, notes = [], []
+    for name in _shared(reference, candidate, metric):
+        try:
+            compared = _compare(place(reference, name), place(candidate, name))
+        except AlignError as error:
+            notes.append(f"{name} was not compared: {error.message}")
+            continue
+        if compared.compared:
+            found.append(compared)
+        else:
+            notes.append(f"{name} was not compared: the logs have it at no common step")
+    return tuple(found), tuple(notes)
+
+
+def _shared(reference: LossLog, candidate: LossLog, metric: str) -> Iterator[str]:
+    """Yield the names that find a metric in both logs, of training in both or of validation in both."""
+    names = ("loss" if name == reference.loss_name else same_metric(name) for name in sorted(reference.table.metrics))
+    for name in dict.fromkeys(names):
+        left, right = reference.series(name), candidate.series(name)
+        if left is None or right is None or name == same_metric(metric) or name in COUNTERS:
+            continue
+        if left.phase == right.phase and TIMES.isdisjoint(re.split(r"[\W_]+", name.lower())):
+            yield name
+
+
+def _placed(log: LossLog, name: str, place: Place) -> Curve | None:
+    try:
+        return place(log, name)
+    except AlignError:
+        return None
+
+
+def _compare(reference: Curve, candidate: Curve) -> OtherMetric:
+    pairs = pair_curves(reference, candidate)
+    judged = measure_points(reference.metric, reference.axis == "step", pairs)
+    sizes = np.where(np.isnan(judged.difference), np.where(judged.within, 0.0, np.inf), judged.difference)
+    largest = int(np.argmax(sizes)) if len(sizes) else None
+    return OtherMetric(
+        metric=reference.metric,
+        compared=len(pairs.steps),
+        within=int(np.count_nonzero(judged.within)),
+        first_divergent_step=_first_to_stay(pairs.steps, ~judged.within),
+        largest_difference=0.0 if largest is None else float(sizes[largest]),
+        largest_at=None if largest is None else int(pairs.steps[largest]),
+    )
+
+
+def _first_to_stay(steps: Integers, outside: Booleans) -> int | None:
+    """Return the first step that is outside with the next ones, or with all that follow."""
+    starts, lengths = runs_of(outside)
+    staying = starts[(lengths >= STAYS) | (starts + lengths == len(steps))]
+    return int(steps[staying[0]]) if len(staying) else None
