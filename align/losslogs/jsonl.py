@@ -16,6 +16,7 @@ import numpy as np
 
 from align.errors import EmptyLogError
 from align.losslogs._columns import ABSENT
+from align.losslogs._mmengine import is_training_object
 from align.losslogs._table import EXPECTED, LogColumns, TableReader, find_columns, repeated_notes
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from align.core.curves import Integers, LossLog
     from align.core.log_sources import LogBlock, LogSource
 
-_MMENGINE = {"data_time", "time", "iter", "step"}
 _SHOWN = 40
 _LONGEST_REPAIRED = 10_000
 # A text, or a bare word with what may stand around it.
@@ -64,7 +64,7 @@ def _columns(source: LogSource) -> LogColumns | None:
     for _, line in source.lines():
         names = dict.fromkeys(name for name, _ in _object(line.strip()) or ())
         if (columns := find_columns(names)) is not None:
-            return None if names.keys() >= _MMENGINE else columns
+            return None if is_training_object(names) else columns
     return None
 
 

@@ -1,0 +1,41 @@
+"""What the two logs of mmengine have in common.
+
+Losses, times and gradient norms are means over the last `window_size` steps, ten if the configuration does not say
+otherwise, running on over epochs; at the beginning over the steps so far. All else is of the printed step.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from align.core.curves import RAW, Window
+from align.losslogs._phases import phase_by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+USUAL_LENGTH = 10
+USUAL_LENGTH_NOTE = f"means are taken over the last {USUAL_LENGTH} steps, as mmengine does if not told otherwise"
+_AVERAGED = re.compile("loss|time|grad_norm")
+_IN_SECONDS = {
+    f"{prefix}{name}": f"{prefix}{name}_s" for prefix in ("", "train/", "val/") for name in ("time", "data_time")
+}
+
+
+def smoothed_window(name: str, length: int) -> Window:
+    """Return what a metric is the mean of, by its name, where `length` steps are averaged."""
+    averaged = _AVERAGED.search(name) and phase_by_name(name) == "training"
+    return Window("mean of last", length) if averaged and length > 1 else RAW
+
+
+def in_seconds(columns: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Give the times their unit as suffix."""
+    return {_IN_SECONDS.get(name, name): texts for name, texts in columns.items()}
+
+
+def is_training_object(keys: Collection[str]) -> bool:
+    """Tell by the keys of an object of JSON lines whether mmengine wrote it for a training step."""
+    return {"iter", "step"} <= set(keys) and any(
+        {f"{prefix}time", f"{prefix}data_time"} <= set(keys) for prefix in ("", "train/")
+    )
