@@ -69,8 +69,9 @@ def attributes_kept(modules: Iterable[Any], counts: Callable[[str], bool] | None
             container.clear()
             (container.extend if isinstance(container, list) else container.update)(content)
         for attributes, before in kept:
-            for name in _counting(attributes, counts).keys() - before.keys():
-                del attributes[name]
+            for name in attributes.keys() - before.keys():
+                if counts is None or counts(name):
+                    del attributes[name]
             attributes.update(before)
 
 

@@ -40,7 +40,7 @@ class CallWriter:
 
     def begin(self, start: CallStart) -> None:
         """Note a call that begins."""
-        inputs = {name: [list(kind.shape), kind.dtype] for name, kind in start.inputs.items()}
+        inputs = {name: [kind.shape, kind.dtype] for name, kind in start.inputs.items()}
         self._writer.note(
             {
                 "begin": start.module,
