@@ -141,9 +141,9 @@ class Curve:
     """One metric over the global step, counted from 1, strictly increasing: arrays of shape (points,).
 
     `values[i]` belongs to `steps[i]`, `resolution[i]` is its printed resolution, `skipped[i]` says that its step
-    changed no weight. Where a log counts only epochs and nobody said how many steps an epoch has, `axis` is "epoch".
-    `base_guessed`: it counts from 1 only because it shows no step 0. `notes` says what was done to get here. A value of
-    a validation is no mean over training steps.
+    changed no weight, `resumed[i]` that the log went back before it. Where a log counts only epochs and nobody said
+    how many steps an epoch has, `axis` is "epoch". `base_guessed`: it counts from 1 only because it shows no step 0.
+    A value of a validation is no mean over training steps. `notes` says what was done to get here.
     """
 
     label: str
@@ -158,6 +158,7 @@ class Curve:
     steps_per_epoch: int | None = None
     skipped: Booleans | None = None
     phase: Phase = "training"
+    resumed: Booleans | None = None
 
     def take(self, which: Integers | Booleans | slice) -> Curve:
         """Return the curve with some of its points only."""
@@ -167,6 +168,7 @@ class Curve:
             values=self.values[which],
             resolution=self.resolution[which],
             skipped=None if self.skipped is None else self.skipped[which],
+            resumed=None if self.resumed is None else self.resumed[which],
         )
 
 

@@ -20,16 +20,16 @@ from align.steps.windows import match_windows
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.core.curves import AxisHints, Floats, Integers, LossLog, Series
+    from align.core.curves import AxisHints, Booleans, Floats, Integers, LossLog, Series
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeptPoints:
-    """Which points of a log stand on the curve, in the order of steps, and how many were printed again later."""
+    """Which points of a log stand on the curve, in the order of steps; `resumed`: the log went back before these."""
 
     index: Integers
-    duplicates: int
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    resumed: Booleans | None = None
 
 
 def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> Curve:
@@ -51,6 +51,7 @@ def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         steps_per_epoch=numbering.steps_per_epoch,
         skipped=None if log.table.skipped is None else log.table.skipped[series.rows][kept.index],
         phase=series.phase,
+        resumed=kept.resumed,
     )
 
 
@@ -70,18 +71,19 @@ def latest_points(steps: Integers, values: Floats) -> KeptPoints:
     out of order are sorted.
     """
     if np.all(steps[1:] > steps[:-1]):
-        return KeptPoints(np.arange(len(steps)), 0, ())
+        return KeptPoints(np.arange(len(steps)))
     index = _without_repeats(steps, values)
     notes = [f"{len(steps) - len(index)} points are printed twice with the same value"] * (len(index) < len(steps))
     distinct = int(np.count_nonzero(np.diff(np.sort(steps)))) + 1
     if distinct < len(index):
-        resumed = index[_not_resumed_later(steps[index])]
-        notes.append(_resumed_note(steps[index], distinct - len(resumed)))
-        index = resumed
-    elif np.any(np.diff(steps[index]) < 0):
+        later = _not_resumed_later(steps[index])
+        notes.append(_resumed_note(steps[index], distinct - len(later)))
+        went_back = np.diff(steps[index], prepend=0) <= 0
+        return KeptPoints(index[later], tuple(notes), went_back[later])
+    if np.any(np.diff(steps[index]) < 0):
         notes.append("the points are not in the order of their steps; they were sorted")
         index = index[np.argsort(steps[index], kind="stable")]
-    return KeptPoints(index, len(steps) - len(index), tuple(notes))
+    return KeptPoints(index, tuple(notes))
 
 
 def pair_curves(reference: Curve, candidate: Curve, last_step: int | None = None) -> PairedCurves:

@@ -56,7 +56,7 @@ def spans_of(curve: Curve) -> Spans:
     if kind == "mean of last":
         return Spans(np.maximum(steps - curve.window.length, 0), steps)
     if kind == "since last print" or (kind == "epoch mean" and length is None):
-        return Spans(_since_previous(steps), steps)
+        return Spans(_since_previous(curve), steps)
     return Spans(np.full(len(steps), UNKNOWN) if length is None else (steps - 1) // length * length, steps)
 
 
@@ -81,9 +81,8 @@ def average(curve: Curve, tiles: Tiles, *, with_skipped: bool = False) -> Averag
     """
     spans = spans_of(curve)
     weights = (spans.ends - spans.starts).astype(np.float64)
-    skipped = np.zeros(len(weights), np.bool_) if curve.skipped is None else curve.skipped
-    if not with_skipped:
-        weights[skipped] = 0.0 if curve.window == RAW else np.nan
+    if curve.skipped is not None and not with_skipped:
+        weights[curve.skipped] = 0.0 if curve.window == RAW else np.nan
     total = range_sums(weights, tiles)
     usable = ~tiles.many | (total > 0)
     tiles, total = Tiles(*(column[usable] for column in tiles)), total[usable]
@@ -92,7 +91,8 @@ def average(curve: Curve, tiles: Tiles, *, with_skipped: bool = False) -> Averag
         steps=tiles.ends,
         values=_means(curve.values, weights, tiles, total),
         resolution=_means(curve.resolution, weights, tiles, total),
-        skipped=None if curve.skipped is None else range_sums(skipped.astype(np.float64), tiles) > 0,
+        skipped=_any(curve.skipped, tiles),
+        resumed=_any(curve.resumed, tiles),
     )
     return Averages(made, _count_used(tiles, len(weights)), int(np.count_nonzero(tiles.many)))
 
@@ -114,11 +114,18 @@ def range_sums(values: Floats, tiles: Tiles) -> Floats:
     return sums
 
 
-def _since_previous(steps: Integers) -> Integers:
-    """Return the step of the point before each, 0 before the first; UNKNOWN where points seem to be missing between."""
-    starts: Integers = np.append(0, steps)[: len(steps)]
-    starts[places_after_holes(steps)] = UNKNOWN
+def _since_previous(curve: Curve) -> Integers:
+    """Return the step of the point before each, 0 before the first; UNKNOWN after a resume or a hole."""
+    starts: Integers = np.append(0, curve.steps)[: len(curve.steps)]
+    starts[places_after_holes(curve.steps)] = UNKNOWN
+    if curve.resumed is not None:
+        starts[curve.resumed] = UNKNOWN
     return starts
+
+
+def _any(column: Booleans | None, tiles: Tiles) -> Booleans | None:
+    """Tell which ranges hold a marked point."""
+    return None if column is None else range_sums(column.astype(np.float64), tiles) > 0
 
 
 def _means(values: Floats, weights: Floats, tiles: Tiles, total: Floats) -> Floats:

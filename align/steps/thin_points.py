@@ -45,9 +45,7 @@ def _thinned_curve(curve: Curve, named: Integers) -> Curve:
         return curve
     kept = _kept(curve.steps, named, curve.values)
     note = f"{int(np.count_nonzero(~kept))} of {len(kept)} points are left out of the result: the extremes are kept"
-    skipped = None if curve.skipped is None else curve.skipped[kept]
-    columns = {"steps": curve.steps[kept], "values": curve.values[kept], "resolution": curve.resolution[kept]}
-    return replace(curve, **columns, skipped=skipped, notes=(*curve.notes, note))
+    return replace(curve.take(kept), notes=(*curve.notes, note))
 
 
 def _kept(steps: Integers, named: Integers, *columns: Floats) -> Booleans:

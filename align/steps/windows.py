@@ -86,7 +86,7 @@ def _unlike(reference: Curve, candidate: Curve) -> UnlikeCurvesError:
     reason = f"a value of the reference is {_span(reference)}, one of the candidate {_span(candidate)}"
     hint = "log both sides the same way: every step, or means over the same number of steps"
     for side, curve in (("reference", reference), ("candidate", candidate)):
-        if curve.axis == "step" and len(curve.steps) and np.all(spans_of(curve).starts == UNKNOWN):
+        if curve.axis == "step" and "epoch" in curve.window.kind and np.all(spans_of(curve).starts == UNKNOWN):
             reason += f"; how many steps an epoch of the {side} has is not known"
             hint = f"give the number of steps in an epoch with --{side}-steps-per-epoch"
         elif curve.axis == "step" and curve.window == RAW and usual_distance(curve.steps) > 1:

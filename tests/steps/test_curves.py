@@ -42,6 +42,12 @@ def test_after_a_resume_the_later_point_replaces_the_earlier() -> None:
     assert "goes back 1 times (first to step 3)" in notes
 
 
+def test_the_point_with_which_a_resumed_log_goes_on_is_marked() -> None:
+    kept = latest_points(np.array([1, 2, 3, 4, 3, 4, 5]), np.arange(7) * 1.0)
+    assert kept.resumed is not None
+    assert kept.resumed.tolist() == [False, False, True, False, False]
+
+
 def test_a_run_started_again_leaves_nothing_of_the_older_one() -> None:
     points, notes = _kept([1, 2, 3, 4, 1, 2], [1.0, 2.0, 3.0, 4.0, 1.5, 2.5])
     assert points == [(1, 1.5), (2, 2.5)]

@@ -126,6 +126,13 @@ def test_a_log_that_starts_late_tells_no_first_span() -> None:
     assert pair_curves(_dense(values), late).steps.tolist() == [40, 50, 60]
 
 
+def test_the_first_mean_after_a_resume_is_over_steps_that_the_log_does_not_tell() -> None:
+    values = [float(i) for i in range(60)]
+    printed = _printed(values, 10, SINCE_LAST_PRINT, 1)
+    resumed = replace(printed, resumed=printed.steps == 30)
+    assert pair_curves(_dense(values), resumed).steps.tolist() == [10, 20, 40, 50, 60]
+
+
 def test_points_that_went_into_no_mean_are_unmatched() -> None:
     pairs = pair_curves(_dense([1.0] * 25), _printed([1.0] * 20, 10, SINCE_LAST_PRINT, 1))
     assert (pairs.unmatched_reference, pairs.unmatched_candidate) == (5, 0)
