@@ -51,8 +51,9 @@ def drift_against_runs(envelope: Envelope, difference: Floats) -> tuple[DriftTes
     known, runs = difference[finite], envelope.deviations[:, finite]
     if not len(known):
         return ()
-    times = centred_times(len(known))
-    change = float(times @ known) / max(float(times @ times), 1.0) * len(known)
+    scale = max(float(np.abs(known).max()), float(np.abs(runs).max())) or 1.0
+    known, runs, times = known / scale, runs / scale, centred_times(len(known))
+    change = scale * float(times @ known) / max(float(times @ times), 1.0) * len(known)
     return tuple(
         _one_more_run(name, runs @ weights, float(known @ weights), change)
         for name, weights in (("mean against the runs", np.ones(len(known))), ("slope against the runs", times))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LEVEL = 0.01
 FEWEST = 20
 MOST_CORRELATED = 0.6
+# What sums leave of a constant, as a part of it: no slope.
+ROUNDING = 1e-12
 
 
 def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
@@ -34,7 +36,8 @@ def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
     straight line, with the standard error HC3 of MacKinnon and White (J. Econometrics 29, 305, 1985), as the jitter of
     a training grows or shrinks.
     """
-    blocks = average_blocks(difference, FEWEST, detrend=True)
+    scale = float(np.abs(difference).max(initial=0.0)) or 1.0
+    blocks = average_blocks(difference / scale, FEWEST, detrend=True)
     count = len(blocks.means)
     correlation = _at_most(blocks)
     if count < FEWEST or correlation > MOST_CORRELATED:
@@ -43,7 +46,7 @@ def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
     slope, *slope_test = _slope(blocks.means, worth)
     told = f"averages over {blocks.length} points, worth {worth} independent ones"
     return tuple(
-        DriftTest(name, statistic, p, LEVEL / 2, p < LEVEL / 2, slope * count, assumption)
+        DriftTest(name, statistic, p, LEVEL / 2, p < LEVEL / 2, slope * count * scale, assumption)
         for name, (statistic, p), assumption in (
             ("sign test", _sign(blocks.means, worth / count), f"{told}, symmetric about zero"),
             ("slope", slope_test, f"{told}, normally distributed about a line"),
@@ -95,6 +98,8 @@ def _slope(means: Floats, worth: int) -> tuple[float, float, float]:
     residual = means - means.mean() - slope * times
     leverage = 1.0 / count + times * times / spread
     error = sqrt(float(np.sum((times * residual / (1.0 - leverage)) ** 2)) * count / worth) / spread
+    if abs(slope) * count <= ROUNDING * float(np.abs(means).max()):
+        return 0.0, 0.0, 1.0
     if error == 0.0:
-        return slope, slope and float(np.copysign(np.inf, slope)), float(slope == 0.0)
+        return slope, float(np.copysign(np.inf, slope)), 0.0
     return slope, slope / error, 2.0 * float(stdtr(worth - 2, -abs(slope / error)))

@@ -126,6 +126,8 @@ def _check_runs(runs: Sequence[Curve], values: Floats, candidates: Floats) -> No
 
 
 def _notes(pairs: list[PairedCurves], usable: Booleans) -> Iterator[str]:
+    if len(pairs) == FEWEST_RUNS:
+        yield "two reference runs tell little of how far runs keep apart; a third tells much more"
     if any(len(pair.steps) > len(usable) for pair in pairs):
         lone = len(reduce(np.union1d, (pair.steps for pair in pairs))) - len(usable)
         yield f"{lone} steps are left out, as not all reference runs have them"

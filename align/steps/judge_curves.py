@@ -88,7 +88,7 @@ def _change_points(case: LossCase, points: CurvePoints) -> tuple[CurveEvent, ...
 def _drift_notes(case: LossCase, points: CurvePoints) -> list[str]:
     if case.judged.limits.drift and not case.drift:
         return ["drift could not be tested: too few of the points are independent of their neighbours"]
-    told = drift_note(case.drift, points.difference[case.judged.finite])
+    told = drift_note(case.drift, points.difference[np.isfinite(points.difference)])
     within = "" if case.values_differ else ", within the limits"
     return [told + within] if told else []
 

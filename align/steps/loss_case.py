@@ -84,7 +84,7 @@ def examine(
     if runs:
         pairs, envelope = pair_with_runs(runs, candidate, last_step)
     judged = measure_points(reference.metric, reference.axis == "step", pairs, preset, envelope)
-    drift = _drift(pairs, judged, envelope)
+    drift = _drift(pairs, envelope)
     left, right = (until(curve.steps, last_step) for curve in (reference, candidate))
     holes = {"reference": find_holes(left, right), "candidate": find_holes(right, left)}
     missing = sum(hole.missing for side in holes.values() for hole in side)
@@ -106,10 +106,12 @@ def examine(
     )
 
 
-def _drift(pairs: PairedCurves, judged: JudgedPoints, envelope: Envelope | None) -> tuple[DriftTest, ...]:
+def _drift(pairs: PairedCurves, envelope: Envelope | None) -> tuple[DriftTest, ...]:
     with np.errstate(invalid="ignore", over="ignore"):
         difference = pairs.candidate - pairs.reference
-    return find_drift(difference[judged.finite]) if envelope is None else drift_against_runs(envelope, difference)
+    if envelope is not None:
+        return drift_against_runs(envelope, difference)
+    return find_drift(difference[np.isfinite(difference)])
 
 
 def _too_few(pairs: PairedCurves, judged: JudgedPoints, missing: int) -> str:

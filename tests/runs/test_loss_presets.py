@@ -92,7 +92,7 @@ def test_all_faults_of_presets_are_listed_together(tmp_path: Path) -> None:
     "text", ["loss = 1", "[loss]\npresets = 1", "[loss.presets]\nown = 1", "[loss.presets.own]\nmetrics = 1"]
 )
 def test_what_is_no_table_is_refused(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ProjectFileError, match="must be (a )?table"):
+    with pytest.raises(ProjectFileError, match=r"must be (a )?table"):
         _read(tmp_path, text)
 
 
