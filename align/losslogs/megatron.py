@@ -19,10 +19,10 @@ from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
 from align.losslogs._text import NUMBER, end_notes, find_lines
-from align.losslogs._validation import carry_forward, with_validation
+from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from align.core.curves import Booleans, Integers
     from align.core.log_sources import LogBlock, LogSource
@@ -102,14 +102,11 @@ class _Reading:
         steps = read_steps([step or other for step, other in zip(iterations, at, strict=True)])
         steps = carry_forward(steps, steps != NO_STEP, self._step)
         totals = carry_forward(read_steps(printed_totals), training, self._total)
-        columns = {_TIMES.get(name, name): texts for name, texts in pair_columns(lists, _PAIR).items()}
-        metrics = with_validation(columns, [bool(kind) for kind in kinds])
-        skipped = self._all_skipped(metrics.get(_SKIPPED, ()), steps, training)
-        self.loss = self.loss or _loss_name(metrics)
-        losses = metrics.get(self.loss, [""] * len(rows))
-        metrics[self.loss] = self._judged(losses, skipped, training)
-        self.builder.add(lines, steps, metrics, totals=totals, skipped=skipped)
-        self._step, self._total = int(steps[-1]), int(totals[-1])
+        for validated, of in by_phase(~training):
+            columns = pair_columns([lists[row] for row in of.tolist()], _PAIR)
+            add = self._add_validations if validated else self._add_iterations
+            add(lines[of], steps[of], {_TIMES.get(name, name): texts for name, texts in columns.items()}, totals[of])
+        self._total = int(totals[-1])
 
     def notes(self) -> tuple[str, ...]:
         """Say where a loss was understood from what is not printed."""
@@ -117,21 +114,33 @@ class _Reading:
         nothing = f"{self._nothing} lines print 0 since all their iterations were skipped: they have no loss"
         return (*([nan] if self._nan else []), *([nothing] if self._nothing else []))
 
-    def _all_skipped(self, counts: Sequence[str], steps: Integers, training: Booleans) -> Booleans:
-        """Tell which lines of training stand for skipped iterations only."""
-        distances = np.diff(steps[training], prepend=max(self._step, 0))
+    def _add_iterations(
+        self, lines: Integers, steps: Integers, metrics: dict[str, list[str]], totals: Integers
+    ) -> None:
+        self.loss = self.loss or _loss_name(metrics)
+        skipped = self._all_skipped(metrics.get(_SKIPPED, []), steps)
+        metrics[self.loss] = self._judged(metrics.get(self.loss, [""] * len(lines)), skipped)
+        self.builder.add(lines, steps, metrics, totals=totals, skipped=skipped)
+        self._step = int(steps[-1])
+
+    def _add_validations(
+        self, lines: Integers, steps: Integers, metrics: dict[str, list[str]], totals: Integers
+    ) -> None:
+        self.builder.add(lines, steps, named_validation(metrics), totals=totals)
+
+    def _all_skipped(self, counts: list[str], steps: Integers) -> Booleans:
+        """Tell which lines stand for skipped iterations only."""
+        distances = np.diff(steps, prepend=max(self._step, 0))
         usual = int(np.median(distances[1:])) if len(distances) > 1 else 1
         distances = np.where((distances > 0) & (distances < usual), distances, max(usual, 1))
         self._distances.append(distances)
-        skipped = np.zeros(len(steps), np.bool_)
-        if len(counts):
-            skipped[training] = read_steps(counts)[training] >= distances
-        return skipped
+        return read_steps(counts) >= distances if counts else np.zeros(len(steps), np.bool_)
 
-    def _judged(self, losses: Sequence[str], skipped: Booleans, training: Booleans) -> list[str]:
+    def _judged(self, losses: list[str], skipped: Booleans) -> list[str]:
+        """Put NaN where it was left out, and nothing where a 0 stands for nothing."""
         judged = list(losses)
         unsure = skipped | np.array([not text for text in losses])
-        for row in np.flatnonzero(training & unsure).tolist():
+        for row in np.flatnonzero(unsure).tolist():
             if not skipped[row]:
                 judged[row], self._nan = "nan", self._nan + 1
             elif judged[row] and float(judged[row]) == 0:

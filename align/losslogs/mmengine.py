@@ -19,7 +19,7 @@ from align.losslogs._mmengine import USUAL_LENGTH, USUAL_LENGTH_NOTE, in_seconds
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
 from align.losslogs._text import NUMBER, end_notes, find_lines
-from align.losslogs._validation import carry_forward, with_validation
+from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
     from align.core.curves import Integers
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"(Epoch|Iter)(?:\((train|val)\))? *(?:\[ *([0-9]+)\])?\[ *([0-9]+)(?:/([0-9]+))?\][ \t]+([^\n]*)")
 # A name may hold single spaces, `coco/AP (M)`; the time that is left, `eta: 1 day, 3:00:00`, is no metric.
 _PAIR = re.compile(rf"(?<![\w.(])(?!eta:)([A-Za-z](?:[^:,\s]| (?! ))*): +({NUMBER})(?=[\s,]|$)", re.MULTILINE)
-_CONFIGURED = re.compile(r"\blog_processor\s*=\s*dict\([^()]*?\bwindow_size\s*=\s*([0-9]+)")
+_CONFIGURED = re.compile(r"log_processor\s*=\s*dict\([^()]*?\bwindow_size\s*=\s*([0-9]+)")
 _NOT_AVERAGED_BY_MMCV = ("lr", "momentum", "memory")
 
 
@@ -113,14 +113,16 @@ class _Reading:
         by_epoch = self.kind == "Epoch"
         inside = read_steps(printed)
         steps = np.where(training, inside, totals) if by_epoch else carry_forward(inside, training, self._step)
-        columns = in_seconds(pair_columns(lists, _PAIR))
-        self.builder.add(
-            lines,
-            steps,
-            with_validation(columns, (~training).tolist()),
-            epochs=read_steps(epochs) if by_epoch else None,
-            totals=totals,
-        )
+        counted = read_steps(epochs)
+        for validated, at in by_phase(~training):
+            columns = in_seconds(pair_columns([lists[row] for row in at.tolist()], _PAIR))
+            self.builder.add(
+                lines[at],
+                steps[at],
+                named_validation(columns) if validated else columns,
+                epochs=counted[at] if by_epoch else None,
+                totals=totals[at],
+            )
         self._of_mmcv |= "" in modes
         self._distances.append(np.diff(steps[training], prepend=0))
         self._step, self._total = int(steps[-1]), int(totals[-1])

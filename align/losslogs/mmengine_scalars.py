@@ -19,14 +19,15 @@ from align.losslogs._mmengine import USUAL_LENGTH, USUAL_LENGTH_NOTE, in_seconds
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
 from align.losslogs._text import NUMBER, end_notes, find_lines
-from align.losslogs._validation import carry_forward, with_validation
+from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
-    from align.core.curves import Integers, Window
+    from align.core.curves import Window
     from align.core.log_sources import LogBlock, LogSource
 
-_OBJECT = re.compile(r'^[ \t]*(\{)("[^\n]*\})[ \t]*$', re.MULTILINE)
+_OBJECT = re.compile(r'^[ \t]*(\{"[^\n]*"step": ([0-9]+)[^\n]*\})[ \t]*$', re.MULTILINE)
 _PAIR = re.compile(rf'"([^"\n]+)": ({NUMBER})(?=[,}}])')
+_COUNTERS = ("epoch", "iter", "step")
 _LOSSES = ("loss", "train/loss")
 
 
@@ -53,7 +54,7 @@ class MmengineScalarsFormat:
             is_training_object([name for name, _ in _PAIR.findall(text)])
             for block in source.blocks()
             if '"iter": ' in block.text
-            for _, text in _OBJECT.findall(block.text)
+            for text, _ in _OBJECT.findall(block.text)
         )
 
     def read(self, source: LogSource) -> LossLog:
@@ -88,18 +89,16 @@ class _Reading:
         """Take the objects of a block."""
         lines, rows = find_lines(block, _OBJECT)
         self.ignored += block.count_filled() - len(rows)
-        columns = in_seconds(pair_columns([text for _, text in rows], _PAIR))
-        none = [""] * len(rows)
-        iterations, printed = (read_steps(columns.pop(name, none)) for name in ("iter", "step"))
-        columns.pop("epoch", None)
-        if rows:
-            self._add(lines, iterations, printed, columns)
-
-    def _add(self, lines: Integers, iterations: Integers, printed: Integers, columns: dict[str, list[str]]) -> None:
-        training = iterations != NO_STEP
-        trained = carry_forward(iterations, training, self._step)
-        steps = np.where(training | (trained == NO_STEP) | (printed == NO_STEP), trained, np.maximum(printed, trained))
-        self.builder.add(lines, steps, with_validation(columns, (~training).tolist()))
+        if not rows:
+            return
+        objects, told = zip(*rows, strict=True)
+        training, printed = np.array(['"iter": ' in text for text in objects]), read_steps(told)
+        trained = carry_forward(printed, training, self._step)
+        steps = np.where(trained == NO_STEP, NO_STEP, np.maximum(printed, trained))
+        for validated, at in by_phase(~training):
+            columns = in_seconds(pair_columns([objects[row] for row in at.tolist()], _PAIR))
+            metrics = {name: texts for name, texts in columns.items() if name not in _COUNTERS}
+            self.builder.add(lines[at], steps[at], named_validation(metrics) if validated else metrics)
         self._step = int(trained[-1])
 
 

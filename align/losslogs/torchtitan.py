@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from align.core.curves import RAW, SINCE_LAST_PRINT, LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
 from align.losslogs._phases import phase_by_name
 from align.losslogs._text import NUMBER, end_notes, find_lines
-from align.losslogs._validation import with_validation
+from align.losslogs._validation import by_phase, named_validation
 
 if TYPE_CHECKING:
     from align.core.curves import Window
@@ -82,12 +84,14 @@ class _Reading:
         self.ignored += block.count_filled() - len(rows)
         if not rows:
             return
-        validation, steps, *texts = zip(*rows, strict=True)
-        metrics = dict(zip(_NAMES, texts, strict=True))
-        for name in _WITH_COMMAS:
-            metrics[name] = tuple(text.replace(",", "") for text in metrics[name])
-        self.averages &= not any(metrics["tflops"])
-        self.builder.add(lines, read_steps(steps), with_validation(metrics, [bool(word) for word in validation]))
+        validation = np.array([bool(row[0]) for row in rows])
+        for validated, at in by_phase(validation):
+            _, steps, *texts = zip(*(rows[row] for row in at.tolist()), strict=True)
+            metrics = dict(zip(_NAMES, texts, strict=True))
+            for name in _WITH_COMMAS:
+                metrics[name] = tuple(text.replace(",", "") for text in metrics[name])
+            self.averages &= not any(metrics["tflops"])
+            self.builder.add(lines[at], read_steps(steps), named_validation(metrics) if validated else metrics)
 
     def _window(self, name: str) -> Window:
         return SINCE_LAST_PRINT if name in _SINCE_LAST_PRINT or (name == "loss" and self.averages) else RAW
