@@ -14,6 +14,9 @@ import numpy as np
 if TYPE_CHECKING:
     from align.core.curves import Floats
 
+# What sums leave of a constant or of a straight line, as a part of it.
+ROUNDING = 1e-12
+
 
 class Blocks(NamedTuple):
     """Averages over blocks of `length` values, shape (..., blocks), and the correlation of neighbours if above 0."""
@@ -45,8 +48,10 @@ def centred_times(count: int) -> Floats:
 
 def _correlation(values: Floats, detrend: bool) -> float:
     around = values - _line(values) if detrend and values.shape[-1] > 1 else values
-    product = float(np.vdot(around[..., 1:], around[..., :-1]))
-    return product / float(np.vdot(around, around)) if product > 0.0 else 0.0
+    whole = float(np.vdot(around, around))
+    if whole <= ROUNDING**2 * float(np.vdot(values, values)):
+        return 0.0
+    return max(0.0, float(np.vdot(around[..., 1:], around[..., :-1])) / whole)
 
 
 def _line(values: Floats) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import bdtr, stdtr
 
 from align.core.curve_results import DriftTest
-from align.steps.blocks import average_blocks, centred_times
+from align.steps.blocks import ROUNDING, average_blocks, centred_times
 
 if TYPE_CHECKING:
     from align.core.curves import Floats
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 LEVEL = 0.01
 FEWEST = 20
 MOST_CORRELATED = 0.6
-# What sums leave of a constant, as a part of it: no slope.
-ROUNDING = 1e-12
 
 
 def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
