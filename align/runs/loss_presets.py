@@ -17,6 +17,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from align.core.metric_names import same_metric
+from align.runs.loss_patterns import PATTERN_KEYS
 from align.steps.loss_limits import GUIDE, PRESETS, CurveLimits, Preset
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def preset_faults(document: dict[str, Any]) -> Iterator[str]:
     if not isinstance(loss, dict) or not isinstance(loss.get("presets", {}), dict):
         yield "[loss] and [loss.presets] must be tables"
         return
-    yield from (f"[loss] unknown key {key!r}; known: presets" for key in loss if key != "presets")
+    known = ("presets", *PATTERN_KEYS)
+    yield from (f"[loss] unknown key {key!r}; known: {', '.join(known)}" for key in loss if key not in known)
     for name, table in loss.get("presets", {}).items():
         where = f"[loss.presets.{name}]"
         if name in PRESETS:

@@ -28,6 +28,7 @@ from align.core.allowances import NOTHING, Allowances
 from align.core.files import existing_file
 from align.errors import ProjectFileError
 from align.runs.allowances import allowance_faults, read_allowances
+from align.runs.loss_patterns import pattern_faults, read_patterns
 from align.runs.loss_presets import preset_faults, read_presets
 
 if sys.version_info >= (3, 11):
@@ -69,6 +70,7 @@ class Project:
     map: Path | None = None
     allowances: Allowances = NOTHING
     loss_presets: dict[str, Preset] = field(default_factory=dict)
+    loss_patterns: tuple[str, str] = ("", "")
 
 
 def read_project(path: Path) -> Project:
@@ -77,7 +79,7 @@ def read_project(path: Path) -> Project:
         document = tomllib.loads(existing_file(path, "project file").read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ProjectFileError(path, [f"not TOML: {error}"]) from error
-    if faults := [*_faults(document), *allowance_faults(document), *preset_faults(document)]:
+    if faults := [*_faults(document), *allowance_faults(document), *preset_faults(document), *pattern_faults(document)]:
         raise ProjectFileError(path, faults)
     folder = path.resolve().parent
     forward = document.get("forward", {})
@@ -89,6 +91,7 @@ def read_project(path: Path) -> Project:
         map=folder / forward["map"] if "map" in forward else None,
         allowances=read_allowances(document),
         loss_presets=read_presets(document),
+        loss_patterns=read_patterns(document),
     )
 
 
