@@ -15,10 +15,10 @@ import numpy as np
 
 from align.core.curves import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError, RepeatedColumnError
-from align.losslogs._columns import ABSENT, NO_STEP, TableBuilder, read_steps
+from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._phases import OTHER_PHASES, phase_by_name
 from align.losslogs._text import ONLY_EPOCHS, end_notes, is_null, is_number
-from align.losslogs._validation import with_validation
+from align.losslogs._validation import by_phase, named_validation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -76,16 +76,23 @@ class TableReader:
     def add(self, block: LogBlock, lines: Integers, cells: Mapping[str, Sequence[str]]) -> None:
         """Take the rows of a block, by the names of their columns; those without a step are no records."""
         self._filled += block.count_filled()
-        columns, missing = self._columns, [ABSENT] * len(lines)
+        columns, count = self._columns, len(lines)
         self._names.update(dict.fromkeys(cells))
-        epochs = read_steps(cells.get(columns.epoch or "", missing))
-        steps = epochs if columns.step is None else read_steps(cells.get(columns.step, missing))
+        epochs = _steps(cells.get(columns.epoch or ""), count)
+        steps = epochs if columns.step is None else _steps(cells.get(columns.step), count)
         metrics = {name: texts for name, texts in cells.items() if name not in (columns.step, columns.epoch)}
-        validation = [phase.strip().lower() in OTHER_PHASES for phase in cells.get(columns.phase or "", missing)]
+        validation = np.zeros(count, np.bool_)
+        if columns.phase is not None and columns.phase in cells:
+            validation[:] = [phase.strip().lower() in OTHER_PHASES for phase in cells[columns.phase]]
         if "" in metrics.get(columns.loss, ()):
             metrics[columns.loss] = self._empty_losses(lines, metrics, (steps == NO_STEP) | validation)
-        metrics = with_validation(metrics, validation)
-        self._builder.add(lines, steps, metrics, epochs=np.maximum(epochs, -1))
+        if not validation.any():
+            self._builder.add(lines, steps, metrics, epochs=np.maximum(epochs, -1))
+            return
+        for validated, at in by_phase(validation):
+            texts = {name: [column[row] for row in at.tolist()] for name, column in metrics.items()}
+            texts = named_validation(texts) if validated else texts
+            self._builder.add(lines[at], steps[at], texts, epochs=np.maximum(epochs[at], -1))
 
     def read(self, source: LogSource, format_name: str) -> LossLog:
         """Put all rows together; raises EmptyLogError if none has a step and a loss."""
@@ -137,6 +144,10 @@ def repeated_notes(label: str, columns: LogColumns, repeated: Mapping[str, int])
         f"{name!r} stands twice with unlike values (first: line {line}); the last of them is read"
         for name, line in repeated.items()
     )
+
+
+def _steps(texts: Sequence[str] | None, count: int) -> Integers:
+    return np.full(count, NO_STEP) if texts is None else read_steps(texts)
 
 
 def _counting(columns: LogColumns, table: LogTable) -> Counting:
