@@ -86,11 +86,14 @@ def _change_points(case: LossCase, points: CurvePoints) -> tuple[CurveEvent, ...
 
 
 def _drift_notes(case: LossCase, points: CurvePoints) -> list[str]:
-    if case.judged.limits.drift and not case.drift:
-        return ["drift could not be tested: too few of the points are independent of their neighbours"]
     told = drift_note(case.drift, points.difference[np.isfinite(points.difference)])
     within = "" if case.values_differ else ", within the limits"
-    return [told + within] if told else []
+    return [*_untested_drift(case), *([told + within] if told else [])]
+
+
+def _untested_drift(case: LossCase) -> list[str]:
+    untested = case.judged.limits.drift and not case.drift
+    return ["drift could not be tested: too few points are independent of their neighbours"] if untested else []
 
 
 def _evidence(case: LossCase, last_step: int | None, beside: Beside) -> CurveEvidence:
@@ -171,4 +174,4 @@ def _what_a_pass_covers(case: LossCase, coverage: Coverage) -> list[str]:
     if len(case.outside):
         first = case.pairs.steps[case.outside[0]]
         said.append(f"{len(case.outside)} single points are beyond their own limit, first at step {first}")
-    return [*said, *hidden_by_rounding(judged)]
+    return [*said, *_untested_drift(case), *hidden_by_rounding(judged)]
