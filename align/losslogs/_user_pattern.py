@@ -15,7 +15,7 @@ from align.core.curves import EPOCH_MEAN, RAW, LossLog
 from align.core.match_time import SECONDS, TimeIsUpError, limited_time
 from align.errors import EmptyLogError, UsageError
 from align.losslogs._columns import TableBuilder, read_steps
-from align.losslogs._text import ONLY_EPOCHS, end_notes, is_null
+from align.losslogs._text import ONLY_EPOCHS, end_notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ class PatternFormat:
         groups, ignored = self._pattern.groupindex, 0
         counter = "step" if "step" in groups else "epoch"
         window, notes = (RAW, ()) if counter == "step" else (EPOCH_MEAN, (ONLY_EPOCHS,))
-        builder = TableBuilder(lambda _: window)
+        builder = TableBuilder(lambda _: window, loss="loss")
         for block in source.blocks():
             lines, columns = self._find(block)
             ignored += block.count_filled() - len(lines)
@@ -68,7 +68,7 @@ class PatternFormat:
             counting="step in epoch" if inside else "global step" if counter == "step" else "epoch",
             base=None,
             ignored_lines=ignored + builder.ignored,
-            notes=(*end_notes(source), *notes),
+            notes=(*end_notes(source), *builder.notes(), *notes),
         )
 
     def _find(self, block: LogBlock) -> tuple[Integers, dict[str, Sequence[str]]]:
@@ -81,12 +81,7 @@ class PatternFormat:
             hint = "a repetition inside a repetition, such as (a+)+, can take for ever: write it without"
             raise UsageError(reason, hint) from None
         lines = np.array([number for number, _ in found], np.int64)
-        return lines, {name: [_text(match[name]) for _, match in found] for name in self._pattern.groupindex}
-
-
-def _text(found: str | None) -> str:
-    text = (found or "").strip()
-    return "nan" if is_null(text) else text
+        return lines, {name: [(match[name] or "").strip() for _, match in found] for name in self._pattern.groupindex}
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

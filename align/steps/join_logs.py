@@ -30,6 +30,7 @@ def join_logs(logs: Sequence[LossLog], label: str) -> LossLog:
     for log in logs[1:]:
         if (log.format, log.loss_name) != (first.format, first.loss_name):
             raise UnlikeLogsError(first.label, log.label, "their losses go by other names")
+    counting = _counting(logs)
     lengths = {log.steps_per_epoch for log in logs if log.steps_per_epoch is not None}
     notes = [f"{log.label}: {note}" for log in logs for note in log.notes]
     if len(lengths) > 1:
@@ -39,7 +40,7 @@ def join_logs(logs: Sequence[LossLog], label: str) -> LossLog:
         format=first.format,
         table=_join_tables(logs),
         loss_name=first.loss_name,
-        counting=_counting(logs),
+        counting=counting,
         base=min((log.base for log in logs if log.base is not None), default=None),
         steps_per_epoch=lengths.pop() if len(lengths) == 1 else None,
         ignored_lines=sum(log.ignored_lines for log in logs),

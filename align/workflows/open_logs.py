@@ -52,7 +52,7 @@ def files_of(path: Path) -> list[Path]:
     Raises MissingFileError, and UnreadableLogError for an empty file and for a folder without files.
     """
     if not path.is_dir():
-        if not existing_file(path, "loss log").stat().st_size:
+        if not open_log(existing_file(path, "loss log"), 1).data:
             raise UnreadableLogError(path, "it is empty")
         return [path]
     try:

@@ -60,6 +60,8 @@ def read_log(
     """
     wanted = Wanted(_formats(format, pattern), rank, as_it_is=bool(pattern) and rank is None)
     paths = [Path(log)] if isinstance(log, (str, Path)) else [Path(path) for path in log]
+    if not paths:
+        raise UsageError("no log is given", "give a file, a folder, or several files in the order of the training")
     label = ", ".join(map(str, paths))
     files, notes = _of_one_rank(_recognised(paths, wanted, label), wanted)
     plugin = _one_format(files, wanted, label)
