@@ -69,10 +69,13 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
 
 
 def _first_divergent_step(case: LossCase) -> int | None:
-    """Return where the values part and stay apart, or where the first of them is lost on one side."""
-    lone = np.flatnonzero(~case.judged.finite & ~case.judged.within)[:1].tolist()
-    places = [*lone, case.stretch.first] if case.stretch else lone
-    return int(case.pairs.steps[min(places)]) if places and case.values_differ else None
+    """Return where the values part and stay apart, or before that a point that must not differ even alone."""
+    if not case.values_differ:
+        return None
+    failed, finite = _failed(case), case.judged.finite
+    alone = case.outside if "every" in failed else case.outside[~finite[case.outside]]
+    places = [*alone[:1].tolist(), *([0] if "first" in failed else []), *([case.stretch.first] if case.stretch else [])]
+    return int(case.pairs.steps[min(places)]) if places else None
 
 
 def _change_points(case: LossCase, points: CurvePoints) -> tuple[CurveEvent, ...]:
@@ -96,17 +99,21 @@ def _untested_drift(case: LossCase) -> list[str]:
     return ["drift could not be tested: too few points are independent of their neighbours"] if untested else []
 
 
+def _failed(case: LossCase) -> frozenset[str]:
+    """Return the keys of the criteria that failed, and "first" and "mean" where others failed for these points."""
+    failed = case.failed
+    if failed.isdisjoint({"every", "share", "drift"}):
+        return failed
+    stays = case.envelope is None or (case.stretch is not None and case.stretch.first == 0)
+    first = case.judged.first_compared and not case.judged.within[0] and stays
+    return failed | {"mean"} | ({"first"} if first else set())
+
+
 def _evidence(case: LossCase, last_step: int | None, beside: Beside) -> CurveEvidence:
-    """Tell the classes what failed; those that know of a first loss and of a mean take the other criteria for these."""
-    failed = set(case.failed)
-    if failed & {"every", "share", "drift"}:
-        failed.add("mean")
-        if case.judged.first_compared and not case.judged.within[0]:
-            failed.add("first")
     return CurveEvidence(
         pairs=case.pairs,
         outside=case.outside,
-        failed=frozenset(failed),
+        failed=_failed(case),
         of_loss=is_loss(case.reference.metric),
         first_compared=case.judged.first_compared,
         first_agrees=case.judged.first_agrees,

@@ -66,7 +66,16 @@ def test_one_point_fails_where_every_one_is_asked_for(name: str) -> None:
     assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
     failed = [criterion for criterion in comparison.criteria if not criterion.passed]
     assert [(criterion.name, criterion.value) for criterion in failed] == [("points outside of every loss's limit", 1)]
+    assert comparison.first_divergent_step == 71
     assert _passes(_curve(DESCENT), _curve(spiked), "guide")
+
+
+def test_a_first_loss_that_fails_alone_is_where_the_curves_part() -> None:
+    changed = DESCENT.copy()
+    changed[0] += 0.02
+    for name in ("guide", "exact"):
+        comparison = _judge(_curve(DESCENT), _curve(changed), PRESETS[name])
+        assert (comparison.first_divergent_step, comparison.trouble) == (1, "first loss differs")
 
 
 @pytest.mark.parametrize(("resolution", "digits"), [(1e-3, 3), (1e-6, 6)])
