@@ -12,7 +12,8 @@ from align.core.capturing import Statistics
 from align.steps import statistics
 from align.steps.statistics import summarize_tensor
 
-SIZES = [1, 100, statistics.BLOCK - 1, statistics.BLOCK, 3 * statistics.BLOCK + 17, 5 * statistics.BLOCK + 5]
+PIECE, BLOCK = statistics.PIECE, statistics.BLOCK
+SIZES = [1, 100, PIECE - 1, PIECE, PIECE + 1, BLOCK - 1, BLOCK, 3 * BLOCK + 17, 3 * BLOCK + 2 * PIECE]
 
 
 def drawn(size: int, dtype: Any) -> np.ndarray[Any, Any]:
@@ -36,6 +37,23 @@ def test_figures_are_those_of_float64_to_six_digits(dtype: Any, size: int) -> No
 def test_what_is_not_finite_is_counted_and_left_out() -> None:
     value = np.array([1.0, np.nan, 3.0, np.inf, -np.inf, np.nan, np.nan], np.float32)
     assert summarize_tensor(value) == Statistics(1.0, 3.0, 2.0, np.sqrt(5.0), nan=3, inf=2)
+
+
+@pytest.mark.parametrize("place", [0, BLOCK + 7, 2 * BLOCK + PIECE, 2 * BLOCK + PIECE + 5])
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_one_element_that_is_not_finite_leaves_the_figures_of_all_others(odd: float, place: int) -> None:
+    value = drawn(2 * BLOCK + PIECE + 6, np.float32)
+    value[place] = odd
+    others = np.delete(value, place).astype(np.float64)
+    found = summarize_tensor(value)
+    assert (found.min, found.max, found.nan + found.inf) == (others.min(), others.max(), 1)
+    assert found.mean == pytest.approx(others.mean(), abs=1e-5 * np.abs(others).max())
+    assert found.rms == pytest.approx(np.sqrt(np.mean(others**2)), rel=1e-5)
+
+
+def test_squares_beyond_float64_are_infinite() -> None:
+    found = summarize_tensor(np.array([1e200, -1e200]))
+    assert (found.max, found.mean, found.rms) == (1e200, 0.0, np.inf)
 
 
 def test_a_tensor_without_finite_elements_has_no_figures() -> None:
