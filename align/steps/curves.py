@@ -92,7 +92,7 @@ def pair_curves(reference: Curve, candidate: Curve, last_step: int | None = None
     Raises UnlikeCurvesError if one counts epochs and the other steps, or if values are means over other spans.
     """
     _check_axes(reference, candidate)
-    whole = _cut(reference, last_step), _cut(candidate, last_step)
+    whole = cut_after(reference, last_step), cut_after(candidate, last_step)
     like = match_windows(*whole)
     left, right = like.reference, like.candidate
     at_left, at_right = common_places(left.steps, right.steps)
@@ -166,7 +166,8 @@ def until(steps: Integers, last_step: int | None) -> Integers:
     return steps if last_step is None else steps[: np.searchsorted(steps, last_step, "right")]
 
 
-def _cut(curve: Curve, last_step: int | None) -> Curve:
+def cut_after(curve: Curve, last_step: int | None) -> Curve:
+    """Leave out the points after `last_step`, if it is given."""
     return curve if last_step is None else curve.take(slice(len(until(curve.steps, last_step))))
 
 

@@ -38,7 +38,8 @@ def find_events(
     """Find the events of both sides in the order of steps, of each kind and side the first `MOST_OF_A_KIND`; and notes.
 
     A note tells how many there are where some were left out. `value` is the highest loss of a spike or an explosion,
-    the number of points in a row that are not finite or were skipped, the learning rate from a boundary on.
+    the number of points in a row that are not finite or were skipped, the learning rate from a boundary on, the loss
+    with which a resumed run begins.
     """
     happened = [*_of_side("reference", reference, lr[0]), *_of_side("candidate", candidate, lr[1])]
     events = [event for one in happened for event in _first_events(one)]
@@ -57,6 +58,8 @@ def _of_side(side: Side, curve: Curve, rate: Curve | None) -> Iterator[_Happened
     yield _runs("not finite", side, curve, ~np.isfinite(curve.values))
     if curve.skipped is not None:
         yield _runs("skipped", side, curve, curve.skipped)
+    if curve.resumed is not None:
+        yield _Happened("resumed", side, curve.steps[curve.resumed], curve.values[curve.resumed])
     if rate is not None:
         at = find_boundaries(rate)
         yield _Happened("schedule boundary", side, rate.steps[at], rate.values[at])

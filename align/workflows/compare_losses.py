@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, Union
 
 from align.core.curves import AxisHints
 from align.errors import UsageError
-from align.steps.curves import pair_curves, place_on_axis
+from align.steps.curves import cut_after, pair_curves, place_on_axis
 from align.steps.group_steps import group_sizes, group_steps
 from align.steps.jobs import choose_job
 from align.steps.judge_curves import judge_curves
@@ -23,7 +23,7 @@ from align.steps.thin_points import thinned
 from align.workflows.read_logs import read_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from align.core.curve_results import CurveComparison
     from align.core.curves import Curve, LogSummary, LossLog
@@ -136,8 +136,18 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
     placed = [partial(_place, hints=one.hints, size=size) for one, size in zip(readings, sizes, strict=True)]
     curves = placed[0](left, metric), placed[1](right, metric)
     runs = [placed[0](readings[0].read(log), metric) for log in reference_runs]
-    comparison = judge_curves(*curves, pair_curves(*curves, last_step), last_step, criteria, runs)
-    return thinned(_with_all_else(comparison, (left, right), placed, steps_per))
+    beside = look_beside(left, right, metric, lambda log, name: cut_after(placed[log is right](log, name), last_step))
+    comparison = judge_curves(*curves, pair_curves(*curves, last_step), last_step, criteria, runs, beside)
+    events, notes = find_events(cut_after(curves[0], last_step), cut_after(curves[1], last_step), beside.lr)
+    return thinned(
+        replace(
+            comparison,
+            events=(*comparison.events, *events),
+            others=beside.others,
+            speed=compare_speed(left, right, steps_per),
+            notes=(*comparison.notes, *notes, *beside.notes),
+        )
+    )
 
 
 def describe_log(log: Log, *, metric: str = "loss", reading: LogReading = LogReading()) -> LogSummary:
@@ -147,24 +157,6 @@ def describe_log(log: Log, *, metric: str = "loss", reading: LogReading = LogRea
 
 def _place(log: LossLog, metric: str, *, hints: AxisHints, size: int) -> Curve:
     return group_steps(place_on_axis(log, metric, hints), size)
-
-
-def _with_all_else(
-    comparison: CurveComparison,
-    logs: tuple[LossLog, LossLog],
-    placed: Sequence[Callable[[LossLog, str], Curve]],
-    steps_per: tuple[int, int],
-) -> CurveComparison:
-    """Add the other metrics of both logs, the events of both curves, and the speed."""
-    beside = look_beside(*logs, comparison.metric, lambda log, metric: placed[log is logs[1]](log, metric))
-    events, notes = find_events(comparison.reference, comparison.candidate, beside.lr)
-    return replace(
-        comparison,
-        events=(*comparison.events, *events),
-        others=beside.others,
-        speed=compare_speed(*logs, steps_per),
-        notes=(*comparison.notes, *notes, *beside.notes),
-    )
 
 
 def _sides(given: PerSide[N]) -> tuple[N | None, N | None]:
