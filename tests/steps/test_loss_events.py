@@ -152,3 +152,9 @@ def test_a_million_points_take_little_time() -> None:
     began = time.process_time()
     find_events(_curve(losses), _curve(losses[::-1].copy()), (rate, rate))
     assert time.process_time() - began < 2.0
+
+
+def test_where_a_resumed_run_begins_is_told() -> None:
+    curve = _curve(DESCENT)
+    (event,) = _events(Curve(curve.label, "loss", curve.steps, DESCENT, curve.resolution, resumed=TIMES == 99))
+    assert (event.kind, event.step, event.value) == ("resumed", 100, DESCENT[99])
