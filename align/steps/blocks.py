@@ -19,7 +19,7 @@ ROUNDING = 1e-12
 
 
 class Blocks(NamedTuple):
-    """Averages over blocks of `length` values, shape (..., blocks), and the correlation of neighbours if above 0."""
+    """Averages over blocks of `length` values, shape (..., blocks), and the correlation of neighbours."""
 
     length: int
     means: Floats
@@ -51,7 +51,7 @@ def _correlation(values: Floats, detrend: bool) -> float:
     whole = float(np.vdot(around, around))
     if whole <= ROUNDING**2 * float(np.vdot(values, values)):
         return 0.0
-    return max(0.0, float(np.vdot(around[..., 1:], around[..., :-1])) / whole)
+    return float(np.vdot(around[..., 1:], around[..., :-1])) / whole
 
 
 def _line(values: Floats) -> Floats:

@@ -36,9 +36,8 @@ def find_drift(difference: Floats) -> tuple[DriftTest, ...]:
     """
     scale = float(np.abs(difference).max(initial=0.0)) or 1.0
     blocks = average_blocks(difference / scale, FEWEST, detrend=True)
-    count = len(blocks.means)
-    correlation = _at_most(blocks)
-    if count < FEWEST or correlation > MOST_CORRELATED:
+    count, correlation = len(blocks.means), _at_most(blocks)
+    if correlation > MOST_CORRELATED:
         return ()
     worth = int(count * (1.0 - correlation) / (1.0 + correlation))
     slope, *slope_test = _slope(blocks.means, worth)
@@ -67,9 +66,9 @@ def drift_note(tests: tuple[DriftTest, ...], difference: Floats) -> str:
 def _at_most(blocks: Blocks) -> float:
     """Return what the correlation may be: without the bias of taking a line out, and a standard error more."""
     count = len(blocks.means)
-    if blocks.correlation == 0.0 or count < FEWEST:
-        return 0.0
-    return (blocks.correlation * count + 2) / (count - 4) + 1 / sqrt(count)
+    if count < FEWEST:
+        return 1.0
+    return max(0.0, (blocks.correlation * count + 2) / (count - 4) + 1 / sqrt(count))
 
 
 def _sign(means: Floats, worth: float) -> tuple[float, float]:

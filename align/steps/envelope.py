@@ -107,7 +107,7 @@ def _correlated_steps(standardised: Floats) -> float:
     if variance == 0.0:
         return 1.0
     count, blocks = standardised.shape[1], average_blocks(standardised, 2, detrend=False)
-    if blocks.correlation:
+    if blocks.correlation > 0.0:
         return float(count)
     return float(np.clip(blocks.length * np.mean(blocks.means**2) / variance, 1.0, count))
 

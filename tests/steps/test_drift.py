@@ -50,9 +50,9 @@ def test_without_drift_alarms_are_no_more_than_stated(kind: str, points: int) ->
     [
         ("white", 1000, 0.2, 0.0, 0.9),
         ("white", 1000, 0.0, 0.6, 0.9),
-        ("white", 100, 0.7, 0.0, 0.8),
+        ("white", 100, 0.7, 0.0, 0.7),
         ("white", 100, 0.0, 2.0, 0.8),
-        ("correlated 0.9", 1000, 1.5, 0.0, 0.7),
+        ("correlated 0.9", 1000, 1.5, 0.0, 0.6),
         ("correlated 0.9", 1000, 0.0, 4.0, 0.7),
     ],
 )  # fmt: skip
