@@ -85,12 +85,20 @@ class LogSource:
 
     def blocks(self, size: int = BLOCK_BYTES) -> Iterator[LogBlock]:
         """Yield the cleaned lines in order, about `size` bytes at a time."""
+        if 0 < len(self.data) <= size:
+            yield self._only_block
+            return
         start, number = 0, 1
         while start < len(self.data):
             end = self.data.find(b"\n", start + size) + 1 or len(self.data)
             text = self.data[start:end].decode("utf-8", errors="replace").removesuffix("\n")
             yield _cleaned(text, number)
             start, number = end, number + text.count("\n") + 1
+
+    @cached_property
+    def _only_block(self) -> LogBlock:
+        """All formats are asked about the beginning of a log: it is cleaned once."""
+        return _cleaned(self.data.decode("utf-8", errors="replace").removesuffix("\n"), 1)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield (number, content) of every cleaned line."""

@@ -61,9 +61,9 @@ class JsonlFormat:
 
 def _columns(source: LogSource) -> LogColumns | None:
     """Find the columns in the first object that has a step and a loss."""
-    for _, line in source.lines():
-        names = dict.fromkeys(name for name, _ in _object(line.strip()) or ())
-        if (columns := find_columns(names)) is not None:
+    for line in (line.strip() for block in source.blocks() if "{" in block.text for _, line in block.lines()):
+        names = dict.fromkeys(name for name, _ in _object(line) or ())
+        if names and (columns := find_columns(names)) is not None:
             return None if is_training_object(names) else columns
     return None
 

@@ -15,20 +15,19 @@ import numpy as np
 from align.core.curves import LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
-from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._text import NUMBER, end_notes, find_lines, is_number
 
 if TYPE_CHECKING:
     from align.core.curves import Integers, LogTable
     from align.core.log_sources import LogBlock, LogSource
 
-# Whatever stands in place of the loss is taken, and told from a number afterwards.
+# Whatever stands in place of the loss is taken, without a full stop after it, and told from a number afterwards.
 _LOSS = re.compile(
-    rf"epoch:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*\[?[ \t]*"
-    rf"(?:({NUMBER})(?=\.?(?:[\s\],;|)]|$))|(\S+))",
+    r"epoch:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*\[?[ \t]*([^\s\],;|)]*[^\s\],;|).])",
     re.IGNORECASE,
 )
 _TIME = re.compile(
-    rf"(?<!Eval )\bepoch time:[ \t]*({NUMBER}) ms, per step time:[ \t]*({NUMBER}) ms"
+    rf"epoch time:(?<!Eval epoch time:)[ \t]*({NUMBER}) ms, per step time:[ \t]*({NUMBER}) ms"
     rf"(?: \(data time:[ \t]*({NUMBER}) ms\))?"
 )
 _TIME_NAMES = ("epoch_time_ms", "step_time_ms", "data_time_ms")
@@ -72,49 +71,34 @@ class LossMonitorFormat:
             base=1,
             steps_per_epoch=_steps_by_time(table) or _steps_by_interval(table),
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*end_notes(source), *_unreadable_notes(reading.unreadable)),
+            notes=(*end_notes(source), *reading.builder.notes()),
         )
 
 
 class _Reading:
-    """Losses, and times as records of the last step before them.
-
-    A loss that is no number, such as `None`, is NaN and goes to `unreadable` with its line, unless the line was cut.
-    """
+    """Losses, and times as records of the last step before them."""
 
     def __init__(self, source: LogSource) -> None:
-        self.builder, self.ignored = TableBuilder(), 0
-        self.unreadable: list[tuple[int, str]] = []
+        self.builder, self.ignored = TableBuilder(loss="loss"), 0
         self._cut_line = source.data.count(b"\n") + 1 if source.was_cut else 0
         self._last = NO_STEP, NO_STEP
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        lines, rows = find_lines(block, _LOSS)
+        times = find_lines(block, _TIME)
+        lines, rows = find_lines(block, _LOSS, others=times[0])
         self.ignored += block.count_filled() - len(rows)
-        times = find_lines(block, _TIME) if "epoch time" in block.text else (lines[:0], [])
         steps = epochs = lines[:0]
         if rows:
-            printed_epochs, printed_steps, losses, words = zip(*rows, strict=True)
-            if any(words):
-                losses = self._without_words(lines, losses, words)
+            printed_epochs, printed_steps, losses = zip(*rows, strict=True)
+            if lines[-1] == self._cut_line and not is_number(losses[-1]):  # it may be the beginning of a number
+                losses = (*losses[:-1], "")
             steps, epochs = read_steps(printed_steps), read_steps(printed_epochs)
             self.builder.add(lines, steps, {"loss": losses}, epochs=epochs)
         if times[1]:
             self._add_times(times, (lines, np.append(self._last[0], steps), np.append(self._last[1], epochs)))
         if len(steps):
             self._last = int(steps[-1]), int(epochs[-1])
-
-    def _without_words(self, lines: Integers, losses: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
-        whole = [
-            (line, word) for line, word in zip(lines.tolist(), words, strict=True) if word and line != self._cut_line
-        ]
-        self.unreadable += whole
-        read = {line for line, _ in whole}
-        return tuple(
-            "nan" if word and line in read else loss
-            for line, loss, word in zip(lines.tolist(), losses, words, strict=True)
-        )
 
     def _add_times(
         self, times: tuple[Integers, list[tuple[str, ...]]], losses: tuple[Integers, Integers, Integers]
@@ -127,13 +111,6 @@ class _Reading:
         texts = dict(zip(_TIME_NAMES, zip(*rows, strict=True), strict=True))
         self.builder.add(lines, losses[1][at], texts, epochs=losses[2][at])
         self.builder.ignored = ignored
-
-
-def _unreadable_notes(unreadable: list[tuple[int, str]]) -> tuple[str, ...]:
-    if not unreadable:
-        return ()
-    line, text = unreadable[0]
-    return (f"{len(unreadable)} losses are no number (first: {text!r} in line {line}), kept as NaN",)
 
 
 def _steps_by_time(table: LogTable) -> int | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from align.core.log_sources import LogSource
 
-_HEADER = re.compile(r"^Epoch {2,}TrainLoss {2,}.*TotalTime\s*$")
+_HEADER = re.compile(r"^Epoch {2,}TrainLoss {2,}.*TotalTime[ \t]*$", re.MULTILINE)
 
 
 class MindcvResultFormat:
@@ -37,7 +37,7 @@ class MindcvResultFormat:
 
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether there is the header of a result.log."""
-        return any(_HEADER.match(line) for _, line in source.lines() if line.startswith("Epoch"))
+        return any(_HEADER.search(block.text) for block in source.blocks() if "TotalTime" in block.text)
 
     def read(self, source: LogSource) -> LossLog:
         """Read all rows; raises EmptyLogError if there is none."""
