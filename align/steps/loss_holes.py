@@ -62,12 +62,14 @@ def usual_distance(steps: Integers) -> int:
 def _unexplained(steps: Integers) -> tuple[Integers, Integers]:
     """Return the places after distances wider than the cadence that follow no pattern, and how many points each lacks.
 
+    A lost point leaves twice the cadence; less is what an epoch's end leaves of it, if a log counts anew in each epoch.
     A log that prints its first step and then every n-th has one distance that is shorter by one: it counts as n. The
     distance from step 0 to the first point is none.
     """
     gaps = np.diff(steps, prepend=0)
     cadence = np.maximum(usual_distance(steps), _width_of_runs(gaps))
-    wide = np.flatnonzero(gaps > cadence + (cadence > 1))
+    twice = gaps + (steps - gaps == 1) >= 2 * cadence
+    wide = np.flatnonzero(twice & (gaps > cadence + (cadence > 1)))
     wide = wide[wide > 0]
     if _repeats_with_epochs(gaps, wide):
         wide = wide[:0]

@@ -16,6 +16,11 @@ def _mindcv(interval: int, length: int, epochs: int) -> list[int]:
     return [epoch * length + step for epoch in range(epochs) for step in inside]
 
 
+def _inside_epochs(interval: int, length: int, epochs: int) -> list[int]:
+    """Print every n-th step of an epoch, counted anew in each."""
+    return [epoch * length + step for epoch in range(epochs) for step in range(interval, length + 1, interval)]
+
+
 @pytest.mark.parametrize(
     "steps",
     [
@@ -30,6 +35,9 @@ def _mindcv(interval: int, length: int, epochs: int) -> list[int]:
         _mindcv(100, 350, 2),
         _mindcv(2, 4, 2),
         _mindcv(3, 8, 3),
+        _inside_epochs(10, 25, 2),
+        _inside_epochs(10, 29, 2),
+        _inside_epochs(50, 149, 5),
         [*range(1, 11), *range(20, 101, 10)],
         [*range(1, 11), *range(101, 902, 100)],
         [7],
@@ -48,6 +56,7 @@ def test_what_follows_a_cadence_has_no_holes(steps: list[int]) -> None:
         ([1, 2, 60], [(2, 60, 57)]),
         ([4, 60], [(4, 60, 13)]),
         ([10, 20, 40, 50], [(20, 40, 1)]),
+        ([1, 20, 30, 40, 50], [(1, 20, 1)]),
         ([1, 2, 3, 6, 7, 8, 9, 12, 13, 14], [(3, 6, 2), (9, 12, 2)]),
         ([*range(1, 11), *range(20, 51, 10), 80, 90, 100], [(50, 80, 2)]),
     ],
@@ -60,6 +69,11 @@ def test_where_the_other_log_has_no_points_either_nothing_is_missing() -> None:
     steps = np.array([1, 2, 3, 6, 7])
     assert find_holes(steps, steps) == ()
     assert find_holes(steps, np.array([3, 4, 6])) == (Hole(3, 6, 1),)
+
+
+def test_a_point_that_lacks_at_the_end_of_an_epoch_is_a_hole_too() -> None:
+    whole = np.array(_inside_epochs(10, 25, 4))
+    assert find_holes(whole[whole != 35], whole) == (Hole(20, 45, 1),)
 
 
 def test_a_log_starts_late_if_its_distances_do_not_explain_it() -> None:
