@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from align.steps.curves import pair_curves
 from align.steps.judge_curves import judge_curves
 from align.steps.loss_limits import GUIDE, PRESETS, CurveLimits, Preset, find_preset, limits_for
 
+PAGE = (Path(__file__).parents[2] / "docs" / "loss-statistics.md").read_text(encoding="utf-8")
 POINTS = 200
 DESCENT = 2.0 * np.exp(-np.arange(POINTS) / 80.0) + 1.0
 JITTER = np.random.default_rng(0).standard_normal(POINTS)
@@ -155,3 +158,8 @@ def test_a_drift_that_could_not_be_tested_is_told_and_no_criterion() -> None:
 def test_a_first_loss_that_a_preset_does_not_ask_for_is_no_criterion() -> None:
     comparison = _judge(_curve(DESCENT), _curve(DESCENT), PRESETS["openrlhf"])
     assert [criterion.name.split(",")[0] for criterion in comparison.criteria[:1]] == ["mean loss"]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_page_has_a_row_for_each_preset(name: str) -> None:
+    assert f"\n| `{name}` |" in PAGE
