@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MILLI = 1e-3
 # Each metric by the name under which it is compared, and what logs call it, the surest first.
 NAMES: dict[str, tuple[str, ...]] = {
-    "lr": ("lr", "learning_rate", "base_lr", "lr/pg0", "x/lr0", "current_lr"),
+    "lr": ("lr", "learning_rate", "base_lr", "lr/pg0", "x/lr0", "lr-SGD", "lr-Adam", "lr-AdamW", "current_lr"),
     "grad_norm": ("grad_norm", "global_norm", "gradient_norm", "grad norm", "global_grad_norm", "total_norm"),
     "loss_scale": ("loss_scale", "scale", "loss scale", "loss_scaling"),
     "accuracy": ("accuracy", "acc", "acc1", "top1", "top1_acc", "train_acc", "train_accuracy", "Top_1_Accuracy"),

@@ -130,6 +130,8 @@ class _Column:
     def add(self, first: int, lines: Integers, texts: Sequence[str]) -> None:
         """Take the texts of records that begin with number `first`."""
         rows = np.arange(len(texts))
+        if not len(rows):
+            return
         try:
             self._take(first + rows, texts)
         except ValueError:

@@ -16,8 +16,8 @@ from align.core.curves import EPOCH_MEAN, RAW, LogTable, LossLog, Series
 from align.errors import EmptyLogError
 from align.losslogs._columns import LARGEST_STEP
 from align.losslogs._frames import read_frames
+from align.losslogs._names import is_lightning, loss_names, loss_notes
 from align.losslogs._phases import phase_by_name
-from align.losslogs._table import LOSS_NAMES
 from align.losslogs._wire import FIXED32, FIXED64, SPAN, VARINT, read_fields, read_floats
 
 if TYPE_CHECKING:
@@ -79,17 +79,16 @@ def read_events(source: LogSource, plugin: LogFormat, kind: EventKind) -> LossLo
     if not len(scalars.steps):
         raise EmptyLogError(source.label, [plugin.summary])
     names = [tag.decode("utf-8", errors="backslashreplace") for tag in tags]
-    losses = _loss_names(names)
-    also = f"the loss is read from {losses[0]!r}; also in the log: {', '.join(losses[1:])}" if losses[1:] else ""
+    losses = loss_names(names)
     return LossLog(
         label=source.label,
         format=plugin.name,
         table=_table(scalars, frames.numbers, names),
         loss_name=losses[0] if losses else "",
         counting="global step",
-        base=None,
+        base=0 if is_lightning([*names, "step"]) else None,
         ignored_lines=frames.records - len(np.unique(scalars.records)),
-        notes=(*frames.notes, *filter(None, [also])),
+        notes=(*frames.notes, *loss_notes(losses)),
     )
 
 
@@ -169,9 +168,3 @@ def _table(scalars: _Scalars, numbers: Integers, names: list[str]) -> LogTable:
 
 def _window(name: str) -> Window:
     return EPOCH_MEAN if name.lower().endswith("_epoch") else RAW
-
-
-def _loss_names(names: list[str]) -> list[str]:
-    """Return the names that usually stand for the training loss, the surest first."""
-    plain = {name.strip().lower().replace(" ", "_").replace("-", "_"): name for name in reversed(names)}
-    return [plain[known] for known in (*LOSS_NAMES, "loss/auto") if known in plain]

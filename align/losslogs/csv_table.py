@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from align.errors import EmptyLogError
 from align.losslogs._delimited import by_name, find_header, read_cells
+from align.losslogs._names import is_lightning
 from align.losslogs._table import EXPECTED, TableReader, find_columns, repeated_notes
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ class CsvFormat:
     sample = b"step,loss,lr\n1,2.302585,0.1\n2,2.287413,0.1\n3,2.250119,0.1\n"
 
     def recognizes(self, source: LogSource) -> bool:
-        """Tell whether the first line that is no comment names a step and a loss column."""
+        """Tell whether the first line that is no comment names a step and a loss column, and is not Lightning's."""
         header = find_header(source)
-        return header is not None and find_columns(header.names) is not None
+        return header is not None and find_columns(header.names) is not None and not is_lightning(header.names)
 
     def read(self, source: LogSource) -> LossLog:
         """Read all rows; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""

@@ -81,6 +81,12 @@ def test_the_surest_name_is_the_loss_and_the_others_are_told() -> None:
     assert log.table.metrics["train_loss_step"].window == RAW
 
 
+def test_steps_of_lightning_count_from_0() -> None:
+    events = [_event(step, _scalar("train/loss_step", 1.0), _scalar("epoch", 0.0)) for step in (49, 99)]
+    log = TENSORBOARD.read(LogSource("lightning", _file(*events, _event(99, _scalar("train/loss_epoch", 2.0)))))
+    assert place_on_axis(log).steps.tolist() == [50, 100]
+
+
 def test_a_file_without_a_loss_still_has_its_other_metrics() -> None:
     log = TENSORBOARD.read(LogSource("odd", _file(_event(1, _scalar("objective/total", 2.0)))))
     assert place_on_axis(log, "objective/total").values.tolist() == [2.0]

@@ -20,7 +20,7 @@ from align.workflows.read_logs import read_log
 DATA = Path(__file__).with_name("data")
 OWNERS = {
     "hf_trainer_state.json": "hf_trainer_state",
-    "lightning_metrics.csv": "csv",
+    "lightning_metrics.csv": "lightning",
     "mindcv_rank0.log": "mindcv",
     "mindcv_result.log": "mindcv_result",
     "mindspore_lossmonitor.log": "lossmonitor",
