@@ -41,7 +41,9 @@ def match_windows(reference: Curve, candidate: Curve) -> LikeCurves:
     """Smooth the rawer curve to the spans of the other; raises UnlikeCurvesError where not one value can be made."""
     if reference.window == candidate.window and (reference.axis == "epoch" or reference.window == RAW):
         return LikeCurves(reference, candidate)
-    if reference.axis == "epoch":
+    # No median can be made of values that are means, nor of other medians.
+    medians = "median of last" in (reference.window.kind, candidate.window.kind)
+    if reference.axis == "epoch" or (medians and reference.window != candidate.window):
         raise _unlike(reference, candidate)
     left, right = _smoothed(reference, candidate), _smoothed(candidate, reference)
     if not left.used and not right.used:
@@ -95,14 +97,15 @@ def _unlike(reference: Curve, candidate: Curve) -> UnlikeCurvesError:
 
 
 def _span(curve: Curve) -> str:
-    kind = _kind(curve)
-    return f"{kind} ({usual_distance(curve.steps)} steps)" if curve.window.kind == "since last print" else kind
+    apart = curve.window.kind == "since last print" and len(curve.steps) > 1
+    return _kind(curve) + (f" ({usual_distance(curve.steps)} steps)" if apart else "")
 
 
 def _kind(curve: Curve) -> str:
     return {
         "raw": "the loss of one step",
         "mean of last": f"the mean of the last {curve.window.length} steps",
+        "median of last": f"the median of the last {curve.window.length} steps",
         "since last print": "the mean since the last print",
         "epoch so far": "the mean of the epoch so far",
         "epoch mean": "the mean of an epoch",

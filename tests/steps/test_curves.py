@@ -127,4 +127,11 @@ def test_epochs_against_steps_are_refused_with_the_option_that_helps() -> None:
     by_epoch = replace(_curve([1, 2]), label="epochs.log", axis="epoch")
     with pytest.raises(UnlikeCurvesError, match=r"epochs\.log counts epochs") as caught:
         pair_curves(_curve([1, 2]), by_epoch)
-    assert "--candidate-steps-per-epoch" in caught.value.hint
+    assert caught.value.hint.endswith("--candidate-steps-per-epoch")
+
+
+def test_what_the_other_log_tells_of_its_epochs_is_proposed_and_not_borrowed() -> None:
+    by_epoch, by_step = replace(_curve([1, 2]), axis="epoch"), replace(_curve([1, 2]), steps_per_epoch=4)
+    with pytest.raises(UnlikeCurvesError) as caught:
+        pair_curves(by_epoch, by_step)
+    assert "--reference-steps-per-epoch 4, if it has as many as the candidate" in caught.value.hint
