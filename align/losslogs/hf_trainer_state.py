@@ -1,6 +1,7 @@
 """`trainer_state.json` of the Hugging Face Trainer.
 
-Each loss is the mean since the last print, over as many steps as `step` went on. An explicit `null` is NaN.
+Each loss is the mean since the last print, over as many steps as `step` went on; all else is of one step. The summary
+at the end is of the whole run and no record. An explicit `null` is NaN.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from align.core.curves import SINCE_LAST_PRINT, LogRecord, LossLog
+from align.core.curves import RAW, SINCE_LAST_PRINT, LogRecord, LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import as_table, read_step
+from align.losslogs._phases import phase_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from align.core.curves import Window
     from align.core.log_sources import LogSource
 
 
@@ -39,7 +42,7 @@ class TrainerStateFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read the log history; raises EmptyLogError if no entry has a loss."""
         ignored: list[int] = []
-        table = as_table(_records(_history(source.text) or [], ignored), lambda _: SINCE_LAST_PRINT)
+        table = as_table(_records(_history(source.text) or [], ignored), _window, phase_by_name)
         if "loss" not in table.metrics:
             raise EmptyLogError(source.label, [self.summary])
         return LossLog(
@@ -68,10 +71,14 @@ def _records(history: list[Any], ignored: list[int]) -> Iterator[LogRecord]:
         entries = entry.items() if isinstance(entry, dict) else ()
         texts = {name: value or "nan" for name, value in entries if value is None or isinstance(value, str)}
         step = read_step(texts.get("step", ""))
-        if step is None:
+        if step is None or "train_runtime" in texts:
             ignored.append(place)
         else:
             yield LogRecord(place, step, None, {name: text for name, text in texts.items() if name != "step"})
+
+
+def _window(name: str) -> Window:
+    return SINCE_LAST_PRINT if name == "loss" else RAW
 
 
 PLUGIN = TrainerStateFormat()

@@ -65,7 +65,20 @@ def test_the_printed_values_are_those_of_the_state_file_to_their_printed_digits(
     for metric in ("loss", "grad_norm", "learning_rate", "eval_loss"):
         exact, printed = place_on_axis(state, metric), place_on_axis(_read(_text(file)), metric)
         np.testing.assert_array_equal(printed.steps, exact.steps)
+        assert printed.window == exact.window
         assert np.all(np.abs(printed.values - exact.values) <= printed.resolution / 2 + 1e-12)
+
+
+def test_the_state_file_tells_phases_and_leaves_the_summary_of_the_run_out() -> None:
+    entries = (
+        '{"step": 2, "loss": 0.5}, {"step": 2, "eval_loss": 0.5}, {"step": 2, "train_runtime": 1.0, "train_loss": 9.0}'
+    )
+    log = log_formats()["hf_trainer_state"].read(LogSource.of_text('{"log_history": [' + entries + "]}"))
+    assert {name: series.phase for name, series in log.table.metrics.items()} == {
+        "loss": "training",
+        "eval_loss": "validation",
+    }
+    assert log.ignored_lines == 1
 
 
 def test_steps_are_told_by_the_bar_whatever_part_of_an_epoch_they_are() -> None:
