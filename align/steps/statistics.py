@@ -87,7 +87,7 @@ def _products(block: Array) -> tuple[float, float]:
 
 def _as_plain_floats(block: Array) -> Array:
     if block.dtype.kind == "c":
-        return np.abs(block)
+        block = np.abs(block)
     if block.dtype in (np.float32, np.float64):
         return block
     return block.astype(np.float32 if block.dtype.itemsize <= 2 and block.dtype.kind in "fV" else np.float64)
