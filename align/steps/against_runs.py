@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 ALLOWED_OUTSIDE = 2 * (1 - COVERAGE)
 
 
-def judge_share(envelope: Envelope, within: Booleans) -> Criterion:
-    """Judge how many of the points, shape (points,), are outside the envelope.
+def judge_share(envelope: Envelope, within: Booleans) -> Criterion | None:
+    """Judge how many of the points, shape (points,), are outside the envelope; None if they are worth too few to tell.
 
     A binomial test against `ALLOWED_OUTSIDE` at `LEVEL`, over as many points as are worth an independent one.
     """
     independent = max(1, int(len(within) / envelope.correlated))
     most = ceil(bdtrik(1 - LEVEL, independent, ALLOWED_OUTSIDE))
+    if most >= independent:
+        return None
     share, bound = float(np.mean(~within)), (most + 1) / independent
     source = (
         f"{COVERAGE:.0%} prediction interval of {len(envelope.labels)} reference runs: {ALLOWED_OUTSIDE:.0%} may be "

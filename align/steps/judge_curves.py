@@ -52,7 +52,7 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
     points = _points(case)
     return CurveComparison(
         metric=reference.metric,
-        preset=preset.name,
+        preset="reference runs" if case.envelope else preset.name,
         reference=reference,
         candidate=candidate,
         points=points,
@@ -91,12 +91,16 @@ def _change_points(case: LossCase, points: CurvePoints) -> tuple[CurveEvent, ...
 def _drift_notes(case: LossCase, points: CurvePoints) -> list[str]:
     told = drift_note(case.drift, points.difference[np.isfinite(points.difference)])
     within = "" if case.values_differ else ", within the limits"
-    return [*_untested_drift(case), *([told + within] if told else [])]
+    return [*_untested(case), *([told + within] if told else [])]
 
 
-def _untested_drift(case: LossCase) -> list[str]:
-    untested = case.judged.limits.drift and not case.drift
-    return ["drift could not be tested: too few points are independent of their neighbours"] if untested else []
+def _untested(case: LossCase) -> list[str]:
+    """Say what was to be judged and could not be."""
+    untested = ["drift"] if case.judged.limits.drift and not case.drift else []
+    untested += (
+        ["how many points are outside"] if case.envelope and case.criteria and "share" not in case.criteria else []
+    )
+    return [f"{what} could not be tested: too few points are independent of their neighbours" for what in untested]
 
 
 def _failed(case: LossCase) -> frozenset[str]:
@@ -181,4 +185,4 @@ def _what_a_pass_covers(case: LossCase, coverage: Coverage) -> list[str]:
     if len(case.outside):
         first = case.pairs.steps[case.outside[0]]
         said.append(f"{len(case.outside)} single points are beyond their own limit, first at step {first}")
-    return [*said, *_untested_drift(case), *hidden_by_rounding(judged)]
+    return [*said, *_untested(case), *hidden_by_rounding(judged)]

@@ -121,10 +121,12 @@ def evaluate_values(
     """
     if not len(pairs.steps):
         return {}
-    found, limits, finite = {}, judged.limits, judged.finite
+    found: dict[str, Criterion] = {}
+    limits, finite = judged.limits, judged.finite
     enough = judged.first_compared or np.count_nonzero(finite) > 1
     if envelope is not None and enough:
-        found["share"] = judge_share(envelope, judged.within[finite])
+        share = judge_share(envelope, judged.within[finite])
+        found |= {"share": share} if share is not None else {}
     elif envelope is None:
         if judged.first_compared and limits.asks("first"):
             found["first"] = _first(pairs, judged)

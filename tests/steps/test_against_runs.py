@@ -15,7 +15,7 @@ from align.errors import UsageError
 from align.steps.against_runs import drift_against_runs, judge_share
 from align.steps.curves import pair_curves
 from align.steps.drift import LEVEL
-from align.steps.envelope import make_envelope, pair_with_runs
+from align.steps.envelope import Envelope, make_envelope, pair_with_runs
 from align.steps.judge_curves import judge_curves
 
 REPEATS = 500
@@ -48,6 +48,11 @@ def _noise(kind: str, runs: int, points: int, source: np.random.Generator) -> np
     }[kind]()
 
 
+def _too_many(envelope: Envelope, difference: np.ndarray) -> bool:
+    share = judge_share(envelope, np.abs(difference) < envelope.half_width)
+    return share is not None and not share.passed
+
+
 def _alarms(kind: str, runs: int, points: int, repeats: int, change: float = 0.0, factor: float = 1.0) -> np.ndarray:
     """Return how often (the share, a drift) alarms for a candidate that is one more run, but for what is planted."""
     source, found = np.random.default_rng(5), np.zeros(2)
@@ -56,7 +61,7 @@ def _alarms(kind: str, runs: int, points: int, repeats: int, change: float = 0.0
         mean = np.mean(known, axis=0)
         envelope, difference = make_envelope(("run",) * runs, known - mean), candidate * factor + change - mean
         drifts = any(test.drifts for test in drift_against_runs(envelope, difference))
-        found += not judge_share(envelope, np.abs(difference) < envelope.half_width).passed, drifts
+        found += _too_many(envelope, difference), drifts
     return found / repeats
 
 
@@ -82,7 +87,7 @@ def test_a_planted_difference_from_the_runs_is_found(runs: int, change: float, f
         envelope = make_envelope(("run",) * runs, known - mean)
         difference = source.standard_normal(1000) * factor + change - mean
         drifts = any(test.drifts for test in drift_against_runs(envelope, difference))
-        found += drifts or not judge_share(envelope, np.abs(difference) < envelope.half_width).passed
+        found += drifts or _too_many(envelope, difference)
     assert found / 150 >= power
 
 
@@ -185,3 +190,13 @@ def test_the_envelope_is_never_narrower_than_the_printed_digits() -> None:
     rounded = [Curve(run.label, "loss", run.steps, np.round(run.values, 1), np.full(LENGTH, 0.1)) for run in _runs(3)]
     candidate = rounded.pop()
     assert _judge(rounded, candidate).points.limit.min() >= 0.1
+
+
+def test_points_worth_a_single_one_are_no_criterion_and_told() -> None:
+    apart = [_curve(DESCENT + offset, f"run{offset}.log") for offset in (0.0, 0.01, -0.02)]
+    comparison = _judge(apart, _curve(DESCENT + 0.005))
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert comparison.preset == "reference runs"
+    assert not any(criterion.name.startswith("share") for criterion in comparison.criteria)
+    assert "how many points are outside could not be tested" in comparison.verdict.reason
+    assert _judge(apart, _curve(DESCENT + 0.5)).verdict.outcome is Outcome.NOT_ALIGNED
