@@ -97,9 +97,8 @@ def _drift_notes(case: LossCase, points: CurvePoints) -> list[str]:
 def _untested(case: LossCase) -> list[str]:
     """Say what was to be judged and could not be."""
     untested = ["drift"] if case.judged.limits.drift and not case.drift else []
-    untested += (
-        ["how many points are outside"] if case.envelope and case.criteria and "share" not in case.criteria else []
-    )
+    if case.envelope and case.criteria and "share" not in case.criteria:
+        untested.append("how many points are outside")
     return [f"{what} could not be tested: too few points are independent of their neighbours" for what in untested]
 
 
