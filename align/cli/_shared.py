@@ -99,6 +99,15 @@ def import_report_meanwhile() -> None:
     threading.Thread(target=importlib.import_module, args=("align.report.text",), daemon=True).start()
 
 
+def find_settings(project: Path | None) -> Project:
+    """Read the project file, by default the current folder's align.toml if there is one."""
+    from align.runs.project import NAME, Project, read_project
+
+    if project is None and Path(NAME).is_file():
+        project = Path(NAME)
+    return read_project(project) if project is not None else Project()
+
+
 def read_settings(
     project: Path | None,
     reference: str | None,
@@ -114,11 +123,9 @@ def read_settings(
     import dataclasses
 
     from align.errors import UsageError
-    from align.runs.project import NAME, Project, read_project
+    from align.runs.project import NAME, Project
 
-    if project is None and Path(NAME).is_file() and None in (reference, candidate):
-        project = Path(NAME)
-    found = read_project(project) if project is not None else Project()
+    found = find_settings(project) if project is not None or None in (reference, candidate) else Project()
     sides = []
     for name, model, checkpoint in zip(SIDES, (reference, candidate), checkpoints, strict=True):
         side = given_side(getattr(found, name), model=model, checkpoint=checkpoint)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from align.cli._shared import JsonOption, RunOption  # noqa: TC001 - typer reads them at run time
+from align.cli._shared import JsonOption, ProjectOption, RunOption  # noqa: TC001 - typer reads them at run time
 
 if TYPE_CHECKING:
+    from align.steps.loss_limits import Preset
     from align.workflows.compare_losses import LogReading
 
 KNOWN = "What a log does not tell by itself"
@@ -88,16 +89,20 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
     candidate_steps_per_epoch: LengthC = None,
     reference_base: BaseR = None,
     candidate_base: BaseC = None,
+    project: ProjectOption = None,
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:
     """Compare two loss logs on the true global step, or show what is understood of one."""
+    from align.cli._shared import find_settings
     from align.workflows.compare_losses import LogReading
 
+    settings = find_settings(project)
+    patterns = settings.loss_patterns
     readings = (
         LogReading(
             reference_format,
-            reference_pattern,
+            reference_pattern or (None if reference_format else patterns[0] or None),
             reference_rank,
             reference_job,
             reference_steps_per_epoch,
@@ -105,7 +110,7 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
         ),
         LogReading(
             candidate_format,
-            candidate_pattern,
+            candidate_pattern or (None if candidate_format else patterns[1] or None),
             candidate_rank,
             candidate_job,
             candidate_steps_per_epoch,
@@ -115,7 +120,7 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
     if candidate is None:
         return _describe(reference, metric, readings[0], run, json)
     runs = _runs(reference_runs, more_runs)
-    asked = _Asked(metric, preset, runs, _ratio(steps_per), last_step)
+    asked = _Asked(metric, preset, settings.loss_presets, runs, _ratio(steps_per), last_step)
     return _compare((reference, candidate), readings, asked, plot, run, json)
 
 
@@ -124,6 +129,7 @@ class _Asked(NamedTuple):
 
     metric: str
     preset: str
+    presets: dict[str, Preset]
     reference_runs: list[Path]
     steps_per: tuple[int, int]
     last_step: int | None

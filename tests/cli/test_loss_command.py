@@ -200,3 +200,23 @@ def test_a_file_of_several_jobs_is_refused_or_split(tmp_path: Path, capsys: pyte
     assert main(["loss", str(log), str(log), "--reference-job", "1", "--candidate-job", "2"]) == 0
     assert main(["loss", str(log), "--job", "3"]) == 2
     assert "give a number from 1 to 2" in capsys.readouterr().err
+
+
+def test_the_project_file_names_presets_and_patterns(
+    logs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    logs[1].write_text("it 1 costs 2.303\nit 2 costs 2.252\nit 3 costs 2.191\n", encoding="utf-8")
+    project = tmp_path / "align.toml"
+    project.write_text(
+        "[loss]\ncandidate_pattern = 'it (?P<step>[0-9]+) costs (?P<loss>[0-9.]+)'\n"
+        "[loss.presets.mine]\nevery_abs = 1e-4\nevery_rel = 0.0\n",
+        encoding="utf-8",
+    )
+    assert main(["loss", *map(str, logs)]) == 0
+    assert main(["loss", *map(str, logs), "--preset", "mine"]) == 1
+    assert main(["loss", *map(str, logs), "--preset", "yours"]) == 2
+    assert "exact" in capsys.readouterr().err
+    project.rename(tmp_path / "other.toml")
+    assert main(["loss", *map(str, logs)]) == 2
+    assert main(["loss", *map(str, logs), "--project", "other.toml"]) == 0
