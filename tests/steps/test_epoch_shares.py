@@ -28,6 +28,19 @@ def test_shares_with_enough_digits_tell_their_steps(length: int, steps: set[int]
     assert _steps([round(step / length, digits) for step in sorted(steps)], length) == sorted(steps)
 
 
+@given(st.integers(1, 300), st.integers(1, 60), st.integers(5, 60))
+def test_shares_of_four_significant_digits_tell_their_steps_or_are_refused(
+    length: int, distance: int, count: int
+) -> None:
+    steps = [distance * (at + 1) for at in range(count)]
+    try:
+        found = _steps([float(f"{step / length:.4g}") for step in steps], length)
+    except StepsPerEpochError:
+        assert length * 10 ** np.floor(np.log10(steps[-1] / length) - 3) > 1
+    else:
+        assert found == steps
+
+
 @given(st.integers(150, 5000), st.integers(5, 500), st.integers(8, 60))
 def test_coarse_shares_tell_an_even_distance_or_are_refused(length: int, distance: int, count: int) -> None:
     steps = [distance * (at + 1) for at in range(count)]
