@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     Booleans = Integers = Floats = Any
 
-WindowKind = Literal["raw", "mean of last", "since last print", "epoch so far", "epoch mean"]
+WindowKind = Literal["raw", "mean of last", "median of last", "since last print", "epoch so far", "epoch mean"]
 Base = Literal[0, 1]
 Counting = Literal["global step", "step in epoch", "epoch", "share of epochs"]
 Axis = Literal["step", "epoch"]
@@ -31,7 +31,7 @@ Phase = Literal["training", "validation"]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a printed value is the mean of; `length` counts the steps of "mean of last", 1 for all else."""
+    """What a printed value is the mean (or median) of; `length` counts the steps of "... of last", 1 for all else."""
 
     kind: WindowKind
     length: int = 1

@@ -53,7 +53,7 @@ def spans_of(curve: Curve) -> Spans:
     steps, kind, length = curve.steps, curve.window.kind, curve.steps_per_epoch
     if kind == "raw":
         return Spans(steps - 1, steps)
-    if kind == "mean of last":
+    if kind in ("mean of last", "median of last"):
         return Spans(np.maximum(steps - curve.window.length, 0), steps)
     if kind == "since last print" or (kind == "epoch mean" and length is None):
         return Spans(_since_previous(curve), steps)
