@@ -18,7 +18,7 @@ from align.losslogs._columns import LARGEST_STEP
 from align.losslogs._frames import read_frames
 from align.losslogs._names import is_lightning, loss_names, loss_notes
 from align.losslogs._phases import phase_by_name
-from align.losslogs._wire import FIXED32, FIXED64, SPAN, VARINT, read_fields, read_floats
+from align.losslogs._wire import FIXED32, SPAN, VARINT, read_fields, read_floats
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from align.core.log_sources import LogSource
     from align.core.protocols import LogFormat
     from align.losslogs._frames import Frames
-    from align.losslogs._wire import Fields
-
-    Bytes = NDArray[np.uint8]
+    from align.losslogs._wire import Bytes, Fields
 
 _STEP, _VERSION, _SUMMARY, _VALUE, _TAG = 2, 3, 5, 1, 1
 _TYPE, _CONTENT, _FLOATS, _DOUBLES = 1, 4, 5, 6
@@ -78,15 +76,15 @@ def read_events(source: LogSource, plugin: LogFormat, kind: EventKind) -> LossLo
     scalars = _all_scalars(source.data, frames, kind, tags)
     if not len(scalars.steps):
         raise EmptyLogError(source.label, [plugin.summary])
-    names = [tag.decode("utf-8", errors="backslashreplace") for tag in tags]
-    losses = loss_names(names)
+    table = _table(scalars, frames.numbers, [tag.decode("utf-8", errors="backslashreplace") for tag in tags])
+    losses = loss_names(table.metrics)
     return LossLog(
         label=source.label,
         format=plugin.name,
-        table=_table(scalars, frames.numbers, names),
+        table=table,
         loss_name=losses[0] if losses else "",
         counting="global step",
-        base=0 if is_lightning([*names, "step"]) else None,
+        base=0 if is_lightning({*table.metrics, "step"}) else None,
         ignored_lines=frames.records - len(np.unique(scalars.records)),
         notes=(*frames.notes, *loss_notes(losses)),
     )
@@ -133,10 +131,9 @@ def _tensor_scalars(buffer: Bytes, tensors: Fields) -> list[tuple[Integers, Floa
     types[typed.owners] = typed.values
     found = []
     for number, kind in ((_FLOATS, 1), (_DOUBLES, 2), (_CONTENT, 1), (_CONTENT, 2)):
-        for wire in (SPAN, {1: FIXED32, 2: FIXED64}[kind]):
-            held = fields.where(number, wire)
-            one = (held.ends - held.starts == np.dtype(_KINDS[kind]).itemsize) & (types[held.owners] == kind)
-            found.append((held.owners[one], read_floats(buffer, held.starts[one], _KINDS[kind])))
+        held = fields.where(number, SPAN)
+        one = (held.ends - held.starts == np.dtype(_KINDS[kind]).itemsize) & (types[held.owners] == kind)
+        found.append((held.owners[one], read_floats(buffer, held.starts[one], _KINDS[kind])))
     return found
 
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.core.curves import Booleans, Integers
+    from align.losslogs._wire import Bytes
 
-    Bytes = NDArray[np.uint8]
     Checksums = NDArray[np.uint32]
 
 _LENGTH, _HEADER, _FOOTER = 8, 12, 4  # bytes
 # Longer records hold images and graphs, no scalars; their contents are not checked.
-LONGEST_CHECKED = 1024
+LONGEST_CHECKED = 1 << 13
 _AT_ONCE = 1 << 17
 # Behind the end of any file: a damaged length may be up to 2^64.
 _FAR = 1 << 62

@@ -94,6 +94,11 @@ def test_a_file_without_a_loss_still_has_its_other_metrics() -> None:
         place_on_axis(log)
 
 
+def test_a_tag_that_holds_no_number_is_not_taken_for_the_loss() -> None:
+    log = TENSORBOARD.read(LogSource("odd", _file(_event(1, _bytes_field(1, b"loss"), _scalar("train_loss", 2.0)))))
+    assert log.loss_name == "train_loss"
+
+
 def test_a_file_without_scalars_holds_no_loss() -> None:
     with pytest.raises(EmptyLogError, match="looked for"):
         TENSORBOARD.read(LogSource("empty", _file()))
