@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 from align.core.curves import PairedCurves
 from align.errors import UsageError
 from align.steps.blocks import average_blocks
-from align.steps.curves import pair_curves
+from align.steps.curves import common_places, pair_curves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,8 +56,8 @@ def pair_with_runs(
     if len(runs) < FEWEST_RUNS:
         raise UsageError("one run of the reference shows no spread", "give two runs or more; three tell much more")
     pairs = [pair_curves(run, candidate, last_step) for run in runs]
-    steps = reduce(lambda left, right: np.intersect1d(left, right, assume_unique=True), (pair.steps for pair in pairs))
-    at = [np.searchsorted(pair.steps, steps) for pair in pairs]
+    steps = reduce(lambda left, right: left[common_places(left, right)[0]], (pair.steps for pair in pairs))
+    at = [common_places(pair.steps, steps)[0] for pair in pairs]
     values, candidates, widenings = (
         np.stack([getattr(pair, name)[places] for pair, places in zip(pairs, at, strict=True)])
         for name in ("reference", "candidate", "widening")

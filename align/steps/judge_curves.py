@@ -14,7 +14,7 @@ import numpy as np
 from align.core.curve_results import CurveComparison, CurveEvent, CurvePoints
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.steps.curves import cadence, until
-from align.steps.drift import drift_note
+from align.steps.drift import FEWEST, drift_note
 from align.steps.loss_case import LossCase, examine
 from align.steps.loss_limits import GUIDE, is_loss
 from align.steps.loss_notes import curve_notes, hidden_by_rounding
@@ -95,8 +95,9 @@ def _drift_notes(case: LossCase, points: CurvePoints) -> list[str]:
 
 
 def _untested(case: LossCase) -> list[str]:
-    """Say what was to be judged and could not be."""
-    untested = ["drift"] if case.judged.limits.drift and not case.drift else []
+    """Say what was to be tested and could not be; drift is where there are points enough."""
+    asked = case.judged.limits.drift or len(case.pairs.steps) >= FEWEST
+    untested = ["drift"] if asked and case.criteria and not case.drift else []
     if case.envelope and case.criteria and "share" not in case.criteria:
         untested.append("how many points are outside")
     return [f"{what} could not be tested: too few points are independent of their neighbours" for what in untested]

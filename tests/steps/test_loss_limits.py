@@ -155,6 +155,12 @@ def test_a_drift_that_could_not_be_tested_is_told_and_no_criterion() -> None:
     assert "drift could not be tested" in comparison.verdict.reason
 
 
+def test_a_difference_that_wanders_passes_with_the_word_that_drift_could_not_be_tested() -> None:
+    comparison = _judge(_curve(DESCENT), _curve(DESCENT + 0.004 * np.sin(np.arange(POINTS) / 50)), GUIDE)
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert "drift could not be tested" in comparison.verdict.reason
+
+
 def test_a_first_loss_that_a_preset_does_not_ask_for_is_no_criterion() -> None:
     comparison = _judge(_curve(DESCENT), _curve(DESCENT), PRESETS["openrlhf"])
     assert [criterion.name.split(",")[0] for criterion in comparison.criteria[:1]] == ["mean loss"]
