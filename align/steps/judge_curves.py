@@ -180,6 +180,8 @@ def _what_a_pass_covers(case: LossCase, coverage: Coverage) -> list[str]:
     said = [f"within the limits over {coverage.compared} common {coverage.unit}"]
     if case.envelope is None and coverage.compared < judged.limits.points:
         said[0] += f" ({judged.limits.points} are asked for by the source of the limits)"
+    if case.envelope and coverage.unmatched_candidate:
+        said.append(f"{coverage.unmatched_candidate} of the candidate were not judged, as not all runs have them")
     if not judged.first_compared and case.envelope is None and judged.limits.asks("first"):
         said.append(f"the first {judged.metric} was not compared: step 1 is not a finite point of both logs")
     if len(case.outside):

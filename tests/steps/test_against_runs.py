@@ -175,6 +175,14 @@ def test_runs_are_judged_up_to_the_last_step() -> None:
     assert _judge(runs, _curve(moved), last_step=150).verdict.outcome is Outcome.ALIGNED
 
 
+def test_a_run_that_broke_off_does_not_pass_the_rest_silently() -> None:
+    *runs, candidate = _runs(4)
+    comparison = _judge([runs[0], _curve(runs[1].values[:100], "cut.log"), runs[2]], candidate)
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert "over 100 common steps" in comparison.verdict.reason
+    assert "200 of the candidate were not judged, as not all runs have them" in comparison.verdict.reason
+
+
 def test_two_runs_are_told_to_be_few() -> None:
     *runs, candidate = _runs(3)
     assert any("two reference runs" in note for note in _judge(runs, candidate).notes)
