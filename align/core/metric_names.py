@@ -17,8 +17,13 @@ NAMES: dict[str, tuple[str, ...]] = {
     "grad_norm": ("grad_norm", "global_norm", "gradient_norm", "grad norm", "global_grad_norm", "total_norm"),
     "loss_scale": ("loss_scale", "scale", "loss scale", "loss_scaling"),
     "accuracy": ("accuracy", "acc", "acc1", "top1", "top1_acc", "train_acc", "train_accuracy", "Top_1_Accuracy"),
-    "step_time": ("step_time_s", "step_time_ms", "per_step_time_ms", "time_s", "time_ms", "batch_time_s", "step_time"),
-    "data_time": ("data_time_s", "data_time_ms", "reader_cost_s", "data_time"),
+    "step_time": (
+        "step_time_s", "step_time_ms", "per_step_time_ms", "time_s", "time_ms", "batch_time_s", "avg_batch_cost_s",
+        "batch_cost_s", "step_time",
+    ),
+    "data_time": (
+        "data_time_s", "data_time_ms", "avg_reader_cost_s", "reader_cost_s", "data_cost_s", "data_time",
+    ),
 }  # fmt: skip
 # Set or measured at one step, so that their mean over several says little.
 OF_THE_MOMENT = frozenset({"lr", "loss_scale", "grad_norm"})
