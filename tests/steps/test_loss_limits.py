@@ -137,6 +137,18 @@ def test_jitter_of_the_same_size_is_not_told_to_drift() -> None:
     assert not any("drift" in note for note in comparison.notes)
 
 
+def test_the_rounding_of_a_slow_curve_is_no_drift() -> None:
+    slow = 0.12341 + 1e-7 * np.arange(POINTS)
+    for printed in (_curve(np.round(slow, 3), 1e-3), _curve(np.round(slow, 4), 1e-4)):
+        comparison = _judge(_curve(slow), printed, GUIDE)
+        assert [test.drifts for test in comparison.drift] == [False, False]
+
+
+def test_a_drift_beyond_the_printed_digits_is_found_in_them() -> None:
+    printed = _curve(np.round(DESCENT + 0.002 * JITTER + np.linspace(0.0, 0.005, POINTS), 3), 1e-3)
+    assert all(test.drifts for test in _judge(_curve(DESCENT), printed, GUIDE).drift)
+
+
 DRIFTLESS = Preset("own", CurveLimits("ours", mean_abs=0.01, mean_rel=0.0, drift=True))
 
 
