@@ -48,14 +48,16 @@ class CurveEvidence:
 class Trouble(NamedTuple):
     """One class: its name, the rule that returns the step at which it shows (or None), the command to run next.
 
-    `{step}` and `{before}` in the command are that step and the one before. `in_values`: losses differ, which can come
-    from the forward pass or the learning rate: these are looked at first where they are not known to agree.
+    `{step}` and `{before}` in the command are that step and the one before. `forward_first`: it can come from the
+    forward pass or the learning rate, which are looked at first where they are not known to agree. `of_values`: it
+    needs values that differ, not only steps that one log lacks.
     """
 
     name: str
     shows_at: Callable[[CurveEvidence], int | None]
     next_command: str
-    in_values: bool = False
+    forward_first: bool = True
+    of_values: bool = True
 
 
 def classify(evidence: CurveEvidence) -> tuple[str, str]:
@@ -63,7 +65,7 @@ def classify(evidence: CurveEvidence) -> tuple[str, str]:
     if not evidence.failed:
         return "", ""
     with np.errstate(invalid="ignore", over="ignore"):
-        usable = (one for one in TROUBLES if not one.in_values or not evidence.failed <= {"holes", "length"})
+        usable = (one for one in TROUBLES if not one.of_values or not evidence.failed <= {"holes", "length"})
         found = ((trouble, trouble.shows_at(evidence)) for trouble in usable)
         trouble, step = next((trouble, step) for trouble, step in found if step is not None)
     command = trouble.next_command.replace("{step}", str(step)).replace("{before}", str(step - 1))
@@ -73,14 +75,14 @@ def classify(evidence: CurveEvidence) -> tuple[str, str]:
 
 def _before_that(trouble: Trouble, evidence: CurveEvidence) -> list[str]:
     """Return what to run before a class's own command."""
-    if not trouble.in_values or not evidence.of_loss:
+    if not trouble.forward_first or not evidence.of_loss:
         return []
     commands = []
     if not evidence.first_agrees:
         reason = "differ by more than rounding" if evidence.first_compared else "could not be compared"
         commands.append(f"align forward REFERENCE CANDIDATE, as the losses of step 1 {reason}")
     rate = events.differing_rate(evidence)
-    if rate is not None:
+    if rate is not None and trouble.shows_at is not events.boundary:
         since = "" if rate.first_divergent_step is None else f" from step {rate.first_divergent_step} on"
         commands.append(f"align loss REFERENCE CANDIDATE --metric lr, as the learning rates differ{since}")
     return commands
@@ -101,126 +103,108 @@ def _first_differs(evidence: CurveEvidence) -> int | None:
 
 _FORWARD_AT = "align forward REFERENCE CANDIDATE --inputs BATCH, with the weights after step {before} on both sides"
 _OPTIMIZERS = "align lint REFERENCE CANDIDATE with the functions that make the optimizers"
+_DATA = "align validate REFERENCE CANDIDATE --data FUNCTION --candidate-data FUNCTION"
+_MOVED = "align diff FIRST LAST --unchanged, two checkpoints of the candidate: which parameters never move"
+_NORMS = "align loss REFERENCE CANDIDATE --metric grad_norm"
+_RATES = "align loss REFERENCE CANDIDATE --metric lr"
 TROUBLES = (
     Trouble(
         "persistent overflow",
         events.overflows,
-        _FORWARD_AT + " (the first steps in a row that overflow): which layers come near the largest float16; "
+        f"{_FORWARD_AT}, where the overflow begins: which layers come near the largest float16; "
         "then align loss REFERENCE CANDIDATE --metric loss_scale",
-        in_values=True,
     ),
     Trouble(
         "NaN",
         events.not_finite,
-        _FORWARD_AT + ", the last ones before NaN or Inf, and the batch of step {step}",
+        f"{_FORWARD_AT}, the last ones before NaN or Inf, and the batch of step {{step}}",
+        of_values=False,
     ),
     Trouble(
         "counted one step apart",
         _shifted,
         "align loss REFERENCE CANDIDATE {shift_option}, if that log counts from 0 and has lost its first line",
+        forward_first=False,
     ),
     Trouble(
         "noise of another size",
         rules.noise_of_other_size,
-        "align validate REFERENCE CANDIDATE --data FUNCTION --candidate-data FUNCTION: batch size, shuffling, "
-        "augmentation; "
-        "then align lint REFERENCE CANDIDATE: dropout",
-        in_values=True,
+        f"{_DATA}: batch size, shuffling, augmentation; then align lint REFERENCE CANDIDATE: dropout",
     ),
     Trouble(
         "noise of its own",
         rules.other_noise,
-        "align validate REFERENCE CANDIDATE --data FUNCTION --candidate-data FUNCTION: the order of the batches; "
-        "seeds and dropout make such noise too: align loss ... --reference-runs says how much of it is usual",
-        in_values=True,
+        f"{_DATA}: the order of the batches; seeds and dropout make such noise too: "
+        "align loss REFERENCE CANDIDATE --reference-runs RUN says how much of it is usual",
     ),
-    Trouble("first loss differs", _first_differs, "align forward REFERENCE CANDIDATE"),
+    Trouble(
+        "first loss differs",
+        _first_differs,
+        "align forward REFERENCE CANDIDATE; if that agrees, align lint REFERENCE CANDIDATE: dropout and what else "
+        "differs in training only",
+        forward_first=False,
+    ),
     Trouble(
         "constant loss",
         rules.stands_still,
-        "align diff FIRST LAST --unchanged, two checkpoints of the candidate: which parameters never move; then "
-        "requires_grad, the list of parameters that the optimizer was given, and a learning rate of 0",
-        in_values=True,
+        f"{_MOVED}; then requires_grad, the list of parameters that the optimizer was given, and a learning rate of 0",
     ),
-    Trouble(
-        "not descending",
-        rules.does_not_descend,
-        "align diff FIRST LAST --unchanged, two checkpoints of the candidate: which parameters never move; then "
-        + _OPTIMIZERS,
-        in_values=True,
-    ),
+    Trouble("not descending", rules.does_not_descend, f"{_MOVED}; then {_OPTIMIZERS}"),
     Trouble(
         "differs from the second step",
         rules.parts_at_once,
-        "align loss REFERENCE CANDIDATE --metric grad_norm: if it differs at step 1, the backward pass is at fault, "
-        "else the optimizer: " + _OPTIMIZERS + " (epsilon, weight decay, bias correction)",
-        in_values=True,
+        f"{_NORMS}: if it differs at step 1, the backward pass is at fault, else the optimizer: {_OPTIMIZERS} "
+        "(epsilon, weight decay, bias correction)",
     ),
     Trouble(
         "explosion",
         rules.explodes,
-        _FORWARD_AT + ", and the batch of step {step}, from which on the loss stays up; "
-        "then align loss REFERENCE CANDIDATE --metric grad_norm: clipping of gradients, learning rate",
-        in_values=True,
+        f"{_FORWARD_AT}, and the batch of step {{step}}, from which on the loss stays up; "
+        f"then {_NORMS}: clipping of gradients, learning rate",
     ),
     Trouble(
         "spike",
         rules.spikes,
-        _FORWARD_AT + ", and the batch of step {step}, at which the loss goes up; "
-        "then align loss REFERENCE CANDIDATE --metric grad_norm: clipping of gradients",
-        in_values=True,
+        f"{_FORWARD_AT}, and the batch of step {{step}}, at which the loss goes up; "
+        f"then {_NORMS}: clipping of gradients",
     ),
     Trouble(
         "differs from a change of the learning rate",
         events.boundary,
-        "align loss REFERENCE CANDIDATE --metric lr, around step {step}: the end of the warm-up, steps of decay, "
-        "counting from 0 or 1",
-        in_values=True,
+        f"{_RATES}, around step {{step}}: the end of the warm-up, steps of decay, counting from 0 or 1",
     ),
-    Trouble(
-        "rising",
-        rules.rises,
-        "align loss REFERENCE CANDIDATE --metric lr, from step {step} on; then "
-        + _OPTIMIZERS
-        + " (learning rate, clipping)",
-        in_values=True,
-    ),
+    Trouble("rising", rules.rises, f"{_RATES}, from step {{step}} on; then {_OPTIMIZERS} (learning rate, clipping)"),
     Trouble(
         "plateau above the reference",
         rules.stays_above,
-        _OPTIMIZERS + " (learning rate, weight decay, which parameters are trained); then the data: "
-        "align validate REFERENCE CANDIDATE --data FUNCTION --candidate-data FUNCTION; then precision and randomness",
-        in_values=True,
+        f"{_OPTIMIZERS} (learning rate, weight decay, which parameters are trained); then {_DATA}; "
+        "then precision and randomness",
     ),
     Trouble(
         "stays below the reference",
         rules.stays_below,
-        "align lint REFERENCE CANDIDATE: dropout and what else makes training harder; then "
-        "align validate REFERENCE CANDIDATE --data FUNCTION --candidate-data FUNCTION: augmentation",
-        in_values=True,
+        f"align lint REFERENCE CANDIDATE: dropout; then {_OPTIMIZERS} (weight decay); then {_DATA}: augmentation",
     ),
     Trouble(
         "slow drift",
         rules.drifts,
-        _OPTIMIZERS + " (weight decay, epsilon); then align loss REFERENCE CANDIDATE --metric lr; then the precision "
-        "of weights and of the optimizer's state",
-        in_values=True,
+        f"{_OPTIMIZERS} (weight decay, epsilon); then {_RATES}; then the initial values of what was not converted, and "
+        "the precision of weights and of the optimizer's state",
     ),
-    Trouble(
-        "differs later",
-        rules.differs_later,
-        "align loss REFERENCE CANDIDATE --metric lr; then the batches from step {step} on",
-        in_values=True,
-    ),
+    Trouble("differs later", rules.differs_later, f"{_RATES}; then the batches from step {{step}} on"),
     Trouble(
         "points missing",
         _if("holes"),
         "align loss REFERENCE, and align loss CANDIDATE: each lists the gaps of its log",
+        forward_first=False,
+        of_values=False,
     ),
     Trouble(
         "broken off",
         _if("length"),
         "align loss REFERENCE CANDIDATE --last-step {last_common}, if the logs are meant to differ in length",
+        forward_first=False,
+        of_values=False,
     ),
-    Trouble("differs", lambda _: 1, ""),
+    Trouble("differs", lambda _: 1, "", forward_first=False, of_values=False),
 )
