@@ -15,7 +15,7 @@ import numpy as np
 from align.core.curves import EPOCH_MEAN, Window
 from align.core.metric_names import OF_THE_MOMENT, same_metric
 from align.errors import GroupedStepsError, UsageError
-from align.steps.spans import Spans, average, spans_of, tile
+from align.steps.spans import MEDIAN, Spans, average, spans_of, tile
 
 if TYPE_CHECKING:
     from align.core.curves import Curve, Integers
@@ -65,8 +65,13 @@ def _mean_of_each(curve: Curve, size: int) -> Curve:
 
 
 def _whole_groups(curve: Curve, size: int) -> Spans:
-    """Return the spans to be made: groups of raw steps, and means since the last print that ended with a group."""
+    """Return the spans to be made: groups of raw steps, and means since the last print that ended with a group.
+
+    A median over single steps is not one over groups: none is made.
+    """
     spans = spans_of(curve)
+    if curve.window.kind == MEDIAN:
+        return Spans(spans.starts[:0], spans.ends[:0])
     if curve.window.kind == "raw":
         ends: Integers = np.unique(-(-curve.steps // size)) * size
         return Spans(ends - size, ends)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from align.core.curves import Booleans, Curve, Floats, Integers
 
 UNKNOWN = -1
+MEDIAN = "median of last"
 
 
 class Spans(NamedTuple):
@@ -39,6 +40,10 @@ class Tiles(NamedTuple):
         """Tell which spans take more than one value."""
         return self.stop - self.first > 1
 
+    def take(self, which: Booleans) -> Tiles:
+        """Return some of them."""
+        return Tiles(self.first[which], self.stop[which], self.ends[which])
+
 
 class Averages(NamedTuple):
     """A curve over wider spans; `used` counts the points that went in, `means` the values made of several."""
@@ -53,7 +58,7 @@ def spans_of(curve: Curve) -> Spans:
     steps, kind, length = curve.steps, curve.window.kind, curve.steps_per_epoch
     if kind == "raw":
         return Spans(steps - 1, steps)
-    if kind in ("mean of last", "median of last"):
+    if kind in ("mean of last", MEDIAN):
         return Spans(np.maximum(steps - curve.window.length, 0), steps)
     if kind == "since last print" or (kind == "epoch mean" and length is None):
         return Spans(_since_previous(curve), steps)
@@ -85,7 +90,7 @@ def average(curve: Curve, tiles: Tiles, *, with_skipped: bool = False) -> Averag
         weights[curve.skipped] = 0.0 if curve.window == RAW else np.nan
     total = range_sums(weights, tiles)
     usable = ~tiles.many | (total > 0)
-    tiles, total = Tiles(*(column[usable] for column in tiles)), total[usable]
+    tiles, total = tiles.take(usable), total[usable]
     made = replace(
         curve,
         steps=tiles.ends,

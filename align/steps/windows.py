@@ -14,7 +14,7 @@ import numpy as np
 from align.core.curves import RAW
 from align.errors import UnlikeCurvesError
 from align.steps.loss_holes import usual_distance
-from align.steps.spans import UNKNOWN, average, spans_of, tile
+from align.steps.spans import MEDIAN, UNKNOWN, average, spans_of, tile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +58,11 @@ def match_windows(reference: Curve, candidate: Curve) -> LikeCurves:
 
 
 def _smoothed(fine: Curve, wide: Curve) -> Averages:
-    """Make of the values of a finer curve those of the wider that can be made."""
-    made = average(fine, tile(spans_of(fine), spans_of(wide)))
+    """Make of the values of a finer curve those of the wider that can be made; a median is made of nothing else."""
+    tiles = tile(spans_of(fine), spans_of(wide))
+    if MEDIAN in (fine.window.kind, wide.window.kind):
+        tiles = tiles.take(~tiles.many & (fine.window.kind == wide.window.kind))
+    made = average(fine, tiles)
     return made._replace(curve=replace(made.curve, window=wide.window))
 
 
@@ -105,6 +108,7 @@ def _kind(curve: Curve) -> str:
     return {
         "raw": "the loss of one step",
         "mean of last": f"the mean of the last {curve.window.length} steps",
+        MEDIAN: f"the median of the last {curve.window.length} steps",
         "median of last": f"the median of the last {curve.window.length} steps",
         "since last print": "the mean since the last print",
         "epoch so far": "the mean of the epoch so far",

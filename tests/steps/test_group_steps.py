@@ -85,6 +85,7 @@ def test_epochs_have_the_same_samples_on_both_sides() -> None:
         _curve([5, 10, 15], [1.0] * 3),
         _curve([5, 15], [1.0] * 2, SINCE_LAST_PRINT),
         _curve([3, 9], [1.0] * 2, metric="lr"),
+        _curve([20, 40], [1.0] * 2, Window("median of last", 20)),
     ],
 )
 def test_without_a_whole_group_it_is_refused(curve: Curve) -> None:

@@ -152,6 +152,22 @@ def test_what_cannot_be_smoothed_is_refused_with_the_reason(other: Curve, said: 
     assert hint in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        _dense([1.0] * 40),
+        _curve([10, 20, 30, 40], [1.0] * 4, Window("mean of last", 20)),
+        _curve([10, 20, 30, 40], [1.0] * 4, Window("median of last", 10)),
+    ],
+)
+def test_a_median_is_compared_only_with_the_median_of_the_same_steps(other: Curve) -> None:
+    medians = _curve([20, 40], [1.0, 2.0], Window("median of last", 20))
+    assert pair_curves(medians, medians).steps.tolist() == [20, 40]
+    for pair in ((medians, other), (other, medians)):
+        with pytest.raises(UnlikeCurvesError, match="the median of the last 20 steps"):
+            pair_curves(*pair)
+
+
 def test_on_an_axis_of_epochs_a_mean_is_not_the_last_step() -> None:
     last = replace(_curve([1, 2], [1.0, 2.0]), axis="epoch")
     with pytest.raises(UnlikeCurvesError, match="the mean of an epoch"):
