@@ -6,19 +6,19 @@ own cadence does not explain that there are so few, could not be compared.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.curve_results import CurveComparison, CurveEvent, CurvePoints
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.steps.curves import cadence, until
+from align.steps.curves import cadence, cut_after
 from align.steps.drift import FEWEST, drift_note
 from align.steps.loss_case import LossCase, examine
+from align.steps.loss_evidence import NOTHING_BESIDE, CurveEvidence
 from align.steps.loss_limits import GUIDE, is_loss
 from align.steps.loss_notes import curve_notes, hidden_by_rounding
-from align.steps.loss_troubles import NOTHING_BESIDE, CurveEvidence, classify
+from align.steps.loss_troubles import classify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,15 +122,9 @@ def _evidence(case: LossCase, last_step: int | None, beside: Beside) -> CurveEvi
         first_compared=case.judged.first_compared,
         first_agrees=case.judged.first_agrees,
         shift_option=case.shift.option if case.shift else "",
-        curves=(_cut(case.reference, last_step), _cut(case.candidate, last_step)),
+        curves=(cut_after(case.reference, last_step), cut_after(case.candidate, last_step)),
         beside=beside,
     )
-
-
-def _cut(curve: Curve, last_step: int | None) -> Curve:
-    count = len(until(curve.steps, last_step))
-    columns = {name: getattr(curve, name)[:count] for name in ("steps", "values", "resolution")}
-    return replace(curve, skipped=None if curve.skipped is None else curve.skipped[:count], **columns)
 
 
 def _points(case: LossCase) -> CurvePoints:

@@ -8,41 +8,17 @@ rate that differs before what it may have caused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from align.steps import trouble_events as events
 from align.steps import trouble_rules as rules
-from align.steps.other_metrics import Beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from align.core.curves import Curve, Integers, PairedCurves
-
-NOTHING_BESIDE = Beside()
-
-
-@dataclass(frozen=True, slots=True)
-class CurveEvidence:
-    """What the rules look at: the pairs, the indices of points outside their limit, the keys of failed criteria.
-
-    `first_compared` and `first_agrees` tell of the losses of step 1; `shift_option` is the option that would make the
-    curves agree by counting one a step later, "" if there is none. `curves` are the reference and the candidate whole,
-    `beside` is what the logs tell beside them; without these, fewer classes can be told.
-    """
-
-    pairs: PairedCurves
-    outside: Integers
-    failed: frozenset[str]
-    of_loss: bool
-    first_compared: bool
-    first_agrees: bool
-    shift_option: str = ""
-    curves: tuple[Curve, ...] = ()
-    beside: Beside = NOTHING_BESIDE
+    from align.steps.loss_evidence import CurveEvidence
 
 
 class Trouble(NamedTuple):

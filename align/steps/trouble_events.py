@@ -8,13 +8,12 @@ import numpy as np
 
 from align.steps.curve_shapes import runs_of
 from align.steps.schedule_boundaries import find_boundaries
-from align.steps.trouble_rules import FLOAT32_ROUNDING, finite_points
+from align.steps.trouble_rules import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from align.core.curve_results import OtherMetric
     from align.core.curves import Booleans, Curve
-    from align.steps.loss_troubles import CurveEvidence
-    from align.steps.trouble_rules import Finite
+    from align.steps.loss_evidence import CurveEvidence, Finite
 
 IN_A_ROW, AT_THE_END = 10, 5
 OFTEN, OFTEN_OF = 0.2, 50
@@ -60,20 +59,19 @@ def boundary(evidence: CurveEvidence) -> int | None:
 
     Before it they agree: the difference jumps ten times there, and does not go back.
     """
-    points = finite_points(evidence.pairs)
+    points = evidence.points
     differing = differing_rate(evidence)
     if not len(evidence.outside) or not evidence.of_loss or len(points.steps) < JUMP:
         return None
-    parted = int(evidence.pairs.steps[evidence.outside[0]])
     from_step = None if differing is None else differing.first_divergent_step
-    if from_step is not None and points.steps[1] < from_step <= parted + 1:
+    if from_step is not None and points.steps[1] < from_step <= evidence.parted_at + 1:
         return from_step
     changes = [rate.steps[find_boundaries(rate)] for rate in evidence.beside.lr if rate is not None]
     steps = np.unique(np.concatenate([np.zeros(0, np.int64), *changes]))
     steps = steps[steps > points.steps[1]]
     if len(steps) * REACH > DENSE * (points.steps[-1] - points.steps[0]):
         return None
-    return next((step for step in steps.tolist() if _jumps_at(points, step, parted)), None)
+    return next((step for step in steps.tolist() if _jumps_at(points, step, evidence.parted_at)), None)
 
 
 def differing_rate(evidence: CurveEvidence) -> OtherMetric | None:

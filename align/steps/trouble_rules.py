@@ -6,22 +6,22 @@ noise is what is left beside its running median; a rule that needs many points s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.steps.curve_shapes import find_excursions, noise_size, part_means
+from align.steps.curve_shapes import noise_size, part_means
+from align.steps.loss_evidence import PARTS
 
 if TYPE_CHECKING:
-    from align.core.curves import Floats, Integers, PairedCurves
-    from align.steps.loss_troubles import CurveEvidence
+    from align.core.curves import Floats, Integers
+    from align.steps.loss_evidence import CurveEvidence, Finite
 
 EARLY = 5
 ONSET = 100.0
 FLOAT32_ROUNDING = 1e-6
 FEWEST = 8
 ENOUGH_FOR_NOISE = 48
-PARTS = 8
 SURE = 5.0
 KEPT_SIGN = 0.9
 GROWTH = 1.5
@@ -30,22 +30,6 @@ MUCH = 10.0
 MOST = 0.6
 UNLIKE = 1.3
 MOST_CORRELATED = 0.8
-
-
-class Finite(NamedTuple):
-    """The common points that are finite on both sides, columns of shape (points,)."""
-
-    steps: Integers
-    reference: Floats
-    candidate: Floats
-    difference: Floats
-
-
-def finite_points(pairs: PairedCurves) -> Finite:
-    """Take the points at which both sides are finite."""
-    use = np.isfinite(pairs.reference) & np.isfinite(pairs.candidate)
-    left, right = pairs.reference[use], pairs.candidate[use]
-    return Finite(pairs.steps[use], left, right, right - left)
 
 
 def parts_at_once(evidence: CurveEvidence) -> int | None:
@@ -63,7 +47,7 @@ def parts_at_once(evidence: CurveEvidence) -> int | None:
 
 def other_noise(evidence: CurveEvidence) -> int | None:
     """The difference is noise around 0 from the beginning on: no part of it has a mean of its own, signs change."""
-    points = finite_points(evidence.pairs)
+    points = evidence.points
     if len(points.steps) < ENOUGH_FOR_NOISE:
         return None
     difference = points.difference
@@ -79,14 +63,14 @@ def noise_of_other_size(evidence: CurveEvidence) -> int | None:
     step = other_noise(evidence)
     if step is None:
         return None
-    points = finite_points(evidence.pairs)
+    points = evidence.points
     small, large = sorted((noise_size(points.reference), noise_size(points.candidate)))
     return step if large >= UNLIKE * (1.0 + SURE / len(points.steps) ** 0.5) * small else None
 
 
 def stands_still(evidence: CurveEvidence) -> int | None:
     """The candidate's loss keeps all its digits, while the reference's goes down."""
-    points = finite_points(evidence.pairs)
+    points = evidence.points
     rounding = FLOAT32_ROUNDING * float(np.abs(points.candidate).max(initial=0.0))
     if does_not_descend(evidence) is None or np.ptp(points.candidate) > rounding:
         return None
@@ -95,10 +79,10 @@ def stands_still(evidence: CurveEvidence) -> int | None:
 
 def does_not_descend(evidence: CurveEvidence) -> int | None:
     """The reference's loss goes down clearly, the candidate's by less than a seventh of that, at no time."""
-    points = finite_points(evidence.pairs)
+    points = evidence.points
     if not evidence.of_loss or len(points.steps) < FEWEST:
         return None
-    left, right = _course(points.reference), _course(points.candidate)
+    left, right = evidence.courses
     goes_down = left.descent > max(SURE * left.uncertain, 0.02 * abs(left.start))
     flat = np.ptp(right.levels) <= left.descent / 4 and abs(right.descent) <= left.descent / 7
     sure = right.uncertain <= left.descent / 7
@@ -107,10 +91,10 @@ def does_not_descend(evidence: CurveEvidence) -> int | None:
 
 def rises(evidence: CurveEvidence) -> int | None:
     """The candidate's loss goes up in the end, clearly and by a tenth of the reference's descent; that does not."""
-    points = finite_points(evidence.pairs)
+    points = evidence.points
     if not evidence.of_loss or len(points.steps) < 2 * FEWEST:
         return None
-    left, right = _course(points.reference), _course(points.candidate)
+    left, right = evidence.courses
     clear = max(SURE * right.uncertain, abs(left.descent) / MUCH, 0.02 * abs(right.levels.min()))
     if right.rise < clear or right.rise < 3.0 * left.rise or right.levels[-1] < right.levels[-2]:
         return None
@@ -130,13 +114,13 @@ def spikes(evidence: CurveEvidence) -> int | None:
 
 def drifts(evidence: CurveEvidence) -> int | None:
     """The difference keeps its sign in the second half and is there larger than in the first by `GROWTH`."""
-    points = finite_points(evidence.pairs)
+    points = evidence.points
     if "drift" in evidence.failed:
-        return _outside_from(evidence)
+        return evidence.parted_at
     if len(points.steps) < FEWEST or not _keeps_sign(points.difference) or _sets_in_at_once(evidence, points):
         return None
     first, second = np.abs(part_means(points.difference, 2))
-    return _outside_from(evidence) if second >= GROWTH * first else None
+    return evidence.parted_at if second >= GROWTH * first else None
 
 
 def stays_above(evidence: CurveEvidence) -> int | None:
@@ -151,30 +135,7 @@ def stays_below(evidence: CurveEvidence) -> int | None:
 
 def differs_later(evidence: CurveEvidence) -> int | None:
     """Any criterion on values failed."""
-    return None if evidence.failed <= {"first", "non-finite", "holes", "length"} else _outside_from(evidence)
-
-
-class _Course(NamedTuple):
-    """Where a loss starts and ends, the levels of its parts, and how uncertain a level is."""
-
-    start: float
-    levels: Floats
-    uncertain: float
-
-    @property
-    def descent(self) -> float:
-        return self.start - float(self.levels[-1])
-
-    @property
-    def rise(self) -> float:
-        return float(self.levels[-1] - self.levels.min())
-
-
-def _course(values: Floats) -> _Course:
-    """Take the start from few points, as a loss may do most of its way in them."""
-    beginning = min(EARLY, max(1, len(values) // 20))
-    uncertain = noise_size(values) / min(beginning, len(values) / PARTS) ** 0.5
-    return _Course(float(np.mean(values[:beginning])), part_means(values, PARTS), uncertain)
+    return None if evidence.failed <= {"first", "non-finite", "holes", "length"} else evidence.parted_at
 
 
 def _alike(noise: Floats) -> float:
@@ -184,14 +145,15 @@ def _alike(noise: Floats) -> float:
 
 
 def _own_excursion(evidence: CurveEvidence, *, returns: bool) -> int | None:
-    points = finite_points(evidence.pairs)
+    points = evidence.points
     if not evidence.of_loss or len(points.steps) < FEWEST:
         return None
     sizes = np.abs(points.difference)
     inside = np.zeros(len(sizes), np.bool_)
     starts = []
-    for one, other in ((points.candidate, points.reference), (points.reference, points.candidate)):
-        for excursion in find_excursions(one):
+    sides = points.reference, points.candidate
+    for one, other, excursions in zip(sides, sides[::-1], evidence.excursions, strict=True):
+        for excursion in excursions:
             stretch = slice(excursion.start, excursion.end)
             if excursion.returns is returns and np.max(other[stretch]) < one[excursion.peak] - excursion.height / 2:
                 inside[stretch] = True
@@ -221,7 +183,7 @@ def _lengths(count: int, parts: int) -> Integers:
 
 
 def _stays(evidence: CurveEvidence, sign: float) -> int | None:
-    points = finite_points(evidence.pairs)
+    points = evidence.points
     if len(points.steps) < 2 * FEWEST or not _keeps_sign(points.difference) or _sets_in_at_once(evidence, points):
         return None
     gaps = sign * part_means(points.difference, 4)
@@ -230,18 +192,13 @@ def _stays(evidence: CurveEvidence, sign: float) -> int | None:
     left, right = (part_means(one, PARTS) for one in (points.reference, points.candidate))
     goes_on, stopped = left[-2] - left[-1], right[-2] - right[-1]
     flattened = sign > 0 and goes_on > np.ptp(left) / 50 and abs(stopped) < goes_on / 4
-    return _outside_from(evidence) if gaps[3] <= STILL * gaps[2] or flattened else None
+    return evidence.parted_at if gaps[3] <= STILL * gaps[2] or flattened else None
 
 
 def _sets_in_at_once(evidence: CurveEvidence, points: Finite) -> bool:
     """Tell whether the difference is nothing before the first point outside, after step 2, and there what it stays."""
-    at, sizes = int(np.searchsorted(points.steps, _outside_from(evidence))), np.abs(points.difference)
+    at, sizes = int(np.searchsorted(points.steps, evidence.parted_at)), np.abs(points.difference)
     if not 1 < at < len(sizes):
         return False
     before = max(sizes[:at].max(), FLOAT32_ROUNDING * abs(points.reference[0]))
     return bool(sizes[at] >= ONSET * before and sizes[at] >= np.median(sizes[at:]) / 3)
-
-
-def _outside_from(evidence: CurveEvidence) -> int:
-    at = evidence.outside[0] if len(evidence.outside) else 0
-    return int(evidence.pairs.steps[at])

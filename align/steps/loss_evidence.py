@@ -1,0 +1,100 @@
+"""What the rules on classes of trouble look at, each view of the curves made once.
+
+Levels are means of parts of a curve, noise is what makes neighbouring points differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.steps.curve_shapes import find_excursions, noise_size, part_means
+from align.steps.other_metrics import Beside
+
+if TYPE_CHECKING:
+    from align.core.curves import Curve, Floats, Integers, PairedCurves
+    from align.steps.curve_shapes import Excursion
+
+NOTHING_BESIDE = Beside()
+PARTS = 8
+BEGINNING = 5
+
+
+class Finite(NamedTuple):
+    """The common points that are finite on both sides, columns of shape (points,)."""
+
+    steps: Integers
+    reference: Floats
+    candidate: Floats
+    difference: Floats
+
+
+class Course(NamedTuple):
+    """Where a loss starts, the levels of its `PARTS` parts, and how uncertain a level is."""
+
+    start: float
+    levels: Floats
+    uncertain: float
+
+    @property
+    def descent(self) -> float:
+        """How far the loss has come down in the end."""
+        return self.start - float(self.levels[-1])
+
+    @property
+    def rise(self) -> float:
+        """How far the end is above the lowest part."""
+        return float(self.levels[-1] - self.levels.min())
+
+
+@dataclass(frozen=True)
+class CurveEvidence:
+    """Two curves and what was found: the indices of points outside their limit, the keys of failed criteria.
+
+    `first_compared` and `first_agrees` tell of the losses of step 1; `shift_option` is the option that would make the
+    curves agree by counting one a step later, "" if there is none. `curves` are the reference and the candidate whole,
+    `beside` is what the logs tell beside them; without these, fewer classes can be told.
+    """
+
+    pairs: PairedCurves
+    outside: Integers
+    failed: frozenset[str]
+    of_loss: bool
+    first_compared: bool
+    first_agrees: bool
+    shift_option: str = ""
+    curves: tuple[Curve, ...] = ()
+    beside: Beside = NOTHING_BESIDE
+
+    @cached_property
+    def points(self) -> Finite:
+        """The points at which both sides are finite."""
+        pairs = self.pairs
+        use = np.isfinite(pairs.reference) & np.isfinite(pairs.candidate)
+        left, right = pairs.reference[use], pairs.candidate[use]
+        return Finite(pairs.steps[use], left, right, right - left)
+
+    @cached_property
+    def courses(self) -> tuple[Course, Course]:
+        """The courses of both sides; there have to be `PARTS` points."""
+        return _course(self.points.reference), _course(self.points.candidate)
+
+    @cached_property
+    def excursions(self) -> tuple[tuple[Excursion, ...], tuple[Excursion, ...]]:
+        """Where each side goes up, as indices of `points`."""
+        return find_excursions(self.points.reference), find_excursions(self.points.candidate)
+
+    @property
+    def parted_at(self) -> int:
+        """The step of the first point outside its limit, of the first point if there is none."""
+        return int(self.pairs.steps[self.outside[0] if len(self.outside) else 0])
+
+
+def _course(values: Floats) -> Course:
+    """Take the start from few points, as a loss may do most of its way in them."""
+    beginning = min(BEGINNING, max(1, len(values) // 20))
+    uncertain = noise_size(values) / min(beginning, len(values) / PARTS) ** 0.5
+    return Course(float(np.mean(values[:beginning])), part_means(values, PARTS), uncertain)
