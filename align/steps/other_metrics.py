@@ -15,14 +15,14 @@ from align.core.curve_results import OtherMetric
 from align.core.curves import Curve
 from align.core.metric_names import same_metric
 from align.errors import AlignError
-from align.steps.curve_shapes import runs_of
+from align.steps.change_point import find_stretch
 from align.steps.curves import pair_curves
 from align.steps.loss_criteria import measure_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from align.core.curves import Booleans, Integers, LossLog
+    from align.core.curves import LossLog
 
     Place = Callable[[LossLog, str], Curve]
 
@@ -30,7 +30,6 @@ Sides = tuple[Union[Curve, None], Union[Curve, None]]  # noqa: UP007 - evaluated
 # How long something took and how far the training has come are no results of it; speed is compared by itself.
 TIMES = frozenset({"s", "ms", "time", "eta", "cost", "ips", "speed", "throughput", "second", "memory", "mem", "flops"})
 COUNTERS = frozenset({"step", "epoch", "iter", "iteration", "global_step", "batch"})
-STAYS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,20 +93,14 @@ def _placed(log: LossLog, name: str, place: Place) -> Curve | None:
 def _compare(reference: Curve, candidate: Curve) -> OtherMetric:
     pairs = pair_curves(reference, candidate)
     judged = measure_points(reference.metric, reference.axis == "step", pairs)
+    stretch = find_stretch(judged.difference, judged.limit, judged.within)
     sizes = np.where(np.isnan(judged.difference), np.where(judged.within, 0.0, np.inf), judged.difference)
     largest = int(np.argmax(sizes)) if len(sizes) else None
     return OtherMetric(
         metric=reference.metric,
         compared=len(pairs.steps),
         within=int(np.count_nonzero(judged.within)),
-        first_divergent_step=_first_to_stay(pairs.steps, ~judged.within),
+        first_divergent_step=None if stretch is None else int(pairs.steps[stretch.first]),
         largest_difference=0.0 if largest is None else float(sizes[largest]),
         largest_at=None if largest is None else int(pairs.steps[largest]),
     )
-
-
-def _first_to_stay(steps: Integers, outside: Booleans) -> int | None:
-    """Return the first step that is outside with the next ones, or with all that follow."""
-    starts, lengths = runs_of(outside)
-    staying = starts[(lengths >= STAYS) | (starts + lengths == len(steps))]
-    return int(steps[staying[0]]) if len(staying) else None
