@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.report.blocks import Block, Facts, Lines
+from align.report.blocks import Block, Column, Facts, Lines, Row, Table
 from align.report.blocks_loss import window_text
 from align.report.numbers import number
 from align.report.terminal import print_blocks
@@ -27,7 +27,6 @@ def log_blocks(document: dict[str, Any]) -> list[Block]:
     facts = (
         (say("log.format"), document["format"]),
         (say("log.metric"), document["metric"]),
-        (say("log.metrics"), ", ".join(metric["name"] for metric in document["metrics"])),
         (say("log.counting"), _counting(document)),
         (say("log.range"), _range(document)),
         (say("loss.window"), window_text(document["window"])),
@@ -36,10 +35,25 @@ def log_blocks(document: dict[str, Any]) -> list[Block]:
         (say("log.gaps"), _listed([f"{before} … {after}" for before, after in document["gaps"]])),
         (say("log.duplicates"), number(document["duplicates"])),
         (say("log.non_finite"), _listed([str(step) for step in document["non_finite_steps"]])),
+        (say("log.skipped"), _listed([str(step) for step in document["skipped_steps"]])),
         (say("log.ignored"), number(document["ignored_lines"])),
     )
     notes: list[Block] = [Lines(say("loss.notes"), tuple(document["notes"]))] if document["notes"] else []
-    return [Facts(document["label"], facts), *notes]
+    return [Facts(document["label"], facts), _metrics(document["metrics"]), *notes]
+
+
+def _metrics(metrics: list[dict[str, Any]]) -> Table:
+    columns = (
+        Column(say("log.metric")),
+        Column(say("log.values_of_it"), "number"),
+        Column(say("loss.window")),
+        Column(say("log.phase")),
+    )
+    rows = tuple(
+        Row((one["name"], number(one["points"]), window_text(one["window"]), word("phase", one["phase"])))
+        for one in metrics
+    )
+    return Table(say("log.metrics"), columns, rows)
 
 
 def _counting(document: dict[str, Any]) -> str:
