@@ -21,6 +21,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "step_time_s", "step_time_ms", "per_step_time_ms", "time_s", "time_ms", "batch_time_s", "avg_batch_cost_s",
         "batch_cost_s", "step_time",
     ),
+    "interval_time": ("interval_time_s", "interval_runtime_s"),  # of all steps since the last print together
     "data_time": (
         "data_time_s", "data_time_ms", "avg_reader_cost_s", "reader_cost_s", "data_cost_s", "data_time",
     ),

@@ -7,12 +7,13 @@ Where the steps take alike, the first ones can still make the difference: they a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from align.core.curve_results import SideSpeed, SpeedComparison
-from align.core.curves import RAW
+from align.core.curves import RAW, SINCE_LAST_PRINT
 from align.errors import StepsPerEpochError
 from align.steps.numbering import number_steps
 
@@ -72,7 +73,7 @@ def compare_speed(
 
 
 def _times_of(log: LossLog) -> _Times | None:
-    series = log.series("step_time")
+    series = _step_times(log)
     if series is None or series.phase != "training":
         return None
     usable = np.isfinite(series.values) & (series.values > 0)
@@ -92,6 +93,14 @@ def _times_of(log: LossLog) -> _Times | None:
     )
     start = float(np.sum((times[:first] - np.mean(steady)) * spans[:first]))
     return _Times(steady, waits[first:], spans[first:], start, series, speed)
+
+
+def _step_times(log: LossLog) -> Series | None:
+    """Return the time of a step, or its mean since the last print where the log tells the time of all these steps."""
+    series, together = log.series("step_time"), log.series("interval_time")
+    if series is not None or together is None:
+        return series
+    return replace(together, values=together.values / _spans(log, together), window=SINCE_LAST_PRINT)
 
 
 def _spans(log: LossLog, series: Series) -> Integers:

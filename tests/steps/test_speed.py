@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,16 @@ def test_the_first_step_of_a_mean_is_what_it_is_above_the_others() -> None:
     assert found.candidate.first_step == pytest.approx(9.1)
     assert found.candidate.total == pytest.approx(10 * times.sum() / 1000.0)
     assert any("the first step of the candidate is taken to be" in note for note in found.notes)
+
+
+def test_the_time_of_all_steps_since_the_last_print_is_divided_among_them() -> None:
+    times = _times(100.0).reshape(-1, 20)
+    log = _log(times.mean(1), every=20, window=SINCE_LAST_PRINT)
+    together = Series(np.arange(len(times)), times.sum(1) / 1000.0, np.zeros(len(times)))
+    table = replace(log.table, metrics={"interval_time_s": together})
+    found = _speed(log, replace(log, table=table))
+    assert found.candidate == found.reference
+    assert found.slow_in == "none"
 
 
 def test_a_log_that_begins_later_does_not_know_its_first_step() -> None:
