@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from align.core.curves import Integers
 
-BLOCK_BYTES = HEAD_BYTES = 1 << 20
+# What is made of a block should fit into a processor's cache.
+BLOCK_BYTES = 1 << 18
+HEAD_BYTES = 1 << 20
 _BINARY_BYTES = 1 << 16
 _LINE_END, _BLANKS = ord("\n"), np.frombuffer(b"\n \t", np.uint8)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -83,22 +85,22 @@ class LogSource:
         """All of it, without colour codes: for formats that are one document."""
         return _ANSI.sub("", self.data.decode("utf-8", errors="replace"))
 
-    def blocks(self, size: int = BLOCK_BYTES) -> Iterator[LogBlock]:
-        """Yield the cleaned lines in order, about `size` bytes at a time."""
-        if 0 < len(self.data) <= size:
-            yield self._only_block
-            return
+    def blocks(self) -> Iterable[LogBlock]:
+        """Give the cleaned lines in order, in blocks of a size that suits the processor."""
+        return self._few_blocks if len(self.data) <= HEAD_BYTES else self._made_blocks()
+
+    @cached_property
+    def _few_blocks(self) -> tuple[LogBlock, ...]:
+        """All formats are asked about the beginning of a log: it is cleaned once."""
+        return tuple(self._made_blocks())
+
+    def _made_blocks(self) -> Iterator[LogBlock]:
         start, number = 0, 1
         while start < len(self.data):
-            end = self.data.find(b"\n", start + size) + 1 or len(self.data)
+            end = self.data.find(b"\n", start + BLOCK_BYTES) + 1 or len(self.data)
             text = self.data[start:end].decode("utf-8", errors="replace").removesuffix("\n")
             yield _cleaned(text, number)
             start, number = end, number + text.count("\n") + 1
-
-    @cached_property
-    def _only_block(self) -> LogBlock:
-        """All formats are asked about the beginning of a log: it is cleaned once."""
-        return _cleaned(self.data.decode("utf-8", errors="replace").removesuffix("\n"), 1)
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield (number, content) of every cleaned line."""

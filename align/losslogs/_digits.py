@@ -27,8 +27,8 @@ EXACT_BITS = 12
 # Nine digits tell every float32, fifteen every float64; rounded columns show less, the others as a rule more.
 ALL_DIGITS = 8
 FLOAT64_DIGITS = 15
-_ZERO, _NINE, _POINT = b"0"[0], b"9"[0], b"."[0]
-_EXPONENT = np.array([b"e"[0], b"E"[0]], np.uint8)
+_ZERO, _ONE, _POINT, _EXPONENT = map(ord, "01.e")
+_LOWER_CASE = 0x20
 
 
 class DigitColumn:
@@ -99,17 +99,17 @@ def _look_at(texts: NDArray[np.bytes_], finite: NDArray[np.bool_]) -> tuple[NDAr
     Also whether a number ends in a zero after another decimal, as no shortest form of a number does.
     """
     letters = texts.view(np.uint8).reshape(len(texts), texts.itemsize)
-    place = np.arange(texts.itemsize)
-    ends = _first(np.isin(letters, _EXPONENT), np.count_nonzero(letters, axis=1))
-    digit = (letters >= _ZERO) & (letters <= _NINE) & (place < ends[:, None])
+    lengths = np.char.str_len(texts)
+    exponent = letters | _LOWER_CASE == _EXPONENT
+    ends = _first(exponent, lengths) if exponent.any() else lengths
     points = _first(letters == _POINT, ends)
-    decimals = np.count_nonzero(digit & (place > points[:, None]), axis=1)
-    leading = _first(digit & (letters > _ZERO), ends)
-    significant = np.maximum(1, np.count_nonzero(digit & (place >= leading[:, None]), axis=1))
+    leading = _first(letters - _ONE < 9, ends)
+    decimals = np.maximum(0, ends - points - 1)
+    significant = np.maximum(1, ends - leading - (points > leading) + (points == ends))
     last_zero = letters[np.arange(len(texts)), np.maximum(ends - 1, 0)] == _ZERO
     padded = bool((last_zero & (decimals >= LEAST_DECIMALS) & finite).any())
     exponents = -decimals
-    for row in np.flatnonzero((ends < np.count_nonzero(letters, axis=1)) & finite).tolist():
+    for row in np.flatnonzero((ends < lengths) & finite).tolist():
         exponents[row] += max(-_FAR, min(_FAR, int(texts[row][ends[row] + 1 :])))
     return np.stack([exponents, significant, decimals]).astype(np.int16), padded
 

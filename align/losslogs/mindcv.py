@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from align.core.curves import LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
-from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._text import end_notes, find_lines
 
 if TYPE_CHECKING:
     from align.core.log_sources import LogSource
 
 _STEP = re.compile(
     r"Epoch: \[([0-9]+)/[0-9]+\], batch: \[([0-9]+)/([0-9]+)\], "
-    rf"loss: ({NUMBER})(?:, lr: ({NUMBER}))?(?:, time: ({NUMBER})s)?"
+    r"loss: ([^\s,]+)(?:, lr: ([^\s,]+))?(?:, time: ([0-9.]+)s)?"
 )
 _NAMES = ("loss", "lr", "time_s")
 
@@ -46,7 +46,7 @@ class MindcvFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all step lines; raises EmptyLogError if there is none."""
-        builder, ignored = TableBuilder(), 0
+        builder, ignored = TableBuilder(loss="loss"), 0
         for block in source.blocks():
             lines, rows = find_lines(block, _STEP)
             ignored += block.count_filled() - len(rows)
@@ -70,7 +70,7 @@ class MindcvFormat:
             counting="step in epoch",
             base=1,
             ignored_lines=ignored + builder.ignored,
-            notes=end_notes(source),
+            notes=(*end_notes(source), *builder.notes()),
         )
 
 
