@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from align.core.curves import Booleans, Curve, Floats, Integers
     from align.core.verdicts import Verdict
 
-EventKind = Literal[
-    "first divergent", "spike", "explosion", "not finite", "skipped", "schedule boundary", "resumed", "change point"
-]
+EventKind = Literal["spike", "explosion", "not finite", "skipped", "schedule boundary", "resumed", "change point"]
 Side = Literal["reference", "candidate"]
 Bound = Literal["start", "data", "compute", "tail", "none"]
 

@@ -39,9 +39,11 @@ def curve_figure(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def marked_events(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the events to mark, the first of all; more than can be told apart are left out."""
-    events: list[dict[str, Any]] = document["events"]
-    return sorted(events, key=lambda event: (event["kind"] != "first divergent", event["step"]))[:MARKED]
+    """Return the events to mark, led by the first divergent step; more than can be told apart are left out."""
+    first = document["first_divergent_step"]
+    told = [{"kind": "first divergent", "step": first, "side": None}] if first is not None else []
+    others = (event for event in document["events"] if (event["kind"], event["step"]) != ("change point", first))
+    return [*told, *sorted(others, key=lambda event: int(event["step"]))][:MARKED]
 
 
 def event_text(event: dict[str, Any]) -> str:

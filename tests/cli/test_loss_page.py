@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_args
+
+import pytest
 
 from align.cli.main import main
+from align.core.curve_results import (
+    Bound,
+    Criterion,
+    CurveComparison,
+    CurveEvent,
+    CurvePoints,
+    DriftTest,
+    EventKind,
+    OtherMetric,
+    SideSpeed,
+    SpeedComparison,
+)
+from align.core.curves import Curve, LogSummary, MetricSummary, Window
 from align.core.registry import log_formats
-
-if TYPE_CHECKING:
-    import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,3 +46,19 @@ def test_every_format_that_is_quoted_says_so(page: Any) -> None:
     quoted = {name for name, plugin in log_formats().items() if plugin.quoted}
     assert quoted == {"megatron"}
     assert "Megatron-LM, MindSpeed (quoted)" in page.text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(CurveComparison, CurvePoints, Criterion, CurveEvent, DriftTest, OtherMetric, SideSpeed, SpeedComparison),
+        *(Curve, LogSummary, MetricSummary, Window),
+    ],
+)
+def test_the_page_of_the_run_folder_names_every_field(value: type) -> None:
+    named = set(re.findall(r"`([^`\s]+)`", (ROOT / "docs" / "run-folder.md").read_text("utf-8")))
+    assert {field.name for field in dataclasses.fields(value)} - {"made_from", "verdict"} <= named
+    assert {*get_args(EventKind), *get_args(Bound)} <= named | set(PHRASES)
+
+
+PHRASES = ("not finite", "schedule boundary", "change point")

@@ -377,7 +377,7 @@ def sample_losses(*, diverges: bool = True) -> CurveComparison:
             Criterion("mean difference", 0.24 if diverges else 0.002, 0.01, not diverges, "published migration guide"),
         ),
         first_divergent_step=first,
-        events=(CurveEvent("first divergent", first), CurveEvent("spike", 40, "candidate", 3.1)) if first else (),
+        events=(CurveEvent("change point", first), CurveEvent("spike", 40, "candidate", 3.1)) if first else (),
         drift=(DriftTest("sign test", 31.0, 1e-6, 0.005, diverges, 0.48, "independent blocks"),),
         others=(OtherMetric("lr", 60, 60, None, 0.0, None), OtherMetric("grad_norm", 60, 41, 21, 0.7, 60)),
         speed=SpeedComparison(
