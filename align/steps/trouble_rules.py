@@ -1,7 +1,7 @@
 """How each class of trouble shows in the values of two curves: one function a class, with its thresholds.
 
-A rule returns the global step at which its trouble shows, None if it does not. Levels are means of parts of a curve,
-noise is what is left beside its running median; a rule that needs many points says no with fewer.
+A rule returns the global step at which its trouble shows, None if it does not; one that needs many points says no with
+fewer. The thresholds keep the classes apart on clear cases: the tests plant each trouble in curves of many kinds.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from align.steps.curve_shapes import noise_size, part_means
 from align.steps.loss_evidence import PARTS
 
 if TYPE_CHECKING:
-    from align.core.curves import Floats, Integers
+    from align.core.curves import Floats
     from align.steps.loss_evidence import CurveEvidence, Finite
 
-EARLY = 5
-ONSET = 100.0
+# The first steps that an update can spoil, and how much more than rounding it has to do.
+EARLY, ONSET = 5, 100.0
 FLOAT32_ROUNDING = 1e-6
-FEWEST = 8
-ENOUGH_FOR_NOISE = 48
+# Fewer points have no course, or no noise.
+FEWEST, ENOUGH_FOR_NOISE = 8, 48
+# A mean is told from another one by so many standard errors.
 SURE = 5.0
-KEPT_SIGN = 0.9
-GROWTH = 1.5
-STILL = 1.1
-MUCH = 10.0
-MOST = 0.6
-UNLIKE = 1.3
 MOST_CORRELATED = 0.8
+UNLIKE_NOISE = 1.3
+# A difference keeps its sign at so many of its points; it grows from half to half, or not from quarter to quarter.
+KEPT_SIGN, GROWTH, STILL = 0.9, 1.5, 1.1
+# What is much more, and the part of the whole difference that excursions have to make.
+MUCH, MOST = 10.0, 0.6
+# A descent of less than that part of the reference's is none, one of that part of a loss is clear.
+NO_DESCENT, CLEAR = 1 / 7, 0.02
 
 
 def parts_at_once(evidence: CurveEvidence) -> int | None:
@@ -59,13 +61,13 @@ def other_noise(evidence: CurveEvidence) -> int | None:
 
 
 def noise_of_other_size(evidence: CurveEvidence) -> int | None:
-    """As above, and the noise of one side is `UNLIKE` times that of the other; few points do not tell so well."""
+    """As above, and the noise of one side is `UNLIKE_NOISE` times that of the other; few points do not tell so well."""
     step = other_noise(evidence)
     if step is None:
         return None
     points = evidence.points
     small, large = sorted((noise_size(points.reference), noise_size(points.candidate)))
-    return step if large >= UNLIKE * (1.0 + SURE / len(points.steps) ** 0.5) * small else None
+    return step if large >= UNLIKE_NOISE * (1.0 + SURE / len(points.steps) ** 0.5) * small else None
 
 
 def stands_still(evidence: CurveEvidence) -> int | None:
@@ -78,14 +80,14 @@ def stands_still(evidence: CurveEvidence) -> int | None:
 
 
 def does_not_descend(evidence: CurveEvidence) -> int | None:
-    """The reference's loss goes down clearly, the candidate's by less than a seventh of that, at no time."""
+    """The reference's loss goes down clearly, the candidate's hardly, and at no time much."""
     points = evidence.points
     if not evidence.of_loss or len(points.steps) < FEWEST:
         return None
     left, right = evidence.courses
-    goes_down = left.descent > max(SURE * left.uncertain, 0.02 * abs(left.start))
-    flat = np.ptp(right.levels) <= left.descent / 4 and abs(right.descent) <= left.descent / 7
-    sure = right.uncertain <= left.descent / 7
+    goes_down = left.descent > max(SURE * left.uncertain, CLEAR * abs(left.start))
+    flat = np.ptp(right.levels) <= 2 * NO_DESCENT * left.descent and abs(right.descent) <= NO_DESCENT * left.descent
+    sure = right.uncertain <= NO_DESCENT * left.descent
     return int(points.steps[0]) if goes_down and flat and sure else None
 
 
@@ -95,7 +97,7 @@ def rises(evidence: CurveEvidence) -> int | None:
     if not evidence.of_loss or len(points.steps) < 2 * FEWEST:
         return None
     left, right = evidence.courses
-    clear = max(SURE * right.uncertain, abs(left.descent) / MUCH, 0.02 * abs(right.levels.min()))
+    clear = max(SURE * right.uncertain, abs(left.descent) / MUCH, CLEAR * abs(right.levels.min()))
     if right.rise < clear or right.rise < 3.0 * left.rise or right.levels[-1] < right.levels[-2]:
         return None
     lowest = int(np.argmin(right.levels))
@@ -173,23 +175,20 @@ def _keeps_sign(difference: Floats) -> bool:
     if len(second) < ENOUGH_FOR_NOISE / 2:
         return False
     means = part_means(second, PARTS // 2)
-    sure = SURE * float(np.std(second - np.repeat(means, _lengths(len(second), PARTS // 2)))) / len(second) ** 0.5
-    return abs(float(np.sum(np.sign(means)))) == len(means) and abs(float(np.mean(second))) >= sure
-
-
-def _lengths(count: int, parts: int) -> Integers:
-    lengths: Integers = np.diff(np.arange(parts + 1) * count // parts)
-    return lengths
+    sure = SURE * noise_size(second) / len(second) ** 0.5
+    return bool(np.all(means > 0) or np.all(means < 0)) and abs(float(np.mean(second))) >= sure
 
 
 def _stays(evidence: CurveEvidence, sign: float) -> int | None:
     points = evidence.points
-    if len(points.steps) < 2 * FEWEST or not _keeps_sign(points.difference) or _sets_in_at_once(evidence, points):
+    if not evidence.of_loss or len(points.steps) < 2 * FEWEST:
+        return None
+    if not _keeps_sign(points.difference) or _sets_in_at_once(evidence, points):
         return None
     gaps = sign * part_means(points.difference, 4)
     if gaps[-1] <= 0:
         return None
-    left, right = (part_means(one, PARTS) for one in (points.reference, points.candidate))
+    left, right = (course.levels for course in evidence.courses)
     goes_on, stopped = left[-2] - left[-1], right[-2] - right[-1]
     flattened = sign > 0 and goes_on > np.ptp(left) / 50 and abs(stopped) < goes_on / 4
     return evidence.parted_at if gaps[3] <= STILL * gaps[2] or flattened else None
