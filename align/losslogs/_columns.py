@@ -77,20 +77,22 @@ class TableBuilder:
         for name, column in columns.items():
             self._columns[name].append(np.broadcast_to(_USUAL[name], count) if column is None else column)
         self._told.update(name for name, column in columns.items() if column is not None)
+        rows = np.arange(self._count, self._count + count)
         for name, texts in metrics.items():
             if name not in self._metrics:
                 self._metrics[name] = _Column(name, keeps_all=name == self._loss)
-            self._metrics[name].add(self._count, self._columns["lines"][-1], texts)
+            self._metrics[name].add(rows, self._columns["lines"][-1], texts)
         self._count += count
 
     def build(self) -> LogTable:
         """Put everything together; a metric without a single number is left out. Nothing can be added afterwards."""
         epochs, totals, skipped, shares = map(self._joined, ("epochs", "totals", "skipped", "shares"))
+        every = np.arange(self._count)
         return LogTable(
             np.concatenate([_NO_NUMBERS, *self._columns.pop("lines")]),
             np.concatenate([_NO_NUMBERS, *self._columns.pop("steps")]),
             epochs if epochs is not None and epochs.min() >= 0 else None,
-            {name: self._series(name, column) for name, column in self._metrics.items() if column.rows},
+            {name: self._series(name, column, every) for name, column in self._metrics.items() if column.rows},
             totals if totals is not None and totals.any() else None,
             skipped if skipped is not None and skipped.any() else None,
             shares if shares is not None and not np.isnan(shares).any() else None,
@@ -106,10 +108,11 @@ class TableBuilder:
         loss = self._metrics.get(self._loss or "")
         return loss.notes() if loss else ()
 
-    def _series(self, name: str, column: _Column) -> Series:
+    def _series(self, name: str, column: _Column, every: Integers) -> Series:
+        values = _emptied(column.values)
         return Series(
-            _emptied(column.rows),
-            _emptied(column.values),
+            every if len(values) == len(every) else np.concatenate(column.rows),
+            values,
             column.digits.resolution(),
             self._window_of(name) if self._window_of else RAW,
             self._phase_of(name) if self._phase_of else "training",
@@ -127,18 +130,17 @@ class _Column:
         self._null: list[int] = []
         self._strange: list[tuple[int, str]] = []
 
-    def add(self, first: int, lines: Integers, texts: Sequence[str]) -> None:
-        """Take the texts of records that begin with number `first`."""
-        rows = np.arange(len(texts))
+    def add(self, rows: Integers, lines: Integers, texts: Sequence[str]) -> None:
+        """Take the texts of these records."""
+        if "" in texts or ABSENT in texts:
+            filled = [text not in ("", ABSENT) for text in texts]
+            rows, lines, texts = rows[filled], lines[filled], list(compress(texts, filled))
         if not len(rows):
             return
         try:
-            self._take(first + rows, texts)
+            self._take(rows, texts)
         except ValueError:
-            readable = [self._readable(line, text) for line, text in zip(lines.tolist(), texts, strict=True)]
-            rows = rows[[text != "" for text in readable]]
-            if len(rows):
-                self._take(first + rows, list(filter(None, readable)))
+            self.add(rows, lines, [self._readable(*one) for one in zip(lines.tolist(), texts, strict=True)])
 
     def notes(self) -> tuple[str, ...]:
         """Say which texts are kept as NaN."""

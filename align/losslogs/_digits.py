@@ -125,7 +125,12 @@ def _first(found: NDArray[np.bool_], otherwise: NDArray[np.int64]) -> NDArray[np
 
 
 def _powers_of_ten(exponents: NDArray[np.int16], finite: NDArray[np.bool_]) -> Floats:
-    """Return 10 to each exponent, correctly rounded (numpy's power is not), and 0.0 where it is not finite."""
+    """Return 10 to each exponent, correctly rounded (numpy's power is not), and 0.0 where it is not finite.
+
+    Where all are the same they share one number in memory.
+    """
+    if finite.all() and exponents.min() == exponents.max():
+        return np.broadcast_to(float(f"1e{exponents[0]}"), len(exponents))
     whole = np.where(finite, exponents, 0)
     least = int(whole.min())
     powers = np.array([float(f"1e{exponent}") for exponent in range(least, int(whole.max()) + 1)])
