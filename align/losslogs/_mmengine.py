@@ -9,14 +9,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from align.core.curves import RAW, Window
 from align.losslogs._phases import phase_by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
+
+    from align.core.curves import Integers
 
 USUAL_LENGTH = 10
 USUAL_LENGTH_NOTE = f"means are taken over the last {USUAL_LENGTH} steps, as mmengine does if not told otherwise"
+_SETTINGS = ("lr", "momentum", "memory")
 _AVERAGED = re.compile("loss|time|grad_norm")
 _IN_SECONDS = {
     f"{prefix}{name}": f"{prefix}{name}_s" for prefix in ("", "train/", "val/") for name in ("time", "data_time")
@@ -34,8 +39,18 @@ def in_seconds(columns: Mapping[str, list[str]]) -> dict[str, list[str]]:
     return {_IN_SECONDS.get(name, name): texts for name, texts in columns.items()}
 
 
+def interval_window(name: str, steps: Sequence[Integers]) -> Window:
+    """Return what a metric of mmcv is the mean of: all but settings are averaged over the print interval.
+
+    `steps` are those of all training lines, block by block, where they start again with each epoch.
+    """
+    printed = np.concatenate(steps)
+    distances = np.diff(printed, prepend=0)
+    interval = int(np.median(np.where(distances > 0, distances, printed)))
+    single = interval <= 1 or name in _SETTINGS or phase_by_name(name) == "validation"
+    return RAW if single else Window("mean of last", interval)
+
+
 def is_training_object(keys: Collection[str]) -> bool:
-    """Tell by the keys of an object of JSON lines whether mmengine wrote it for a training step."""
-    return {"iter", "step"} <= set(keys) and any(
-        {f"{prefix}time", f"{prefix}data_time"} <= set(keys) for prefix in ("", "train/")
-    )
+    """Tell by the keys of an object of JSON lines whether mmengine or mmcv wrote it for a training step."""
+    return "iter" in keys and any({f"{prefix}time", f"{prefix}data_time"} <= set(keys) for prefix in ("", "train/"))

@@ -94,7 +94,7 @@ class _Reading:
     def add(self, block: LogBlock) -> None:
         """Take the step lines of a block."""
         lines, rows = find_lines(block, _STEP)
-        self.ignored += block.count_filled() - len(rows)
+        self.ignored += max(0, block.count_filled() - len(rows))
         if not rows:
             return
         epochs, steps, totals, loss, so_far, separate, *others = zip(*rows, strict=True)

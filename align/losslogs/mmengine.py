@@ -12,24 +12,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import RAW, LossLog, Window
+from align.core.curves import LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
-from align.losslogs._mmengine import USUAL_LENGTH, USUAL_LENGTH_NOTE, in_seconds, smoothed_window
+from align.losslogs._mmengine import USUAL_LENGTH, USUAL_LENGTH_NOTE, in_seconds, interval_window, smoothed_window
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
 from align.losslogs._text import NUMBER, end_notes, find_lines
 from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
-    from align.core.curves import Integers
+    from align.core.curves import Integers, Window
     from align.core.log_sources import LogBlock, LogSource
 
 _LINE = re.compile(r"(Epoch|Iter)(?:\((train|val)\))? *(?:\[ *([0-9]+)\])?\[ *([0-9]+)(?:/([0-9]+))?\][ \t]+([^\n]*)")
 # A name may hold single spaces, `coco/AP (M)`; the time that is left, `eta: 1 day, 3:00:00`, is no metric.
 _PAIR = re.compile(rf"(?<![\w.(])(?!eta:)([A-Za-z](?:[^:,\s]| (?! ))*): +({NUMBER})(?=[\s,]|$)", re.MULTILINE)
 _CONFIGURED = re.compile(r"log_processor\s*=\s*dict\([^()]*?\bwindow_size\s*=\s*([0-9]+)")
-_NOT_AVERAGED_BY_MMCV = ("lr", "momentum", "memory")
 
 
 class MmengineFormat:
@@ -83,7 +82,7 @@ class _Reading:
         self._length: int | None = None
         self._of_mmcv = False
         self._step, self._total = NO_STEP, 0
-        self._distances: list[Integers] = []
+        self._training_steps: list[Integers] = []
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
@@ -124,15 +123,13 @@ class _Reading:
                 totals=totals[at],
             )
         self._of_mmcv |= "" in modes
-        self._distances.append(np.diff(steps[training], prepend=0))
+        self._training_steps.append(steps[training])
         self._step, self._total = int(steps[-1]), int(totals[-1])
 
     def _window(self, name: str) -> Window:
-        if not self._of_mmcv:
-            return smoothed_window(name, self._length or USUAL_LENGTH)
-        interval = int(np.median(np.maximum(np.concatenate(self._distances), 1)))
-        single = interval == 1 or name in _NOT_AVERAGED_BY_MMCV or phase_by_name(name) == "validation"
-        return RAW if single else Window("mean of last", interval)
+        if self._of_mmcv:
+            return interval_window(name, self._training_steps)
+        return smoothed_window(name, self._length or USUAL_LENGTH)
 
 
 def _is_training(row: tuple[str, ...]) -> bool:

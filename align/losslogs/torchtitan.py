@@ -81,7 +81,7 @@ class _Reading:
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
         lines, rows = find_lines(block, _STEP)
-        self.ignored += block.count_filled() - len(rows)
+        self.ignored += max(0, block.count_filled() - len(rows))
         if not rows:
             return
         validation = np.array([bool(row[0]) for row in rows])

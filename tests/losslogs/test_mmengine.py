@@ -125,6 +125,12 @@ def test_mmcv_averages_over_its_print_interval() -> None:
     assert log.notes == ()
 
 
+def test_mmcv_that_prints_once_an_epoch_averages_over_what_it_counts_to() -> None:
+    line = OLDER + "Epoch [%d][50/60]\tlr: 1.978e-03, time: 0.595, loss: 0.4890\n"
+    log = _read("".join(line % epoch for epoch in (1, 2, 3)))
+    assert log.table.metrics["loss"].window == Window("mean of last", 50)
+
+
 def test_mmcv_validates_under_names_of_its_own() -> None:
     text = OLDER + "Epoch [1][120/120]\tlr: 1.9e-03, loss: 0.4890\n" + OLDER + "Epoch(val) [1][625]\tbbox_mAP: 0.3650, "
     assert place_on_axis(_read(text + "bbox_mAP_50: 0.5770\n"), "val/bbox_mAP").steps.tolist() == [120]

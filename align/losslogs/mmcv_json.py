@@ -1,0 +1,116 @@
+"""mmcv's `.log.json`, one JSON object a line.
+
+`iter` counts inside the epoch where the run goes by epochs, and through where it goes by iterations: the data shows
+which. The values are means over the print interval (_mmengine). A validation stands at the last training line before
+it, as its `iter` counts the batches of validation.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.curves import LossLog
+from align.errors import EmptyLogError
+from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
+from align.losslogs._mmengine import in_seconds, interval_window
+from align.losslogs._pairs import pair_columns
+from align.losslogs._phases import phase_by_name
+from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._validation import by_phase, carry_forward, named_validation
+
+if TYPE_CHECKING:
+    from align.core.curves import Counting, Integers, Window
+    from align.core.log_sources import LogBlock, LogSource
+
+_OBJECT = re.compile(
+    r'^[ \t]*(\{"mode": "(train|val)", "epoch": ([0-9]+), "iter": ([0-9]+), [^\n]*\})[ \t]*$', re.MULTILINE
+)
+_PAIR = re.compile(rf'"([^"\n]+)": ({NUMBER})(?=[,}}])')
+_COUNTERS = ("epoch", "iter")
+
+
+class MmcvJsonFormat:
+    """Lines `{"mode": "train", "epoch": 1, "iter": 50, "lr": 0.00198, ..., "loss": 1.2, "time": 0.4}`."""
+
+    name = "mmcv_json"
+    summary = 'mmcv .log.json: {"mode": "train", "epoch": 1, "iter": 50, "lr": 0.00198, ..., "loss": 1.2, "time": 0.4}'
+    requires: tuple[str, ...] = ()
+    quoted = True
+    sample = (
+        b'{"mode": "train", "epoch": 1, "iter": 50, "lr": 0.00198, "memory": 3100, "data_time": 0.0312, '
+        b'"loss_cls": 1.21433, "loss": 1.21433, "time": 0.4125}\n'
+        b'{"mode": "train", "epoch": 1, "iter": 100, "lr": 0.00398, "memory": 3100, "data_time": 0.0051, '
+        b'"loss_cls": 0.98712, "loss": 0.98712, "time": 0.3987}\n'
+        b'{"mode": "val", "epoch": 1, "iter": 625, "lr": 0.02, "bbox_mAP": 0.365}\n'
+    )
+
+    def recognizes(self, source: LogSource) -> bool:
+        """Tell whether one object or more is of a training step with a loss."""
+        return any(
+            mode == "train" and '"loss": ' in text
+            for block in source.blocks()
+            if '"mode": "train"' in block.text
+            for text, mode, *_ in _OBJECT.findall(block.text)
+        )
+
+    def read(self, source: LogSource) -> LossLog:
+        """Read all objects; raises EmptyLogError if none has a training loss."""
+        reading = _Reading()
+        for block in source.blocks():
+            reading.add(block)
+        table = reading.builder.build()
+        if "loss" not in table.metrics:
+            raise EmptyLogError(source.label, [self.summary])
+        return LossLog(
+            label=source.label,
+            format=self.name,
+            table=table,
+            loss_name="loss",
+            counting=reading.counting(),
+            base=1,
+            ignored_lines=reading.ignored + reading.builder.ignored,
+            notes=end_notes(source),
+        )
+
+
+class _Reading:
+    """Objects of training and, at the last of them, of validation."""
+
+    def __init__(self) -> None:
+        self.builder, self.ignored = TableBuilder(self._window, phase_by_name), 0
+        self._step = NO_STEP
+        self._training_steps: list[Integers] = []
+        self._training_epochs: list[Integers] = []
+
+    def add(self, block: LogBlock) -> None:
+        """Take the objects of a block."""
+        lines, rows = find_lines(block, _OBJECT)
+        self.ignored += block.count_filled() - len(rows)
+        if not rows:
+            return
+        objects, modes, told_epochs, told = zip(*rows, strict=True)
+        training, epochs = np.array(modes) == "train", read_steps(told_epochs)
+        steps = carry_forward(read_steps(told), training, self._step)
+        for validated, at in by_phase(~training):
+            columns = in_seconds(pair_columns([objects[row] for row in at.tolist()], _PAIR))
+            metrics = {name: texts for name, texts in columns.items() if name not in _COUNTERS}
+            metrics = named_validation(metrics) if validated else metrics
+            self.builder.add(lines[at], steps[at], metrics, epochs=epochs[at])
+        self._step = int(steps[-1])
+        self._training_steps.append(steps[training])
+        self._training_epochs.append(epochs[training])
+
+    def counting(self) -> Counting:
+        """Tell how the run counts: inside epochs if a later one starts at an earlier step."""
+        back = np.diff(np.concatenate(self._training_steps)) <= 0
+        on = np.diff(np.concatenate(self._training_epochs)) > 0
+        return "step in epoch" if np.any(back & on) else "global step"
+
+    def _window(self, name: str) -> Window:
+        return interval_window(name, self._training_steps)
+
+
+PLUGIN = MmcvJsonFormat()
