@@ -21,7 +21,8 @@ _STEP = re.compile(
     r"Epoch: \[([0-9]+)/[0-9]+\], batch: \[([0-9]+)/([0-9]+)\], "
     r"loss: ([^\s,]+)(?:, lr: ([^\s,]+))?(?:, time: ([0-9.]+)s)?"
 )
-_NAMES = ("loss", "lr", "time_s")
+# Its time is that of all steps since the last print together.
+_NAMES = ("loss", "lr", "interval_time_s")
 
 
 class MindcvFormat:

@@ -152,3 +152,11 @@ def test_times_of_an_epoch_stand_for_all_its_steps() -> None:
     assert found.reference.warm_up == 4
     assert found.reference.total == pytest.approx(4 * (0.017024 + 0.011726))
     assert found.slow_in == "none"
+
+
+def test_a_log_of_times_since_the_last_print_tells_the_time_of_a_step() -> None:
+    log = read_log(DATA / "mindcv_rank0.log")
+    found = _speed(log, log).reference
+    assert (found.first_step, found.warm_up) == (pytest.approx(0.745625), 1)
+    assert found.median == pytest.approx(np.median([0.098966, 0.184711 / 2, 0.091885, 0.131907, 0.259738 / 2]))
+    assert found.total == pytest.approx(0.745625 + 0.098966 + 0.184711 + 0.091885 + 0.131907 + 0.259738)

@@ -210,7 +210,7 @@ def test_two_formats_in_one_file_are_refused_by_name(write) -> None:
 
 
 def test_a_metric_that_is_not_there_is_answered_with_those_that_are(write) -> None:
-    with pytest.raises(MetricMissingError, match=r"c\.log has no metric 'accuracy'; it has: loss, lr, time_s"):
+    with pytest.raises(MetricMissingError, match=r"c\.log has no metric 'accuracy'; it has: interval_time_s, loss, lr"):
         compare_losses(
             write("r.csv", "step,loss,accuracy\n1,2.0,0.5\n"), write("c.log", _mindcv(LOSSES)), metric="accuracy"
         )
