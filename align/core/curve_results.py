@@ -89,7 +89,8 @@ class SideSpeed:
     """Step times of one log in seconds, without the first steps: median and 95th percentile, the first step, and data.
 
     `first_step` is the time of the first step alone, `warm_up` how many steps were left out. `data_share` is the
-    part of the median step that waiting for data takes; None where the log does not tell.
+    part of the steps' time that waiting for data takes; None where the log does not tell. `total` is the time of all
+    steps: each printed time stands for the steps since the one before.
     """
 
     median: float
@@ -102,7 +103,7 @@ class SideSpeed:
 
 @dataclass(frozen=True, slots=True)
 class SpeedComparison:
-    """Both sides' speed: `ratio` of the medians (candidate / reference), and what the slower one is slow in."""
+    """Both sides' speed: `ratio` of the medians (candidate / reference), and what the candidate is slow in."""
 
     reference: SideSpeed
     candidate: SideSpeed
