@@ -15,6 +15,7 @@ import pytest
 from align.core.verdicts import Outcome
 from align.workflows.compare_losses import compare_losses
 
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
 PORT = Path(__file__).with_name("train_port.py")
 port = SimpleNamespace(**runpy.run_path(str(PORT)))
 ROWS, EPOCHS = 640, 20
@@ -74,7 +75,6 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.frameworks
 @pytest.mark.parametrize(("original", "candidate"), [("original", "clean"), ("Adam", "clean Adam")])
 def test_a_clean_port_trains_as_its_original(original: str, candidate: str, logs: Path) -> None:
     comparison = compare_losses(logs / f"{original}.jsonl", logs / f"{candidate}.jsonl")
@@ -83,7 +83,6 @@ def test_a_clean_port_trains_as_its_original(original: str, candidate: str, logs
     assert [(event.kind, event.step) for event in comparison.events] == [("schedule boundary", 201)] * 2
 
 
-@pytest.mark.frameworks
 @pytest.mark.parametrize(
     ("original", "candidate", "trouble", "said"),
     [
