@@ -27,11 +27,9 @@ JUMP = 10.0
 
 def not_finite(evidence: CurveEvidence) -> int | None:
     """NaN or Inf on one side: at a common step, or as the last thing that the shorter log prints."""
-    pairs = evidence.pairs
     if "non-finite" in evidence.failed:
-        lone = np.isfinite(pairs.reference) != np.isfinite(pairs.candidate)
-        unlike = ~np.isfinite(pairs.reference) & ~np.isfinite(pairs.candidate) & (pairs.reference != pairs.candidate)
-        return int(pairs.steps[np.argmax(lone)] if lone.any() else pairs.steps[np.argmax(unlike)])
+        finite = np.isfinite(evidence.pairs.reference) & np.isfinite(evidence.pairs.candidate)
+        return int(evidence.pairs.steps[evidence.outside[~finite[evidence.outside]][0]])
     shorter = min(evidence.curves, key=lambda curve: int(curve.steps[-1]), default=None)
     if "length" not in evidence.failed or shorter is None or np.isfinite(shorter.values[-1]):
         return None
