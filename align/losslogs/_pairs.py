@@ -1,15 +1,18 @@
 """Lines that are lists of `name: number`, read into columns.
 
-Neighbouring lines name the same things, as a rule: then one search over all of them is enough.
+Neighbouring lines name the same things, as a rule: then one search over all of them is enough. It looks for the ends of
+lines too, so that no number can move to another line.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Sequence
+
+_END = "\n"
 
 
 def pair_columns(lists: Sequence[str], pair: re.Pattern[str]) -> dict[str, list[str]]:
@@ -19,9 +22,11 @@ def pair_columns(lists: Sequence[str], pair: re.Pattern[str]) -> dict[str, list[
     """
     if not lists:
         return {}
-    names = [name for name, _ in pair.findall(lists[0])]
-    found = pair.findall("\n".join(lists))
-    if names and [name for name, _ in found] == names * len(lists):
-        return {name: [number for _, number in found[at :: len(names)]] for at, name in enumerate(names)}
+    pair_or_end = re.compile(rf"{pair.pattern}|({_END})", pair.flags)
+    found = pair_or_end.findall(_END.join((*lists, "")))
+    names = [name for name, _, _ in found]
+    first = names[: names.index("")]
+    if names == [*first, ""] * len(lists):
+        return {name: [number for _, number, _ in found[at :: len(first) + 1]] for at, name in enumerate(first)}
     rows = [dict(pair.findall(text)) for text in lists]
     return {name: [row.get(name, "") for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}

@@ -18,7 +18,6 @@ from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._mmengine import USUAL_LENGTH, USUAL_LENGTH_NOTE, in_seconds, is_training_object, smoothed_window
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
-from align.losslogs._table import find_columns
 from align.losslogs._text import NUMBER, end_notes, find_lines
 from align.losslogs._validation import by_phase, carry_forward, named_validation
 
@@ -50,9 +49,13 @@ class MmengineScalarsFormat:
     )
 
     def recognizes(self, source: LogSource) -> bool:
-        """Tell whether the first object with a step and a loss is mmengine's."""
-        objects = (dict(_PAIR.findall(text)) for block in source.blocks() for text, _ in _OBJECT.findall(block.text))
-        return next((is_training_object(found) for found in objects if find_columns(found)), False)
+        """Tell whether one object or more is mmengine's of a training step."""
+        return any(
+            is_training_object(dict(_PAIR.findall(text)))
+            for block in source.blocks()
+            if '"iter": ' in block.text
+            for text, _ in _OBJECT.findall(block.text)
+        )
 
     def read(self, source: LogSource) -> LossLog:
         """Read all objects; raises EmptyLogError if none has a training loss."""
