@@ -86,7 +86,7 @@ def find_excursions(values: Floats, resolution: float = 0.0) -> tuple[Excursion,
     of the way to that level; one that does not end and is not sudden is a slow rise and none. At most
     `MOST_EXCURSIONS`.
     """
-    if len(values) < FEWEST:
+    if len(values) < FEWEST or not np.isfinite(values).any():
         return ()
     values = filled(values)
     smooth = running_median(values)

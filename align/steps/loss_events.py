@@ -41,7 +41,8 @@ def find_events(
     the number of points in a row that are not finite or were skipped, the learning rate from a boundary on, the loss
     with which a resumed run begins.
     """
-    happened = [*_of_side("reference", reference, lr[0]), *_of_side("candidate", candidate, lr[1])]
+    with np.errstate(over="ignore", invalid="ignore"):
+        happened = [*_of_side("reference", reference, lr[0]), *_of_side("candidate", candidate, lr[1])]
     events = [event for one in happened for event in _first_events(one)]
     notes = [_left_out(one) for one in happened if len(one.steps) > MOST_OF_A_KIND]
     return tuple(sorted(events, key=lambda event: event.step)), tuple(notes)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from align.core.curves import Curve
 from align.steps.loss_events import MOST_OF_A_KIND, find_events
@@ -143,6 +145,14 @@ def test_boundaries_are_events_with_the_new_rate() -> None:
 @pytest.mark.parametrize("rates", [[], [0.1], [0.1, 0.2], [np.nan] * 9])
 def test_too_few_rates_have_no_boundary(rates: list[float]) -> None:
     assert len(find_boundaries(_curve(rates, metric="lr"))) == 0
+
+
+@given(st.lists(st.floats(), max_size=40), st.lists(st.floats(), max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_whatever_the_curves_are_events_lie_on_their_steps(losses: list[float], rates: list[float]) -> None:
+    curve, rate = _curve(losses), _curve(rates, metric="lr")
+    for event in find_events(curve, curve, (rate, None))[0]:
+        assert event.step in (rate if event.kind == "schedule boundary" else curve).steps
 
 
 def test_a_million_points_take_little_time() -> None:
