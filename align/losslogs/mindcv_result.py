@@ -63,6 +63,7 @@ def _records(source: LogSource, ignored: list[int]) -> Iterator[LogRecord]:
         cells = line.split()
         if _HEADER.match(line):
             names = cells[1:]
+            ignored.append(number)
         elif names and len(cells) == len(names) + 1 and (epoch := read_step(cells[0])) is not None:
             yield LogRecord(number, epoch, epoch, dict(zip(names, map(_fraction, cells[1:]), strict=True)))
         elif cells:

@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from align.core.log_ranks import choose_rank
 from align.core.log_sources import LogSource
 from align.core.protocols import LogFormat
 from align.core.registry import log_formats
 from align.errors import EmptyLogError
 from align.steps.curves import place_on_axis
 
+if TYPE_CHECKING:
+    from align.core.curves import LossLog
+
 FORMATS = log_formats()
+_NUMBER = re.compile(r"(?<![\w.])[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?(?![\w.])")
 
 
 def _sample(name: str) -> LogSource:
     return LogSource("sample", FORMATS[name].sample)
 
 
+def _is_document(sample: bytes) -> bool:
+    try:
+        json.loads(sample)
+    except ValueError:
+        return False
+    return True
+
+
 every_format = pytest.mark.parametrize("name", FORMATS)
+every_text_format = pytest.mark.parametrize("name", [name for name in FORMATS if not _sample(name).is_binary])
+every_format_of_lines = pytest.mark.parametrize(
+    "name", [name for name in FORMATS if not _sample(name).is_binary and not _is_document(FORMATS[name].sample)]
+)
+
+
+def _assert_same_metrics(found: LossLog, expected: LossLog) -> None:
+    assert found.table.metrics.keys() == expected.table.metrics.keys()
+    np.testing.assert_array_equal(found.table.steps, expected.table.steps)
+    for name, series in expected.table.metrics.items():
+        np.testing.assert_array_equal(found.table.metrics[name].rows, series.rows)
+        np.testing.assert_array_equal(found.table.metrics[name].values, series.values)
 
 
 @every_format
@@ -33,13 +65,57 @@ def test_its_sample_is_recognised_by_it_alone(name: str) -> None:
     assert [other for other, plugin in FORMATS.items() if plugin.recognizes(_sample(name))] == [name]
 
 
-@pytest.mark.parametrize("name", [name for name in FORMATS if not _sample(name).is_binary])
+@every_text_format
 def test_its_sample_is_still_recognised_in_a_terminal_recording(name: str) -> None:
     recorded = LogSource("recorded", b"\x1b[32m" + FORMATS[name].sample.replace(b"\n", b"\x1b[0m\r\n"))
     assert [other for other, plugin in FORMATS.items() if plugin.recognizes(recorded)] == [name]
-    log, plain = FORMATS[name].read(recorded), FORMATS[name].read(_sample(name))
-    np.testing.assert_array_equal(place_on_axis(log).steps, place_on_axis(plain).steps)
-    np.testing.assert_array_equal(place_on_axis(log).values, place_on_axis(plain).values)
+    _assert_same_metrics(FORMATS[name].read(recorded), FORMATS[name].read(_sample(name)))
+
+
+@every_format_of_lines
+def test_every_filled_line_of_its_sample_is_a_record_or_counted_as_another(name: str) -> None:
+    log = FORMATS[name].read(_sample(name))
+    assert len(log.table.lines) + log.ignored_lines == sum(block.count_filled() for block in _sample(name).blocks())
+
+
+@every_format_of_lines
+def test_warnings_between_the_lines_are_counted_and_change_nothing(name: str) -> None:
+    noise = b"[WARNING] ME(1234): unable to open 'x.so', the result is unaffected\n"
+    noisy = LogSource("noisy", FORMATS[name].sample.replace(b"\n", b"\n" + noise))
+    assert [other for other, plugin in FORMATS.items() if plugin.recognizes(noisy)] == [name]
+    log, plain = FORMATS[name].read(noisy), FORMATS[name].read(_sample(name))
+    _assert_same_metrics(log, plain)
+    assert log.table.lines.tolist() == (2 * plain.table.lines - 1).tolist()
+    assert log.ignored_lines == plain.ignored_lines + noisy.data.count(noise)
+
+
+@every_format_of_lines
+def test_the_lines_of_one_rank_among_others_are_read_like_a_log_of_their_own(name: str) -> None:
+    lines = FORMATS[name].sample.splitlines(keepends=True)
+    ranked = b"".join(b"[rank%d]: %b" % (rank, line) for line in lines for rank in (1, 0))
+    source = choose_rank(LogSource("all ranks", ranked)).source
+    assert [other for other, plugin in FORMATS.items() if plugin.recognizes(source)] == [name]
+    _assert_same_metrics(FORMATS[name].read(source), FORMATS[name].read(_sample(name)))
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.data())
+@every_text_format
+def test_a_number_that_is_changed_in_its_sample_is_the_number_that_is_read(name: str, data: st.DataObject) -> None:
+    sample, metrics = FORMATS[name].sample.decode(), FORMATS[name].read(_sample(name)).table.metrics
+    printed = Counter(_NUMBER.findall(sample))
+    once = {float(text): text for text, count in printed.items() if count == 1 and "." in text}
+    places = [
+        (metric, place)
+        for metric, series in metrics.items()
+        for place, value in enumerate(series.values.tolist())
+        if value in once
+    ]
+    metric, place = data.draw(st.sampled_from(places))
+    text = once[float(metrics[metric].values[place])]
+    new = "".join(data.draw(st.sampled_from("123456789")) if sign.isdecimal() else sign for sign in text)
+    changed = FORMATS[name].read(LogSource.of_text(re.sub(rf"(?<![\w.]){re.escape(text)}(?![\w.])", new, sample)))
+    assert changed.table.metrics[metric].values[place] == float(new)
 
 
 @every_format
