@@ -107,13 +107,16 @@ def _batches(count: int, noise: float, seed: int = 0) -> Values:
     return np.append(1.0, factors[1:])
 
 
-def _planted(case: tuple[str, str], shape: str, count: int, noise: float, digits: int | None) -> CurveComparison:
+def _planted(
+    case: tuple[str, str], shape: str, count: int, noise: float, digits: int | None, every: int = 1
+) -> CurveComparison:
     done = np.arange(count) / count
     losses, batches = SHAPES[shape](done), _batches(count, noise)
     planted = PLANTS[case[0]][case[1]](losses, done, count // 2)
     rounding = 1.0 + 1e-7 * np.random.default_rng(1).normal(size=len(planted))
     factors = 1.0 if case[0] == "constant loss" else batches[: len(planted)] * rounding
-    return _judge(_curve(losses * batches, digits=digits), _curve(planted * factors, digits=digits))
+    sides = (_curve(values, digits=digits) for values in (losses * batches, planted * factors))
+    return _judge(*(replace(side, steps=side.steps * every) for side in sides))
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.03])
@@ -126,6 +129,18 @@ def test_a_planted_trouble_gets_its_class(case: tuple[str, str], shape: str, cou
         assert (comparison.verdict.outcome, comparison.trouble) == (Outcome.NOT_ALIGNED, case[0])
         assert "{" not in comparison.next_command
         assert "align " in comparison.next_command
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("case", CASES, ids=": ".join)
+def test_sparse_logs_show_all_classes_but_those_of_the_first_steps(case: tuple[str, str], shape: str) -> None:
+    comparison = _planted(case, shape, 400, 0.02, 4, every=10)
+    seen = case[0] not in {"first loss differs", "differs from the second step"}
+    assert (comparison.trouble == case[0]) is seen
+    if comparison.trouble not in {"broken off", "points missing"}:
+        assert comparison.next_command.startswith(
+            "align forward REFERENCE CANDIDATE, as the losses of step 1 could not"
+        )
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01, 0.03])
