@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 WIDTH = 11
 # 1.4826 times the median of the absolute values is the standard deviation of a normal distribution.
 OF_NORMAL = 1.4826
-NOISE_BLOCK = 256
+# The noise of a block is taken from every fourth point: a median of 64 is good to a sixth, in a quarter of the time.
+NOISE_BLOCK, SAMPLED = 256, 4
 OUTLYING = 8.0
 OUTLYING_SHARE = 0.1
 FEWEST = 4
@@ -131,7 +132,7 @@ def _local_noise(sizes: Floats) -> Floats:
     if len(sizes) < NOISE_BLOCK:
         return np.full(len(sizes), OF_NORMAL * np.median(sizes))
     blocks = len(sizes) // NOISE_BLOCK
-    medians = np.median(sizes[: blocks * NOISE_BLOCK].reshape(blocks, NOISE_BLOCK), axis=1)
+    medians = np.median(sizes[: blocks * NOISE_BLOCK].reshape(blocks, NOISE_BLOCK)[:, ::SAMPLED], axis=1)
     padded = np.pad(medians, 1, mode="edge")
     local = np.repeat(np.maximum(np.maximum(padded[:-2], padded[2:]), medians), NOISE_BLOCK)
     return OF_NORMAL * np.pad(local, (0, len(sizes) - len(local)), mode="edge")
