@@ -45,15 +45,15 @@ class MegatronFormat:
     name = "megatron"
     summary = "Megatron-LM or MindSpeed console log: iteration  10/ 100 | ... | lm loss: 7.1E+00 | loss scale: 1.0"
     requires: tuple[str, ...] = ()
-    quoted = True
+    quoted = False
     sample = (
-        b" [2026-01-14 10:00:05.125000] iteration        1/     100 | consumed samples:            8 | "
-        b"elapsed time per iteration (ms): 5312.4 | learning rate: 1.500000E-06 | global batch size:     8 | "
-        b"lm loss: 1.083217E+01 | loss scale: 1.0 | grad norm: 21.337 | number of skipped iterations:   0 | "
+        b" [2026-11-20 23:56:28.483059] iteration        1/      20 | consumed samples:            8 | "
+        b"elapsed time per iteration (ms): 34.4 | learning rate: 1.000000E-01 | global batch size:     8 | "
+        b"lm loss: 2.454743E+00 | loss scale: 1024.0 | grad norm: 0.786 | number of skipped iterations:   0 | "
         b"number of nan iterations:   0 |\n"
-        b" [2026-01-14 10:00:06.250000] iteration        2/     100 | consumed samples:           16 | "
-        b"elapsed time per iteration (ms): 412.7 | learning rate: 3.000000E-06 | global batch size:     8 | "
-        b"lm loss: 1.079154E+01 | loss scale: 1.0 | grad norm: 20.894 | number of skipped iterations:   0 | "
+        b" [2026-11-20 23:56:28.510123] iteration        2/      20 | consumed samples:           16 | "
+        b"elapsed time per iteration (ms): 30.7 | learning rate: 1.000000E-01 | global batch size:     8 | "
+        b"lm loss: 2.337674E+00 | loss scale: 1024.0 | grad norm: 0.744 | number of skipped iterations:   0 | "
         b"number of nan iterations:   0 |\n"
     )
 

@@ -1,8 +1,9 @@
-"""Megatron's console log, in the forms in which its versions print it."""
+"""Megatron's console log: real ones of its training_log, and lines in the forms of other versions."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from align.core.log_sources import LogSource
 from align.errors import EmptyLogError
 from align.losslogs.megatron import PLUGIN
 from align.steps.curves import place_on_axis
+
+DATA = Path(__file__).with_name("data")
 
 
 def _line(step: int, loss: str | None, skipped: int = 0, start: str = "") -> str:
@@ -26,6 +29,29 @@ def _line(step: int, loss: str | None, skipped: int = 0, start: str = "") -> str
 
 def _read(text: str) -> LossLog:
     return PLUGIN.read(LogSource.of_text(text))
+
+
+def _real(name: str) -> LossLog:
+    return PLUGIN.read(LogSource(name, (DATA / f"megatron_{name}.log").read_bytes()))
+
+
+def test_values_of_a_real_log_are_the_means_that_the_window_says() -> None:
+    every1, every5 = place_on_axis(_real("every1")), place_on_axis(_real("every5"))
+    assert every1.window == RAW
+    assert every5.window == Window("mean of last", 5)
+    assert every5.steps.tolist() == [1, 5, 10, 15, 20]
+    means = [every1.values[max(0, step - 5) : step].mean() for step in every5.steps]
+    assert every5.values == pytest.approx(means, abs=1e-6)
+
+
+def test_a_real_log_with_skipped_and_nan_iterations_is_understood() -> None:
+    log = _real("skipped")
+    curve = place_on_axis(log)
+    assert curve.steps.tolist() == [1, 2, 3, 5, 6, 7, 8, 10]
+    assert curve.steps[[math.isnan(value) for value in curve.values]].tolist() == [7]
+    assert log.table.skipped is not None
+    assert log.table.steps[log.table.skipped].tolist() == [4, 9]
+    assert len(log.notes) == 2
 
 
 def test_a_log_of_every_step_holds_raw_losses() -> None:
