@@ -1,10 +1,7 @@
 """The user's own limits of loss curves, as the project file writes them.
 
 [loss.presets.strict]
-source = "our acceptance test"       # shown with each criterion
 first_abs = 1e-4                     # of abs and rel the looser one holds; one may be left out
-mean_rel = 0.002
-points = 500
 drift = true                         # a drift fails, however small
 
 [loss.presets.strict.metrics.grad_norm]
