@@ -83,7 +83,7 @@ class LogSource:
     @cached_property
     def text(self) -> str:
         """All of it, without colour codes: for formats that are one document."""
-        return _ANSI.sub("", self.data.decode("utf-8", errors="replace"))
+        return _without_colours(self.data.decode("utf-8", errors="replace"))
 
     def blocks(self) -> Iterable[LogBlock]:
         """Give the cleaned lines in order, in blocks of a size that suits the processor."""
@@ -109,8 +109,7 @@ class LogSource:
 
 
 def _cleaned(text: str, first: int) -> LogBlock:
-    if "\x1b" in text:
-        text = _ANSI.sub("", text)
+    text = _without_colours(text)
     numbers = np.arange(first, first + text.count("\n") + 1, dtype=np.int64)
     if "\r" in text:
         text = text.replace("\r\n", "\n").removesuffix("\r")
@@ -118,3 +117,7 @@ def _cleaned(text: str, first: int) -> LogBlock:
         return LogBlock(text, numbers)
     parts = [[part for part in line.split("\r") if part] or [""] for line in text.split("\n")]
     return LogBlock("\n".join(map("\n".join, parts)), np.repeat(numbers, [len(part) for part in parts]))
+
+
+def _without_colours(text: str) -> str:
+    return _ANSI.sub("", text) if "\x1b" in text else text

@@ -7,6 +7,7 @@ at the end is of the whole run and no record. An explicit `null` is NaN.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from align.core.curves import RAW, SINCE_LAST_PRINT, LogRecord, LossLog
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from align.core.curves import Window
     from align.core.log_sources import LogSource
+
+_HISTORY = re.compile(r'"log_history"\s*:\s*\[')
 
 
 class TrainerStateFormat:
@@ -36,8 +39,8 @@ class TrainerStateFormat:
     )
 
     def recognizes(self, source: LogSource) -> bool:
-        """Tell whether the text is one object with a log history."""
-        return b'"log_history"' in source.data and _history(source.text) is not None
+        """Tell whether an object begins that has a log history; a long one is not parsed for that."""
+        return source.text.lstrip().startswith("{") and _HISTORY.search(source.text) is not None
 
     def read(self, source: LogSource) -> LossLog:
         """Read the log history; raises EmptyLogError if no entry has a loss."""

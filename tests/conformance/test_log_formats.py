@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -16,7 +17,7 @@ from align.core.log_ranks import choose_rank
 from align.core.log_sources import LogSource
 from align.core.protocols import LogFormat
 from align.core.registry import log_formats
-from align.errors import EmptyLogError
+from align.errors import CannotRunError, EmptyLogError
 from align.steps.curves import place_on_axis
 
 if TYPE_CHECKING:
@@ -146,3 +147,16 @@ def test_line_numbers_point_to_lines_of_the_text(name: str) -> None:
     lines = FORMATS[name].read(_sample(name)).table.lines
     assert lines.min() >= 1
     assert lines.max() <= sample.count(b"\n")
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.data())
+@every_format
+def test_its_sample_with_a_part_taken_out_or_replaced_is_read_or_refused(name: str, data: st.DataObject) -> None:
+    sample = FORMATS[name].sample
+    first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(sample))] * 2)))
+    damaged = LogSource("damaged", sample[:first] + data.draw(st.binary(max_size=20)) + sample[last:])
+    FORMATS[name].recognizes(damaged)
+    with contextlib.suppress(CannotRunError):
+        log = FORMATS[name].read(damaged)
+        assert len(log.table.lines) == len(log.table.steps) > 0
