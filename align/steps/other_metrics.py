@@ -18,11 +18,13 @@ from align.errors import AlignError
 from align.steps.change_point import find_stretch
 from align.steps.curves import pair_curves
 from align.steps.loss_criteria import measure_points
+from align.steps.loss_limits import GUIDE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from align.core.curves import LossLog
+    from align.steps.loss_limits import Preset
 
     Place = Callable[[LossLog, str], Curve]
 
@@ -42,9 +44,9 @@ class Beside:
     notes: tuple[str, ...] = ()
 
 
-def look_beside(reference: LossLog, candidate: LossLog, metric: str, place: Place) -> Beside:
+def look_beside(reference: LossLog, candidate: LossLog, metric: str, place: Place, preset: Preset = GUIDE) -> Beside:
     """Compare what both logs have besides `metric`, and take the learning rates and loss scales of either."""
-    others, notes = compare_others(reference, candidate, metric, place)
+    others, notes = compare_others(reference, candidate, metric, place, preset)
     rates, scales = (
         (_placed(reference, name, place), _placed(candidate, name, place)) for name in ("lr", "loss_scale")
     )
@@ -52,7 +54,7 @@ def look_beside(reference: LossLog, candidate: LossLog, metric: str, place: Plac
 
 
 def compare_others(
-    reference: LossLog, candidate: LossLog, metric: str, place: Place
+    reference: LossLog, candidate: LossLog, metric: str, place: Place, preset: Preset = GUIDE
 ) -> tuple[tuple[OtherMetric, ...], tuple[str, ...]]:
     """Compare every metric that both logs have besides `metric`, and say of which that could not be done.
 
@@ -61,7 +63,7 @@ def compare_others(
     found, notes = [], []
     for name in _shared(reference, candidate, metric):
         try:
-            compared = _compare(place(reference, name), place(candidate, name))
+            compared = _compare(place(reference, name), place(candidate, name), preset)
         except AlignError as error:
             notes.append(f"{name} was not compared: {error.message}")
             continue
@@ -90,9 +92,9 @@ def _placed(log: LossLog, name: str, place: Place) -> Curve | None:
         return None
 
 
-def _compare(reference: Curve, candidate: Curve) -> OtherMetric:
+def _compare(reference: Curve, candidate: Curve, preset: Preset) -> OtherMetric:
     pairs = pair_curves(reference, candidate)
-    judged = measure_points(reference.metric, reference.axis == "step", pairs)
+    judged = measure_points(reference.metric, reference.axis == "step", pairs, preset)
     stretch = find_stretch(judged.difference, judged.limit, judged.within)
     sizes = np.where(np.isnan(judged.difference), np.where(judged.within, 0.0, np.inf), judged.difference)
     largest = int(np.argmax(sizes)) if len(sizes) else None

@@ -137,7 +137,9 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
     curves = placed[0](left, metric), placed[1](right, metric)
     others = [log for log in reference_runs if log != logs[0]]
     runs = [curves[0], *(placed[0](readings[0].read(log), metric) for log in others)] if reference_runs else []
-    beside = look_beside(left, right, metric, lambda log, name: cut_after(placed[log is right](log, name), last_step))
+    beside = look_beside(
+        left, right, metric, lambda log, name: cut_after(placed[log is right](log, name), last_step), criteria
+    )
     comparison = judge_curves(*curves, pair_curves(*curves, last_step), last_step, criteria, runs, beside)
     events, notes = find_events(cut_after(curves[0], last_step), cut_after(curves[1], last_step), beside.lr)
     return thinned(

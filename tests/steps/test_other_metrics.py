@@ -10,6 +10,7 @@ import pytest
 from align.core.curves import RAW, LogTable, LossLog, Series
 from align.errors import StepsPerEpochError
 from align.steps.curves import place_on_axis
+from align.steps.loss_limits import PRESETS
 from align.steps.other_metrics import compare_others, look_beside
 
 if TYPE_CHECKING:
@@ -111,3 +112,11 @@ def test_rates_and_scales_are_taken_of_either_log() -> None:
     assert beside.lr[0] is not None
     assert beside.loss_scale[1] is not None
     assert beside.lr[1] is beside.loss_scale[0] is None
+
+
+def test_other_metrics_are_held_to_the_criteria_that_were_asked_for() -> None:
+    left, right = _log("torch", grad_norm=LOSSES), _log("port", grad_norm=LOSSES * 1.01)
+    (found,), _ = compare_others(left, right, "loss", place_on_axis)
+    assert found.within == STEPS
+    (found,), _ = compare_others(left, right, "loss", place_on_axis, PRESETS["exact"])
+    assert found.within == 0
