@@ -1,9 +1,10 @@
 """The console log of Megatron-LM and its descendants (MindSpeed, Megatron-DeepSpeed).
 
 Losses, times and throughput are means over the log interval, the losses without the iterations that were skipped;
-all else is of the last iteration. After the first iteration newer versions print a line but go on adding up, so a value
-covers the interval before it rather than what came since the last print. A NaN (or negative) loss is left out of its
-line, and where all iterations were skipped newer versions print 0: the one is read as NaN, the other as no loss.
+all else is of the last iteration. Versions from 2026, told by the microseconds of their time, print a line after the
+first iteration but go on adding up: where every iteration is printed, the second line is the mean of two. A NaN (or
+negative) loss is left out of its line, and where all iterations were skipped newer versions print 0: the one is read
+as NaN, the other as no loss.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ _STEP = r"iteration +([0-9]+)/ *([0-9]+) \|(?=(?:[^|\n]*\|){0,5} elapsed time pe
 _VALIDATION = r"(validation loss at )(?:iteration ([0-9]+))?(?![^\n|]*\btest\b)[^\n|]*\|"
 _TRAINING, _LINE = re.compile(_STEP), re.compile(rf"(?:{_STEP}|{_VALIDATION})([^\n]*)")
 _PAIR = re.compile(rf"([A-Za-z][^:|\n]*): +({NUMBER})(?= *\|)")
+_MICROSECONDS = re.compile(r"\.[0-9]{6}\] iteration ")
 _SKIPPED, _LOSS_SCALE, _USUAL_LOSS = "number of skipped iterations", "loss scale", "lm loss"
 _TIMES = {
     "elapsed time per iteration (ms)": "step_time_ms",
     "elapsed time per iteration (s)": "step_time_s",
     "throughput per GPU (TFLOP/s/GPU)": "throughput_tflops",
 }
+_THROUGHPUT = _TIMES["throughput per GPU (TFLOP/s/GPU)"]
 
 
 class MegatronFormat:
@@ -89,7 +92,8 @@ class _Reading:
         self.loss = ""
         self._step, self._total = NO_STEP, 0
         self._distances: list[Integers] = []
-        self._nan = self._nothing = 0
+        self._adds_on = False
+        self._nan = self._nothing = self._apart = 0
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
@@ -97,6 +101,7 @@ class _Reading:
         self.ignored += block.count_filled() - len(rows)
         if not rows:
             return
+        self._adds_on |= _MICROSECONDS.search(block.text) is not None
         iterations, printed_totals, kinds, at, lists = zip(*rows, strict=True)
         training = np.array([not kind for kind in kinds])
         steps = read_steps([step or other for step, other in zip(iterations, at, strict=True)])
@@ -112,13 +117,15 @@ class _Reading:
         """Say where a loss was understood from what is not printed."""
         nan = f"{self._nan} lines have no loss: NaN (or a negative loss) is left out like this, kept as NaN"
         nothing = f"{self._nothing} lines print 0 since all their iterations were skipped: they have no loss"
-        return (*([nan] if self._nan else []), *([nothing] if self._nothing else []))
+        apart = f"{self._apart} times the second loss of a run was taken out of the printed mean of the first two"
+        counted = ((self._nan, nan), (self._nothing, nothing), (self._apart, apart))
+        return tuple(note for count, note in counted if count)
 
     def _add_iterations(
         self, lines: Integers, steps: Integers, metrics: dict[str, list[str]], totals: Integers
     ) -> None:
         self.loss = self.loss or _loss_name(metrics)
-        skipped = self._all_skipped(metrics.get(_SKIPPED, []), steps)
+        skipped = self._all_skipped(metrics, steps)
         metrics[self.loss] = self._judged(metrics.get(self.loss, [""] * len(lines)), skipped)
         self.builder.add(lines, steps, metrics, totals=totals, skipped=skipped)
         self._step = int(steps[-1])
@@ -128,13 +135,20 @@ class _Reading:
     ) -> None:
         self.builder.add(lines, steps, named_validation(metrics), totals=totals)
 
-    def _all_skipped(self, counts: list[str], steps: Integers) -> Booleans:
-        """Tell which lines stand for skipped iterations only."""
+    def _all_skipped(self, metrics: dict[str, list[str]], steps: Integers) -> Booleans:
+        """Tell which lines stand for skipped iterations only, having made each line stand for its own."""
         distances = np.diff(steps, prepend=max(self._step, 0))
         usual = int(np.median(distances[1:])) if len(distances) > 1 else 1
+        counts = np.maximum(read_steps(metrics.get(_SKIPPED, ["0"] * len(steps))), 0)
+        if self._adds_on and usual == 1:
+            first = (steps == 1) | (distances <= 0)
+            seconds = np.flatnonzero(first[:-1] & (distances[1:] == 1)) + 1
+            for row in seconds.tolist():
+                _take_apart(metrics, row, counts)
+            self._apart += len(seconds)
         distances = np.where((distances > 0) & (distances < usual), distances, max(usual, 1))
         self._distances.append(distances)
-        return read_steps(counts) >= distances if counts else np.zeros(len(steps), np.bool_)
+        return counts >= distances
 
     def _judged(self, losses: list[str], skipped: Booleans) -> list[str]:
         """Put NaN where it was left out, and nothing where a 0 stands for nothing."""
@@ -149,8 +163,7 @@ class _Reading:
 
     def _window(self, name: str) -> Window:
         """Tell the log interval, the usual distance, where a metric is a mean over it."""
-        averaged = name in _TIMES.values() or ("loss" in name and name != _LOSS_SCALE)
-        if not averaged or phase_by_name(name) == "validation":
+        if not (name in _TIMES.values() or _is_loss(name)) or phase_by_name(name) == "validation":
             return RAW
         distances = np.concatenate(self._distances)[1:]
         if not len(distances):
@@ -161,8 +174,27 @@ class _Reading:
 
 def _loss_name(names: Iterable[str]) -> str:
     """Return the usual name, else the first loss of the line; "" while there is none."""
-    losses = [name for name in names if "loss" in name and name != _LOSS_SCALE and phase_by_name(name) == "training"]
+    losses = [name for name in names if _is_loss(name)]
     return _USUAL_LOSS if _USUAL_LOSS in losses or not losses else losses[0]
+
+
+def _is_loss(name: str) -> bool:
+    return "loss" in name and name != _LOSS_SCALE
+
+
+def _take_apart(metrics: dict[str, list[str]], row: int, skipped: Integers) -> None:
+    """Make a line that adds up its iteration and that of the line before it, `skipped` ones too, stand for its own.
+
+    A throughput cannot be taken apart, and the loss of a skipped iteration is in no sum.
+    """
+    first, both = skipped[row - 1 : row + 1].tolist()
+    skipped[row] = max(0, both - first)
+    for name, texts in metrics.items():
+        before, mean = texts[row - 1 : row + 1]
+        if name == _THROUGHPUT or (_is_loss(name) and both > first):
+            texts[row] = ""
+        elif before and mean and (name in _TIMES.values() or (_is_loss(name) and not first)):
+            texts[row] = format(2 * float(mean) - float(before), ".6E" if "E" in mean else ".1f")
 
 
 PLUGIN = MegatronFormat()
