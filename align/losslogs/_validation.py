@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from align.core.curves import Booleans, Integers
 
@@ -26,25 +26,9 @@ def by_phase(validation: Booleans) -> Iterator[tuple[bool, Integers]]:
             yield phase, rows
 
 
-def with_validation(metrics: Mapping[str, Sequence[str]], validation: Sequence[bool]) -> dict[str, Sequence[str]]:
-    """Part the columns of records into those of training and, where `validation[i]` is true, of validation."""
-    if not any(validation):
-        return dict(metrics)
-    parted: dict[str, Sequence[str]] = {}
-    for name, texts in metrics.items():
-        parted[name] = ["" if other else text for text, other in zip(texts, validation, strict=True)]
-        parted[validation_name(name)] = [text if other else "" for text, other in zip(texts, validation, strict=True)]
-    return parted
-
-
 def named_validation(metrics: Mapping[str, T]) -> dict[str, T]:
-    """Call metrics what they are called here if they are of validation."""
-    return {validation_name(name): texts for name, texts in metrics.items()}
-
-
-def validation_name(name: str) -> str:
-    """Return what a metric of validation is called here: `val/acc` for `acc`, `val/acc` as it is."""
-    return name if name.startswith(_PREFIX) else _PREFIX + name
+    """Call metrics what they are called here if they are of validation: `val/acc` for `acc`, `val/acc` as it is."""
+    return {name if name.startswith(_PREFIX) else _PREFIX + name: texts for name, texts in metrics.items()}
 
 
 def carry_forward(values: Integers, known: Booleans, before: int) -> Integers:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"(Epoch|Iter)(?:\((train|val)\))? *(?:\[ *([0-9]+)\])?\[ *([0-9]+)(?:/([0-9]+))?\][ \t]+([^\n]*)")
 # A name may hold single spaces, `coco/AP (M)`; the time that is left, `eta: 1 day, 3:00:00`, is no metric.
 _PAIR = re.compile(rf"(?<![\w.(])(?!eta:)([A-Za-z][^:,\s]*(?: [^:,\s]+)*): +({NUMBER})(?=[\s,]|$)", re.MULTILINE)
-_CONFIGURED = re.compile(r"log_processor\s*=\s*dict\([^()]*?\bwindow_size\s*=\s*([0-9]+)")
+_CONFIGURED = re.compile(r"log_processor\s*=\s*dict\([^()]*?\bwindow_size\s*=\s*([0-9]{1,9})")
 
 
 class MmengineFormat:
