@@ -93,7 +93,7 @@ class TableBuilder:
             np.concatenate([_NO_NUMBERS, *self._columns.pop("steps")]),
             epochs if epochs is not None and epochs.min() >= 0 else None,
             {name: self._series(name, column, every) for name, column in self._metrics.items() if column.rows},
-            totals if totals is not None and totals.any() else None,
+            _shared(totals) if totals is not None and totals.any() else None,
             skipped if skipped is not None and skipped.any() else None,
             shares if shares is not None and not np.isnan(shares).any() else None,
         )
@@ -109,9 +109,9 @@ class TableBuilder:
         return loss.notes() if loss else ()
 
     def _series(self, name: str, column: _Column, every: Integers) -> Series:
-        values = _emptied(column.values)
+        values, rows = _emptied(column.values), _emptied(column.rows)
         return Series(
-            every if len(values) == len(every) else np.concatenate(column.rows),
+            every if len(values) == len(every) else rows,
             values,
             column.digits.resolution(),
             self._window_of(name) if self._window_of else RAW,
@@ -189,6 +189,11 @@ def _read(texts: Sequence[str]) -> tuple[NDArray[np.bytes_], Floats]:
         msg = "an underscore"
         raise ValueError(msg)
     return packed, np.fromiter(map(float, texts), np.float64, len(texts))
+
+
+def _shared(column: NDArray[T]) -> NDArray[T]:
+    """Let a column of equal numbers, as totals mostly are, share one in memory."""
+    return np.broadcast_to(column[0], len(column)) if column.min() == column.max() else column
 
 
 def _emptied(parts: list[NDArray[T]]) -> NDArray[T]:

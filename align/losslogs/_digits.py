@@ -65,12 +65,16 @@ class DigitColumn:
             self._rounded.update(np.unique(known[known * 2**EXACT_BITS % 1 != 0])[:ENOUGH_ROUNDED].tolist())
 
     def resolution(self) -> Floats:
-        """Return the unit of the last printed digit of each number, 0.0 where the log prints all digits."""
+        """Return the unit of the last printed digit of each number, 0.0 where the log prints all digits.
+
+        What was gathered goes with that.
+        """
         none = np.zeros(self._count)
         if self._exact or not self._count:
             return none
         finite = np.concatenate(self._finite)
         exponents, significant, decimals = np.concatenate(self._figures, axis=1)
+        self._figures.clear()
         if finite.sum() < ENOUGH_VALUES or not (self._padded or self._was_rounded(int(decimals[finite].max()))):
             return none
         if decimals[finite].min() == decimals[finite].max():
@@ -99,7 +103,7 @@ def _look_at(texts: NDArray[np.bytes_], finite: NDArray[np.bool_]) -> tuple[NDAr
     Also whether a number ends in a zero after another decimal, as no shortest form of a number does.
     """
     letters = texts.view(np.uint8).reshape(len(texts), texts.itemsize)
-    lengths = np.char.str_len(texts)
+    lengths = np.full(len(texts), texts.itemsize) if letters[:, -1].all() else np.count_nonzero(letters, axis=1)
     exponent = letters | _LOWER_CASE == _EXPONENT
     ends = _first(exponent, lengths) if exponent.any() else lengths
     points = _first(letters == _POINT, ends)
