@@ -17,15 +17,18 @@ from align.errors import UsageError
 _COLOUR = rb"(?:\x1b\[[0-9;]*m)*"
 # A launcher's prefix is printed after a carriage return too: progress bars are written in parts.
 _START = rb"(?:^|(?<=\r))"
+_RANK = rb"([0-9]{1,6})"
 # torchrun and torch, msrun; Open MPI with --tag-output.
 _CLEAR = (
-    rb"\[(?:[Rr]ank|default|trainer|worker) ?([0-9]{1,6})\]:?[ \t]?",
-    rb"\[[^\],\[\s]{1,80},([0-9]{1,6})\]<std(?:out|err)>:[ \t]?",
+    rb"\[(?:[Rr]ank|default|trainer|worker) ?" + _RANK + rb"\]:?[ \t]?",
+    rb"\[[^\],\[\s]{1,80}," + _RANK + rb"\]<std(?:out|err)>:[ \t]?",
 )
+# One of them stands in every clear prefix: most logs need no longer search.
+_WORDS = (b"ank", b"default", b"trainer", b"worker", b"]<std")
 # `srun -l` and the like: nearly all lines must have such a number, and one that only rises is a step.
-_VAGUE = rb"[ 0]{0,6}([0-9]{1,6}):[ \t]"
+_VAGUE = rb"[ 0]{0,6}" + _RANK + rb":[ \t]"
 NEARLY_ALL = 0.9
-_HEAD_BYTES = 1 << 16
+_VAGUE_BYTES = 1 << 16
 _FILLED = re.compile(rb"^[ \t\r]*[^\s]", re.MULTILINE)
 
 
@@ -47,10 +50,15 @@ class RankedSource:
         return (f"the log has lines of ranks {ranks}: only those of rank {self.rank} are read",)
 
 
+def ranks_of(source: LogSource) -> tuple[int, ...]:
+    """Return the ranks that the beginning of a log tells, sorted; () if it tells none."""
+    return _ranks(_prefix(source), source.head().data)
+
+
 def choose_rank(source: LogSource, rank: int | None = None) -> RankedSource:
     """Keep the lines of a rank, of the lowest if none is asked for; raises UsageError if there is no such rank."""
-    prefix = None if source.is_binary else _prefix(source.head(_HEAD_BYTES).data)
-    ranks = tuple(sorted({int(found) for found in prefix.findall(source.data)})) if prefix else ()
+    prefix = _prefix(source)
+    ranks = _ranks(prefix, source.data)
     if rank is not None and rank not in ranks:
         has = f"it has ranks {', '.join(map(str, ranks))}" if ranks else "its lines tell no rank"
         raise UsageError(f"{source.label} has no lines of rank {rank}: {has}", "choose another rank, or leave it out")
@@ -63,20 +71,25 @@ def choose_rank(source: LogSource, rank: int | None = None) -> RankedSource:
 def _kept(source: LogSource, prefix: re.Pattern[bytes], rank: int, ranks: tuple[int, ...]) -> RankedSource:
     data, left_out = source.data, 0
     if len(ranks) > 1:
-        others = re.compile(
-            prefix.pattern.replace(b"([0-9]{1,6})", rb"(?!0*%d\b)[0-9]{1,6}" % rank) + rb"[^\r\n]*", re.MULTILINE
-        )
+        others = re.compile(prefix.pattern.replace(_RANK, rb"(?!0*%d\b)[0-9]{1,6}" % rank) + rb"[^\r\n]*", re.MULTILINE)
         data, left_out = others.subn(b"", data)
     return RankedSource(LogSource(source.label, prefix.sub(b"", data)), rank, ranks, left_out)
 
 
-def _prefix(head: bytes) -> re.Pattern[bytes] | None:
+def _ranks(prefix: re.Pattern[bytes] | None, data: bytes) -> tuple[int, ...]:
+    return tuple(sorted({int(found) for found in prefix.findall(data)})) if prefix else ()
+
+
+def _prefix(source: LogSource) -> re.Pattern[bytes] | None:
     """Return the way in which this log tells ranks; None if it does not."""
-    clear = [re.compile(_START + _COLOUR + form, re.MULTILINE) for form in _CLEAR]
-    counts = [len(form.findall(head)) for form in clear]
-    if max(counts):
-        return clear[counts.index(max(counts))]
+    head = b"" if source.is_binary else source.head().data
+    if any(word in head for word in _WORDS):
+        clear = [re.compile(_START + _COLOUR + form, re.MULTILINE) for form in _CLEAR]
+        counts = [len(form.findall(head)) for form in clear]
+        if max(counts):
+            return clear[counts.index(max(counts))]
     vague = re.compile(_START + _COLOUR + _VAGUE, re.MULTILINE)
-    numbers = list(map(int, vague.findall(head)))
+    beginning = source.head(_VAGUE_BYTES).data
+    numbers = list(map(int, vague.findall(beginning)))
     rising = all(first < second for first, second in pairwise(numbers))
-    return None if rising or len(numbers) < NEARLY_ALL * len(_FILLED.findall(head)) else vague
+    return None if rising or len(numbers) < NEARLY_ALL * len(_FILLED.findall(beginning)) else vague

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.log_ranks import RankedSource, choose_rank
+from align.core.log_ranks import RankedSource, choose_rank, ranks_of
 from align.core.registry import check_packages, log_formats, pattern_format
 from align.core.words import close_names, some
 from align.errors import AmbiguousLogError, EmptyLogError, UsageError
@@ -37,6 +37,14 @@ class Wanted:
     formats: Mapping[str, LogFormat]
     rank: int | None
     as_it_is: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """The formats that find losses in a file, and in the lines of which rank; None if it tells none."""
+
+    formats: tuple[str, ...]
+    rank: int | None
 
 
 def read_log(
@@ -67,8 +75,9 @@ def read_log(
     label = ", ".join(map(str, paths))
     files, notes = _of_one_rank(_recognised(paths, wanted, label), wanted)
     plugin = _one_format(files, wanted, label)
-    wanted = replace(wanted, rank=None) if notes else wanted
-    return join_logs([_read(file, plugin, wanted) for file in files], label).with_notes(notes)
+    in_file = None if notes else rank
+    logs = [_read(file, plugin, known.rank if in_file is None else in_file) for file, known in files.items()]
+    return join_logs(logs, label).with_notes(notes)
 
 
 def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
@@ -84,27 +93,31 @@ def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
     return {name: known[name]} if name else known
 
 
-def _recognised(paths: Sequence[Path], wanted: Wanted, label: str) -> dict[Path, list[str]]:
+def _recognised(paths: Sequence[Path], wanted: Wanted, label: str) -> dict[Path, Recognised]:
     """Tell the formats of each file; files of a folder that no format knows are left out."""
-    found: dict[Path, list[str]] = {}
+    found: dict[Path, Recognised] = {}
     for path in paths:
         for file in files_of(path):
-            names = next(filter(None, (_names(source, wanted) for source in beginnings(file))), [])
-            if names or file == path:
-                found[file] = names
-    unknown = [str(file) for file, names in found.items() if not names] or ([] if found else [label])
+            known = next(filter(None, (_recognise(source, wanted) for source in beginnings(file))), None)
+            if known or file == path:
+                found[file] = known or Recognised((), None)
+    unknown = [str(file) for file, known in found.items() if not known.formats] or ([] if found else [label])
     if unknown:
         raise EmptyLogError(", ".join(unknown), [plugin.summary for plugin in wanted.formats.values()])
     return found
 
 
-def _names(source: LogSource, wanted: Wanted) -> list[str]:
-    """Name the formats that recognise the beginning of a log."""
-    source = source if wanted.as_it_is else choose_rank(source).source
-    return [name for name, plugin in wanted.formats.items() if plugin.recognizes(source)]
+def _recognise(source: LogSource, wanted: Wanted) -> Recognised | None:
+    """Tell the formats of the beginning of a log, by the lines of the first rank that has any: often the last one."""
+    for rank in (None,) if wanted.as_it_is else ranks_of(source) or (None,):
+        lines = source if rank is None else choose_rank(source, rank).source
+        names = tuple(name for name, plugin in wanted.formats.items() if plugin.recognizes(lines))
+        if names:
+            return Recognised(names, rank)
+    return None
 
 
-def _of_one_rank(files: Mapping[Path, list[str]], wanted: Wanted) -> tuple[Mapping[Path, list[str]], tuple[str, ...]]:
+def _of_one_rank(files: Mapping[Path, Recognised], wanted: Wanted) -> tuple[Mapping[Path, Recognised], tuple[str, ...]]:
     """Keep the files of one rank, the lowest if none is asked for, where the names of several tell unlike ones."""
     ranks = {file: rank_of(file) for file in files}
     told = sorted({rank for rank in ranks.values() if rank is not None})
@@ -114,24 +127,24 @@ def _of_one_rank(files: Mapping[Path, list[str]], wanted: Wanted) -> tuple[Mappi
     if rank not in told:
         listed = ", ".join(map(str, told))
         raise UsageError(f"no file is of rank {rank}: there are ranks {listed}", "choose another rank, or leave it out")
-    kept = {file: names for file, names in files.items() if ranks[file] in (None, rank)}
+    kept = {file: known for file, known in files.items() if ranks[file] in (None, rank)}
     others = some([file.name for file in files if file not in kept])
     return kept, (f"only the files of rank {rank} are read, not {others}",)
 
 
-def _one_format(files: Mapping[Path, list[str]], wanted: Wanted, label: str) -> LogFormat:
+def _one_format(files: Mapping[Path, Recognised], wanted: Wanted, label: str) -> LogFormat:
     """Return the format of all files; raises AmbiguousLogError, telling which file is which, if there are several."""
-    names = {name for found in files.values() for name in found}
+    names = {name for known in files.values() for name in known.formats}
     if len(names) > 1:
-        raise AmbiguousLogError(label, {str(file): found for file, found in files.items()})
+        raise AmbiguousLogError(label, {str(file): known.formats for file, known in files.items()})
     plugin = wanted.formats[names.pop()]
     check_packages(plugin)
     return plugin
 
 
-def _read(file: Path, plugin: LogFormat, wanted: Wanted) -> LossLog:
+def _read(file: Path, plugin: LogFormat, rank: int | None) -> LossLog:
     source = open_log(file)
-    ranked = RankedSource(source, None, (), 0) if wanted.as_it_is else choose_rank(source, wanted.rank)
+    ranked = RankedSource(source, None, (), 0) if rank is None else choose_rank(source, rank)
     with _no_collection():
         log = plugin.read(ranked.source)
     return log.with_notes(ranked.notes, ranked.left_out)

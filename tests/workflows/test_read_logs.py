@@ -148,6 +148,13 @@ def test_the_lowest_rank_of_an_interleaved_log_is_read_with_a_note(tmp_path: Pat
         read_log(log, rank=7)
 
 
+def test_where_only_the_last_rank_prints_losses_its_lines_are_read(tmp_path: Path) -> None:
+    lines = [f"[default0]:setup {step}\n[default3]:epoch: 1 step: {step}, loss is 2.5\n" for step in (1, 2)]
+    log = read_log(_write(tmp_path, all__log="".join(lines)) / "all.log")
+    assert log.table.lines.tolist() == [2, 4]
+    assert "the log has lines of ranks 0, 3: only those of rank 3 are read" in log.notes
+
+
 def test_of_a_folder_with_a_file_for_each_rank_one_is_read(tmp_path: Path) -> None:
     _write(
         tmp_path, worker_0__log="no loss\n", worker_1__log=_monitor(range(1, 3)), worker_10__log=_monitor(range(1, 4))
