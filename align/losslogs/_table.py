@@ -15,10 +15,10 @@ import numpy as np
 
 from align.core.curves import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError, RepeatedColumnError
-from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
+from align.losslogs._columns import ABSENT, NO_STEP, TableBuilder, read_steps
 from align.losslogs._phases import OTHER_PHASES, phase_by_name
 from align.losslogs._text import ONLY_EPOCHS, end_notes, is_null, is_number
-from align.losslogs._validation import by_phase, named_validation
+from align.losslogs._validation import named_validation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -86,13 +86,9 @@ class TableReader:
             validation[:] = [phase.strip().lower() in OTHER_PHASES for phase in cells[columns.phase]]
         if "" in metrics.get(columns.loss, ()):
             metrics[columns.loss] = self._empty_losses(lines, metrics, (steps == NO_STEP) | validation)
-        if not validation.any():
-            self._builder.add(lines, steps, metrics, epochs=np.maximum(epochs, -1))
-            return
-        for validated, at in by_phase(validation):
-            texts = {name: [column[row] for row in at.tolist()] for name, column in metrics.items()}
-            texts = named_validation(texts) if validated else texts
-            self._builder.add(lines[at], steps[at], texts, epochs=np.maximum(epochs[at], -1))
+        if validation.any():
+            metrics = {**_where(~validation, metrics), **named_validation(_where(validation, metrics))}
+        self._builder.add(lines, steps, metrics, epochs=np.maximum(epochs, -1))
 
     def read(self, source: LogSource, format_name: str) -> LossLog:
         """Put all rows together; raises EmptyLogError if none has a step and a loss."""
@@ -144,6 +140,15 @@ def repeated_notes(label: str, columns: LogColumns, repeated: Mapping[str, int])
         f"{name!r} stands twice with unlike values (first: line {line}); the last of them is read"
         for name, line in repeated.items()
     )
+
+
+def _where(wanted: Booleans, metrics: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Leave the texts of these rows only; the other rows stay, so that all are in the order of the file."""
+    kept = wanted.tolist()
+    return {
+        name: [text if one else ABSENT for text, one in zip(texts, kept, strict=True)]
+        for name, texts in metrics.items()
+    }
 
 
 def _steps(texts: Sequence[str] | None, count: int) -> Integers:
