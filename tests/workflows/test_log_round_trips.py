@@ -99,7 +99,7 @@ def _mindformers(losses: list[float]) -> Iterator[str]:
 def _megatron(losses: list[float]) -> Iterator[str]:
     for step, _, _, loss in _places(losses):
         yield (
-            f" [{STAMP}.125000] iteration {step:8d}/{len(losses):8d} | consumed samples: {8 * step:12d} |"
+            f" [{STAMP}] iteration {step:8d}/{len(losses):8d} | consumed samples: {8 * step:12d} |"
             f" elapsed time per iteration (ms): 412.7 | learning rate: 1.500000E-06 | global batch size:     8 |"
             f" lm loss: {loss:.6E} | loss scale: 1.0 | grad norm: 21.337 | number of skipped iterations:   0 |"
             f" number of nan iterations:   0 |"
