@@ -1,11 +1,12 @@
-"""Log records gathered in columns, a block of lines at a time, and what their printed digits tell.
+"""Log records gathered in columns, a block of lines at a time.
 
-Numbers stay text until a whole column is known, since only the column tells how many digits a log prints; of the
-texts themselves nothing is kept but that.
+Only a whole column tells how many digits a log prints; of the texts of numbers nothing is kept but what they add to
+that.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,7 +35,7 @@ _ALIKE = 8
 
 
 class TableBuilder:
-    """Takes blocks of records in file order. `window_of` and `phase_of` tell of a metric by its name.
+    """Takes blocks of records, in file order or nearly so. `window_of` and `phase_of` tell of a metric by its name.
 
     What stands for `loss` and is no number is kept as NaN and told in `notes`; of other metrics it is left out.
     """
@@ -85,10 +86,13 @@ class TableBuilder:
         self._count += count
 
     def build(self) -> LogTable:
-        """Put everything together; a metric without a single number is left out. Nothing can be added afterwards."""
+        """Put everything together in the order of lines; a metric without a single number is left out.
+
+        Nothing can be added afterwards.
+        """
         epochs, totals, skipped, shares = map(self._joined, ("epochs", "totals", "skipped", "shares"))
         every = np.arange(self._count)
-        return LogTable(
+        table = LogTable(
             np.concatenate([_NO_NUMBERS, *self._columns.pop("lines")]),
             np.concatenate([_NO_NUMBERS, *self._columns.pop("steps")]),
             epochs if epochs is not None and epochs.min() >= 0 else None,
@@ -97,6 +101,7 @@ class TableBuilder:
             skipped if skipped is not None and skipped.any() else None,
             shares if shares is not None and not np.isnan(shares).any() else None,
         )
+        return table if (np.diff(table.lines) >= 0).all() else _in_order(table)
 
     def _joined(self, name: str) -> NDArray[Any] | None:
         """Put a column together, so that its parts can go; None if no record told it."""
@@ -189,6 +194,31 @@ def _read(texts: Sequence[str]) -> tuple[NDArray[np.bytes_], Floats]:
         msg = "an underscore"
         raise ValueError(msg)
     return packed, np.fromiter(map(float, texts), np.float64, len(texts))
+
+
+def _in_order(table: LogTable) -> LogTable:
+    """Sort records that were added apart, such as those of validation, by their lines."""
+    order = np.argsort(table.lines, kind="stable")
+    place = np.argsort(order)
+
+    def ordered(column: NDArray[T] | None) -> NDArray[T] | None:
+        return None if column is None else column[order]
+
+    return LogTable(
+        table.lines[order],
+        table.steps[order],
+        ordered(table.epochs),
+        {name: _moved(series, place) for name, series in table.metrics.items()},
+        ordered(table.totals),
+        ordered(table.skipped),
+        ordered(table.shares),
+    )
+
+
+def _moved(series: Series, place: Integers) -> Series:
+    rows = place[series.rows]
+    order = np.argsort(rows, kind="stable")
+    return replace(series, rows=rows[order], values=series.values[order], resolution=series.resolution[order])
 
 
 def _shared(column: NDArray[T]) -> NDArray[T]:

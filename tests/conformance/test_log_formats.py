@@ -142,11 +142,13 @@ def test_a_text_without_losses_is_not_its_log(name: str, text: str) -> None:
 
 
 @every_format
-def test_line_numbers_point_to_lines_of_the_text(name: str) -> None:
+def test_records_are_in_the_order_of_the_lines_that_their_numbers_point_to(name: str) -> None:
     sample = FORMATS[name].sample
-    lines = FORMATS[name].read(_sample(name)).table.lines
-    assert lines.min() >= 1
-    assert lines.max() <= sample.count(b"\n")
+    table = FORMATS[name].read(_sample(name)).table
+    assert table.lines.min() >= 1
+    assert table.lines.max() <= sample.count(b"\n")
+    assert table.lines.tolist() == sorted(table.lines.tolist())
+    assert all(series.rows.tolist() == sorted(set(series.rows.tolist())) for series in table.metrics.values())
 
 
 @settings(deadline=None, max_examples=50)
