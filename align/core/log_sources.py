@@ -99,8 +99,9 @@ class LogSource:
         while start < len(self.data):
             end = self.data.find(b"\n", start + BLOCK_BYTES) + 1 or len(self.data)
             text = self.data[start:end].decode("utf-8", errors="replace").removesuffix("\n")
-            yield _cleaned(text, number)
-            start, number = end, number + text.count("\n") + 1
+            block = _cleaned(text, number)
+            yield block
+            start, number = end, int(block.numbers[-1]) + 1
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield (number, content) of every cleaned line."""
