@@ -18,7 +18,6 @@ LogArgument = Annotated[Path, typer.Argument(help="Loss log of the reference, in
 CandidateArgument = Annotated[
     Path | None, typer.Argument(help="Loss log of the candidate. Without it, what is understood of REFERENCE is shown.")
 ]
-RunsArgument = Annotated[list[Path] | None, typer.Argument(hidden=True)]
 MetricOption = Annotated[str, typer.Option("--metric", help="Metric to compare; `loss` is each log's training loss.")]
 PresetOption = Annotated[
     str, typer.Option("--preset", metavar="NAME", help="Criteria by name, such as guide or exact, or of align.toml.")
@@ -70,7 +69,6 @@ BaseC = Annotated[int | None, _of_a_side(*_BASE, "candidate")]
 def loss_command(  # noqa: PLR0913 - one argument for each option of the command
     reference: LogArgument,
     candidate: CandidateArgument = None,
-    more_runs: RunsArgument = None,
     metric: MetricOption = "loss",
     preset: PresetOption = "guide",
     reference_runs: ReferenceRunsOption = None,
@@ -118,9 +116,9 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
         ),
     )
     if candidate is None:
+        _refuse_lone(reference_runs, plot)
         return _describe(reference, metric, readings[0], run, json)
-    runs = _runs(reference_runs, more_runs)
-    asked = _Asked(metric, preset, settings.loss_presets, runs, _ratio(steps_per), last_step)
+    asked = _Asked(metric, preset, settings.loss_presets, reference_runs or [], _ratio(steps_per), last_step)
     return _compare((reference, candidate), readings, asked, plot, run, json)
 
 
@@ -156,14 +154,13 @@ def _compare(
     return finish(comparison, comparison.verdict, made_from, run, json)
 
 
-def _runs(given: list[Path] | None, more: list[Path] | None) -> list[Path]:
-    """Join `--reference-runs A` and what follows it; further logs without the option are too many."""
+def _refuse_lone(runs: list[Path] | None, plot: Path | None) -> None:
+    """Refuse options that make no sense with one log."""
     from align.errors import UsageError
 
-    if more and not given:
-        hint = "further runs of the reference go behind --reference-runs"
-        raise UsageError(f"{len(more) + 2} logs are given where two are compared", hint)
-    return [*(given or []), *(more or [])]
+    given = [name for name, value in (("--reference-runs", runs), ("--plot", plot)) if value]
+    if given:
+        raise UsageError(f"{given[0]} is given with one log", "write `align loss REFERENCE CANDIDATE` before it")
 
 
 def _ratio(text: str) -> tuple[int, int]:

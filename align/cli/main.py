@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
 EPILOG = "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. --debug shows tracebacks."
+TAKES_SEVERAL = frozenset({"--reference-runs"})
 INTERRUPTED = 128  # a shell's code for a program that a signal ended is this and the signal's number
 
 
@@ -42,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     try:
         command = typer.main.get_command(build_app())  # calling the app itself would replace sys.excepthook
-        command([argument for argument in arguments if argument != "--debug"], prog_name="align")
+        command(spread([argument for argument in arguments if argument != "--debug"]), prog_name="align")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     except AlignError as error:
@@ -58,6 +59,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         typer.echo(f"align: {said}", err=True)
         return AlignError.exit_code
     return 0
+
+
+def spread(arguments: Sequence[str]) -> list[str]:
+    """Repeat an option that takes all values up to the next option before each of them, as click takes one only."""
+    found: list[str] = []
+    option = ""
+    for argument in arguments:
+        if argument.startswith("-"):
+            option = argument if argument in TAKES_SEVERAL else ""
+            found += [] if option else [argument]
+        else:
+            found += [option, argument] if option else [argument]
+    return found
 
 
 def run() -> None:

@@ -159,8 +159,17 @@ def test_further_runs_of_the_reference_say_how_much_may_differ(
     assert main(["loss", logs["reference"], logs["candidate"], *runs]) == 0
     assert "runs of the reference" in capsys.readouterr().out
     assert main(["loss", logs["reference"], logs["off"], *runs]) == 1
+    capsys.readouterr()
+    assert (
+        main(["loss", "--json", "--reference-runs", logs["second"], "--metric", "loss", logs["reference"], logs["off"]])
+        == 1
+    )
+    assert json.loads(capsys.readouterr().out)["reference_runs"] == [logs["reference"], logs["second"]]
+    assert main(["loss", *runs, logs["reference"], logs["candidate"]]) == 2
+    assert "REFERENCE" in capsys.readouterr().err.upper()
+    assert main(["loss", logs["reference"], *runs]) == 2
+    assert "--reference-runs is given with one log" in capsys.readouterr().err
     assert main(["loss", logs["reference"], logs["off"], logs["second"]]) == 2
-    assert "further runs of the reference go behind --reference-runs" in capsys.readouterr().err
 
 
 def test_steps_that_see_other_numbers_of_samples_are_matched(

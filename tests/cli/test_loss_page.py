@@ -44,8 +44,8 @@ def test_every_option_is_told_of(page: Any, capsys: pytest.CaptureFixture[str]) 
 
 def test_every_format_that_is_quoted_says_so(page: Any) -> None:
     quoted = {name for name, plugin in log_formats().items() if plugin.quoted}
-    assert quoted == {"megatron"}
-    assert "Megatron-LM, MindSpeed (quoted)" in page.text
+    assert quoted == {"mmcv_json"}
+    assert "mmcv `.log.json` (quoted)" in page.text
 
 
 @pytest.mark.parametrize(
