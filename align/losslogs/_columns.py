@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.core.curves import Booleans, Floats, Integers, LogRecord, Phase, Window
+    from align.losslogs._digits import Printed
 
 T = TypeVar("T", bound=np.generic)
 
@@ -45,8 +46,9 @@ class TableBuilder:
         window_of: Callable[[str], Window] | None = None,
         phase_of: Callable[[str], Phase] | None = None,
         loss: str | None = None,
+        printed_of: Callable[[str], Printed | None] | None = None,
     ) -> None:
-        self._window_of, self._phase_of, self._loss = window_of, phase_of, loss
+        self._window_of, self._phase_of, self._loss, self._printed_of = window_of, phase_of, loss, printed_of
         self._columns: dict[str, list[NDArray[Any]]] = {name: [] for name in _USUAL}
         self._told: set[str] = set()
         self._metrics: dict[str, _Column] = {}
@@ -118,7 +120,7 @@ class TableBuilder:
         return Series(
             every if len(values) == len(every) else rows,
             values,
-            column.digits.resolution(),
+            column.digits.resolution(self._printed_of(name) if self._printed_of else None),
             self._window_of(name) if self._window_of else RAW,
             self._phase_of(name) if self._phase_of else "training",
         )
@@ -258,11 +260,12 @@ def as_table(
     records: Iterable[LogRecord],
     window_of: Callable[[str], Window] | None = None,
     phase_of: Callable[[str], Phase] | None = None,
+    printed_of: Callable[[str], Printed | None] | None = None,
 ) -> LogTable:
     """Put records that were made one by one into columns: for formats whose lines are few."""
     listed = list(records)
     names = dict.fromkeys(name for record in listed for name in record.texts)
-    builder = TableBuilder(window_of, phase_of)
+    builder = TableBuilder(window_of, phase_of, printed_of=printed_of)
     builder.add(
         np.array([record.line for record in listed], np.int64),
         np.array([record.step for record in listed], np.int64),

@@ -3,12 +3,13 @@
 A column is rounded if all its numbers have the same number of decimals, or if none has more than seven significant
 digits (then trailing zeros were dropped). But `0.0`, `2.0`, `0.5` have all their digits, and so has a learning rate of
 `0.1`: without a trailing zero, which only a fixed number of decimals prints, only values that are measured and that no
-float holds exactly are evidence. Where it is not enough, all digits count as printed: the strict side.
+float holds exactly are evidence. Where it is not enough, all digits count as printed: the strict side. Where a format
+is known to round, one number is enough.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,25 @@ ALL_DIGITS = 8
 FLOAT64_DIGITS = 15
 _ZERO, _ONE, _POINT, _EXPONENT = map(ord, "01.e")
 _LOWER_CASE = 0x20
+
+
+class Printed(NamedTuple):
+    """How a logger rounds a metric, by its source: "fixed" shows trailing zeros (`%.4f`, `%.6E`), but none of a whole.
+
+    "decimals" rounds to `places` decimals (`round(x, 4)`), "significant" to as many digits (`%.4g`); then zeros at the
+    end are dropped, and a column with a number that shows more is judged by itself.
+    """
+
+    way: Literal["fixed", "decimals", "significant"]
+    places: int = 0
+
+
+FIXED = Printed("fixed")
+
+
+def all_fixed(_: str) -> Printed:
+    """Tell of every metric that it is printed with a fixed number of decimals."""
+    return FIXED
 
 
 class DigitColumn:
@@ -64,10 +84,10 @@ class DigitColumn:
             known = values[finite & (np.abs(values) < _LARGE)]
             self._rounded.update(np.unique(known[known * 2**EXACT_BITS % 1 != 0])[:ENOUGH_ROUNDED].tolist())
 
-    def resolution(self) -> Floats:
+    def resolution(self, printed: Printed | None = None) -> Floats:
         """Return the unit of the last printed digit of each number, 0.0 where the log prints all digits.
 
-        What was gathered goes with that.
+        `printed` is what is known of the format. What was gathered goes with that.
         """
         none = np.zeros(self._count)
         if self._exact or not self._count:
@@ -75,6 +95,9 @@ class DigitColumn:
         finite = np.concatenate(self._finite)
         exponents, significant, decimals = np.concatenate(self._figures, axis=1)
         self._figures.clear()
+        if printed and (units := _known_units(printed, finite, exponents, significant, decimals)) is not None:
+            return units
+        significant = np.maximum(1, significant)
         if finite.sum() < ENOUGH_VALUES or not (self._padded or self._was_rounded(int(decimals[finite].max()))):
             return none
         if decimals[finite].min() == decimals[finite].max():
@@ -98,7 +121,7 @@ def printed_resolution(texts: Sequence[str], measured: bool = True) -> Floats:
 
 
 def _look_at(texts: NDArray[np.bytes_], finite: NDArray[np.bool_]) -> tuple[NDArray[np.int16], bool]:
-    """Return the exponent of the last printed digit, the significant digits and the decimals, shape (3, texts).
+    """Return the exponent of the last printed digit, the significant digits (of 0: none) and the decimals: (3, texts).
 
     Also whether a number ends in a zero after another decimal, as no shortest form of a number does.
     """
@@ -109,7 +132,7 @@ def _look_at(texts: NDArray[np.bytes_], finite: NDArray[np.bool_]) -> tuple[NDAr
     points = _first(letters == _POINT, ends)
     leading = _first(letters - _ONE < 9, ends)
     decimals = np.maximum(0, ends - points - 1)
-    significant = np.maximum(1, ends - leading - (points > leading) + (points == ends))
+    significant = np.where(leading < ends, ends - leading - (points > leading) + (points == ends), 0)
     last_zero = letters[np.arange(len(texts)), np.maximum(ends - 1, 0)] == _ZERO
     padded = bool((last_zero & (decimals >= LEAST_DECIMALS) & finite).any())
     exponents = -decimals
@@ -126,6 +149,25 @@ _LARGE = 2.0**52
 def _first(found: NDArray[np.bool_], otherwise: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the first place of each row where `found`, else `otherwise`."""
     return np.where(found.any(axis=1), found.argmax(axis=1), otherwise)
+
+
+def _known_units(
+    printed: Printed,
+    finite: NDArray[np.bool_],
+    exponents: NDArray[np.int16],
+    significant: NDArray[np.int16],
+    decimals: NDArray[np.int16],
+) -> Floats | None:
+    """Return the units of numbers that are rounded in a known way; None if one of them shows that it was not."""
+    if printed.way == "fixed":
+        return _powers_of_ten(exponents, finite & (decimals > 0))
+    if printed.way == "decimals":
+        known, shown = finite & (exponents < 0), -exponents
+        units = np.full_like(exponents, -printed.places)
+    else:
+        known, shown = finite & (significant > 0), significant
+        units = exponents + significant - printed.places
+    return None if (shown[known] > printed.places).any() else _powers_of_ten(units, known)
 
 
 def _powers_of_ten(exponents: NDArray[np.int16], finite: NDArray[np.bool_]) -> Floats:

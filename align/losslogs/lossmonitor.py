@@ -15,6 +15,7 @@ import numpy as np
 from align.core.curves import LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
+from align.losslogs._digits import FIXED, Printed
 from align.losslogs._text import NUMBER, end_notes, find_lines, is_number
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class _Reading:
     """Losses, and times as records of the last step before them."""
 
     def __init__(self, source: LogSource) -> None:
-        self.builder, self.ignored = TableBuilder(loss="loss"), 0
+        self.builder, self.ignored = TableBuilder(loss="loss", printed_of=_printed), 0
         self._cut_line = source.data.count(b"\n") + 1 if source.was_cut else 0
         self._last = NO_STEP, NO_STEP
 
@@ -111,6 +112,11 @@ class _Reading:
         texts = dict(zip(_TIME_NAMES, zip(*rows, strict=True), strict=True))
         self.builder.add(lines, losses[1][at], texts, epochs=losses[2][at])
         self.builder.ignored = ignored
+
+
+def _printed(name: str) -> Printed | None:
+    """Losses have all their digits."""
+    return FIXED if name in _TIME_NAMES else None
 
 
 def _steps_by_time(table: LogTable) -> int | None:

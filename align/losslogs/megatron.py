@@ -17,6 +17,7 @@ import numpy as np
 from align.core.curves import RAW, SINCE_LAST_PRINT, LossLog, Window
 from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
+from align.losslogs._digits import all_fixed
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
 from align.losslogs._text import NUMBER, end_notes, find_lines
@@ -88,7 +89,7 @@ class _Reading:
     """Lines of iterations and, at their iteration, of validations; test sets and named validation sets are left out."""
 
     def __init__(self) -> None:
-        self.builder, self.ignored = TableBuilder(self._window, phase_by_name), 0
+        self.builder, self.ignored = TableBuilder(self._window, phase_by_name, printed_of=all_fixed), 0
         self.loss = ""
         self._step, self._total = NO_STEP, 0
         self._distances: list[Integers] = []

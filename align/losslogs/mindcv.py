@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from align.core.curves import LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
+from align.losslogs._digits import all_fixed
 from align.losslogs._text import end_notes, find_lines
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class MindcvFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all step lines; raises EmptyLogError if there is none."""
-        builder, ignored = TableBuilder(loss="loss"), 0
+        builder, ignored = TableBuilder(loss="loss", printed_of=all_fixed), 0
         for block in source.blocks():
             lines, rows = find_lines(block, _STEP)
             ignored += block.count_filled() - len(rows)

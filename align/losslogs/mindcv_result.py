@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from align.core.curves import LogRecord, LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import as_table, read_step
+from align.losslogs._digits import all_fixed
 from align.losslogs._text import end_notes, is_number
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class MindcvResultFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all rows; raises EmptyLogError if there is none."""
         ignored: list[int] = []
-        table = as_table(_records(source, ignored))
+        table = as_table(_records(source, ignored), printed_of=all_fixed)
         if "TrainLoss" not in table.metrics:
             raise EmptyLogError(source.label, [self.summary])
         return LossLog(
@@ -71,9 +72,9 @@ def _records(source: LogSource, ignored: list[int]) -> Iterator[LogRecord]:
 
 
 def _fraction(text: str) -> str:
-    """Turn `12.3400%` into a fraction of one; anything else stays."""
+    """Turn `12.3400%` into a fraction of one, with all its digits; anything else stays."""
     number = text.removesuffix("%")
-    return repr(float(number) / 100) if number != text and is_number(number) else text
+    return f"{number}e-2" if number != text and is_number(number) else text
 
 
 PLUGIN = MindcvResultFormat()

@@ -15,6 +15,7 @@ import numpy as np
 from align.core.curves import EPOCH_SO_FAR, RAW, LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
+from align.losslogs._digits import FIXED, Printed
 from align.losslogs._text import NUMBER, end_notes, find_lines, is_number
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class _Reading:
     """Step lines, and the values among them that are no number: (line, text) by name."""
 
     def __init__(self) -> None:
-        self.builder, self.ignored = TableBuilder(self._window), 0
+        self.builder, self.ignored = TableBuilder(self._window, printed_of=_printed), 0
         self._sinking = True
         self._unreadable: dict[str, list[tuple[int, str]]] = {}
 
@@ -128,6 +129,11 @@ class _Reading:
 
     def _window(self, name: str) -> Window:
         return EPOCH_SO_FAR if name == _SO_FAR and not self._sinking else RAW
+
+
+def _printed(name: str) -> Printed | None:
+    """Losses have three decimals; learning rates, norms and scales all their digits."""
+    return FIXED if "loss" in name and name != "loss_scale" else None
 
 
 def _separate_losses(texts: Sequence[str]) -> dict[str, list[str]]:

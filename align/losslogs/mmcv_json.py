@@ -15,6 +15,7 @@ import numpy as np
 from align.core.curves import LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
+from align.losslogs._digits import Printed
 from align.losslogs._mmengine import in_seconds, interval_window
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
@@ -30,6 +31,7 @@ _OBJECT = re.compile(
 )
 _PAIR = re.compile(rf'"([^"\n]+)": ({NUMBER})(?=[,}}])')
 _COUNTERS = ("epoch", "iter")
+_ROUNDED = Printed("decimals", 5)
 
 
 class MmcvJsonFormat:
@@ -80,7 +82,7 @@ class _Reading:
     """Objects of training and, at the last of them, of validation."""
 
     def __init__(self) -> None:
-        self.builder, self.ignored = TableBuilder(self._window, phase_by_name), 0
+        self.builder, self.ignored = TableBuilder(self._window, phase_by_name, printed_of=lambda _: _ROUNDED), 0
         self._step = NO_STEP
         self._training_steps: list[Integers] = []
         self._training_epochs: list[Integers] = []

@@ -15,6 +15,7 @@ import numpy as np
 from align.core.curves import LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
+from align.losslogs._digits import all_fixed
 from align.losslogs._mmengine import USUAL_LENGTH, USUAL_LENGTH_NOTE, in_seconds, interval_window, smoothed_window
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
@@ -77,7 +78,7 @@ class _Reading:
     """The lines of training and validation; `kind` is how the first one counts: by Epoch or by Iter."""
 
     def __init__(self) -> None:
-        self.builder, self.ignored = TableBuilder(self._window, phase_by_name), 0
+        self.builder, self.ignored = TableBuilder(self._window, phase_by_name, printed_of=all_fixed), 0
         self.kind = ""
         self._length: int | None = None
         self._of_mmcv = False

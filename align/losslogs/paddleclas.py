@@ -15,6 +15,7 @@ import numpy as np
 from align.core.curves import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
+from align.losslogs._digits import all_fixed
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
 from align.losslogs._text import NUMBER, end_notes, find_lines
@@ -77,7 +78,7 @@ class _Reading:
     """Lines with a loss; what tells of a whole epoch stands at its last step."""
 
     def __init__(self) -> None:
-        self.builder, self.ignored = TableBuilder(_window, phase_by_name), 0
+        self.builder, self.ignored = TableBuilder(_window, phase_by_name, printed_of=all_fixed), 0
         self._total = NO_STEP
 
     def add(self, block: LogBlock) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from align.core.curves import RAW, LossLog, Window
 from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
+from align.losslogs._digits import all_fixed
 from align.losslogs._pairs import pair_columns
 from align.losslogs._text import NUMBER, end_notes, find_lines
 
@@ -71,7 +72,7 @@ class _Reading:
     """Lines of steps and the distances between them."""
 
     def __init__(self) -> None:
-        self.builder, self.ignored = TableBuilder(self._window), 0
+        self.builder, self.ignored = TableBuilder(self._window, printed_of=all_fixed), 0
         self._steps: list[Integers] = []
         self._total = 0
 

@@ -15,6 +15,7 @@ import numpy as np
 from align.core.curves import RAW, SINCE_LAST_PRINT, LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
+from align.losslogs._digits import Printed
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
 from align.losslogs._text import NUMBER, end_notes, find_lines
@@ -36,6 +37,7 @@ _TIMES = {
     "avg_batch_cost": "avg_batch_cost_s",
 }
 _SET = ("learning_rate", "learning rate", "lr", "loss_scale", "global_norm")
+_TRAINER_PRINTS = {"loss": Printed("decimals", 8), "learning_rate": Printed("significant", 4)}
 _SCRIPT_NOTE = "a `global step` line is taken to print the loss of that step, as PaddleNLP's examples do"
 
 
@@ -87,7 +89,7 @@ class _Reading:
     """Lines of steps and, at the last step before them, of evaluations."""
 
     def __init__(self) -> None:
-        self.builder, self.ignored = TableBuilder(self._window, phase_by_name), 0
+        self.builder, self.ignored = TableBuilder(self._window, phase_by_name, printed_of=self._printed), 0
         self.of_script = False
         self._step = NO_STEP
 
@@ -107,6 +109,9 @@ class _Reading:
             self.builder.add(lines[at], steps[at], metrics)
         self.of_script |= any(scripted)
         self._step = int(steps[-1])
+
+    def _printed(self, name: str) -> Printed | None:
+        return None if self.of_script else _TRAINER_PRINTS.get(name)
 
     def _window(self, name: str) -> Window:
         set_or_printed = name in _SET or "memory" in name or (self.of_script and "loss" in name)

@@ -15,6 +15,7 @@ import numpy as np
 from align.core.curves import RAW, SINCE_LAST_PRINT, LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
+from align.losslogs._digits import all_fixed
 from align.losslogs._phases import phase_by_name
 from align.losslogs._text import NUMBER, end_notes, find_lines
 from align.losslogs._validation import by_phase, named_validation
@@ -75,7 +76,7 @@ class _Reading:
     """The lines of steps; `averages` while none has shown that losses are those of one step."""
 
     def __init__(self) -> None:
-        self.builder, self.ignored = TableBuilder(self._window, phase_by_name), 0
+        self.builder, self.ignored = TableBuilder(self._window, phase_by_name, printed_of=all_fixed), 0
         self.averages = True
 
     def add(self, block: LogBlock) -> None:

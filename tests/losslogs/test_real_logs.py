@@ -52,6 +52,37 @@ def test_mindcv_prints_first_every_nth_and_last_step_with_six_decimals() -> None
     assert set(curve.resolution.tolist()) == {1e-6}
 
 
+@pytest.mark.parametrize(
+    ("name", "metric", "unit"),
+    [
+        ("lossmonitor", "step_time_ms", 1e-3),
+        ("megatron", "lm loss", 1e-6),
+        ("megatron", "grad norm", 1e-3),
+        ("mindcv", "loss", 1e-6),
+        ("mindcv_result", "TrainLoss", 1e-6),
+        ("mindformers", "loss", 1e-3),
+        ("mmcv_json", "loss", 1e-5),
+        ("mmengine", "loss", 1e-4),
+        ("mmengine", "lr", 1e-6),
+        ("paddle_hapi", "loss", 1e-4),
+        ("paddleclas", "loss", 1e-5),
+        ("paddledetection", "loss", 1e-6),
+        ("paddlenlp", "loss", 1e-8),
+        ("paddlenlp", "learning_rate", 1e-5),
+        ("torchtitan", "loss", 1e-5),
+        ("lossmonitor", "loss", 0.0),
+        ("mindformers", "lr", 0.0),
+        ("mmengine_scalars", "loss", 0.0),
+        ("paddlenlp", "eval_loss", 0.0),
+    ],
+)
+def test_a_format_that_rounds_is_known_to_from_two_or_three_lines(name: str, metric: str, unit: float) -> None:
+    plugin = log_formats()[name]
+    series = plugin.read(LogSource("sample", plugin.sample)).table.metrics[metric]
+    finite = [one for one, value in zip(series.resolution.tolist(), series.values, strict=True) if math.isfinite(value)]
+    assert set(finite) == {unit}
+
+
 def test_a_mindcv_result_log_holds_the_last_loss_of_each_epoch() -> None:
     console = place_on_axis(read_log(DATA / "mindcv_rank0.log"))
     result = place_on_axis(read_log(DATA / "mindcv_result.log"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from align.core.log_sources import LogSource
 from align.losslogs._columns import read_step
-from align.losslogs._digits import printed_resolution
+from align.losslogs._digits import FIXED, DigitColumn, Printed, printed_resolution
 from align.losslogs._text import is_number
 
 
@@ -85,3 +86,22 @@ def test_a_loss_of_zero_among_rounded_ones_is_rounded_too() -> None:
 )
 def test_full_precision_and_too_few_numbers_are_not_taken_as_rounded(texts: list[str]) -> None:
     assert set(printed_resolution(texts)) == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("printed", "texts", "units"),
+    [
+        (FIXED, ["0.2922", "0.000", "12", "nan", "2.5E-03"], [1e-4, 1e-3, 0.0, 0.0, 1e-4]),
+        (Printed("decimals", 4), ["0.25", "0.0", "12", "nan", "3e-4"], [1e-4, 1e-4, 0.0, 0.0, 1e-4]),
+        (Printed("significant", 4), ["0.25", "0.0", "0", "nan", "1695", "1.234e+04", "1e-05"],
+         [1e-4, 0.0, 0.0, 0.0, 1.0, 10.0, 1e-8]),
+        (Printed("decimals", 4), ["0.25", "0.12345"], [0.0, 0.0]),
+        (Printed("significant", 4), ["0.25", "12345"], [0.0, 0.0]),
+    ],
+)  # fmt: skip
+def test_where_a_format_is_known_to_round_one_number_is_enough_unless_it_shows_more(
+    printed: Printed, texts: list[str], units: list[float]
+) -> None:
+    column = DigitColumn()
+    column.add(np.array(texts, np.bytes_), np.array(list(map(float, texts))))
+    assert column.resolution(printed).tolist() == units
