@@ -38,6 +38,7 @@
     │   ├── UnlikeCurvesError
     │   ├── GroupedStepsError
     │   ├── MixedJobsError
+    │   ├── MixedProcessesError
     │   │                       own_files
     │   ├── OpenNamesError
     │   ├── MapError

@@ -108,3 +108,15 @@ class MixedJobsError(CannotRunError):
             + "".join(listed[: self.SHOWN] + more),
             "choose one of them with --job N (--candidate-job N for the candidate), or put each in a file of its own",
         )
+
+
+class MixedProcessesError(CannotRunError):
+    """A log that tells about `each` unlike values of most steps."""
+
+    def __init__(self, label: str, metric: str, each: int) -> None:
+        super().__init__(
+            f"{label} has about {each} unlike values of {metric!r} for each step: "
+            "several processes wrote into it without a prefix, or there is a line for each part of a batch",
+            "keep the lines of one process, or print the rank before each line (most launchers can) and choose "
+            "one by --rank N (--candidate-rank N for the candidate)",
+        )

@@ -6,38 +6,34 @@ its step, and values that are means over other spans of steps are refused instea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.curves import RAW, Curve, PairedCurves
-from align.errors import MetricMissingError, UnlikeCurvesError
+from align.errors import MetricMissingError, MixedProcessesError, UnlikeCurvesError
 from align.steps.jobs import choose_job
+from align.steps.latest_points import latest_points
 from align.steps.numbering import number_steps
 from align.steps.windows import match_windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.core.curves import AxisHints, Booleans, Floats, Integers, LossLog, Series
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class KeptPoints:
-    """Which points of a log stand on the curve, in the order of steps; `resumed`: the log went back before these."""
-
-    index: Integers
-    notes: tuple[str, ...] = ()
-    resumed: Booleans | None = None
+    from align.core.curves import AxisHints, Integers, LossLog, Series
 
 
 def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> Curve:
-    """Put a metric of a log on the global step. Raises MetricMissingError, StepsPerEpochError, MixedJobsError."""
+    """Put a metric of a log on the global step.
+
+    Raises MetricMissingError, StepsPerEpochError, MixedJobsError, MixedProcessesError.
+    """
     log = choose_job(log)
     series = find_series(log, metric)
     numbering = number_steps(log, series, hints)
     kept = latest_points(numbering.steps, series.values)
+    if kept.each > 1:
+        raise MixedProcessesError(log.label, metric, kept.each)
     return Curve(
         label=log.label,
         metric=metric,
@@ -61,29 +57,6 @@ def find_series(log: LossLog, metric: str) -> Series:
     if series is None:
         raise MetricMissingError(log.label, metric, sorted(log.table.metrics))
     return series
-
-
-def latest_points(steps: Integers, values: Floats) -> KeptPoints:
-    """Keep one point a step, the latest, in the order of steps.
-
-    A point printed again with the same value is dropped. Where a step comes again with another value the training was
-    resumed there: all that stood before it from that step on belongs to the abandoned run. Points that are only
-    out of order are sorted.
-    """
-    if np.all(steps[1:] > steps[:-1]):
-        return KeptPoints(np.arange(len(steps)))
-    index = _without_repeats(steps, values)
-    notes = [f"{len(steps) - len(index)} points are printed twice with the same value"] * (len(index) < len(steps))
-    distinct = int(np.count_nonzero(np.diff(np.sort(steps)))) + 1
-    if distinct < len(index):
-        later = _not_resumed_later(steps[index])
-        notes.append(_resumed_note(steps[index], distinct - len(later)))
-        went_back = np.diff(steps[index], prepend=0) <= 0
-        return KeptPoints(index[later], tuple(notes), went_back[later])
-    if np.any(np.diff(steps[index]) < 0):
-        notes.append("the points are not in the order of their steps; they were sorted")
-        index = index[np.argsort(steps[index], kind="stable")]
-    return KeptPoints(index, tuple(notes))
 
 
 def pair_curves(reference: Curve, candidate: Curve, last_step: int | None = None) -> PairedCurves:
@@ -118,31 +91,6 @@ def common_places(one: Integers, other: Integers) -> tuple[Integers, Integers]:
 def cadence(steps: Integers) -> int:
     """Return the usual distance between points, 1 where there is only one."""
     return int(np.median(np.diff(steps))) or 1 if len(steps) > 1 else 1
-
-
-def _without_repeats(steps: Integers, values: Floats) -> Integers:
-    """Return the indices, in file order, of the first of each (step, value); NaN equals NaN."""
-    order = np.argsort(steps, kind="stable")
-    again = np.diff(steps[order]) == 0
-    several = order[np.append(False, again) | np.append(again, False)]
-    bits = np.where(np.isnan(values[several]), np.nan, values[several] + 0.0).view(np.int64)
-    by_value = np.lexsort((bits, steps[several]))
-    repeated = (np.diff(steps[several][by_value]) == 0) & (np.diff(bits[by_value]) == 0)
-    kept = np.ones(len(steps), np.bool_)
-    kept[several[by_value[1:][repeated]]] = False
-    return np.flatnonzero(kept)
-
-
-def _not_resumed_later(steps: Integers) -> Integers:
-    """Return the indices of points that no later point of the same or an earlier step replaces."""
-    smallest_after = np.append(np.minimum.accumulate(steps[::-1])[::-1][1:], np.iinfo(np.int64).max)
-    return np.flatnonzero(steps < smallest_after)
-
-
-def _resumed_note(steps: Integers, abandoned: int) -> str:
-    back = steps[1:][np.diff(steps) <= 0]
-    text = f"the log goes back {len(back)} times (first to step {int(back[0])}): later points replace earlier ones"
-    return text + (f", {abandoned} steps of abandoned runs are left out" if abandoned else "")
 
 
 def _check_axes(reference: Curve, candidate: Curve) -> None:

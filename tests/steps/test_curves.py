@@ -1,70 +1,23 @@
-"""Points kept, replaced and sorted; curves paired at common steps; unlike values refused."""
+"""Curves paired at common steps; unlike values refused."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 import pytest
 
 from align.core.curves import EPOCH_MEAN, RAW, SINCE_LAST_PRINT, Curve, Window
 from align.errors import UnlikeCurvesError
-from align.steps.curves import latest_points, pair_curves
+from align.steps.curves import pair_curves
 
 NAN = math.nan
-
-
-def _kept(steps: list[int], values: list[float]) -> tuple[list[tuple[int, float]], str]:
-    kept = latest_points(np.array(steps), np.array(values))
-    return [(steps[i], values[i]) for i in kept.index], " ".join(kept.notes)
 
 
 def _curve(steps: list[int], values: list[float] | None = None, window: Window = RAW, resolution: float = 0.0) -> Curve:
     at = np.array(steps, np.int64)
     return Curve("some.log", "loss", at, np.array(values or steps, float), np.full(len(at), resolution), window)
-
-
-def test_points_in_order_are_left_alone() -> None:
-    assert _kept([1, 2, 3], [3.0, NAN, 1.0])[1] == ""
-
-
-def test_the_same_point_twice_is_one_point() -> None:
-    points, notes = _kept([1, 2, 2, 3, 3, 2], [3.0, NAN, NAN, 1.0, 1.0, NAN])
-    assert [step for step, _ in points] == [1, 2, 3]
-    assert "3 points are printed twice" in notes
-
-
-def test_after_a_resume_the_later_point_replaces_the_earlier() -> None:
-    points, notes = _kept([1, 2, 3, 4, 3, 4, 5], [1.0, 2.0, 3.0, 4.0, 3.5, 4.5, 5.5])
-    assert points == [(1, 1.0), (2, 2.0), (3, 3.5), (4, 4.5), (5, 5.5)]
-    assert "goes back 1 times (first to step 3)" in notes
-
-
-def test_the_point_with_which_a_resumed_log_goes_on_is_marked() -> None:
-    kept = latest_points(np.array([1, 2, 3, 4, 3, 4, 5]), np.arange(7) * 1.0)
-    assert kept.resumed is not None
-    assert kept.resumed.tolist() == [False, False, True, False, False]
-
-
-def test_a_run_started_again_leaves_nothing_of_the_older_one() -> None:
-    points, notes = _kept([1, 2, 3, 4, 1, 2], [1.0, 2.0, 3.0, 4.0, 1.5, 2.5])
-    assert points == [(1, 1.5), (2, 2.5)]
-    assert "2 steps of abandoned runs are left out" in notes
-
-
-def test_interleaved_ranks_give_one_point_a_step_and_a_note() -> None:
-    points, notes = _kept([1, 1, 2, 2], [1.0, 1.1, 2.0, 2.1])
-    assert points == [(1, 1.1), (2, 2.1)]
-    assert "goes back 2 times" in notes
-
-
-@pytest.mark.parametrize("order", list(permutations(range(4))))
-def test_points_out_of_order_are_sorted_whatever_the_order(order: tuple[int, ...]) -> None:
-    points, notes = _kept([i + 1 for i in order], [float(i) for i in order])
-    assert points == [(1, 0.0), (2, 1.0), (3, 2.0), (4, 3.0)]
-    assert ("sorted" in notes) == (order != (0, 1, 2, 3))
 
 
 def test_curves_pair_at_equal_steps_not_at_equal_places() -> None:

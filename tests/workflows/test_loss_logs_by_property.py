@@ -168,8 +168,9 @@ def test_a_loss_that_is_not_finite_on_one_side_is_never_aligned(values: list[flo
 @given(descents, st.sampled_from(WRITERS), st.data())
 def test_a_run_resumed_with_other_losses_is_judged_by_the_later_ones(values: list[float], write, data) -> None:
     curve = dict(enumerate(values))
-    back = data.draw(st.integers(1, len(values) - 1))
-    abandoned = {step: loss + 1.0 for step, loss in curve.items() if step >= back}
+    back = data.draw(st.integers(1, len(values) - 2))
+    other = data.draw(st.sets(st.integers(back, len(values) - 1), min_size=1))
+    abandoned = {step: loss + (step in other) for step, loss in curve.items() if step >= back}
     first = write({**{step: loss for step, loss in curve.items() if step < back}, **abandoned})
     later = write({step: loss for step, loss in curve.items() if step >= back})
     resumed = first + (later.partition("\n")[2] if write is _csv else later)
