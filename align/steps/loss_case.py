@@ -79,7 +79,7 @@ def examine(
     runs: Sequence[Curve] = (),
 ) -> LossCase:
     """Find what can be found of two curves up to `last_step`; raises UsageError for runs that make no envelope."""
-    shift = find_shift(reference, candidate, pairs)
+    shift = find_shift(reference, candidate, pairs, preset)
     envelope = None
     if runs:
         pairs, envelope = pair_with_runs(runs, candidate, last_step)

@@ -12,10 +12,11 @@ import numpy as np
 
 from align.core.curves import RAW
 from align.steps.curves import common_places, until
-from align.steps.loss_limits import limits_for
+from align.steps.loss_limits import GUIDE, limits_for
 
 if TYPE_CHECKING:
     from align.core.curves import Curve, Floats, PairedCurves
+    from align.steps.loss_limits import Preset
 
 ENOUGH_POINTS = 8
 CLEARLY = 0.1
@@ -40,19 +41,22 @@ class Shift(NamedTuple):
         return f"{found}: one of the logs may tell its losses a step late or early"
 
 
-def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves) -> Shift | None:
-    """Find the side that should count one later, if that makes the curves agree clearly and at enough steps."""
+def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: Preset = GUIDE) -> Shift | None:
+    """Find the side that should count one later, if that makes the curves agree clearly and at enough steps.
+
+    The limit is that of the preset on a single point, widened by what rounding can add.
+    """
     if reference.axis != "step" or not reference.window == candidate.window == RAW or not len(pairs.steps):
         return None
     scale, before = _mean(pairs.reference), _mean_difference(pairs.candidate, pairs.reference)
     if not before:
         return None
-    limits = limits_for(reference.metric, scale)
-    allowed = min(max(limits.mean_abs, limits.mean_rel * scale), CLEARLY * before)
+    absolute, relative = limits_for(reference.metric, scale, preset).of_each()
+    allowed = min(max(absolute, relative * scale) + float(np.mean(pairs.widening)), CLEARLY * before)
     last = int(pairs.steps[-1])
     for side, moved, other in (("candidate", candidate, reference), ("reference", reference, candidate)):
         points, after = _one_later(moved, other, last)
-        if points >= max(ENOUGH_POINTS, len(pairs.steps) - 2) and after < allowed:
+        if points >= max(ENOUGH_POINTS, len(pairs.steps) - 2) and (after < allowed or after == 0.0):
             return Shift(side, f"--{side}-base 0" if moved.base_guessed else "", points, before, after)
     return None
 
