@@ -69,6 +69,7 @@ def choose_rank(source: LogSource, rank: int | None = None) -> RankedSource:
 
 
 def _kept(source: LogSource, prefix: re.Pattern[bytes], rank: int, ranks: tuple[int, ...]) -> RankedSource:
+    """Empty the lines with the prefix of another number, then take off what is left of prefixes."""
     data, left_out = source.data, 0
     if len(ranks) > 1:
         others = re.compile(prefix.pattern.replace(_RANK, rb"(?!0*%d\b)[0-9]{1,6}" % rank) + rb"[^\r\n]*", re.MULTILINE)
