@@ -1,8 +1,8 @@
 """Neighbouring values of a curve are alike: they are averaged over blocks until the averages are not.
 
 The blocking of Flyvbjerg and Petersen (J. Chem. Phys. 91, 461, 1989): blocks of 1, 2, 4 ... values, until neighbouring
-averages are not positively correlated. Stopping at zero instead of at "not significant" makes blocks rather too long:
-that costs power and keeps the false-alarm rate.
+averages are not positively correlated. Stopping at zero instead of at "not significant" makes blocks rather too long,
+which costs power and keeps the false-alarm rate, but for a slow wander that fast jitter hides (docs/loss-statistics.md).
 """
 
 from __future__ import annotations
