@@ -2,7 +2,8 @@
 
 The blocking of Flyvbjerg and Petersen (J. Chem. Phys. 91, 461, 1989): blocks of 1, 2, 4 ... values, until neighbouring
 averages are not positively correlated. Stopping at zero instead of at "not significant" makes blocks rather too long,
-which costs power and keeps the false-alarm rate, but for a slow wander that fast jitter hides (docs/loss-statistics.md).
+which costs power and keeps the false-alarm rate, but for a slow wander that fast jitter hides
+(docs/loss-statistics.md).
 """
 
 from __future__ import annotations
