@@ -14,7 +14,7 @@ import numpy as np
 
 from align.core.curves import RAW, LogTable, Series
 from align.losslogs._digits import DigitColumn
-from align.losslogs._text import is_null, is_number
+from align.losslogs._text import LONGEST_NUMBER, is_null, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +33,7 @@ NO_STEP = -2
 ABSENT = " "
 # Where texts come again so often, each is read once.
 _ALIKE = 8
+_SHOWN = 40
 
 
 class TableBuilder:
@@ -147,7 +148,10 @@ class _Column:
         try:
             self._take(rows, texts)
         except ValueError:
-            self.add(rows, lines, [self._readable(*one) for one in zip(lines.tolist(), texts, strict=True)])
+            readable = [self._readable(*one) for one in zip(lines.tolist(), texts, strict=True)]
+            left = [text != "" for text in readable]
+            if any(left):
+                self._take(rows[left], list(compress(readable, left)))
 
     def notes(self) -> tuple[str, ...]:
         """Say which texts are kept as NaN."""
@@ -156,7 +160,8 @@ class _Column:
             notes.append(f"{len(self._null)} losses are null (first: line {self._null[0]}), kept as NaN")
         if self._strange:
             line, text = self._strange[0]
-            notes.append(f"{len(self._strange)} losses are no number (first: {text!r} in line {line}), kept as NaN")
+            shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+            notes.append(f"{len(self._strange)} losses are no number (first: {shown!r} in line {line}), kept as NaN")
         return tuple(notes)
 
     def _take(self, rows: Integers, texts: Sequence[str]) -> None:
@@ -190,7 +195,10 @@ class _Column:
 
 
 def _read(texts: Sequence[str]) -> tuple[NDArray[np.bytes_], Floats]:
-    """Pack and read numbers; raises ValueError if one is none, as Python's `1_000` is in no log."""
+    """Pack and read numbers; raises ValueError if one is none, as Python's `1_000` is in no log, or endlessly long."""
+    if max(map(len, texts)) > LONGEST_NUMBER:
+        msg = "a text so long would make all of the block as long"
+        raise ValueError(msg)
     packed = np.array(texts, np.bytes_)
     if b"_" in packed.tobytes():
         msg = "an underscore"

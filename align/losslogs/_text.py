@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 ONLY_EPOCHS = "the log counts only epochs: each loss is taken as the mean of its epoch"
 NUMBER = r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?i:nan|inf(?:inity)?)\b)"
 
+# No float64 has more digits than 767; Python reads no exponent of more than 4300.
+LONGEST_NUMBER = 1000
+
 _WHOLE = re.compile(NUMBER)
 
 
@@ -41,7 +44,7 @@ def find_lines(
 
 def is_number(text: str) -> bool:
     """Tell whether a text is one decimal number, NaN or infinity."""
-    return _WHOLE.fullmatch(text) is not None
+    return len(text) <= LONGEST_NUMBER and _WHOLE.fullmatch(text) is not None
 
 
 def is_null(text: str) -> bool:

@@ -132,6 +132,15 @@ def test_a_loss_that_is_no_number_is_kept_as_nan_and_noted() -> None:
     assert any("'oops' in line 3" in note for note in curve.notes)
 
 
+@pytest.mark.parametrize("endless", ["1e" + "0" * 5000, "1." + "0" * 5000, "9" * 5000])
+def test_a_number_of_thousands_of_digits_is_nan_and_noted_in_short(endless: str) -> None:
+    log = CSV.read(LogSource.of_text(f"step,loss,lr\n1,0.5,0.1\n2,{endless},{endless}\n3,0.25,0.1\n"))
+    curve = place_on_axis(log)
+    assert math.isnan(curve.values[1])
+    assert any("1 losses are no number (first: '" in note and len(note) < 120 for note in curve.notes)
+    assert place_on_axis(log, "lr").steps.tolist() == [1, 3]
+
+
 def test_rows_of_other_phases_are_no_training_losses() -> None:
     text = "phase,step,loss\ntrain,1,0.5\nval,1,0.9\ntrain,2,0.25\n"
     log = CSV.read(LogSource.of_text(text))
