@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 USUAL_LENGTH = 10
 USUAL_LENGTH_NOTE = f"means are taken over the last {USUAL_LENGTH} steps, as mmengine does if not told otherwise"
 _SETTINGS = ("lr", "momentum", "memory")
+_PROCESSOR = re.compile(r"\blog_processor\s*=\s*dict\(")
+_BRACKET_OR_LENGTH = re.compile(r"[(\[{]|([)\]}])|\bwindow_size\s*=\s*([0-9]{1,9})")
 _AVERAGED = re.compile("loss|time|grad_norm")
 _IN_SECONDS = {
     f"{prefix}{name}": f"{prefix}{name}_s" for prefix in ("", "train/", "val/") for name in ("time", "data_time")
@@ -32,6 +34,21 @@ def smoothed_window(name: str, length: int) -> Window:
     """Return what a metric is the mean of, by its name, where `length` steps are averaged."""
     averaged = _AVERAGED.search(name) and phase_by_name(name) == "training"
     return Window("mean of last", length) if averaged and length > 1 else RAW
+
+
+def configured_length(text: str) -> int | None:
+    """Return the `window_size` of the `log_processor` itself, not of what is nested in it; None if it tells none."""
+    processor = _PROCESSOR.search(text)
+    depth = 0
+    for found in _BRACKET_OR_LENGTH.finditer(text, processor.end()) if processor else ():
+        closing, length = found.groups()
+        if length and depth == 0:
+            return int(length)
+        if not length:
+            depth += -1 if closing else 1
+        if depth < 0:
+            break
+    return None
 
 
 def in_seconds(columns: Mapping[str, list[str]]) -> dict[str, list[str]]:
