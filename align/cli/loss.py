@@ -10,6 +10,8 @@ import typer
 from align.cli._shared import JsonOption, ProjectOption, RunOption  # noqa: TC001 - typer reads them at run time
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from align.steps.loss_limits import Preset
     from align.workflows.compare_losses import LogReading
 
@@ -20,7 +22,10 @@ CandidateArgument = Annotated[
 ]
 MetricOption = Annotated[str, typer.Option("--metric", help="Metric to compare; `loss` is each log's training loss.")]
 PresetOption = Annotated[
-    str, typer.Option("--preset", metavar="NAME", help="Criteria by name, such as guide or exact, or of align.toml.")
+    str | None,
+    typer.Option(
+        "--preset", metavar="NAME", help="Criteria by name: guide (if none is named), exact ..., or of align.toml."
+    ),
 ]
 ReferenceRunsOption = Annotated[
     list[Path] | None,
@@ -29,7 +34,7 @@ ReferenceRunsOption = Annotated[
     ),
 ]
 StepsPerOption = Annotated[
-    str, typer.Option("--steps-per", metavar="R:C", help="Steps of both sides that see as many samples, as 2:1.")
+    str | None, typer.Option("--steps-per", metavar="R:C", help="Steps of both sides that see as many samples, as 2:1.")
 ]
 LastOption = Annotated[
     int | None, typer.Option("--last-step", metavar="N", help="Compare only up to this global step.")
@@ -70,9 +75,9 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
     reference: LogArgument,
     candidate: CandidateArgument = None,
     metric: MetricOption = "loss",
-    preset: PresetOption = "guide",
+    preset: PresetOption = None,
     reference_runs: ReferenceRunsOption = None,
-    steps_per: StepsPerOption = "1:1",
+    steps_per: StepsPerOption = None,
     last_step: LastOption = None,
     plot: PlotOption = None,
     reference_format: FormatR = None,
@@ -93,33 +98,35 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
 ) -> int:
     """Compare two loss logs on the true global step, or show what is understood of one."""
     from align.cli._shared import find_settings
-    from align.workflows.compare_losses import LogReading
 
     settings = find_settings(project)
-    patterns = settings.loss_patterns
-    readings = (
-        LogReading(
-            reference_format,
-            reference_pattern or (None if reference_format else patterns[0] or None),
-            reference_rank,
-            reference_job,
-            reference_steps_per_epoch,
-            reference_base,
-        ),
-        LogReading(
-            candidate_format,
-            candidate_pattern or (None if candidate_format else patterns[1] or None),
-            candidate_rank,
-            candidate_job,
-            candidate_steps_per_epoch,
-            candidate_base,
-        ),
+    of_reference = (reference_format, reference_pattern, reference_rank, reference_job)
+    of_candidate = (candidate_format, candidate_pattern, candidate_rank, candidate_job)
+    own = (
+        (*of_reference, reference_steps_per_epoch, reference_base),
+        (*of_candidate, candidate_steps_per_epoch, candidate_base),
     )
+    readings = _reading(settings.loss_patterns[0], *own[0]), _reading(settings.loss_patterns[1], *own[1])
     if candidate is None:
-        _refuse_lone(reference_runs, plot)
+        of_two = {"--preset": preset, "--last-step": last_step, "--plot": plot, "--reference-runs": reference_runs}
+        _refuse_lone({**of_two, "--steps-per": steps_per, "--candidate-...": _any(own[1])})
         return _describe(reference, metric, readings[0], run, json)
-    asked = _Asked(metric, preset, settings.loss_presets, reference_runs or [], _ratio(steps_per), last_step)
+    if preset and reference_runs:
+        _refuse_two_judges()
+    ratio = _ratio(steps_per or "1:1")
+    asked = _Asked(metric, preset or "guide", settings.loss_presets, reference_runs or [], ratio, last_step)
     return _compare((reference, candidate), readings, asked, plot, run, json)
+
+
+def _reading(of_project: str, form: str | None, pattern: str | None, *others: int | None) -> LogReading:
+    """How a side is read; the project file's pattern is for a log whose format nobody names."""
+    from align.workflows.compare_losses import LogReading
+
+    return LogReading(form, pattern or (None if form else of_project or None), *others)
+
+
+def _any(given: Sequence[object]) -> object:
+    return next((one for one in given if one is not None), None)
 
 
 class _Asked(NamedTuple):
@@ -154,13 +161,19 @@ def _compare(
     return finish(comparison, comparison.verdict, made_from, run, json)
 
 
-def _refuse_lone(runs: list[Path] | None, plot: Path | None) -> None:
+def _refuse_lone(given: Mapping[str, object]) -> None:
     """Refuse options that make no sense with one log."""
     from align.errors import UsageError
 
-    given = [name for name, value in (("--reference-runs", runs), ("--plot", plot)) if value]
-    if given:
-        raise UsageError(f"{given[0]} is given with one log", "write `align loss REFERENCE CANDIDATE` before it")
+    names = [name for name, value in given.items() if value not in (None, [])]
+    if names:
+        raise UsageError(f"{names[0]} is given with one log", "write `align loss REFERENCE CANDIDATE` in front of it")
+
+
+def _refuse_two_judges() -> None:
+    from align.errors import UsageError
+
+    raise UsageError("both --preset and --reference-runs are given", "let one of them judge")
 
 
 def _ratio(text: str) -> tuple[int, int]:

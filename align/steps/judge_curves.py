@@ -23,6 +23,7 @@ from align.steps.loss_troubles import classify
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from align.core.curve_results import Criterion
     from align.core.curves import Curve, PairedCurves
     from align.steps.loss_limits import Preset
     from align.steps.other_metrics import Beside
@@ -151,9 +152,20 @@ def _verdict(case: LossCase) -> Verdict:
         return Verdict(Outcome.NOT_COMPARED, f"too little to tell: {case.too_few}", coverage)
     failed = [criterion for criterion in case.criteria.values() if not criterion.passed]
     if failed:
-        found = "; ".join(f"{c.name}: {c.value:.3g}, allowed {c.bound:.3g}" for c in failed)
-        return Verdict(Outcome.NOT_ALIGNED, found, coverage)
+        return Verdict(Outcome.NOT_ALIGNED, "; ".join(map(_said_of, failed)), coverage)
     return Verdict(Outcome.ALIGNED, "; ".join(_what_a_pass_covers(case, coverage)), coverage)
+
+
+def _said_of(failed: Criterion) -> str:
+    """Tell a criterion in as many digits as show that it failed; counts in all."""
+    for digits in (3, 6, 17):
+        value, bound = (
+            f"{one:,.0f}" if float(one).is_integer() and abs(one) >= 1 else f"{one:.{digits}g}"
+            for one in (failed.value, failed.bound)
+        )
+        if value != bound:
+            break
+    return f"{failed.name}: {value}, allowed {bound}"
 
 
 def _why_not_compared(reference: Curve, candidate: Curve, alike: int) -> str:
@@ -177,7 +189,8 @@ def _what_a_pass_covers(case: LossCase, coverage: Coverage) -> list[str]:
     if case.envelope and coverage.unmatched_candidate:
         said.append(f"{coverage.unmatched_candidate} of the candidate were not judged, as not all runs have them")
     if not judged.first_compared and case.envelope is None and judged.limits.asks("first"):
-        said.append(f"the first {judged.metric} was not compared: step 1 is not a finite point of both logs")
+        why = "step 1 is not a finite point of both logs" if case.reference.axis == "step" else "the logs count epochs"
+        said.append(f"the first {judged.metric} was not compared: {why}")
     if len(case.outside):
         first = case.pairs.steps[case.outside[0]]
         said.append(f"{len(case.outside)} single points are beyond their own limit, first at step {first}")

@@ -85,7 +85,8 @@ def compare_losses(  # noqa: PLR0913 - one keyword for each thing that a log may
 
     A log is a file, a folder, or the files of a resumed training. `preset` names the criteria, `presets` adds to the
     known ones; with `reference_runs` (further runs of the reference) the candidate is judged by how much they and the
-    reference differ among themselves. `steps_per=(2, 1)`: two steps of the reference see as many samples as one of the candidate.
+    reference differ among themselves. `steps_per=(2, 1)`: two steps of the reference see as many samples as one of
+    the candidate.
     `last_step` (global, from 1) leaves out what comes after it. `format`, `pattern`, `rank`, `job`, `steps_per_epoch`
     and `base` say what the logs do not (see LogReading): one value for both or a pair (reference, candidate). Results
     of many points are thinned (`points.count` tells how many were compared).
@@ -135,6 +136,8 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
     left, right = (reading.read(log) for reading, log in zip(readings, logs, strict=True))
     placed = [partial(_place, hints=one.hints, size=size) for one, size in zip(readings, sizes, strict=True)]
     curves = placed[0](left, metric), placed[1](right, metric)
+    if logs[1] in reference_runs:
+        raise UsageError("the candidate is one of the runs of the reference", "give it as the candidate only")
     others = [log for log in reference_runs if log != logs[0]]
     runs = [curves[0], *(placed[0](readings[0].read(log), metric) for log in others)] if reference_runs else []
     beside = look_beside(

@@ -229,3 +229,31 @@ def test_the_project_file_names_presets_and_patterns(
     project.rename(tmp_path / "other.toml")
     assert main(["loss", *map(str, logs)]) == 2
     assert main(["loss", *map(str, logs), "--project", "other.toml"]) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--plot", "x.png"],
+        ["--reference-runs", "x.csv"],
+        ["--preset", "exact"],
+        ["--last-step", "5"],
+        ["--steps-per", "2:1"],
+        ["--candidate-rank", "7"],
+    ],
+)
+def test_what_takes_two_logs_is_refused_with_one(
+    options: list[str], logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["loss", str(logs[0]), *options]) == 2
+    assert "is given with one log" in capsys.readouterr().err
+
+
+def test_one_judge_at_a_time_and_none_in_its_own_cause(
+    logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = [str(log) for log in logs]
+    assert main(["loss", *both, "--preset", "exact", "--reference-runs", both[0]]) == 2
+    assert "let one of them judge" in capsys.readouterr().err
+    assert main(["loss", *both, "--reference-runs", both[1]]) == 2
+    assert "the candidate is one of the runs of the reference" in capsys.readouterr().err
