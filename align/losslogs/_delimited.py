@@ -52,11 +52,19 @@ def find_header(source: LogSource) -> Header | None:
     return None
 
 
-def read_cells(source: LogSource, header: Header) -> Iterator[tuple[LogBlock, Cells]]:
-    """Yield each block with its rows after the header; a header again (runs appended to one file) is no row."""
+def read_cells(source: LogSource, header: Header, double: list[int]) -> Iterator[tuple[LogBlock, Cells]]:
+    """Yield each block with its rows after the header; a header again (runs appended to one file) is no row.
+
+    Lines in which two rows ran together, so that a cell is of both, are left out and go to `double`.
+    """
     for block in source.blocks():
-        cells = _regular(block, header) or _one_by_one(block, header)
+        cells = _regular(block, header) or _one_by_one(block, header, double)
         yield block, _without_headers(cells, header)
+
+
+def double_notes(double: list[int]) -> tuple[str, ...]:
+    """Say which lines are left out as they hold two rows."""
+    return (f"{len(double)} lines hold more than one row (first: line {double[0]}), left out",) if double else ()
 
 
 def by_name(header: Header, cells: Cells, repeated: dict[str, int]) -> Mapping[str, Sequence[str]]:
@@ -84,12 +92,14 @@ def _regular(block: LogBlock, header: Header) -> Cells | None:
     return Cells(block.numbers, [cells[place::width] for place in range(width)])
 
 
-def _one_by_one(block: LogBlock, header: Header) -> Cells:
+def _one_by_one(block: LogBlock, header: Header, double: list[int]) -> Cells:
     rows, lines, width = [], [], len(header.names)
     for number, line in block.lines():
-        if line.strip():
-            cells = _parted(line, header.delimiter)[:width]
-            rows.append(cells + [ABSENT] * (width - len(cells)))
+        cells = _parted(line, header.delimiter) if line.strip() else []
+        if len(cells) >= 2 * width - 1 and any(cells[width:]):
+            double.append(number)
+        elif cells:
+            rows.append(cells[:width] + [ABSENT] * (width - len(cells)))
             lines.append(number)
     columns = list(zip(*rows, strict=True)) if rows else [()] * width
     return Cells(np.array(lines, np.int64), columns)

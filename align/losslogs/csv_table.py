@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.errors import EmptyLogError
-from align.losslogs._delimited import by_name, find_header, read_cells
+from align.losslogs._delimited import by_name, double_notes, find_header, read_cells
 from align.losslogs._names import is_lightning
 from align.losslogs._table import EXPECTED, TableReader, find_columns, repeated_notes
 
@@ -36,9 +36,11 @@ class CsvFormat:
             raise EmptyLogError(source.label, [f"{self.name}: {EXPECTED}"])
         reader = TableReader(columns)
         repeated: dict[str, int] = {}
-        for block, cells in read_cells(source, header):
+        double: list[int] = []
+        for block, cells in read_cells(source, header, double):
             reader.add(block, cells.lines, by_name(header, cells, repeated))
-        return reader.read(source, self.name).with_notes(repeated_notes(source.label, columns, repeated))
+        notes = (*repeated_notes(source.label, columns, repeated), *double_notes(double))
+        return reader.read(source, self.name).with_notes(notes)
 
 
 PLUGIN = CsvFormat()

@@ -15,7 +15,7 @@ import numpy as np
 from align.core.curves import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
-from align.losslogs._delimited import find_header, read_cells
+from align.losslogs._delimited import double_notes, find_header, read_cells
 from align.losslogs._names import RATE, is_lightning, loss_names, loss_notes
 from align.losslogs._phases import phase_by_name
 from align.losslogs._text import end_notes
@@ -80,13 +80,14 @@ def _header(source: LogSource) -> Header | None:
 def _read_table(source: LogSource, header: Header) -> tuple[LogTable, int, tuple[str, ...]]:
     """Return the table, the number of lines that are no records, and what was not read as it stands."""
     builder, filled = TableBuilder(_window, phase_by_name, next(iter(loss_names(header.names)), None)), 0
-    for block, cells in read_cells(source, header):
+    double: list[int] = []
+    for block, cells in read_cells(source, header, double):
         filled += block.count_filled()
         columns = dict(zip(header.names, cells.columns, strict=True))
         steps, epochs = read_steps(columns.pop("step")), read_steps(columns.pop("epoch"))
         builder.add(cells.lines, steps, columns, epochs=_next_known(epochs))
     table = builder.build()
-    return _with_means(table), filled - len(table.lines), builder.notes()
+    return _with_means(table), filled - len(table.lines), (*builder.notes(), *double_notes(double))
 
 
 def _next_known(epochs: Integers) -> Integers:

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.curves import LossLog
+from align.core.log_sources import LogBlock
 from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._digits import FIXED, Printed
-from align.losslogs._text import NUMBER, end_notes, find_lines, is_number
+from align.losslogs._record_lines import RecordLines, twice
+from align.losslogs._text import NUMBER, find_lines, is_number
 
 if TYPE_CHECKING:
     from align.core.curves import Integers, LogTable
-    from align.core.log_sources import LogBlock, LogSource
+    from align.core.log_sources import LogSource
 
 # Whatever stands in place of the loss is taken, without a full stop after it, and told from a number afterwards.
 _LOSS = re.compile(
@@ -35,6 +37,8 @@ _TIME_NAMES = ("epoch_time_ms", "step_time_ms", "data_time_ms")
 # TimeMonitor prints milliseconds with three decimals.
 _HALF_UNIT_MS = 0.0005
 _SURE = 0.4
+_START = r"(?:(?:Train|Eval) )?[Ee]poch(?::[ \t]*[0-9]+,?[ \t]+step| time:)"
+_TOGETHER = (twice("poch(?::[ \t]*[0-9]| time:)"),)
 
 
 class LossMonitorFormat:
@@ -58,7 +62,8 @@ class LossMonitorFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all loss lines and training times; raises EmptyLogError if there is no loss line."""
         reading = _Reading(source)
-        for block in source.blocks():
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
             reading.add(block)
         table = reading.builder.build()
         if "loss" not in table.metrics:
@@ -72,7 +77,7 @@ class LossMonitorFormat:
             base=1,
             steps_per_epoch=_steps_by_time(table) or _steps_by_interval(table),
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*end_notes(source), *reading.builder.notes()),
+            notes=(*lines.notes(), *reading.builder.notes()),
         )
 
 
@@ -86,8 +91,10 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        times = find_lines(block, _TIME)
-        lines, rows = find_lines(block, _LOSS, others=times[0])
+        apart = LogBlock(block.text, np.arange(len(block.numbers)))  # as lines may share a number
+        times = find_lines(apart, _TIME)
+        places, rows = find_lines(apart, _LOSS, others=times[0])
+        lines = block.numbers[places]
         self.ignored += block.count_filled() - len(rows)
         steps = epochs = lines[:0]
         if rows:
@@ -97,20 +104,17 @@ class _Reading:
             steps, epochs = read_steps(printed_steps), read_steps(printed_epochs)
             self.builder.add(lines, steps, {"loss": losses}, epochs=epochs)
         if times[1]:
-            self._add_times(times, (lines, np.append(self._last[0], steps), np.append(self._last[1], epochs)))
+            at = np.searchsorted(places, times[0])
+            before = np.append(self._last[0], steps)[at], np.append(self._last[1], epochs)[at]
+            self._add_times(block.numbers[times[0]], times[1], *before)
         if len(steps):
             self._last = int(steps[-1]), int(epochs[-1])
 
-    def _add_times(
-        self, times: tuple[Integers, list[tuple[str, ...]]], losses: tuple[Integers, Integers, Integers]
-    ) -> None:
+    def _add_times(self, lines: Integers, rows: list[tuple[str, ...]], steps: Integers, epochs: Integers) -> None:
         """Put each time at the last loss before it; one before all losses is no record of ours."""
-        lines, rows = times
-        at = np.searchsorted(losses[0], lines)
-        self.ignored -= int(np.count_nonzero(losses[1][at] != NO_STEP))
+        self.ignored -= int(np.count_nonzero(steps != NO_STEP))
         ignored = self.builder.ignored
-        texts = dict(zip(_TIME_NAMES, zip(*rows, strict=True), strict=True))
-        self.builder.add(lines, losses[1][at], texts, epochs=losses[2][at])
+        self.builder.add(lines, steps, dict(zip(_TIME_NAMES, zip(*rows, strict=True), strict=True)), epochs=epochs)
         self.builder.ignored = ignored
 
 

@@ -20,7 +20,8 @@ from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._digits import all_fixed
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
-from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._record_lines import RecordLines, twice
+from align.losslogs._text import NUMBER, find_lines
 from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ _TIMES = {
     "throughput per GPU (TFLOP/s/GPU)": "throughput_tflops",
 }
 _THROUGHPUT = _TIMES["throughput per GPU (TFLOP/s/GPU)"]
+_START = rf"{_STEP}|validation loss at "
+_TOGETHER = twice("iteration +[0-9]+/"), "elapsed time[^\n]*validation loss at ", f"validation loss at [^\n]*{_STEP}"
 
 
 class MegatronFormat:
@@ -68,7 +71,8 @@ class MegatronFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all iterations and validations; raises EmptyLogError if there is no iteration."""
         reading = _Reading()
-        for block in source.blocks():
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
             reading.add(block)
         table = reading.builder.build()
         if reading.loss not in table.metrics:
@@ -81,7 +85,7 @@ class MegatronFormat:
             counting="global step",
             base=1,
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*end_notes(source), *reading.notes()),
+            notes=(*lines.notes(), *reading.notes()),
         )
 
 

@@ -13,7 +13,8 @@ from align.core.curves import LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
 from align.losslogs._digits import all_fixed
-from align.losslogs._text import end_notes, find_lines
+from align.losslogs._record_lines import RecordLines, twice
+from align.losslogs._text import find_lines
 
 if TYPE_CHECKING:
     from align.core.log_sources import LogSource
@@ -24,6 +25,8 @@ _STEP = re.compile(
 )
 # Its time is that of all steps since the last print together.
 _NAMES = ("loss", "lr", "interval_time_s")
+_START = r"Epoch: \[[0-9]+/[0-9]+\], batch: "
+_TOGETHER = (twice(_START),)
 
 
 class MindcvFormat:
@@ -49,7 +52,8 @@ class MindcvFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all step lines; raises EmptyLogError if there is none."""
         builder, ignored = TableBuilder(loss="loss", printed_of=all_fixed), 0
-        for block in source.blocks():
+        records = RecordLines(source, _START, *_TOGETHER)
+        for block in records.blocks():
             lines, rows = find_lines(block, _STEP)
             ignored += block.count_filled() - len(rows)
             if rows:
@@ -72,7 +76,7 @@ class MindcvFormat:
             counting="step in epoch",
             base=1,
             ignored_lines=ignored + builder.ignored,
-            notes=(*end_notes(source), *builder.notes()),
+            notes=(*records.notes(), *builder.notes()),
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from align.core.curves import LogRecord, LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import as_table, read_step
+from align.losslogs._delimited import double_notes
 from align.losslogs._digits import all_fixed
 from align.losslogs._text import end_notes, is_number
 
@@ -43,7 +44,8 @@ class MindcvResultFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all rows; raises EmptyLogError if there is none."""
         ignored: list[int] = []
-        table = as_table(_records(source, ignored), printed_of=all_fixed)
+        double: list[int] = []
+        table = as_table(_records(source, ignored, double), printed_of=all_fixed)
         if "TrainLoss" not in table.metrics:
             raise EmptyLogError(source.label, [self.summary])
         return LossLog(
@@ -53,12 +55,12 @@ class MindcvResultFormat:
             loss_name="TrainLoss",
             counting="epoch",
             base=1,
-            ignored_lines=len(ignored),
-            notes=end_notes(source),
+            ignored_lines=len(ignored) + len(double),
+            notes=(*double_notes(double), *end_notes(source)),
         )
 
 
-def _records(source: LogSource, ignored: list[int]) -> Iterator[LogRecord]:
+def _records(source: LogSource, ignored: list[int], double: list[int]) -> Iterator[LogRecord]:
     names: list[str] = []
     for number, line in source.lines():
         cells = line.split()
@@ -68,7 +70,7 @@ def _records(source: LogSource, ignored: list[int]) -> Iterator[LogRecord]:
         elif names and len(cells) == len(names) + 1 and (epoch := read_step(cells[0])) is not None:
             yield LogRecord(number, epoch, epoch, dict(zip(names, map(_fraction, cells[1:]), strict=True)))
         elif cells:
-            ignored.append(number)
+            (double if len(cells) > 2 * len(names) > 0 else ignored).append(number)
 
 
 def _fraction(text: str) -> str:

@@ -16,7 +16,8 @@ from align.core.curves import EPOCH_SO_FAR, RAW, LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
 from align.losslogs._digits import FIXED, Printed
-from align.losslogs._text import NUMBER, end_notes, find_lines, is_number
+from align.losslogs._record_lines import RecordLines, twice
+from align.losslogs._text import NUMBER, find_lines, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,8 @@ _SO_FAR = "loss_so_far"
 _NAMES = ("loss", _SO_FAR, "per_step_time_ms", "time_ms", "lr", "loss_scale", "global_norm", "train_throughput_per_npu")
 _IN_BRACKETS = ("lr", "loss_scale", "global_norm")
 _NO_VALUE = ("None", "unavailable")
+_START = r"(?:\{ )?Epoch:\[ *[0-9]+/"
+_TOGETHER = (twice(r"Epoch:\[ *[0-9]+/"),)
 
 
 class MindformersFormat:
@@ -67,7 +70,8 @@ class MindformersFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all step lines; raises EmptyLogError if there is none."""
         reading = _Reading()
-        for block in source.blocks():
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
             reading.add(block)
         table = reading.builder.build()
         if "loss" not in table.metrics:
@@ -80,7 +84,7 @@ class MindformersFormat:
             counting="step in epoch",
             base=1,
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*end_notes(source), *reading.notes()),
+            notes=(*lines.notes(), *reading.notes()),
         )
 
 

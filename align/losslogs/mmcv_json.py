@@ -19,7 +19,8 @@ from align.losslogs._digits import Printed
 from align.losslogs._mmengine import in_seconds, interval_window
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
-from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._record_lines import RecordLines, twice
+from align.losslogs._text import NUMBER, find_lines
 from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ _OBJECT = re.compile(
 _PAIR = re.compile(rf'"([^"\n]+)": ({NUMBER})(?=[,}}])')
 _COUNTERS = ("epoch", "iter")
 _ROUNDED = Printed("decimals", 5)
+_START = r'\{"mode": "'
+_TOGETHER = (twice(_START),)
 
 
 class MmcvJsonFormat:
@@ -61,7 +64,8 @@ class MmcvJsonFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all objects; raises EmptyLogError if none has a training loss."""
         reading = _Reading()
-        for block in source.blocks():
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
             reading.add(block)
         table = reading.builder.build()
         if "loss" not in table.metrics:
@@ -74,7 +78,7 @@ class MmcvJsonFormat:
             counting=reading.counting(),
             base=1,
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=end_notes(source),
+            notes=lines.notes(),
         )
 
 

@@ -16,10 +16,18 @@ from align.core.curves import LossLog
 from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._digits import all_fixed
-from align.losslogs._mmengine import USUAL_LENGTH, USUAL_LENGTH_NOTE, in_seconds, interval_window, smoothed_window
+from align.losslogs._mmengine import (
+    USUAL_LENGTH,
+    USUAL_LENGTH_NOTE,
+    configured_length,
+    in_seconds,
+    interval_window,
+    smoothed_window,
+)
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
-from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._record_lines import RecordLines, twice
+from align.losslogs._text import NUMBER, find_lines
 from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
@@ -29,7 +37,8 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"(Epoch|Iter)(?:\((train|val)\))? *(?:\[ *([0-9]+)\])?\[ *([0-9]+)(?:/([0-9]+))?\][ \t]+([^\n]*)")
 # A name may hold single spaces, `coco/AP (M)`; the time that is left, `eta: 1 day, 3:00:00`, is no metric.
 _PAIR = re.compile(rf"(?<![\w.(])(?!eta:)([A-Za-z][^:,\s]*(?: [^:,\s]+)*): +({NUMBER})(?=[\s,]|$)", re.MULTILINE)
-_CONFIGURED = re.compile(r"log_processor\s*=\s*dict\([^()]*?\bwindow_size\s*=\s*([0-9]{1,9})")
+_START = r"(?:Epoch|Iter)(?:\((?:train|val)\))? *\["
+_TOGETHER = twice(r"Epoch(?:\((?:train|val)\))? *\["), twice(r"Iter(?:\((?:train|val)\))? *\[")
 
 
 class MmengineFormat:
@@ -57,7 +66,8 @@ class MmengineFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read training lines and the results of validations; raises EmptyLogError if no line has a training loss."""
         reading = _Reading()
-        for block in source.blocks():
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
             reading.add(block)
         table = reading.builder.build()
         if "loss" not in table.metrics:
@@ -70,7 +80,7 @@ class MmengineFormat:
             counting="step in epoch" if reading.kind == "Epoch" else "global step",
             base=1,
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*end_notes(source), *reading.notes()),
+            notes=(*lines.notes(), *reading.notes()),
         )
 
 
@@ -87,8 +97,8 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        if self._length is None and (configured := _CONFIGURED.search(block.text)):
-            self._length = int(configured[1])
+        if self._length is None:
+            self._length = configured_length(block.text)
         found, rows = find_lines(block, _LINE)
         used = [at for at, row in enumerate(rows) if self._tells(row)]
         self.ignored += block.count_filled() - len(used)

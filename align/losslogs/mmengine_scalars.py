@@ -18,7 +18,8 @@ from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._mmengine import USUAL_LENGTH, USUAL_LENGTH_NOTE, in_seconds, is_training_object, smoothed_window
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
-from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._record_lines import RecordLines
+from align.losslogs._text import NUMBER, find_lines
 from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _OBJECT = re.compile(r'^[ \t]*(\{"[^\n]*"step": ([0-9]+)[^\n]*\})[ \t]*$', re.MU
 _PAIR = re.compile(rf'"([^"\n]+)": ({NUMBER})(?=[,}}])')
 _COUNTERS = ("epoch", "iter", "step")
 _LOSSES = ("loss", "train/loss")
+_START, _TOGETHER = r'^[ \t]*\{"|(?<=\})[ \t]*\{"', (r'\}[ \t]*\{"',)
 
 
 class MmengineScalarsFormat:
@@ -60,7 +62,8 @@ class MmengineScalarsFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all objects; raises EmptyLogError if none has a training loss."""
         reading = _Reading()
-        for block in source.blocks():
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
             reading.add(block)
         table = reading.builder.build()
         loss = next((name for name in _LOSSES if name in table.metrics), None)
@@ -74,7 +77,7 @@ class MmengineScalarsFormat:
             counting="global step",
             base=1,
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*end_notes(source), USUAL_LENGTH_NOTE),
+            notes=(*lines.notes(), USUAL_LENGTH_NOTE),
         )
 
 

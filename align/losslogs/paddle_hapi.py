@@ -18,7 +18,8 @@ from align.losslogs._columns import NO_STEP, TableBuilder
 from align.losslogs._digits import all_fixed
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
-from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._record_lines import RecordLines
+from align.losslogs._text import NUMBER, find_lines
 from align.losslogs._validation import named_validation
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _PAIR = re.compile(rf"([A-Za-z][\w./-]*): \[?({NUMBER})(?![\w.])")
 _TO_MILLISECONDS = {"us": "e-3", "ms": "", "s": "e3"}
 _COSTS = {"avg_reader_cost": "avg_reader_cost_s", "avg_batch_cost": "avg_batch_cost_s"}
 _SINCE_LAST_PRINT = (*_COSTS.values(), "ips")
+_START = r"step +[0-9]{1,9}(?:/[0-9]{1,9})?(?: \[[=>.]*\])? - |Epoch [0-9]{1,9}/[0-9]|(?:Eval|Predict) begin"
+_TOGETHER = r"/step[ \t]*[^ \t\n]", r"Epoch [0-9]{1,9}/[0-9]+[ \t]*[^ \t\n0-9]", r"begin\.\.\.[ \t]*[^ \t\n]"
 
 
 class PaddleHapiFormat:
@@ -61,7 +64,8 @@ class PaddleHapiFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read steps and the ends of evaluations; raises EmptyLogError if no step of training has a loss."""
         reading = _Reading()
-        for block in source.blocks():
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
             reading.add(block)
         table = reading.builder.build()
         if "loss" not in table.metrics:
@@ -74,7 +78,7 @@ class PaddleHapiFormat:
             counting="step in epoch",
             base=1,
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*end_notes(source), *reading.notes()),
+            notes=(*lines.notes(), *reading.notes()),
         )
 
 

@@ -18,7 +18,8 @@ from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._digits import all_fixed
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
-from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._record_lines import RecordLines, twice
+from align.losslogs._text import NUMBER, find_lines
 from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _ITERATION = re.compile(r"\[Train\]\[Epoch [0-9]+/[0-9]+\]\[Iter: [0-9]+/[0-9]+\
 _PAIR = re.compile(rf"(?<![\w.])(?!eta:)([A-Za-z][\w@./-]*)(?:\(\w+\))?: ({NUMBER})(?=s?[, ]|s?$)", re.MULTILINE)
 _COSTS = {"batch_cost": "batch_cost_s", "reader_cost": "reader_cost_s"}
 _SINCE_LAST_PRINT = (*_COSTS.values(), "ips")
+_START = r"\[(?:Train|Eval)\]\[Epoch [0-9]"
+_TOGETHER = (twice(r"\[Epoch [0-9]"),)
 
 
 class PaddleClasFormat:
@@ -57,7 +60,8 @@ class PaddleClasFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read iterations, epochs and evaluations; raises EmptyLogError if there is no training loss."""
         reading = _Reading()
-        for block in source.blocks():
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
             reading.add(block)
         table = reading.builder.build()
         if "loss" not in table.metrics:
@@ -70,7 +74,7 @@ class PaddleClasFormat:
             counting="step in epoch",
             base=1,
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=end_notes(source),
+            notes=lines.notes(),
         )
 
 

@@ -16,7 +16,8 @@ from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
 from align.losslogs._digits import all_fixed
 from align.losslogs._pairs import pair_columns
-from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._record_lines import RecordLines, twice
+from align.losslogs._text import NUMBER, find_lines
 
 if TYPE_CHECKING:
     from align.core.curves import Integers
@@ -26,6 +27,8 @@ _STEP = re.compile(r"Epoch: \[([0-9]+)\] \[ *([0-9]+)/([0-9]+)\] (learning_rate:
 _PAIR = re.compile(rf"(?<![\w.])(?!eta:)([A-Za-z][\w./-]*): ({NUMBER})(?=[ ,]|$)", re.MULTILINE)
 _COSTS = {"batch_cost": "batch_cost_s", "data_cost": "data_cost_s"}
 _MEANS = (*_COSTS.values(), "ips")
+_START = r"Epoch: \[[0-9]+\] \["
+_TOGETHER = (twice(_START),)
 
 
 class PaddleDetectionFormat:
@@ -51,7 +54,8 @@ class PaddleDetectionFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all steps; raises EmptyLogError if there is none."""
         reading = _Reading()
-        for block in source.blocks():
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
             reading.add(block)
         table = reading.builder.build()
         if "loss" not in table.metrics:
@@ -64,7 +68,7 @@ class PaddleDetectionFormat:
             counting="step in epoch",
             base=0,
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=end_notes(source),
+            notes=lines.notes(),
         )
 
 

@@ -18,7 +18,8 @@ from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._digits import Printed
 from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
-from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._record_lines import RecordLines, twice
+from align.losslogs._text import NUMBER, find_lines
 from align.losslogs._validation import by_phase, carry_forward
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ _TIMES = {
 _SET = ("learning_rate", "learning rate", "lr", "loss_scale", "global_norm")
 _TRAINER_PRINTS = {"loss": Printed("decimals", 8), "learning_rate": Printed("significant", 4)}
 _SCRIPT_NOTE = "a `global step` line is taken to print the loss of that step, as PaddleNLP's examples do"
+# A training line of the Trainer begins with its loss; those of scripts have theirs behind the step.
+_START = (
+    r"(?<![\w'])loss: (?=[^,\n]{1,40}, (?:[a-z_]{1,40}: [^,\n]{1,40}, ){0,4}global_step: [0-9])"
+    r"|global step [0-9]+(?:/[0-9]+)?, |(?<=- )eval_loss: "
+)
+_TOGETHER = twice("loss: "), twice("global step ")
 
 
 class PaddleNlpFormat:
@@ -68,7 +75,8 @@ class PaddleNlpFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read steps and evaluations; raises EmptyLogError if no step has a loss."""
         reading = _Reading()
-        for block in source.blocks():
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
             reading.add(block)
         table = reading.builder.build()
         if "loss" not in table.metrics:
@@ -81,7 +89,7 @@ class PaddleNlpFormat:
             counting="global step",
             base=None if reading.of_script else 1,
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*end_notes(source), *([_SCRIPT_NOTE] if reading.of_script else [])),
+            notes=(*lines.notes(), *([_SCRIPT_NOTE] if reading.of_script else [])),
         )
 
 

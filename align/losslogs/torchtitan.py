@@ -17,7 +17,8 @@ from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
 from align.losslogs._digits import all_fixed
 from align.losslogs._phases import phase_by_name
-from align.losslogs._text import NUMBER, end_notes, find_lines
+from align.losslogs._record_lines import RecordLines, twice
+from align.losslogs._text import NUMBER, find_lines
 from align.losslogs._validation import by_phase, named_validation
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _STEP = re.compile(
 )
 _NAMES = ("loss", "grad_norm", "memory_gib", "memory_percent", "wps", "tps", "tflops", "mfu")
 _WITH_COMMAS = _SINCE_LAST_PRINT = ("wps", "tps", "tflops")
+_START = "(?:validate )?step: +[0-9]+ +loss: "
+_TOGETHER = (twice("step: +[0-9]+ +loss: "),)
 
 
 class TorchtitanFormat:
@@ -54,7 +57,8 @@ class TorchtitanFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all steps and validations; raises EmptyLogError if no line has a training loss."""
         reading = _Reading()
-        for block in source.blocks():
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
             reading.add(block)
         table = reading.builder.build()
         if "loss" not in table.metrics:
@@ -68,7 +72,7 @@ class TorchtitanFormat:
             counting="global step",
             base=1,
             ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*end_notes(source), *([f"{averaged} since the last print"] if reading.averages else [])),
+            notes=(*lines.notes(), *([f"{averaged} since the last print"] if reading.averages else [])),
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from align.core.curves import EPOCH_MEAN, RAW, LossLog, Series
 from align.errors import EmptyLogError
 from align.losslogs._columns import ABSENT, NO_STEP, TableBuilder, read_steps
-from align.losslogs._delimited import find_header, read_cells
+from align.losslogs._delimited import double_notes, find_header, read_cells
 from align.losslogs._phases import phase_by_name
 from align.losslogs._table import find_columns
 from align.losslogs._text import end_notes
@@ -55,7 +55,8 @@ class YoloFormat:
             raise EmptyLogError(source.label, [self.summary])
         parts = _parts(header.names)
         builder, filled = TableBuilder(_window, phase_by_name), 0
-        for block, cells in read_cells(source, header):
+        double: list[int] = []
+        for block, cells in read_cells(source, header, double):
             filled += block.count_filled()
             columns = dict(zip(header.names, cells.columns, strict=True))
             whole = np.array([text != ABSENT for text in cells.columns[-1]], np.bool_)
@@ -71,7 +72,7 @@ class YoloFormat:
             counting="epoch",
             base=0 if _YOLOV5_RATE in header.names else None,
             ignored_lines=filled - len(table.lines),
-            notes=(f"the loss is the sum of {', '.join(parts)}", *end_notes(source)),
+            notes=(f"the loss is the sum of {', '.join(parts)}", *double_notes(double), *end_notes(source)),
         )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,6 +55,11 @@ def _assert_same_metrics(found: LossLog, expected: LossLog) -> None:
         np.testing.assert_array_equal(found.table.metrics[name].values, series.values)
 
 
+def _points(log: LossLog, metric: str) -> list[tuple[int, str]]:
+    series = log.table.metrics[metric]
+    return list(zip(log.table.steps[series.rows].tolist(), map(str, series.values), strict=True))
+
+
 @every_format
 def test_a_log_format_is_one_by_protocol(name: str) -> None:
     assert isinstance(FORMATS[name], LogFormat)
@@ -97,6 +103,30 @@ def test_the_lines_of_one_rank_among_others_are_read_like_a_log_of_their_own(nam
     source = choose_rank(LogSource("all ranks", ranked)).source
     assert [other for other, plugin in FORMATS.items() if plugin.recognizes(source)] == [name]
     _assert_same_metrics(FORMATS[name].read(source), FORMATS[name].read(_sample(name)))
+
+
+@every_format_of_lines
+def test_two_records_that_ran_together_on_one_line_are_taken_apart_or_left_out_with_a_note(name: str) -> None:
+    ends, plain = [end.start() for end in re.finditer(b"\n", FORMATS[name].sample)], FORMATS[name].read(_sample(name))
+    told = plain.table.lines
+    for number in [number for number, after in pairwise(told.tolist()) if after == number + 1]:
+        end, apart = ends[number - 1], ~np.isin(told, [number, number + 1])
+        joined = LogSource("joined", FORMATS[name].sample[:end] + FORMATS[name].sample[end + 1 :])
+        try:
+            log = FORMATS[name].read(joined)
+        except EmptyLogError:
+            assert not apart.any()
+            continue
+        if len(log.table.lines) < len(told):
+            assert any(f"(first: line {number})" in note for note in log.notes)
+            assert log.ignored_lines == plain.ignored_lines + 1
+            np.testing.assert_array_equal(log.table.steps, plain.table.steps[apart])
+        else:
+            assert log.ignored_lines == plain.ignored_lines
+            assert log.table.metrics.keys() == plain.table.metrics.keys()
+            for metric in plain.table.metrics:
+                assert _points(log, metric) == _points(plain, metric)
+            assert log.table.lines.tolist() == (told - (told > number)).tolist()
 
 
 @settings(deadline=None, max_examples=20)
