@@ -50,9 +50,19 @@ class RankedSource:
         return (f"the log has lines of ranks {ranks}: only those of rank {self.rank} are read",)
 
 
-def ranks_of(source: LogSource) -> tuple[int, ...]:
-    """Return the ranks that the beginning of a log tells, sorted; () if it tells none."""
-    return _ranks(_prefix(source), source.head().data)
+def lines_by_rank(source: LogSource) -> dict[int | None, LogSource]:
+    """Part lines by rank, in rising order after those of nobody (None), without prefixes and without their numbers."""
+    prefix = _prefix(source)
+    if prefix is None:
+        return {None: source}
+    line = re.compile(prefix.pattern + rb"([^\r\n]*)", re.MULTILINE)
+    own: dict[int, list[bytes]] = {}
+    for rank, content in line.findall(source.data):
+        own.setdefault(int(rank), []).append(content)
+    parted: dict[int | None, LogSource] = {None: LogSource(source.label, line.sub(b"", source.data))}
+    for rank in sorted(own):
+        parted[rank] = LogSource(source.label, b"\n".join(own[rank]) + b"\n")
+    return parted
 
 
 def choose_rank(source: LogSource, rank: int | None = None) -> RankedSource:

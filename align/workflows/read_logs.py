@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.log_ranks import RankedSource, choose_rank, ranks_of
+from align.core.log_ranks import RankedSource, choose_rank, lines_by_rank
 from align.core.registry import check_packages, log_formats, pattern_format
 from align.core.words import close_names, some
 from align.errors import AmbiguousLogError, EmptyLogError, UsageError
@@ -109,12 +109,20 @@ def _recognised(paths: Sequence[Path], wanted: Wanted, label: str) -> dict[Path,
 
 def _recognise(source: LogSource, wanted: Wanted) -> Recognised | None:
     """Tell the formats of the beginning of a log, by the lines of the first rank that has any: often the last one."""
-    for rank in (None,) if wanted.as_it_is else ranks_of(source) or (None,):
-        lines = source if rank is None else choose_rank(source, rank).source
-        names = tuple(name for name, plugin in wanted.formats.items() if plugin.recognizes(lines))
-        if names:
-            return Recognised(names, rank)
+    parted = {None: source} if wanted.as_it_is else lines_by_rank(source)
+    if len(parted) == 1:
+        names = _formats_of(source, wanted)
+        return Recognised(names, None) if names else None
+    asked = wanted.rank is not None and wanted.rank in parted
+    for rank in (wanted.rank,) if asked else (rank for rank, own in parted.items() if _formats_of(own, wanted)):
+        ranked = choose_rank(source, rank)
+        if names := _formats_of(ranked.source, wanted):
+            return Recognised(names, ranked.rank)
     return None
+
+
+def _formats_of(source: LogSource, wanted: Wanted) -> tuple[str, ...]:
+    return tuple(name for name, plugin in wanted.formats.items() if plugin.recognizes(source))
 
 
 def _of_one_rank(files: Mapping[Path, Recognised], wanted: Wanted) -> tuple[Mapping[Path, Recognised], tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.core.log_ranks import choose_rank
+from align.core.log_ranks import choose_rank, lines_by_rank
 from align.core.log_sources import LogSource
 from align.errors import UsageError
 
@@ -43,6 +43,14 @@ def test_another_rank_can_be_chosen_and_one_that_is_not_there_is_refused(form: s
     assert _lines(choose_rank(_interleaved(form), 11).source) == [(3, "step 1 of 11"), (6, "step 2 of 11")]
     with pytest.raises(UsageError, match="no lines of rank 1: it has ranks 0, 2, 11"):
         choose_rank(_interleaved(form), 1)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_lines_are_parted_by_rank_and_those_of_nobody_stand_apart(form: str) -> None:
+    parted = lines_by_rank(_interleaved(form))
+    assert list(parted) == [None, 0, 2, 11]
+    assert [line for _, line in _lines(parted[11])] == ["step 1 of 11", "step 2 of 11"]
+    assert _lines(parted[None]) == []
 
 
 def test_one_rank_alone_needs_no_note() -> None:

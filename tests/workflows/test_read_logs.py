@@ -155,6 +155,22 @@ def test_where_only_the_last_rank_prints_losses_its_lines_are_read(tmp_path: Pat
     assert "the log has lines of ranks 0, 3: only those of rank 3 are read" in log.notes
 
 
+def test_a_rank_that_prints_only_after_long_lines_of_others_is_found(tmp_path: Path) -> None:
+    start = "[default0]: some argument ................ None\n" * (HEAD_BYTES // 40)
+    iterations = "".join(f"[default7]:{line}\n" for line in _monitor(range(1, 4)).splitlines())
+    log = _write(tmp_path, all__log=start + iterations) / "all.log"
+    assert read_log(log).table.steps.tolist() == read_log(log, rank=7).table.steps.tolist() == [1, 2, 3]
+    with pytest.raises(EmptyLogError):
+        read_log(log, rank=0)
+
+
+def test_losses_of_nobody_are_read_with_the_lines_of_the_lowest_rank(tmp_path: Path) -> None:
+    lines = "".join(f"[rank{rank}]: setup\n" for rank in (3, 1)) + _monitor(range(1, 4))
+    log = read_log(_write(tmp_path, all__log=lines) / "all.log")
+    assert log.table.steps.tolist() == [1, 2, 3]
+    assert "the log has lines of ranks 1, 3: only those of rank 1 are read" in log.notes
+
+
 def test_of_a_folder_with_a_file_for_each_rank_one_is_read(tmp_path: Path) -> None:
     _write(
         tmp_path, worker_0__log="no loss\n", worker_1__log=_monitor(range(1, 3)), worker_10__log=_monitor(range(1, 4))
