@@ -97,6 +97,13 @@ def test_the_configuration_in_the_log_tells_the_window() -> None:
     assert log.notes == ()
 
 
+def test_the_window_of_another_metric_in_the_configuration_is_not_that_of_the_loss() -> None:
+    other = "custom_cfg=[dict(data_src='loss', log_name='loss_large', window_size=100)]"
+    for inside, length in ((f"{other}, window_size=50", 50), (f"window_size=50, {other}", 50), (other, 10)):
+        log = _read(f"log_processor = dict(\n    by_epoch=True, {inside})\n" + STEP % (1, 10, "loss: 0.5000"))
+        assert log.table.metrics["loss"].window == Window("mean of last", length)
+
+
 def test_an_assumed_window_is_noted() -> None:
     for log in (_console("mmengine_epoch.log"), _scalars("mmengine_epoch_scalars.json")):
         assert "the last 10 steps" in log.notes[0]
