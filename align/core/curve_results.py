@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from align.core.curves import Booleans, Curve, Floats, Integers
     from align.core.verdicts import Verdict
 
-EventKind = Literal["spike", "explosion", "not finite", "skipped", "schedule boundary", "resumed", "change point"]
+EventKind = Literal[
+    "spike", "explosion", "not finite", "skipped", "schedule boundary", "resumed",
+    "change point", "apart for a while", "together again",
+]  # fmt: skip
 Side = Literal["reference", "candidate"]
 Bound = Literal["start", "data", "compute", "tail", "none"]
 
@@ -74,7 +77,10 @@ class DriftTest:
 
 @dataclass(frozen=True, slots=True)
 class OtherMetric:
-    """Another metric that both logs have, compared the same way: `within` over `compared` common steps."""
+    """Another metric that both logs have, compared the same way: `within` over `compared` common steps.
+
+    It differs from `first_divergent_step` on, to `last_divergent_step` if the rest agrees again (else None).
+    """
 
     metric: str
     compared: int
@@ -82,6 +88,7 @@ class OtherMetric:
     first_divergent_step: int | None
     largest_difference: float
     largest_at: int | None
+    last_divergent_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

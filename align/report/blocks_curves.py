@@ -85,7 +85,7 @@ def _others(others: list[dict[str, Any]]) -> Table:
                 one["metric"],
                 number(one["compared"]),
                 number(one["compared"] - one["within"]),
-                number(one["first_divergent_step"]),
+                _steps(one["first_divergent_step"], one.get("last_divergent_step")),
                 number(one["largest_difference"]),
                 number(one["largest_at"]),
             ),
@@ -94,6 +94,11 @@ def _others(others: list[dict[str, Any]]) -> Table:
         for one in others
     )
     return Table(say("loss.others"), columns, rows)
+
+
+def _steps(first: int | None, last: int | None) -> str:
+    """Say from which step on a metric differs, and up to which if it agrees again."""
+    return number(first) if last is None else f"{number(first)} … {number(last)}"
 
 
 def _speed(speed: dict[str, Any]) -> Facts:

@@ -21,6 +21,8 @@ EVENT_COLORS = {
     "schedule boundary": QUIET,
     "resumed": QUIET,
     "change point": CANDIDATE,
+    "apart for a while": CANDIDATE,
+    "together again": GOOD,
 }
 MARKED = 40
 
@@ -42,7 +44,8 @@ def marked_events(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the events to mark, led by the first divergent step; more than can be told apart are left out."""
     first = document["first_divergent_step"]
     told = [{"kind": "first divergent", "step": first, "side": None}] if first is not None else []
-    others = (event for event in document["events"] if (event["kind"], event["step"]) != ("change point", first))
+    parted = {(kind, first) for kind in ("change point", "apart for a while")}
+    others = (event for event in document["events"] if (event["kind"], event["step"]) not in parted)
     return [*told, *sorted(others, key=lambda event: int(event["step"]))][:MARKED]
 
 

@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
 # A stretch that ends before the curve does has to outweigh this many points, or it is an excursion.
 EXCURSION = 2.0
+# The points after a stretch agree if they score that much on average: within half of their limit.
+AGREES = -0.5
 
 
 class Stretch(NamedTuple):
-    """The indices of the first and the last point of a stretch that is outside."""
+    """The indices of the first and the last point of a stretch that is outside; `ended`: what follows it agrees."""
 
     first: int
     last: int
+    ended: bool = False
 
 
 def find_stretch(difference: Floats, limit: Floats, within: Booleans) -> Stretch | None:
@@ -37,7 +40,8 @@ def find_stretch(difference: Floats, limit: Floats, within: Booleans) -> Stretch
     if not totals[end] - lowest[end] > (0.0 if end == len(difference) else EXCURSION):
         return None
     first = int(np.flatnonzero(totals[:end] == lowest[end])[-1])
-    return Stretch(first, end - 1)
+    rest = totals[-1] - totals[end]
+    return Stretch(first, end - 1, bool(rest < -EXCURSION and rest < AGREES * (len(difference) - end)))
 
 
 def _scores(difference: Floats, limit: Floats, within: Booleans) -> Floats:

@@ -80,13 +80,17 @@ def _first_divergent_step(case: LossCase) -> int | None:
 
 
 def _change_points(case: LossCase, points: CurvePoints) -> tuple[CurveEvent, ...]:
-    """Return where the stretch that differs begins, with the mean difference over it."""
+    """Return where the stretch that differs begins, with the mean difference over it, and where it ends if it does."""
     if case.stretch is None or not case.values_differ:
         return ()
-    inside = points.difference[case.stretch.first : case.stretch.last + 1]
+    first, last, ended = case.stretch
+    inside = points.difference[first : last + 1]
     known = inside[np.isfinite(inside)]
     mean = float(np.mean(known)) if len(known) else None
-    return (CurveEvent("change point", int(case.pairs.steps[case.stretch.first]), value=mean),)
+    if not ended:
+        return (CurveEvent("change point", int(points.step[first]), value=mean),)
+    apart = CurveEvent("apart for a while", int(points.step[first]), value=mean)
+    return apart, CurveEvent("together again", int(points.step[last + 1]))
 
 
 def _drift_notes(case: LossCase, points: CurvePoints) -> list[str]:

@@ -58,7 +58,7 @@ def compare_others(
 ) -> tuple[tuple[OtherMetric, ...], tuple[str, ...]]:
     """Compare every metric that both logs have besides `metric`, and say of which that could not be done.
 
-    `place` puts a metric of a log on the axis. `first_divergent_step` is where it leaves its limit and stays outside.
+    `place` puts a metric of a log on the axis.
     """
     found, notes = [], []
     for name in _shared(reference, candidate, metric):
@@ -105,4 +105,5 @@ def _compare(reference: Curve, candidate: Curve, preset: Preset) -> OtherMetric:
         first_divergent_step=None if stretch is None else int(pairs.steps[stretch.first]),
         largest_difference=0.0 if largest is None else float(sizes[largest]),
         largest_at=None if largest is None else int(pairs.steps[largest]),
+        last_divergent_step=int(pairs.steps[stretch.last]) if stretch is not None and stretch.ended else None,
     )

@@ -61,4 +61,4 @@ def test_the_page_of_the_run_folder_names_every_field(value: type) -> None:
     assert {*get_args(EventKind), *get_args(Bound)} <= named | set(PHRASES)
 
 
-PHRASES = ("not finite", "schedule boundary", "change point")
+PHRASES = ("not finite", "schedule boundary", "change point", "apart for a while", "together again")

@@ -43,7 +43,31 @@ def test_a_long_stretch_that_ends_is_found_from_its_first_to_its_last_point() ->
     difference = np.zeros(POINTS)
     difference[8:20] = 3.0
     difference[30] = 1e6
-    assert _stretch(difference) == Stretch(8, 19)
+    assert _stretch(difference) == Stretch(8, 19, ended=True)
+
+
+@pytest.mark.parametrize("first", [0, 8])
+@pytest.mark.parametrize(
+    ("after", "inside", "ended"), [(2, 0.0, False), (3, 0.0, True), (15, 0.4, True), (15, 0.7, False)]
+)
+def test_a_stretch_has_ended_if_more_than_two_points_after_it_agree_clearly(
+    first: int, after: int, inside: float, ended: bool
+) -> None:
+    difference = np.zeros(POINTS)
+    difference[first:] = -3.0
+    difference[POINTS - after :] = inside
+    assert _stretch(difference) == Stretch(first, POINTS - after - 1, ended)
+
+
+@pytest.mark.parametrize("noise", [0.3, 0.5])
+def test_a_difference_in_noise_that_stays_has_not_ended(noise: float) -> None:
+    source = np.random.default_rng(4)
+    for _ in range(100):
+        difference = noise * source.standard_normal(1000)
+        difference[600:] += 1.5
+        found = _stretch(difference)
+        assert found is not None
+        assert not found.ended
 
 
 def test_one_point_inside_does_not_end_a_stretch() -> None:

@@ -352,3 +352,12 @@ def test_infinity_alike_early_does_not_hide_a_later_difference() -> None:
     comparison = _judge(_curve(left), _curve(right))
     assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
     assert (comparison.trouble, comparison.first_divergent_step) == ("differs later", 4)
+
+
+def test_a_stretch_that_ends_says_so() -> None:
+    for last, kinds in ((40, [("apart for a while", 21), ("together again", 41)]), (STEPS, [("change point", 21)])):
+        moved = DESCENT.copy()
+        moved[20:last] += 0.2
+        events = _judge(_curve(DESCENT), _curve(moved)).events
+        assert [(event.kind, event.step) for event in events] == kinds
+        assert events[0].value == pytest.approx(0.2)

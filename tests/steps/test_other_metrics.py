@@ -70,7 +70,11 @@ def test_a_metric_differs_from_where_it_leaves_its_limit_and_stays() -> None:
     rates = RATES.copy()
     rates[3] = 1.0
     rates[10:] = 0.2
-    assert _compare(_log("torch", lr=RATES), _log("port", lr=rates))["lr"].first_divergent_step == 11
+    found = _compare(_log("torch", lr=RATES), _log("port", lr=rates))["lr"]
+    assert (found.first_divergent_step, found.last_divergent_step) == (11, None)
+    rates[15:] = 0.1
+    found = _compare(_log("torch", lr=RATES), _log("port", lr=rates))["lr"]
+    assert (found.first_divergent_step, found.last_divergent_step) == (11, 15)
     rates[10:] = 0.1
     single = _compare(_log("torch", lr=RATES), _log("port", lr=rates))["lr"]
     assert (single.within, single.first_divergent_step, single.largest_at) == (19, None, 4)
