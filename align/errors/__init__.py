@@ -30,6 +30,8 @@
     │   │                       logs
     │   ├── UnreadableLogError
     │   ├── EmptyLogError
+    │   ├── NoStepError
+    │   ├── NoNumberError
     │   ├── AmbiguousLogError
     │   ├── UnlikeLogsError
     │   ├── RepeatedColumnError

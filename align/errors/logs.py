@@ -29,6 +29,26 @@ class EmptyLogError(CannotRunError):
         )
 
 
+class NoStepError(CannotRunError):
+    """A log in which nothing that stands for a step is one; the first is `text` in line `line`."""
+
+    def __init__(self, label: str, line: int, text: str) -> None:
+        super().__init__(
+            f"{label} has no step that is a whole number from 0 to 2^31 - 1: the first is {text!r} in line {line}",
+            "log the number of the step; a column of another kind needs another name than step, iter, epoch ...",
+        )
+
+
+class NoNumberError(CannotRunError):
+    """A log in which nothing that stands for a loss is a number; the first is `text` in line `line`."""
+
+    def __init__(self, label: str, line: int, text: str) -> None:
+        super().__init__(
+            f"{label} has no loss that is a number: the first is {text!r} in line {line}",
+            "write numbers with a decimal point and nothing between or around their digits, such as 11064.5",
+        )
+
+
 class AmbiguousLogError(CannotRunError):
     """Logs in which several formats find their lines; `formats` tells those of each file."""
 

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from align.core.curves import RAW, LogTable, Series
+from align.errors import NoNumberError
 from align.losslogs._digits import DigitColumn
-from align.losslogs._text import LONGEST_NUMBER, is_null, is_number
+from align.losslogs._text import LONGEST_NUMBER, is_null, is_number, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from align.core.curves import Booleans, Floats, Integers, LogRecord, Phase, Window
+    from align.core.curves import Floats, Integers, LogRecord, Phase, Window
     from align.losslogs._digits import Printed
 
 T = TypeVar("T", bound=np.generic)
@@ -33,7 +34,6 @@ NO_STEP = -2
 ABSENT = " "
 # Where texts come again so often, each is read once.
 _ALIKE = 8
-_SHOWN = 40
 
 
 class TableBuilder:
@@ -63,7 +63,7 @@ class TableBuilder:
         *,
         epochs: Integers | None = None,
         totals: Integers | None = None,
-        skipped: Booleans | None = None,
+        skipped: Integers | None = None,
         shares: Floats | None = None,
     ) -> None:
         """Take records: `metrics` holds their printed texts by name, "" (or another text) where one has no number.
@@ -110,6 +110,11 @@ class TableBuilder:
         """Put a column together, so that its parts can go; None if no record told it."""
         parts = self._columns.pop(name)
         return np.concatenate(parts) if self._count and name in self._told else None
+
+    def refuse_words(self, label: str) -> None:
+        """Raise NoNumberError if losses were added, but none is a number; not after `build`."""
+        if loss := self._metrics.get(self._loss or ""):
+            loss.refuse_words(label)
 
     def notes(self) -> tuple[str, ...]:
         """Say which losses are null or no number."""
@@ -160,9 +165,13 @@ class _Column:
             notes.append(f"{len(self._null)} losses are null (first: line {self._null[0]}), kept as NaN")
         if self._strange:
             line, text = self._strange[0]
-            shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-            notes.append(f"{len(self._strange)} losses are no number (first: {shown!r} in line {line}), kept as NaN")
+            notes.append(f"{len(self._strange)} losses are no number (first: {text!r} in line {line}), kept as NaN")
         return tuple(notes)
+
+    def refuse_words(self, label: str) -> None:
+        """Raise NoNumberError if there is a text that is no number, and not one number."""
+        if self._strange and len(self._strange) + len(self._null) == sum(map(len, self.rows)):
+            raise NoNumberError(label, *self._strange[0])
 
     def _take(self, rows: Integers, texts: Sequence[str]) -> None:
         """Read numbers; of many that are alike, each only once. Raises ValueError if one is none."""
@@ -189,7 +198,7 @@ class _Column:
             if null:
                 self._null.append(line)
             else:
-                self._strange.append((line, text))
+                self._strange.append((line, shortened(text)))
             return "nan"
         return "nan" if null else ""
 
@@ -244,7 +253,7 @@ def _emptied(parts: list[NDArray[T]]) -> NDArray[T]:
 
 _NO_NUMBERS = np.zeros(0, np.int64)
 # The columns of a table beside its metrics, with what stands where a block does not tell them.
-_USUAL = {"lines": 0, "steps": 0, "epochs": -1, "totals": 0, "skipped": False, "shares": np.nan}
+_USUAL = {"lines": 0, "steps": 0, "epochs": -1, "totals": 0, "skipped": 0, "shares": np.nan}
 
 
 def read_steps(texts: Sequence[str]) -> Integers:

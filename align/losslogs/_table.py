@@ -16,8 +16,9 @@ import numpy as np
 from align.core.curves import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError, RepeatedColumnError
 from align.losslogs._columns import ABSENT, NO_STEP, TableBuilder, read_steps
+from align.losslogs._odd_steps import OddSteps
 from align.losslogs._phases import OTHER_PHASES, phase_by_name
-from align.losslogs._text import ONLY_EPOCHS, end_notes, is_null, is_number
+from align.losslogs._text import ONLY_EPOCHS, end_notes, is_null, is_number, with_point
 from align.losslogs._validation import named_validation
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class LogColumns:
-    """The names, as the log spells them, of its step, epoch, loss and phase; None for what it has not."""
+    """The names, as the log spells them, of its step, epoch, loss and phase; None for what it has not.
+
+    The loss is "" in a log with nothing but losses of other phases, `val_loss`.
+    """
 
     step: str | None
     epoch: str | None
@@ -52,26 +56,29 @@ class LogColumns:
 
 
 def find_columns(names: Iterable[str]) -> LogColumns | None:
-    """Tell the columns of a log by their names; None without a loss, or without both step and epoch."""
+    """Tell the columns of a log by their names; None without any loss, or without both step and epoch."""
     spelled: dict[str, str] = {}
     for name in names:
         spelled.setdefault(_plain(name), name)
     step, epoch, loss, phase = (_first(spelled, known) for known in (STEP_NAMES, EPOCH_NAMES, LOSS_NAMES, PHASE_NAMES))
+    if loss is None and {phase_by_name(name) for name in spelled if "loss" in name} == {"validation"}:
+        loss = ""
     return None if loss is None or (step is None and epoch is None) else LogColumns(step, epoch, loss, phase)
 
 
 class TableReader:
-    """Takes the rows of a log in columns, block by block.
+    """Takes the rows of a log in columns, block by block; metrics may have a `decimal_comma` where it parts no cells.
 
     Texts have no spaces around them, and ABSENT stands where a row has none.
     """
 
-    def __init__(self, columns: LogColumns) -> None:
-        self._columns = columns
+    def __init__(self, columns: LogColumns, decimal_comma: bool = False) -> None:
+        self._columns, self._decimal_comma = columns, decimal_comma
         self._builder = TableBuilder(functools.partial(_window, columns), phase_by_name, columns.loss)
         self._names: dict[str, None] = {}
         self._without_loss: list[int] = []
-        self._filled = 0
+        self._odd_steps = OddSteps()
+        self._filled, self._commas = 0, False
 
     def add(self, block: LogBlock, lines: Integers, cells: Mapping[str, Sequence[str]]) -> None:
         """Take the rows of a block, by the names of their columns; those without a step are no records."""
@@ -81,6 +88,11 @@ class TableReader:
         epochs = _steps(cells.get(columns.epoch or ""), count)
         steps = epochs if columns.step is None else _steps(cells.get(columns.step), count)
         metrics = {name: texts for name, texts in cells.items() if name not in (columns.step, columns.epoch)}
+        if self._decimal_comma and "," in block.text:
+            metrics = self._with_points(metrics)
+        self._odd_steps.look(
+            lines, steps, cells.get(columns.step or columns.epoch or "", ()), metrics.get(columns.loss, ())
+        )
         validation = np.zeros(count, np.bool_)
         if columns.phase is not None and columns.phase in cells:
             validation[:] = [phase.strip().lower() in OTHER_PHASES for phase in cells[columns.phase]]
@@ -91,9 +103,11 @@ class TableReader:
         self._builder.add(lines, steps, metrics, epochs=np.maximum(epochs, -1))
 
     def read(self, source: LogSource, format_name: str) -> LossLog:
-        """Put all rows together; raises EmptyLogError if none has a step and a loss."""
+        """Put all rows together; raises EmptyLogError, NoStepError or NoNumberError if none has a step and a loss."""
+        self._builder.refuse_words(source.label)
         columns, table = self._columns, self._builder.build()
-        if columns.loss not in table.metrics:
+        if not table.metrics or columns.loss not in (*table.metrics, ""):
+            self._odd_steps.refuse(source.label)
             raise EmptyLogError(source.label, [f"{format_name}: {EXPECTED}"])
         only_epochs = (ONLY_EPOCHS,) if columns.step is None else ()
         return LossLog(
@@ -106,6 +120,11 @@ class TableReader:
             ignored_lines=self._filled - len(table.lines),
             notes=(*self._notes(), *only_epochs, *end_notes(source)),
         )
+
+    def _with_points(self, metrics: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        pointed: dict[str, Sequence[str]] = {name: list(map(with_point, texts)) for name, texts in metrics.items()}
+        self._commas |= any(list(texts) != pointed[name] for name, texts in metrics.items())
+        return pointed
 
     def _empty_losses(self, lines: Integers, metrics: Mapping[str, Sequence[str]], strange: Booleans) -> list[str]:
         """Turn empty cells into NaN in rows with a step and nothing else: a loss that its writer could not print."""
@@ -124,7 +143,8 @@ class TableReader:
         loss = self._columns.loss
         if others := sorted(name for name in self._names if name != loss and _plain(name) in LOSS_NAMES):
             notes.append(f"the loss is read from {loss!r}; also in the log: {', '.join(others)}")
-        notes += self._builder.notes()
+        notes += [*self._builder.notes(), *self._odd_steps.notes()]
+        notes += ["a comma inside a number is read as its decimal point"] * self._commas
         if self._without_loss:
             lines = f"{len(self._without_loss)} rows have no loss (first: line {self._without_loss[0]})"
             notes.append(f"{lines}; some writers leave NaN out like this")
@@ -161,7 +181,7 @@ def _counting(columns: LogColumns, table: LogTable) -> Counting:
         return "epoch"
     if table.epochs is None or _plain(columns.step).startswith("global"):
         return "global step"
-    rows = table.metrics[columns.loss].rows
+    rows = table.metrics[columns.loss].rows if columns.loss else np.arange(len(table.steps))
     epochs, index = np.unique(table.epochs[rows], return_inverse=True)
     first, last = np.full(len(epochs), np.iinfo(np.int64).max), np.full(len(epochs), -1)
     np.minimum.at(first, index, table.steps[rows])

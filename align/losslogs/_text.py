@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from align.core.log_sources import LogBlock, LogSource
 
 ONLY_EPOCHS = "the log counts only epochs: each loss is taken as the mean of its epoch"
-NUMBER = r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?i:nan|inf(?:inity)?)\b)"
+NUMBER = r"[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?i:nan|inf(?:inity)?)\b)"
 
 # No float64 has more digits than 767; Python reads no exponent of more than 4300.
 LONGEST_NUMBER = 1000
 
 _WHOLE = re.compile(NUMBER)
+_DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+(?:[eE][-+]?[0-9]+)?")
+_SHOWN = 40
 
 
 def find_lines(
@@ -45,6 +47,16 @@ def find_lines(
 def is_number(text: str) -> bool:
     """Tell whether a text is one decimal number, NaN or infinity."""
     return len(text) <= LONGEST_NUMBER and _WHOLE.fullmatch(text) is not None
+
+
+def with_point(text: str) -> str:
+    """Return a number with a decimal comma as one with a point, all else as it is."""
+    return text.replace(",", ".") if _DECIMAL_COMMA.fullmatch(text) else text
+
+
+def shortened(text: str) -> str:
+    """Return a text as messages show it, which may have any length in a log."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def is_null(text: str) -> bool:

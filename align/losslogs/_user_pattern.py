@@ -15,6 +15,7 @@ from align.core.curves import EPOCH_MEAN, RAW, LossLog
 from align.core.match_time import SECONDS, TimeIsUpError, limited_time
 from align.errors import EmptyLogError, UsageError
 from align.losslogs._columns import TableBuilder, read_steps
+from align.losslogs._odd_steps import OddSteps
 from align.losslogs._text import ONLY_EPOCHS, end_notes
 
 if TYPE_CHECKING:
@@ -48,16 +49,19 @@ class PatternFormat:
         groups, ignored = self._pattern.groupindex, 0
         counter = "step" if "step" in groups else "epoch"
         window, notes = (RAW, ()) if counter == "step" else (EPOCH_MEAN, (ONLY_EPOCHS,))
-        builder = TableBuilder(lambda _: window, loss="loss")
+        builder, odd = TableBuilder(lambda _: window, loss="loss"), OddSteps()
         for block in source.blocks():
             lines, columns = self._find(block)
             ignored += block.count_filled() - len(lines)
             if len(lines):
                 counts = {name: read_steps(columns[name]) for name in _COUNTERS if name in groups}
                 metrics = {name: texts for name, texts in columns.items() if name not in _COUNTERS}
+                odd.look(lines, counts[counter], columns[counter], columns["loss"])
                 builder.add(lines, counts[counter], metrics, epochs=counts.get("epoch"), totals=counts.get("total"))
+        builder.refuse_words(source.label)
         table = builder.build()
         if "loss" not in table.metrics:
+            odd.refuse(source.label)
             raise EmptyLogError(source.label, [self.summary])
         inside = "step" in groups and "epoch" in groups
         return LossLog(
@@ -68,7 +72,7 @@ class PatternFormat:
             counting="step in epoch" if inside else "global step" if counter == "step" else "epoch",
             base=None,
             ignored_lines=ignored + builder.ignored,
-            notes=(*end_notes(source), *builder.notes(), *notes),
+            notes=(*end_notes(source), *builder.notes(), *odd.notes(), *notes),
         )
 
     def _find(self, block: LogBlock) -> tuple[Integers, dict[str, Sequence[str]]]:

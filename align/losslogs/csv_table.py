@@ -29,12 +29,12 @@ class CsvFormat:
         return header is not None and find_columns(header.names) is not None and not is_lightning(header.names)
 
     def read(self, source: LogSource) -> LossLog:
-        """Read all rows; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""
+        """Read all rows; raises EmptyLogError or another if none has a step and a loss, RepeatedColumnError."""
         header = find_header(source)
         columns = find_columns(header.names) if header is not None else None
         if header is None or columns is None:
             raise EmptyLogError(source.label, [f"{self.name}: {EXPECTED}"])
-        reader = TableReader(columns)
+        reader = TableReader(columns, decimal_comma=header.delimiter != ",")
         repeated: dict[str, int] = {}
         double: list[int] = []
         for block, cells in read_cells(source, header, double):

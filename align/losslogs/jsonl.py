@@ -60,12 +60,15 @@ class JsonlFormat:
 
 
 def _columns(source: LogSource) -> LogColumns | None:
-    """Find the columns in the first object that has a step and a loss."""
+    """Find the columns in the first object that has a step and a training loss, else in the first with another loss."""
+    other = None
     for line in (line.strip() for block in source.blocks() if "{" in block.text for _, line in block.lines()):
         names = dict.fromkeys(name for name, _ in _object(line) or ())
-        if names and (columns := find_columns(names)) is not None:
+        columns = find_columns(names)
+        if columns is not None and columns.loss:
             return None if is_training_object(names) else columns
-    return None
+        other = other or columns
+    return other
 
 
 class _Reading:

@@ -7,7 +7,7 @@ import pytest
 from align.core.curves import EPOCH_MEAN, LossLog
 from align.core.log_sources import LogSource
 from align.core.registry import pattern_format
-from align.errors import EmptyLogError, UsageError
+from align.errors import EmptyLogError, NoStepError, UsageError
 from align.steps.curves import place_on_axis
 
 
@@ -62,6 +62,13 @@ def test_an_expression_that_finds_nothing_says_what_was_looked_for() -> None:
     assert not pattern.recognizes(LogSource.of_text("nothing here\n"))
     with pytest.raises(EmptyLogError, match=r"looked for:\n  lines in which the pattern"):
         pattern.read(LogSource.of_text("nothing here\n"))
+
+
+def test_steps_that_are_none_are_told() -> None:
+    pattern = r"(?P<step>\S+): (?P<loss>\S+)"
+    assert any("1 rows are left out" in note for note in _read(pattern, "1: 2.5\n-2: 2.4\n").notes)
+    with pytest.raises(NoStepError, match=r"the first is '0\.5' in line 1"):
+        _read(pattern, "0.5: 2.5\n1.5: 2.4\n")
 
 
 def test_an_expression_that_would_take_for_ever_is_stopped() -> None:
