@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.steps import trouble_events as events
+from align.steps import trouble_gaps as gaps
 from align.steps import trouble_rules as rules
 
 if TYPE_CHECKING:
@@ -73,10 +74,6 @@ def _shifted(evidence: CurveEvidence) -> int | None:
     return 1 if evidence.shift_option and evidence.failed & {"first", "mean"} else None
 
 
-def _first_differs(evidence: CurveEvidence) -> int | None:
-    return 1 if evidence.of_loss and "first" in evidence.failed else None
-
-
 _FORWARD_AT = "align forward REFERENCE CANDIDATE --inputs BATCH, with the weights after step {before} on both sides"
 _OPTIMIZERS = "align lint REFERENCE CANDIDATE with the functions that make the optimizers"
 _DATA = "align validate REFERENCE CANDIDATE --data FUNCTION --candidate-data FUNCTION"
@@ -115,7 +112,7 @@ TROUBLES = (
     ),
     Trouble(
         "first loss differs",
-        _first_differs,
+        rules.first_differs,
         "align forward REFERENCE CANDIDATE; if that agrees, align lint REFERENCE CANDIDATE: dropout and what else "
         "differs in training only",
         forward_first=False,
@@ -151,19 +148,24 @@ TROUBLES = (
     ),
     Trouble("rising", rules.rises, f"{_RATES}, from step {{step}} on; then {_OPTIMIZERS} (learning rate, clipping)"),
     Trouble(
+        "slower than the reference",
+        gaps.converges_slower,
+        f"{_RATES}; then {_OPTIMIZERS} (learning rate, scale of the loss or its reduction, accumulated gradients)",
+    ),
+    Trouble(
         "plateau above the reference",
-        rules.stays_above,
+        gaps.stays_above,
         f"{_OPTIMIZERS} (learning rate, weight decay, which parameters are trained); then {_DATA}; "
         "then precision and randomness",
     ),
     Trouble(
         "stays below the reference",
-        rules.stays_below,
+        gaps.stays_below,
         f"align lint REFERENCE CANDIDATE: dropout; then {_OPTIMIZERS} (weight decay); then {_DATA}: augmentation",
     ),
     Trouble(
         "slow drift",
-        rules.drifts,
+        gaps.drifts,
         f"{_OPTIMIZERS} (weight decay, epsilon); then {_RATES}; then the initial values of what was not converted, and "
         "the precision of weights and of the optimizer's state",
     ),

@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtr, stdtrit
 
+from align.steps.blocks import centred_times
 from align.steps.curve_shapes import noise_size, part_means
 from align.steps.loss_evidence import PARTS
 
 if TYPE_CHECKING:
     from align.core.curves import Floats
-    from align.steps.loss_evidence import CurveEvidence, Finite
+    from align.steps.loss_evidence import CurveEvidence
 
 # The first steps that an update can spoil, and how much more than rounding it has to do.
 EARLY, ONSET = 5, 100.0
@@ -24,10 +26,12 @@ FLOAT32_ROUNDING = 1e-6
 FEWEST, ENOUGH_FOR_NOISE = 8, 48
 # A mean is told from another one by so many standard errors.
 SURE = 5.0
+# A mean of that part of the noise is small beside it, however sure it is.
+NEXT_TO_NONE = 0.25
+# Noise is there from the beginning on if its first part is not smaller by more; few values are off by more times it.
+LASTING, OUTLYING = 4.0, 4.0
 MOST_CORRELATED = 0.8
 UNLIKE_NOISE = 1.3
-# A difference keeps its sign at so many of its points; it grows from half to half, or not from quarter to quarter.
-KEPT_SIGN, GROWTH, STILL = 0.9, 1.5, 1.1
 # What is much more, and the part of the whole difference that excursions have to make.
 MUCH, MOST = 10.0, 0.6
 # A descent of less than that part of the reference's is none, one of that part of a loss is clear.
@@ -44,20 +48,44 @@ def parts_at_once(evidence: CurveEvidence) -> int | None:
         return None
     first, second = np.abs(pairs.candidate[:2] - pairs.reference[:2])
     rounding = FLOAT32_ROUNDING * abs(pairs.reference[0])
-    return 2 if pairs.steps[outside[0]] <= EARLY and second >= ONSET * max(first, rounding) else None
+    jumps = second >= ONSET * max(first, rounding) and not is_jitter(evidence, float(second))
+    return 2 if pairs.steps[outside[0]] <= EARLY and jumps else None
+
+
+def first_differs(evidence: CurveEvidence) -> int | None:
+    """The first loss is outside, and by more than the losses jitter against each other from the beginning on."""
+    if not evidence.of_loss or "first" not in evidence.failed:
+        return None
+    pairs = evidence.pairs
+    return None if is_jitter(evidence, abs(float(pairs.candidate[0] - pairs.reference[0]))) else 1
+
+
+def is_jitter(evidence: CurveEvidence, difference: float) -> bool:
+    """Tell whether an early difference is no larger than noise of the difference that is there from the beginning."""
+    whole = evidence.points.difference
+    if len(whole) < ENOUGH_FOR_NOISE:
+        return False
+    deviation = _deviations(_noise(whole))
+    return bool(
+        deviation[0] >= deviation.max() / LASTING and difference <= OUTLYING * noise_size(whole[: len(whole) // PARTS])
+    )
 
 
 def other_noise(evidence: CurveEvidence) -> int | None:
-    """The difference is noise around 0 from the beginning on: no part of it has a mean of its own, signs change."""
+    """The difference is noise around 0 from the beginning on: no part has a mean of its own, or next to none."""
     points = evidence.points
-    if len(points.steps) < ENOUGH_FOR_NOISE:
+    if len(points.steps) < ENOUGH_FOR_NOISE or evidence.failed == {"drift"}:
         return None
     difference = points.difference
     means, sizes = part_means(difference, PARTS), part_means(np.abs(difference), PARTS)
-    sure = SURE * np.sqrt(part_means(difference**2, PARTS) * PARTS * _alike(difference) / len(difference))
+    noise = _noise(difference)
+    deviation, worth = _deviations(noise), _worth(noise)
+    errors = float(stdtrit(worth, float(ndtr(SURE))))
+    sure = errors * deviation / worth**0.5
     changes = np.count_nonzero(np.signbit(difference[1:]) != np.signbit(difference[:-1]))
-    around_zero = bool(np.all(np.abs(means) < sure)) and changes >= len(difference) / 6
-    return int(points.steps[0]) if around_zero and sizes[0] >= sizes.max() / 4 else None
+    around_zero = bool(np.all(np.abs(means) < np.maximum(sure, NEXT_TO_NONE * deviation)))
+    lasting = changes >= len(difference) / 6 and sizes[0] >= sizes.max() / LASTING
+    return int(points.steps[0]) if around_zero and lasting else None
 
 
 def noise_of_other_size(evidence: CurveEvidence) -> int | None:
@@ -114,36 +142,40 @@ def spikes(evidence: CurveEvidence) -> int | None:
     return _own_excursion(evidence, returns=True)
 
 
-def drifts(evidence: CurveEvidence) -> int | None:
-    """The difference keeps its sign in the second half and is there larger than in the first by `GROWTH`."""
-    points = evidence.points
-    if "drift" in evidence.failed:
-        return evidence.parted_at
-    if len(points.steps) < FEWEST or not _keeps_sign(points.difference) or _sets_in_at_once(evidence, points):
-        return None
-    first, second = np.abs(part_means(points.difference, 2))
-    return evidence.parted_at if second >= GROWTH * first else None
-
-
-def stays_above(evidence: CurveEvidence) -> int | None:
-    """The candidate stays above: the difference has stopped growing, or only grows as the reference goes on."""
-    return _stays(evidence, 1.0)
-
-
-def stays_below(evidence: CurveEvidence) -> int | None:
-    """As above, with the candidate below the reference."""
-    return _stays(evidence, -1.0)
-
-
 def differs_later(evidence: CurveEvidence) -> int | None:
     """Any criterion on values failed."""
     return None if evidence.failed <= {"first", "non-finite", "holes", "length"} else evidence.parted_at
 
 
-def _alike(noise: Floats) -> float:
-    """Return how many neighbouring values count as one, from their correlation as an autoregressive process has it."""
-    correlation = min(max(float(np.vdot(noise[1:], noise[:-1]) / np.vdot(noise, noise)), 0.0), MOST_CORRELATED)
-    return (1.0 + correlation) / (1.0 - correlation)
+def off_line(values: Floats) -> Floats:
+    """Return what the values are off the straight line through them."""
+    times = centred_times(len(values))
+    off: Floats = values - values.mean() - times * (times @ values) / (times @ times)
+    return off
+
+
+def _noise(difference: Floats) -> Floats:
+    """Return what each value is off the straight line through its part, of `PARTS` parts of two points or more."""
+    return np.concatenate(
+        [off_line(part) for part in np.split(difference, np.arange(1, PARTS) * len(difference) // PARTS)]
+    )
+
+
+def _deviations(noise: Floats) -> Floats:
+    """Return the standard deviation of the noise in each of the `PARTS` parts."""
+    deviations: Floats = np.sqrt(part_means(noise**2, PARTS))
+    return deviations
+
+
+def _worth(noise: Floats) -> float:
+    """Return how many independent values a part is worth, less the two that its line takes; at least 1.
+
+    The correlation of neighbours is that of an autoregressive process, without the bias of taking a line out.
+    """
+    length, whole = len(noise) / PARTS, float(np.vdot(noise, noise))
+    correlation = float(np.vdot(noise[1:], noise[:-1])) / whole if whole else 0.0
+    correlation = min(max((correlation * length + 2.0) / (length - 4.0), 0.0), MOST_CORRELATED)
+    return max(length * (1.0 - correlation) / (1.0 + correlation) - 2.0, 1.0)
 
 
 def _own_excursion(evidence: CurveEvidence, *, returns: bool) -> int | None:
@@ -165,39 +197,3 @@ def _own_excursion(evidence: CurveEvidence, *, returns: bool) -> int | None:
     first = min(starts)
     agreed = np.mean(sizes[:first]) <= np.mean(sizes[inside]) / MUCH
     return int(points.steps[first]) if agreed else None
-
-
-def _keeps_sign(difference: Floats) -> bool:
-    """Tell whether the difference keeps to one side in its second half: point by point, or in each part and surely."""
-    second = difference[len(difference) // 2 :]
-    if max(np.mean(second > 0), np.mean(second < 0)) >= KEPT_SIGN:
-        return True
-    if len(second) < ENOUGH_FOR_NOISE / 2:
-        return False
-    means = part_means(second, PARTS // 2)
-    sure = SURE * noise_size(second) / len(second) ** 0.5
-    return bool(np.all(means > 0) or np.all(means < 0)) and abs(float(np.mean(second))) >= sure
-
-
-def _stays(evidence: CurveEvidence, sign: float) -> int | None:
-    points = evidence.points
-    if not evidence.of_loss or len(points.steps) < 2 * FEWEST:
-        return None
-    if not _keeps_sign(points.difference) or _sets_in_at_once(evidence, points):
-        return None
-    gaps = sign * part_means(points.difference, 4)
-    if gaps[-1] <= 0:
-        return None
-    left, right = (course.levels for course in evidence.courses)
-    goes_on, stopped = left[-2] - left[-1], right[-2] - right[-1]
-    flattened = sign > 0 and goes_on > np.ptp(left) / 50 and abs(stopped) < goes_on / 4
-    return evidence.parted_at if gaps[3] <= STILL * gaps[2] or flattened else None
-
-
-def _sets_in_at_once(evidence: CurveEvidence, points: Finite) -> bool:
-    """Tell whether the difference is nothing before the first point outside, after step 2, and there what it stays."""
-    at, sizes = int(np.searchsorted(points.steps, evidence.parted_at)), np.abs(points.difference)
-    if not 1 < at < len(sizes):
-        return False
-    before = max(sizes[:at].max(), FLOAT32_ROUNDING * abs(points.reference[0]))
-    return bool(sizes[at] >= ONSET * before and sizes[at] >= np.median(sizes[at:]) / 3)
