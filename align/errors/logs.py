@@ -21,12 +21,13 @@ class UnreadableLogError(CannotRunError):
 class EmptyLogError(CannotRunError):
     """A log in which no line could be read as a training step."""
 
-    def __init__(self, path: Path | str, looked_for: Iterable[str]) -> None:
+    ANY_FORMAT = "a CSV or JSONL log needs a step and a loss column; `align plugins` lists the formats"
+    ONE_FORMAT = "leave the format out, and the content tells it; `align plugins` lists the formats"
+    OWN_PATTERN = "try the expression on one line of the log; it has to be found within a line, by itself"
+
+    def __init__(self, path: Path | str, looked_for: Iterable[str], hint: str = ANY_FORMAT) -> None:
         formats = "".join(f"\n  {line}" for line in looked_for)
-        super().__init__(
-            f"no loss found in {path}; looked for:{formats}",
-            "a CSV or JSONL log needs a step and a loss column; `align plugins` lists the formats",
-        )
+        super().__init__(f"no loss found in {path}; looked for:{formats}", hint)
 
 
 class NoStepError(CannotRunError):
@@ -52,13 +53,22 @@ class NoNumberError(CannotRunError):
 class AmbiguousLogError(CannotRunError):
     """Logs in which several formats find their lines; `formats` tells those of each file."""
 
+    SHOWN = 3
+
     def __init__(self, path: Path | str, formats: Mapping[str, Iterable[str]]) -> None:
-        found = [", ".join(names) for names in formats.values()]
-        listed = "".join(f"\n  {file}: {names}" for file, names in zip(formats, found, strict=True))
+        files: dict[str, list[str]] = {}
+        for file, names in formats.items():
+            files.setdefault(", ".join(names), []).append(file)
+        found = f" {next(iter(files))}" if len(files) == 1 else "".join(map(self._line, files.items()))
         super().__init__(
-            f"{path} holds lines of several log formats: {found[0] if len(found) == 1 else listed}",
+            f"{path} holds lines of several log formats:{found}",
             "name the one to read with --format (--candidate-format for the candidate)",
         )
+
+    def _line(self, found: tuple[str, list[str]]) -> str:
+        names, files = found
+        more = f" and {len(files) - self.SHOWN} more" if len(files) > self.SHOWN else ""
+        return f"\n  {names}: {', '.join(files[: self.SHOWN])}{more}"
 
 
 class UnlikeLogsError(CannotRunError):

@@ -37,7 +37,7 @@ class PatternFormat:
     sample = b""
 
     def __init__(self, pattern: str) -> None:
-        self.summary = f"lines in which the pattern {pattern!r} is found"
+        self.summary = f"lines in which the pattern '{pattern}' is found"
         self._pattern = _compiled(pattern)
 
     def recognizes(self, source: LogSource) -> bool:
@@ -62,7 +62,7 @@ class PatternFormat:
         table = builder.build()
         if "loss" not in table.metrics:
             odd.refuse(source.label)
-            raise EmptyLogError(source.label, [self.summary])
+            raise EmptyLogError(source.label, [self.summary], EmptyLogError.OWN_PATTERN)
         inside = "step" in groups and "epoch" in groups
         return LossLog(
             label=source.label,
@@ -81,7 +81,7 @@ class PatternFormat:
             with limited_time():
                 found = [(number, match) for number, line in block.lines() if (match := self._pattern.search(line))]
         except TimeIsUpError:
-            reason = f"the pattern {self._pattern.pattern!r} takes more than {SECONDS} seconds"
+            reason = f"the pattern '{self._pattern.pattern}' takes more than {SECONDS} seconds"
             hint = "a repetition inside a repetition, such as (a+)+, can take for ever: write it without"
             raise UsageError(reason, hint) from None
         lines = np.array([number for number, _ in found], np.int64)
@@ -92,11 +92,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(f"{pattern!r} is no regular expression: {error}", _EXAMPLE) from error
+        raise UsageError(f"'{pattern}' is no regular expression: {error}", _EXAMPLE) from error
     groups = compiled.groupindex
     missing = [] if "loss" in groups else ["loss"]
     if "step" not in groups and "epoch" not in groups:
         missing.append("step (or epoch)")
     if missing:
-        raise UsageError(f"the pattern {pattern!r} has no group {' and no group '.join(missing)}", _EXAMPLE)
+        raise UsageError(f"the pattern '{pattern}' has no group {' and no group '.join(missing)}", _EXAMPLE)
     return compiled

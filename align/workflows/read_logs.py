@@ -103,8 +103,16 @@ def _recognised(paths: Sequence[Path], wanted: Wanted, label: str) -> dict[Path,
                 found[file] = known or Recognised((), None)
     unknown = [str(file) for file, known in found.items() if not known.formats] or ([] if found else [label])
     if unknown:
-        raise EmptyLogError(", ".join(unknown), [plugin.summary for plugin in wanted.formats.values()])
+        raise EmptyLogError(
+            ", ".join(unknown), [plugin.summary for plugin in wanted.formats.values()], _hint(wanted.formats)
+        )
     return found
+
+
+def _hint(formats: Mapping[str, LogFormat]) -> str:
+    if len(formats) > 1:
+        return EmptyLogError.ANY_FORMAT
+    return EmptyLogError.OWN_PATTERN if "pattern" in formats else EmptyLogError.ONE_FORMAT
 
 
 def _recognise(source: LogSource, wanted: Wanted) -> Recognised | None:

@@ -102,7 +102,7 @@ def test_files_that_are_given_are_read_in_their_order(tmp_path: Path) -> None:
 
 def test_two_formats_are_refused_unless_one_is_named(tmp_path: Path) -> None:
     _write(tmp_path, a__csv=_csv(range(1, 4)), b__log=_monitor(range(1, 3)))
-    with pytest.raises(AmbiguousLogError, match=r"a\.csv: csv\n.*b\.log: lossmonitor") as caught:
+    with pytest.raises(AmbiguousLogError, match=r"csv: .*a\.csv\n  lossmonitor: .*b\.log") as caught:
         read_log(tmp_path)
     assert "--format" in caught.value.hint
     assert read_log(tmp_path, format="lossmonitor").table.steps.tolist() == [1, 2]
@@ -117,8 +117,17 @@ def test_an_unknown_format_and_one_that_finds_nothing_are_told(tmp_path: Path) -
     with pytest.raises(UsageError, match="no log format 'lossmonitr'") as caught:
         read_log(log, format="lossmonitr")
     assert "lossmonitor" in caught.value.hint
-    with pytest.raises(EmptyLogError, match="looked for:\n  MindSpore LossMonitor"):
+    with pytest.raises(EmptyLogError, match="looked for:\n  MindSpore LossMonitor") as found_nothing:
         read_log(log, format="lossmonitor")
+    assert "leave the format out" in found_nothing.value.hint
+
+
+def test_of_a_folder_of_many_formats_a_few_files_of_each_are_named(tmp_path: Path) -> None:
+    for number in range(50):
+        _write(tmp_path, **{f"a{number}__csv": _csv(range(1, 4)), f"b{number}__log": _monitor(range(1, 3))})
+    with pytest.raises(AmbiguousLogError, match=r"a2\.csv and 47 more\n  lossmonitor: .* and 47 more") as caught:
+        read_log(tmp_path)
+    assert len(str(caught.value).splitlines()) < 6
 
 
 def test_an_own_pattern_takes_the_place_of_a_format(tmp_path: Path) -> None:
@@ -128,6 +137,10 @@ def test_an_own_pattern_takes_the_place_of_a_format(tmp_path: Path) -> None:
     assert read_log(log, pattern=own[9:], rank=1).table.metrics["loss"].values.tolist() == [9]
     with pytest.raises(UsageError, match="both"):
         read_log(log, pattern=own, format="csv")
+    with pytest.raises(EmptyLogError) as caught:
+        read_log(log, pattern=r"(?P<step>\d+) zzz(?P<loss>\S+)")
+    assert r"'(?P<step>\d+) zzz" in str(caught.value)
+    assert "try the expression" in caught.value.hint
 
 
 def test_the_first_losses_may_come_after_much_else(tmp_path: Path) -> None:
