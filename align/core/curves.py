@@ -75,8 +75,8 @@ class LogTable:
     """The records of a log in file order, arrays of shape (records,), and the metrics by name.
 
     `totals` is how many steps an epoch or the run has, as each record says (`step: [1/19]`; 0 where it does not):
-    records of unlike totals belong to different jobs. `skipped` tells which steps changed no weight, as their gradients
-    overflowed. `shares` counts epochs with their fraction, for logs that know no step.
+    records of unlike totals belong to different jobs. `skipped` is how many of the steps that a record tells of changed
+    no weight, as their gradients overflowed. `shares` counts epochs with their fraction, for logs that know no step.
     """
 
     lines: Integers
@@ -84,7 +84,7 @@ class LogTable:
     epochs: Integers | None
     metrics: dict[str, Series]
     totals: Integers | None = None
-    skipped: Booleans | None = None
+    skipped: Integers | None = None
     shares: Floats | None = None
 
 
@@ -137,13 +137,33 @@ class AxisHints:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Skips:
+    """Steps that changed no weight, `counts[i]` of those in (starts[i], ends[i]]; by increasing ends."""
+
+    starts: Integers
+    ends: Integers
+    counts: Integers
+
+    @property
+    def whole(self) -> Booleans:
+        """Tell of which spans all steps were skipped."""
+        whole: Booleans = self.counts >= self.ends - self.starts
+        return whole
+
+    def take(self, which: Booleans) -> Skips:
+        """Return some of the spans only."""
+        return Skips(self.starts[which], self.ends[which], self.counts[which])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Curve:
     """One metric over the global step, counted from 1, strictly increasing: arrays of shape (points,).
 
-    `values[i]` belongs to `steps[i]`, `resolution[i]` is its printed resolution, `skipped[i]` says that its step
-    changed no weight, `resumed[i]` that the log went back before it. Where a log counts only epochs and nobody said
-    how many steps an epoch has, `axis` is "epoch". `base_guessed`: it counts from 1 only because it shows no step 0.
-    A value of a validation is no mean over training steps. `notes` says what was done to get here.
+    `values[i]` belongs to `steps[i]`, `resolution[i]` is its printed resolution, `resumed[i]` says that the log went
+    back before it. `skips` tells which steps changed no weight, also of those that have no value. Where a log counts
+    only epochs and nobody said how many steps an epoch has, `axis` is "epoch". `base_guessed`: it counts from 1 only
+    because it shows no step 0. A value of a validation is no mean over training steps. `notes` says what was done.
+    `grouped` steps of the log were taken as one.
     """
 
     label: str
@@ -156,9 +176,10 @@ class Curve:
     notes: tuple[str, ...] = field(default=())
     base_guessed: bool = False
     steps_per_epoch: int | None = None
-    skipped: Booleans | None = None
+    skips: Skips | None = None
     phase: Phase = "training"
     resumed: Booleans | None = None
+    grouped: int = 1
 
     def take(self, which: Integers | Booleans | slice) -> Curve:
         """Return the curve with some of its points only."""
@@ -167,7 +188,6 @@ class Curve:
             steps=self.steps[which],
             values=self.values[which],
             resolution=self.resolution[which],
-            skipped=None if self.skipped is None else self.skipped[which],
             resumed=None if self.resumed is None else self.resumed[which],
         )
 
@@ -204,7 +224,8 @@ class LogSummary:
 
     `cadence` is the usual distance between points and `gaps` lists (last step before, first step after) of the wider
     ones that follow no pattern. `resolution` is the coarsest printed unit, 0.0 if all digits are printed. `duplicates`
-    counts points that were printed again later, `skipped_steps` are those that changed no weight.
+    counts points that were printed again later, `skipped_steps` lists (first,
+    last, count): so many of these steps changed no weight.
     """
 
     result_kind = "log"
@@ -227,6 +248,6 @@ class LogSummary:
     gaps: tuple[tuple[int, int], ...]
     duplicates: int
     non_finite_steps: tuple[int, ...]
-    skipped_steps: tuple[int, ...]
+    skipped_steps: tuple[tuple[int, int, int], ...]
     ignored_lines: int
     notes: tuple[str, ...]

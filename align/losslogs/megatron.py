@@ -130,8 +130,8 @@ class _Reading:
         self, lines: Integers, steps: Integers, metrics: dict[str, list[str]], totals: Integers
     ) -> None:
         self.loss = self.loss or _loss_name(metrics)
-        skipped = self._all_skipped(metrics, steps)
-        metrics[self.loss] = self._judged(metrics.get(self.loss, [""] * len(lines)), skipped)
+        skipped, all_skipped = self._skipped(metrics, steps)
+        metrics[self.loss] = self._judged(metrics.get(self.loss, [""] * len(lines)), all_skipped)
         self.builder.add(lines, steps, metrics, totals=totals, skipped=skipped)
         self._step = int(steps[-1])
 
@@ -140,8 +140,8 @@ class _Reading:
     ) -> None:
         self.builder.add(lines, steps, named_validation(metrics), totals=totals)
 
-    def _all_skipped(self, metrics: dict[str, list[str]], steps: Integers) -> Booleans:
-        """Tell which lines stand for skipped iterations only, having made each line stand for its own."""
+    def _skipped(self, metrics: dict[str, list[str]], steps: Integers) -> tuple[Integers, Booleans]:
+        """Count the skipped iterations of each line, made to stand for its own, and tell where there are no others."""
         distances = np.diff(steps, prepend=max(self._step, 0))
         usual = int(np.median(distances[1:])) if len(distances) > 1 else 1
         counts = np.maximum(read_steps(metrics.get(_SKIPPED, ["0"] * len(steps))), 0)
@@ -153,7 +153,7 @@ class _Reading:
             self._apart += len(seconds)
         distances = np.where((distances > 0) & (distances < usual), distances, max(usual, 1))
         self._distances.append(distances)
-        return counts >= distances
+        return counts, counts >= distances
 
     def _judged(self, losses: list[str], skipped: Booleans) -> list[str]:
         """Put NaN where it was left out, and nothing where a 0 stands for nothing."""

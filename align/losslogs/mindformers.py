@@ -116,7 +116,7 @@ class _Reading:
             {**metrics, **_separate_losses(separate)},
             epochs=read_steps(epochs),
             totals=read_steps(totals),
-            skipped=np.array(overflow) == "True",
+            skipped=(np.array(overflow) == "True").astype(np.int64),
         )
 
     def notes(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def log_blocks(document: dict[str, Any]) -> list[Block]:
         (say("log.gaps"), _listed([f"{before} … {after}" for before, after in document["gaps"]])),
         (say("log.duplicates"), number(document["duplicates"])),
         (say("log.non_finite"), _listed([str(step) for step in document["non_finite_steps"]])),
-        (say("log.skipped"), _listed([str(step) for step in document["skipped_steps"]])),
+        (say("log.skipped"), _listed([_skipped(*run) for run in document["skipped_steps"]])),
         (say("log.ignored"), number(document["ignored_lines"])),
     )
     notes: list[Block] = [Lines(say("loss.notes"), tuple(document["notes"]))] if document["notes"] else []
@@ -65,6 +65,11 @@ def _counting(document: dict[str, Any]) -> str:
 def _range(document: dict[str, Any]) -> str:
     figures = {key: number(document[key]) for key in ("points", "first_step", "last_step", "cadence")}
     return say("log.points", axis=word("axis", document["axis"]), **figures)
+
+
+def _skipped(first: int, last: int, count: int) -> str:
+    span = str(first) if first == last else f"{first} … {last}"
+    return span if count > last - first else say("log.some_of", count=number(count), span=span)
 
 
 def _listed(items: Sequence[str]) -> str:

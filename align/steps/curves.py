@@ -6,6 +6,7 @@ its step, and values that are means over other spans of steps are refused instea
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from align.errors import MetricMissingError, MixedProcessesError, UnlikeCurvesEr
 from align.steps.jobs import choose_job
 from align.steps.latest_points import latest_points
 from align.steps.numbering import number_steps
+from align.steps.skips import compare_skips, skips_of, with_skipped
 from align.steps.windows import match_windows
 
 if TYPE_CHECKING:
@@ -29,15 +31,16 @@ def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
     Raises MetricMissingError, StepsPerEpochError, MixedJobsError, MixedProcessesError.
     """
     log = choose_job(log)
-    series = find_series(log, metric)
+    series, told = with_skipped(log, find_series(log, metric), metric)
     numbering = number_steps(log, series, hints)
     kept = latest_points(numbering.steps, series.values)
     if kept.each > 1:
         raise MixedProcessesError(log.label, metric, kept.each)
-    return Curve(
+    steps, told = numbering.steps[kept.index], told[kept.index]
+    curve = Curve(
         label=log.label,
         metric=metric,
-        steps=numbering.steps[kept.index],
+        steps=steps,
         values=series.values[kept.index],
         resolution=series.resolution[kept.index],
         window=series.window if series.phase == "training" else RAW,
@@ -45,10 +48,11 @@ def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         notes=(*log.notes, *numbering.notes, *kept.notes),
         base_guessed=numbering.base_guessed,
         steps_per_epoch=numbering.steps_per_epoch,
-        skipped=None if log.table.skipped is None else log.table.skipped[series.rows][kept.index],
+        skips=skips_of(log, series.rows[kept.index], steps),
         phase=series.phase,
         resumed=kept.resumed,
     )
+    return curve if told.all() or not told.any() else curve.take(told)
 
 
 def find_series(log: LossLog, metric: str) -> Series:
@@ -116,21 +120,27 @@ def until(steps: Integers, last_step: int | None) -> Integers:
 
 def cut_after(curve: Curve, last_step: int | None) -> Curve:
     """Leave out the points after `last_step`, if it is given."""
-    return curve if last_step is None else curve.take(slice(len(until(curve.steps, last_step))))
+    if last_step is None:
+        return curve
+    skips = curve.skips and curve.skips.take(curve.skips.ends <= last_step)
+    return replace(curve.take(slice(len(until(curve.steps, last_step)))), skips=skips)
 
 
 def _skipped_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
     """Tell of steps that changed no weight on one side alone: from there on that side is behind."""
-    left, right = (_skipped_steps(curve) for curve in (reference, candidate))
-    for side, lone in (("reference", np.setdiff1d(left, right)), ("candidate", np.setdiff1d(right, left))):
-        if len(lone):
+    sides, apart = ("reference", "candidate"), compare_skips(reference.skips, candidate.skips)
+    known = True
+    for side, curve, lone, at in zip(sides, (reference, candidate), apart.lone, apart.first, strict=True):
+        if curve.skips is None:
+            continue
+        whole = curve.skips.whole
+        known &= bool(whole.all())
+        if lone:
+            first = f"{curve.skips.starts[at] + 1}" if whole[at] else f"by step {curve.skips.ends[at]}"
             yield (
-                f"{len(lone)} steps changed no weight in the {side} only, as gradients overflowed (first: {lone[0]}): "
-                f"from there on its weights are {len(lone)} updates behind"
+                f"{lone} steps changed no weight in the {side} only, as gradients overflowed (first: {first}): "
+                f"from there on its weights are {lone} updates behind"
             )
-    if both := len(np.intersect1d(left, right)):
-        yield f"{both} steps changed no weight on both sides, as gradients overflowed"
-
-
-def _skipped_steps(curve: Curve) -> Integers:
-    return curve.steps[:0] if curve.skipped is None else curve.steps[curve.skipped]
+    if apart.shared:
+        guessed = "" if known else "; which ones is not told: they are taken to be the same where they can be"
+        yield f"{apart.shared} steps changed no weight on both sides, as gradients overflowed{guessed}"

@@ -15,6 +15,7 @@ import numpy as np
 from align.core.curves import EPOCH_MEAN, Window
 from align.core.metric_names import OF_THE_MOMENT, same_metric
 from align.errors import GroupedStepsError, UsageError
+from align.steps.skips import group_skips
 from align.steps.spans import MEDIAN, Spans, average, spans_of, tile
 
 if TYPE_CHECKING:
@@ -47,8 +48,10 @@ def group_steps(curve: Curve, size: int) -> Curve:
     return replace(
         grouped,
         steps=grouped.steps // size,
+        skips=group_skips(curve.skips, size),
         window=Window(curve.window.kind, max(1, curve.window.length // size)),
         steps_per_epoch=None if length is None or length % size else length // size,
+        grouped=curve.grouped * size,
         notes=(*curve.notes, f"every {size} steps are taken as one"),
     )
 
@@ -61,7 +64,7 @@ def _mean_of_each(curve: Curve, size: int) -> Curve:
     wide = _whole_groups(curve, size)
     whole = (wide.starts % size == 0) & (wide.ends % size == 0)
     tiles = tile(spans_of(curve), Spans(wide.starts[whole], wide.ends[whole]))
-    return average(curve, tiles, with_skipped=True).curve
+    return average(curve, tiles).curve
 
 
 def _whole_groups(curve: Curve, size: int) -> Spans:

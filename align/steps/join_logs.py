@@ -71,7 +71,7 @@ def _join_tables(logs: Sequence[LossLog]) -> LogTable:
         np.concatenate(epochs) if len(epochs) == len(tables) else None,
         {name: _join_series(name, logs, firsts) for name in names},
         _joined([table.totals for table in tables], sizes, np.int64),
-        _joined([table.skipped for table in tables], sizes, np.bool_),
+        _joined([table.skipped for table in tables], sizes, np.int64),
         np.concatenate(shares) if len(shares) == len(tables) else None,
     )
 

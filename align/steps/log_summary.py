@@ -10,6 +10,7 @@ from align.core.curves import AxisHints, LogSummary, MetricSummary
 from align.steps.curves import cadence, find_series, place_on_axis
 from align.steps.loss_holes import find_holes
 from align.steps.numbering import number_steps
+from align.steps.skips import printed_steps, skipped_runs
 
 if TYPE_CHECKING:
     from align.core.curves import LossLog
@@ -19,7 +20,7 @@ def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
     """Tell how a log counts and what it holds. Raises MetricMissingError, StepsPerEpochError, MixedJobsError."""
     curve, series = place_on_axis(log, metric, hints), find_series(log, metric)
     numbering = number_steps(log, series, hints)
-    skipped = curve.steps[:0] if curve.skipped is None else curve.steps[curve.skipped]
+    runs = skipped_runs(curve)
     return LogSummary(
         label=log.label,
         format=log.format,
@@ -37,10 +38,10 @@ def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         first_value=float(curve.values[0]),
         last_value=float(curve.values[-1]),
         resolution=float(series.resolution.max()),
-        gaps=tuple((hole.before, hole.after) for hole in find_holes(curve.steps)),
+        gaps=tuple((hole.before, hole.after) for hole in find_holes(printed_steps(curve))),
         duplicates=len(series.values) - len(curve.steps),
         non_finite_steps=tuple(curve.steps[~np.isfinite(curve.values)].tolist()),
-        skipped_steps=tuple(skipped.tolist()),
+        skipped_steps=tuple(zip(runs.first.tolist(), runs.last.tolist(), runs.counts.tolist(), strict=True)),
         ignored_lines=log.ignored_lines,
         notes=curve.notes,
     )

@@ -16,6 +16,7 @@ from align.steps.loss_criteria import Ends, evaluate_steps, evaluate_values, mea
 from align.steps.loss_holes import find_holes, starts_late
 from align.steps.loss_limits import GUIDE
 from align.steps.loss_shift import find_shift
+from align.steps.skips import last_trained, printed_steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,10 +86,11 @@ def examine(
         pairs, envelope = pair_with_runs(runs, candidate, last_step)
     judged = measure_points(reference.metric, reference.axis == "step", pairs, preset, envelope)
     drift = _drift(pairs, envelope)
-    left, right = (until(curve.steps, last_step) for curve in (reference, candidate))
+    left, right = (until(printed_steps(curve), last_step) for curve in (reference, candidate))
     holes = {"reference": find_holes(left, right), "candidate": find_holes(right, left)}
     missing = sum(hole.missing for side in holes.values() for hole in side)
-    ends = Ends(int(left.max(initial=0)), int(right.max(initial=0)), max(cadence(left), cadence(right)))
+    last = (int(until(last_trained(curve), last_step).max(initial=0)) for curve in (reference, candidate))
+    ends = Ends(*last, max(cadence(left), cadence(right)))
     criteria = evaluate_values(pairs, judged, drift, envelope)
     return LossCase(
         reference=reference,

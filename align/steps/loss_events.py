@@ -13,6 +13,7 @@ from align.core.curve_results import CurveEvent
 from align.steps.curve_shapes import MOST_EXCURSIONS, find_excursions, runs_of
 from align.steps.loss_limits import is_loss
 from align.steps.schedule_boundaries import find_boundaries
+from align.steps.skips import skipped_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,8 +58,9 @@ def _of_side(side: Side, curve: Curve, rate: Curve | None) -> Iterator[_Happened
             starts, peaks = (np.array([one[at] for one in own], np.int64) for at in (0, 2))
             yield _Happened(kind, side, curve.steps[starts], curve.values[peaks])
     yield _runs("not finite", side, curve, ~np.isfinite(curve.values))
-    if curve.skipped is not None:
-        yield _runs("skipped", side, curve, curve.skipped)
+    if curve.skips is not None:
+        runs = skipped_runs(curve)
+        yield _Happened("skipped", side, runs.steps, runs.counts.astype(np.float64))
     if curve.resumed is not None:
         yield _Happened("resumed", side, curve.steps[curve.resumed], curve.values[curve.resumed])
     if rate is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.steps.curves import cadence
+from align.steps.skips import printed_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,13 +37,14 @@ def hidden_by_rounding(judged: JudgedPoints) -> list[str]:
 
 
 def _cadence_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
-    cadences = [cadence(curve.steps) for curve in (reference, candidate)]
+    printed = [printed_steps(curve) for curve in (reference, candidate)]
+    cadences = [cadence(steps) for steps in printed]
     if cadences[0] != cadences[1]:
         apart = f"{cadences[0]} and {cadences[1]} {reference.axis}s"
         yield f"the points of the reference and of the candidate are {apart} apart"
         return
-    for side, curve, other in (("reference", reference, candidate), ("candidate", candidate, reference)):
-        lone = np.setdiff1d(curve.steps, other.steps, assume_unique=True)
+    for side, curve, other in (("reference", reference, printed[1]), ("candidate", candidate, printed[0])):
+        lone = np.setdiff1d(curve.steps, other, assume_unique=True)
         if len(lone):
             yield f"{len(lone)} {curve.axis}s are only in the {side} (first: {lone[0]})"
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from align.core.curves import RAW
 from align.steps.loss_holes import places_after_holes
+from align.steps.skips import count_within
 
 if TYPE_CHECKING:
     from align.core.curves import Booleans, Curve, Floats, Integers
@@ -46,11 +47,15 @@ class Tiles(NamedTuple):
 
 
 class Averages(NamedTuple):
-    """A curve over wider spans; `used` counts the points that went in, `means` the values made of several."""
+    """A curve over wider spans; `used` counts the points that went in, `means` the values made of several.
+
+    `unlike` counts those that were not made, as other steps are left out of them on the other side.
+    """
 
     curve: Curve
     used: int
     means: int
+    unlike: int = 0
 
 
 def spans_of(curve: Curve) -> Spans:
@@ -78,28 +83,32 @@ def tile(fine: Spans, wide: Spans) -> Tiles:
     return Tiles(first[filled], last[filled] + 1, wide.ends[filled])
 
 
-def average(curve: Curve, tiles: Tiles, *, with_skipped: bool = False) -> Averages:
+def average(curve: Curve, tiles: Tiles, without: Booleans | None = None, told: Booleans | None = None) -> Averages:
     """Average a curve's values over the spans that they fill, each by the number of steps that it stands for.
 
-    Steps that changed no weight are left out of a mean unless `with_skipped`; how many of them are in a printed mean is
-    not known, so none is made of such. A mean of rounded values is rounded no more than they are.
+    `without` tells which means are to be made without the steps that changed no weight; all others are made with them,
+    where they have values: those `told`. A mean of rounded values is rounded no more than they are.
     """
-    spans = spans_of(curve)
-    weights = (spans.ends - spans.starts).astype(np.float64)
-    if curve.skipped is not None and not with_skipped:
-        weights[curve.skipped] = 0.0 if curve.window == RAW else np.nan
+    told = np.ones(len(curve.steps), np.bool_) if told is None else told
+    weights = np.where(told, _weights(curve, skipped=True), np.nan)
     total = range_sums(weights, tiles)
-    usable = ~tiles.many | (total > 0)
-    tiles, total = tiles.take(usable), total[usable]
+    values, resolution = (_means(column, weights, tiles, total) for column in (curve.values, curve.resolution))
+    if without is not None and without.any():
+        weights = _weights(curve, skipped=False)
+        part = tiles.take(without)
+        total[without] = range_sums(weights, part)
+        values[without] = _means(curve.values, weights, part, total[without])
+        resolution[without] = _means(curve.resolution, weights, part, total[without])
+    usable = np.where(tiles.many, total > 0, told[tiles.first])
+    tiles = tiles.take(usable)
     made = replace(
         curve,
         steps=tiles.ends,
-        values=_means(curve.values, weights, tiles, total),
-        resolution=_means(curve.resolution, weights, tiles, total),
-        skipped=_any(curve.skipped, tiles),
+        values=values[usable],
+        resolution=resolution[usable],
         resumed=_any(curve.resumed, tiles),
     )
-    return Averages(made, _count_used(tiles, len(weights)), int(np.count_nonzero(tiles.many)))
+    return Averages(made, _count_used(tiles, told), int(np.count_nonzero(tiles.many)))
 
 
 def range_sums(values: Floats, tiles: Tiles) -> Floats:
@@ -117,6 +126,21 @@ def range_sums(values: Floats, tiles: Tiles) -> Floats:
         left >>= 1
         blocks, width = blocks[:-width] + blocks[width:], 2 * width
     return sums
+
+
+def _weights(curve: Curve, *, skipped: bool) -> Floats:
+    """Count the steps of each value; NaN for a printed mean that lacks some of them, where it should not.
+
+    A printed mean is one without the `skipped` steps, which the value of a single step is not.
+    """
+    spans = spans_of(curve)
+    weights = (spans.ends - spans.starts).astype(np.float64)
+    lacking = count_within(curve.skips, spans.starts, spans.ends)
+    if not skipped:
+        return np.asarray(weights - lacking)
+    if curve.window != RAW:
+        weights[lacking > 0] = np.nan
+    return weights
 
 
 def _since_previous(curve: Curve) -> Integers:
@@ -140,7 +164,8 @@ def _means(values: Floats, weights: Floats, tiles: Tiles, total: Floats) -> Floa
     return means
 
 
-def _count_used(tiles: Tiles, count: int) -> int:
-    """Count the values that are in one range or more."""
-    begun = np.bincount(tiles.first, minlength=count + 1) - np.bincount(tiles.stop, minlength=count + 1)
-    return int(np.count_nonzero(np.cumsum(begun)))
+def _count_used(tiles: Tiles, told: Booleans) -> int:
+    """Count the told values that are in one range or more."""
+    count = len(told) + 1
+    begun = np.bincount(tiles.first, minlength=count) - np.bincount(tiles.stop, minlength=count)
+    return int(np.count_nonzero(np.cumsum(begun)[:-1] * told))

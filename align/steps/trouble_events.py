@@ -8,14 +8,15 @@ import numpy as np
 
 from align.steps.curve_shapes import runs_of
 from align.steps.schedule_boundaries import find_boundaries
+from align.steps.skips import AT_THE_END, count_within, printed_steps, skipped_runs
 from align.steps.trouble_rules import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from align.core.curve_results import OtherMetric
-    from align.core.curves import Booleans, Curve
+    from align.core.curves import Curve, Skips
     from align.steps.loss_evidence import CurveEvidence, Finite
 
-IN_A_ROW, AT_THE_END = 10, 5
+IN_A_ROW = 10
 OFTEN, OFTEN_OF = 0.2, 50
 HALVINGS = 4.0
 ENOUGH_SCALES = 20
@@ -38,13 +39,15 @@ def not_finite(evidence: CurveEvidence) -> int | None:
 
 
 def overflows(evidence: CurveEvidence) -> int | None:
-    """One side skips steps in a row to no end, or often, or its loss scale keeps falling; the other side does not."""
+    """One side skips steps to no end, often, or right before the curves part, or its loss scale keeps falling."""
     for one, other in (evidence.curves, evidence.curves[::-1]) if evidence.curves else ():
-        if one.skipped is not None:
-            lacking = 0 if other.skipped is None else int(other.skipped.sum())
-            start = _persistent(one.skipped)
-            if start is not None and 2 * lacking < int(one.skipped.sum()):
-                return int(one.steps[start])
+        if one.skips is not None:
+            lacking = 0 if other.skips is None else int(other.skips.counts.sum())
+            start = _persistent(one, one.skips)
+            if start is not None and 2 * lacking < int(one.skips.counts.sum()):
+                return start
+            if (start := _right_before(evidence, one, other)) is not None:
+                return start
     scales = evidence.beside.loss_scale
     for scale, beside in (scales, scales[::-1]):
         if scale is not None and (fall := _falls(scale)) is not None and (beside is None or _falls(beside) is None):
@@ -78,13 +81,26 @@ def differing_rate(evidence: CurveEvidence) -> OtherMetric | None:
     return next((one for one in rates if one.within < one.compared), None)
 
 
-def _persistent(skipped: Booleans) -> int | None:
+def _persistent(curve: Curve, skips: Skips) -> int | None:
     """Return where a run of skipped steps starts that is long or lasts to the end, or the first of many."""
-    starts, lengths = runs_of(skipped)
-    if len(skipped) >= OFTEN_OF and len(starts) and skipped.mean() >= OFTEN:
-        return int(starts[0])
-    lasting = (lengths >= IN_A_ROW) | ((lengths >= AT_THE_END) & (starts + lengths == len(skipped)))
-    return int(starts[lasting][0]) if lasting.any() else None
+    runs, steps = skipped_runs(curve), printed_steps(curve)
+    told = len(steps) * int((skips.ends - skips.starts).max())
+    if told >= OFTEN_OF and int(skips.counts.sum()) >= OFTEN * told:
+        return int(runs.first[0])
+    lasting = (runs.counts >= IN_A_ROW) | ((runs.counts >= AT_THE_END) & (runs.last == steps[-1]))
+    lasting &= runs.whole
+    return int(runs.first[lasting][0]) if lasting.any() else None
+
+
+def _right_before(evidence: CurveEvidence, one: Curve, other: Curve) -> int | None:
+    """Return where steps that only one side skipped begin, if the curves part in these or `REACH` points later."""
+    if not len(evidence.outside):
+        return None
+    runs, steps, parted = skipped_runs(one), evidence.pairs.steps, evidence.parted_at
+    lone = runs.counts > count_within(other.skips, runs.first - 1, runs.last)
+    since = np.searchsorted(steps, parted) - np.searchsorted(steps, runs.last)
+    before = lone & (runs.first < parted) & (since <= REACH)
+    return int(runs.first[before][0]) if before.any() else None
 
 
 def _falls(scale: Curve) -> int | None:

@@ -14,6 +14,7 @@ import numpy as np
 from align.core.curves import RAW
 from align.errors import UnlikeCurvesError
 from align.steps.loss_holes import usual_distance
+from align.steps.skips import count_within, fill_skipped
 from align.steps.spans import MEDIAN, UNKNOWN, average, spans_of, tile
 
 if TYPE_CHECKING:
@@ -59,11 +60,18 @@ def match_windows(reference: Curve, candidate: Curve) -> LikeCurves:
 
 def _smoothed(fine: Curve, wide: Curve) -> Averages:
     """Make of the values of a finer curve those of the wider that can be made; a median is made of nothing else."""
-    tiles = tile(spans_of(fine), spans_of(wide))
+    fine, told = fill_skipped(fine)
+    spans = spans_of(fine)
+    tiles = tile(spans, spans_of(wide))
     if MEDIAN in (fine.window.kind, wide.window.kind):
         tiles = tiles.take(~tiles.many & (fine.window.kind == wide.window.kind))
-    made = average(fine, tiles)
-    return made._replace(curve=replace(made.curve, window=wide.window))
+    starts = spans.starts[tiles.first]
+    left_out, skipped = (count_within(curve.skips, starts, tiles.ends) for curve in (wide, fine))
+    if "epoch" in wide.window.kind:
+        left_out = np.zeros_like(left_out)
+    alike = ~tiles.many | (left_out == 0) | (left_out == skipped)
+    made = average(fine, tiles.take(alike), left_out[alike] > 0, told)
+    return made._replace(curve=replace(made.curve, window=wide.window), unlike=int(np.count_nonzero(~alike)))
 
 
 def _reach_into_each_other(one: Curve, other: Curve) -> bool:
@@ -78,11 +86,16 @@ def _notes(fine: tuple[str, Curve], made: Averages, wide: tuple[str, Curve]) -> 
     (side, curve), (other, like) = fine, wide
     if made.means:
         yield f"the values of the {side} are averaged to be what those of the {other} are: {_kind(like)}"
-    if made.means and made.curve.skipped is not None and curve.window == RAW:
-        yield f"steps of the {side} that changed no weight are left out of these means"
+    if made.means and made.curve.skips is not None and like.skips is not None:
+        yield "steps that changed no weight on both sides are left out of these means"
+    if made.unlike:
+        yield (
+            f"{made.unlike} values of the {other} are left out: they are means without steps that changed no weight, "
+            f"and the {side} skipped others"
+        )
     within = np.count_nonzero((like.steps >= curve.steps[0]) & (like.steps <= curve.steps[-1]))
-    if within > len(made.curve.steps):
-        lost = within - len(made.curve.steps)
+    lost = within - len(made.curve.steps) - made.unlike
+    if lost > 0:
         yield f"{lost} values of the {other} are left out: the {side} lacks some of the steps that they are means of"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from align.core.curves import EPOCH_SO_FAR, RAW
@@ -33,9 +34,9 @@ def test_steps_of_a_real_run_go_on_over_epochs_of_the_printed_length() -> None:
 
 def test_overflown_steps_changed_no_weight_and_keep_their_infinite_loss() -> None:
     curve = place_on_axis(PLUGIN.read(_source("mindformers_overflow.log")))
-    assert curve.skipped is not None
-    assert curve.steps[curve.skipped].tolist() == [4, 10]
-    assert curve.values[curve.skipped].tolist() == [math.inf, math.inf]
+    assert curve.skips is not None
+    assert curve.skips.ends.tolist() == [4, 10]
+    assert curve.values[np.isin(curve.steps, curve.skips.ends)].tolist() == [math.inf, math.inf]
 
 
 def test_the_second_loss_is_the_mean_of_the_epoch_so_far() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.core.curves import EPOCH_MEAN, RAW, SINCE_LAST_PRINT, Curve, Window
+from align.core.curves import EPOCH_MEAN, RAW, SINCE_LAST_PRINT, Curve, Skips, Window
 from align.errors import GroupedStepsError, UsageError
 from align.steps.curves import pair_curves
 from align.steps.group_steps import group_sizes, group_steps
@@ -64,8 +64,10 @@ def test_a_group_that_lacks_a_step_is_left_out() -> None:
 
 
 def test_a_group_keeps_the_samples_of_a_step_that_changed_no_weight() -> None:
-    grouped = group_steps(replace(_dense([1.0, 3.0, 5.0, 7.0]), skipped=np.array([True, False, False, False])), 2)
-    assert (grouped.values.tolist(), grouped.skipped.tolist()) == ([2.0, 6.0], [True, False])
+    grouped = group_steps(
+        replace(_dense([1.0, 3.0, 5.0, 7.0]), skips=Skips(np.array([0]), np.array([1]), np.array([1]))), 2
+    )
+    assert (grouped.values.tolist(), grouped.skips.ends.tolist()) == ([2.0, 6.0], [1])
 
 
 def test_windows_and_epochs_are_counted_in_groups() -> None:

@@ -36,7 +36,7 @@ def test_points_gaps_repeats_and_odd_steps_are_told() -> None:
     assert (summary.points, summary.first_step, summary.last_step, summary.cadence) == (11, 1, 13, 1)
     assert (summary.first_value, summary.last_value, summary.resolution) == (9.0, 11.0, 0.01)
     assert (summary.gaps, summary.duplicates) == (((5, 8),), 2)
-    assert (summary.non_finite_steps, summary.skipped_steps) == ((3,), (4, 5))
+    assert (summary.non_finite_steps, summary.skipped_steps) == ((3,), ((4, 5, 2),))
     assert summary.ignored_lines == 3
     assert summary.notes[0] == "from the reader"
     assert any("goes back 1 times" in note for note in summary.notes)
@@ -58,7 +58,7 @@ def test_a_summary_has_a_plain_form() -> None:
         "window": {"kind": "raw", "length": 1},
         "phase": "training",
     }
-    assert plain["skipped_steps"] == [4, 5]
+    assert plain["skipped_steps"] == [[4, 5, 2]]
 
 
 def test_a_metric_that_is_not_there_is_refused_with_those_that_are() -> None:

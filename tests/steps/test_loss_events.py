@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align.core.curves import Curve
+from align.core.curves import Curve, Skips
 from align.steps.loss_events import MOST_OF_A_KIND, find_events
 from align.steps.schedule_boundaries import find_boundaries
 
@@ -82,10 +82,12 @@ def test_a_rate_or_an_accuracy_that_goes_up_is_no_spike() -> None:
 
 
 def test_of_points_and_steps_in_a_row_the_first_is_told_with_their_number() -> None:
-    values, skipped = DESCENT.copy(), np.isin(TIMES, [5, 6, 7, 100])
+    values, at = DESCENT.copy(), np.array([5, 6, 7, 100])
     values[[40, 41, 599]] = np.nan, np.inf, np.nan
     curve = _curve(values)
-    events = _events(Curve(curve.label, "loss", curve.steps, values, curve.resolution, skipped=skipped))
+    events = _events(
+        Curve(curve.label, "loss", curve.steps, values, curve.resolution, skips=Skips(at, at + 1, np.ones(4, int)))
+    )
     assert [(event.kind, event.step, event.value) for event in events] == [
         ("skipped", 6, 3), ("not finite", 41, 2), ("skipped", 101, 1), ("not finite", 600, 1),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align.core.curve_results import OtherMetric
-from align.core.curves import Curve
+from align.core.curves import Curve, Skips
 from align.core.verdicts import Outcome
 from align.steps.curves import pair_curves
 from align.steps.judge_curves import judge_curves
@@ -93,7 +93,12 @@ def _curve(values: Values, *, digits: int | None = None, metric: str = "loss", s
     unit = 0.0 if digits is None else 10.0**-digits
     printed = values if digits is None else np.round(values, digits)
     count = len(values)
-    return Curve("some.log", metric, np.arange(1, count + 1), printed, np.full(count, unit), skipped=skipped)
+    return Curve("some.log", metric, np.arange(1, count + 1), printed, np.full(count, unit), skips=_skips(skipped))
+
+
+def _skips(skipped: Values | None) -> Skips | None:
+    ends = np.zeros(0, int) if skipped is None else np.flatnonzero(skipped) + 1
+    return Skips(ends - 1, ends, np.ones(len(ends), int)) if len(ends) else None
 
 
 def _judge(reference: Curve, candidate: Curve, beside: Beside | None = None) -> CurveComparison:

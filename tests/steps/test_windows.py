@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.core.curves import EPOCH_MEAN, EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, Curve, Window
+from align.core.curves import EPOCH_MEAN, EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, Curve, Skips, Window
 from align.errors import UnlikeCurvesError
 from align.steps.curves import pair_curves
 
@@ -101,16 +101,58 @@ def test_a_huge_loss_spoils_no_mean_but_its_own() -> None:
     np.testing.assert_allclose(pairs.reference, pairs.candidate, rtol=1e-15)
 
 
-def test_steps_that_changed_no_weight_are_left_out_of_means_and_it_is_said() -> None:
-    raw = replace(_dense([1.0, 900.0, 3.0, 5.0]), skipped=np.array([False, True, False, False]))
-    pairs = pair_curves(raw, _curve([2, 4], [1.0, 4.0], SINCE_LAST_PRINT))
+def _skips(ends: list[int], counts: list[int], width: int = 1) -> Skips:
+    at = np.array(ends)
+    return Skips(at - width, at, np.array(counts))
+
+
+def _without(values: list[float], skipped: list[int], every: int) -> Curve:
+    """Print means of the last `every` losses as Megatron does: without skipped steps, and none where all were."""
+    ends = range(every, len(values) + 1, every)
+    kept = {end: [values[at - 1] for at in range(end - every + 1, end + 1) if at not in skipped] for end in ends}
+    told = [end for end in ends if kept[end]]
+    counts = {end: every - len(kept[end]) for end in ends if len(kept[end]) < every}
+    means = [float(np.mean(kept[end])) for end in told]
+    curve = _curve(told, means, RAW if every == 1 else Window("mean of last", every))
+    return replace(curve, skips=_skips(list(counts), list(counts.values()), every)) if counts else curve
+
+
+@given(
+    st.lists(st.floats(0.01, 20.0), min_size=24, max_size=48),
+    st.sets(st.integers(1, 24)),
+    st.sampled_from([1, 2, 3, 4]),
+)
+def test_means_without_skipped_steps_agree_with_finer_ones_that_skipped_the_same(
+    values: list[float], skipped: set[int], times: int
+) -> None:
+    wide = _without(values, list(skipped), 2 * times)
+    raw = replace(_dense(values), skips=_skips(sorted(skipped), [1] * len(skipped)) if skipped else None)
+    for fine in (raw, _without(values, list(skipped), 1), _without(values, list(skipped), 2)):
+        if len(wide.steps) and len(fine.steps):
+            pairs = pair_curves(fine, wide)
+            assert pairs.steps.tolist() == wide.steps.tolist()
+            np.testing.assert_allclose(pairs.reference, pairs.candidate, rtol=1e-12)
+            assert pairs.unmatched_candidate == 0
+            assert any(f"{len(skipped)} steps changed no weight on both" in note for note in pairs.notes) == bool(
+                skipped
+            )
+
+
+@pytest.mark.parametrize("only", ["reference", "candidate"])
+def test_means_that_leave_out_what_the_other_side_does_not_are_left_out_and_counted(only: str) -> None:
+    values = [1.0 + at for at in range(30)]
+    raw, wide = _dense(values), _without(values, [12, 13] if only == "candidate" else [], 10)
+    if only == "reference":
+        raw = replace(raw, skips=_skips([12], [1]))
+    pairs = pair_curves(raw, wide)
+    assert any(f"changed no weight in the {only} only" in note for note in pairs.notes)
+    assert pairs.steps.tolist() == ([10, 30] if only == "candidate" else [10, 20, 30])
     assert pairs.reference.tolist() == pairs.candidate.tolist()
-    assert any("changed no weight are left out" in note for note in pairs.notes)
-    assert any("1 steps changed no weight in the reference only" in note for note in pairs.notes)
+    assert any("1 values of the candidate are left out" in note for note in pairs.notes) == (only == "candidate")
 
 
-def test_no_mean_is_made_of_printed_means_with_skipped_steps() -> None:
-    fine = replace(_printed([1.0] * 40, 5, SINCE_LAST_PRINT, 1), skipped=np.arange(8) == 1)
+def test_no_mean_is_made_of_printed_means_that_lack_skipped_steps_alone() -> None:
+    fine = replace(_printed([1.0] * 40, 5, Window("mean of last", 5), 1), skips=_skips([10], [1], 5))
     assert pair_curves(fine, _printed([1.0] * 40, 10, SINCE_LAST_PRINT, 1)).steps.tolist() == [20, 30, 40]
     assert len(pair_curves(fine, _printed([1.0] * 40, 5, SINCE_LAST_PRINT, 1)).steps) == 8
 

@@ -1,0 +1,153 @@
+"""Steps that changed no weight, as gradients overflowed: kept on the axis though they may have no loss.
+
+A log tells of single steps, or of how many there were since its last print; then which ones is not known, and what
+is counted of two logs is what they may have in common at most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.core.curves import Skips
+from align.steps.loss_limits import is_loss
+
+if TYPE_CHECKING:
+    from align.core.curves import Booleans, Curve, Integers, LossLog, Series
+
+AT_THE_END = 5
+NO_STEPS = np.zeros(0, np.int64)
+NO_SKIPS = Skips(NO_STEPS, NO_STEPS, NO_STEPS)
+
+
+class Apart(NamedTuple):
+    """Skipped steps of two logs: how many each alone has, the places in its spans of the first, how many are shared."""
+
+    lone: list[int]
+    first: list[int]
+    shared: int
+
+
+class Runs(NamedTuple):
+    """Skipped steps in a row: `counts` from `first` to `last`, all that the log tells of these where `whole`."""
+
+    first: Integers
+    last: Integers
+    counts: Integers
+    whole: Booleans
+
+    @property
+    def steps(self) -> Integers:
+        """The step from which on each is known: the first one, or that of the print which counts some."""
+        return np.where(self.whole, self.first, self.last)
+
+
+def with_skipped(log: LossLog, series: Series, metric: str) -> tuple[Series, Booleans]:
+    """Add NaN for records without a loss, as all their steps were skipped, and tell which values are the log's own."""
+    rows = series.rows
+    if log.table.skipped is not None and series.phase == "training" and is_loss(metric):
+        rows = np.union1d(rows, np.flatnonzero(log.table.skipped))
+    told = np.isin(rows, series.rows, assume_unique=True)
+    if told.all():
+        return series, told
+    at = np.searchsorted(series.rows, rows[told])
+    values, resolution = np.full(len(rows), np.nan), np.zeros(len(rows))
+    values[told], resolution[told] = series.values[at], series.resolution[at]
+    return replace(series, rows=rows, values=values, resolution=resolution), told
+
+
+def skips_of(log: LossLog, rows: Integers, steps: Integers) -> Skips | None:
+    """Return the spans of records, at increasing steps, with skipped steps; the loss tells how wide they are."""
+    counts = NO_STEPS if log.table.skipped is None else log.table.skipped[rows].astype(np.int64)
+    if not counts.any():
+        return None
+    loss = log.series("loss")
+    width = loss.window.length if loss else 1
+    ends, counts = steps[counts > 0], counts[counts > 0]
+    return Skips(np.maximum(ends - np.maximum(width, counts), 0), ends, counts)
+
+
+def group_skips(skips: Skips | None, size: int) -> Skips | None:
+    """Take every `size` steps as one; a group is skipped if one of its steps is."""
+    if skips is None:
+        return None
+    ends, at = np.unique(-(-skips.ends // size), return_inverse=True)
+    starts = np.full(len(ends), np.iinfo(np.int64).max)
+    np.minimum.at(starts, at, skips.starts // size)
+    counts = -(-np.bincount(at, weights=skips.counts).astype(np.int64) // size)
+    return Skips(starts, ends, counts)
+
+
+def printed_steps(curve: Curve) -> Integers:
+    """Return the steps that a log tells of: those with a value, and those without one as all since the last skipped."""
+    return curve.steps if curve.skips is None else np.union1d(curve.steps, curve.skips.ends[curve.skips.whole])
+
+
+def fill_skipped(curve: Curve) -> tuple[Curve, Booleans]:
+    """Put NaN at steps without a value, as all since the last were skipped; tell which points are the log's own."""
+    steps = printed_steps(curve)
+    if len(steps) == len(curve.steps):
+        return curve, np.ones(len(steps), np.bool_)
+    told = np.isin(steps, curve.steps, assume_unique=True)
+    values, resolution = np.full(len(steps), np.nan), np.zeros(len(steps))
+    values[told], resolution[told] = curve.values, curve.resolution
+    resumed = None if curve.resumed is None else np.isin(steps, curve.steps[curve.resumed])
+    return replace(curve, steps=steps, values=values, resolution=resolution, resumed=resumed), told
+
+
+def last_trained(curve: Curve) -> Integers:
+    """Return the steps that a log tells of, without those from which on it trained no more, as all were skipped."""
+    steps, runs = printed_steps(curve), skipped_runs(curve)
+    at_the_end = (runs.last == steps[-1]) & runs.whole & (runs.counts >= AT_THE_END)
+    return steps[steps < runs.first[at_the_end][0]] if at_the_end.any() else steps
+
+
+def count_within(skips: Skips | None, starts: Integers, ends: Integers) -> Integers:
+    """Count the skipped steps in each (start, end]."""
+    if skips is None:
+        return np.zeros(len(ends), np.int64)
+    running = np.append(0, np.cumsum(skips.counts))
+    upto = running[np.searchsorted(skips.ends, ends, "right")]
+    counts: Integers = upto - running[np.searchsorted(skips.ends, starts, "right")]
+    return counts
+
+
+def skipped_runs(curve: Curve) -> Runs:
+    """Put together what was skipped in all prints in a row."""
+    skips = curve.skips
+    if skips is None:
+        return Runs(NO_STEPS, NO_STEPS, NO_STEPS, NO_STEPS > 0)
+    place, whole = np.searchsorted(printed_steps(curve), skips.ends), skips.whole
+    joins = whole[1:] & whole[:-1] & (np.diff(place) == 1)
+    first, last = np.append(True, ~joins), np.append(~joins, True)
+    counts = np.add.reduceat(skips.counts, np.flatnonzero(first))
+    return Runs(skips.starts[first] + 1, skips.ends[last], counts, whole[first])
+
+
+def compare_skips(reference: Skips | None, candidate: Skips | None) -> Apart:
+    """Count the steps that one side alone skipped, and those that both did."""
+    sides = reference or NO_SKIPS, candidate or NO_SKIPS
+    at = [_places(own, other) for own, other in (sides, sides[::-1])]
+    keys = np.union1d(*at)
+    counts = [
+        np.bincount(np.searchsorted(keys, own), weights=skips.counts, minlength=len(keys)).astype(np.int64)
+        for own, skips in zip(at, sides, strict=True)
+    ]
+    both = np.minimum(*counts)
+    lone = [own - both for own in counts]
+    first = [
+        int(np.searchsorted(own, keys[alone > 0]).min(initial=len(own))) for own, alone in zip(at, lone, strict=True)
+    ]
+    return Apart([int(own.sum()) for own in lone], first, int(both.sum()))
+
+
+def _places(own: Skips, other: Skips) -> Integers:
+    """Return the end of the other side's span that each span's end lies in, else its own end."""
+    if not len(other.ends):
+        return own.ends
+    at = np.minimum(np.searchsorted(other.ends, own.ends), len(other.ends) - 1)
+    inside = (own.ends > other.starts[at]) & (own.ends <= other.ends[at])
+    places: Integers = np.where(inside, other.ends[at], own.ends)
+    return places
