@@ -34,5 +34,6 @@ def is_lightning(names: Collection[str]) -> bool:
     """Tell Lightning's metrics by one logged both ways, `x_step` and `x_epoch`, or by learning rates."""
     if not {"epoch", "step"} <= set(names):
         return False
-    both = any(name.endswith("_step") and f"{name.removesuffix('_step')}_epoch" in names for name in names)
+    means = {name.removesuffix("_epoch") for name in names if name.endswith("_epoch")}
+    both = any(name.endswith("_step") and name.removesuffix("_step") in means for name in names)
     return both or any(RATE.match(name) for name in names)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from align.core.log_sources import LogBlock, LogSource
 
 _STEP = r"iteration +([0-9]+)/ *([0-9]+) \|(?=(?:[^|\n]*\|){0,5} elapsed time per iteration)"
-_VALIDATION = r"(validation loss at )(?:iteration ([0-9]+))?(?![^\n|]*\btest\b)[^\n|]*\|"
+_VALIDATION = r"(validation loss at )(?:iteration ([0-9]+))?(?![^\n|]{0,200}\btest\b)[^\n|]{0,200}\|"
 _TRAINING, _LINE = re.compile(_STEP), re.compile(rf"(?:{_STEP}|{_VALIDATION})([^\n]*)")
-_PAIR = re.compile(rf"([A-Za-z][^:|\n]*): +({NUMBER})(?= *\|)")
+_PAIR = re.compile(rf"(?:^|\|) *([A-Za-z][^:|\n]{{0,100}}): +({NUMBER})(?= *\|)", re.MULTILINE)
 _MICROSECONDS = re.compile(r"\.[0-9]{6}\] iteration ")
 _SKIPPED, _LOSS_SCALE, _USUAL_LOSS = "number of skipped iterations", "loss scale", "lm loss"
 _TIMES = {
@@ -43,7 +43,7 @@ _TIMES = {
 }
 _THROUGHPUT = _TIMES["throughput per GPU (TFLOP/s/GPU)"]
 _START = rf"{_STEP}|validation loss at "
-_TOGETHER = twice("iteration +[0-9]+/"), "elapsed time[^\n]*validation loss at ", f"validation loss at [^\n]*{_STEP}"
+_TOGETHER = twice("iteration +[0-9]+/"), r"\| *validation loss at ", f"validation loss at [^\n]{{0,500}}{_STEP}"
 
 
 class MegatronFormat:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from align.core.log_sources import LogSource
 
-_HEADER = re.compile(r"^Epoch {2,}TrainLoss {2,}.*TotalTime[ \t]*$", re.MULTILINE)
+_HEADER = re.compile(r"^Epoch {2,}TrainLoss  .*TotalTime[ \t]*$", re.MULTILINE)
 
 
 class MindcvResultFormat:

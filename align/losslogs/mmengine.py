@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 _LINE = re.compile(r"(Epoch|Iter)(?:\((train|val)\))? *(?:\[ *([0-9]+)\])?\[ *([0-9]+)(?:/([0-9]+))?\][ \t]+([^\n]*)")
 # A name may hold single spaces, `coco/AP (M)`; the time that is left, `eta: 1 day, 3:00:00`, is no metric.
-_PAIR = re.compile(rf"(?<![\w.(])(?!eta:)([A-Za-z][^:,\s]*(?: [^:,\s]+)*): +({NUMBER})(?=[\s,]|$)", re.MULTILINE)
+_NAME = r"[A-Za-z][^:,\s]{0,80}(?: [^:,\s]{1,80}){0,4}"
+_PAIR = re.compile(rf"(?<![\w.(/@-])(?!eta:)({_NAME}): +({NUMBER})(?=[\s,]|$)", re.MULTILINE)
 _START = r"(?:Epoch|Iter)(?:\((?:train|val)\))? *\["
 _TOGETHER = twice(r"Epoch(?:\((?:train|val)\))? *\["), twice(r"Iter(?:\((?:train|val)\))? *\[")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from align.core.curves import Window
     from align.core.log_sources import LogBlock, LogSource
 
-_OBJECT = re.compile(r'^[ \t]*(\{"[^\n]*"step": ([0-9]+)[^\n]*\})[ \t]*$', re.MULTILINE)
+_OBJECT = re.compile(r'^[ \t]*(?=(\{"[^\n]*\})[ \t]*$)[^\n]*"step": ([0-9]+)', re.MULTILINE)
 _PAIR = re.compile(rf'"([^"\n]+)": ({NUMBER})(?=[,}}])')
 _COUNTERS = ("epoch", "iter", "step")
 _LOSSES = ("loss", "train/loss")

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from align.core.curves import Window
     from align.core.log_sources import LogBlock, LogSource
 
-_STEP = r"\bstep +([0-9]{1,9})(?:/([0-9]{1,9}))?(?: \[[=>.]*\])? - ([^\n]*) - ([0-9]+)(us|ms|s)/step"
+_STEP = r"\bstep +([0-9]{1,9})(?:/([0-9]{1,9}))?(?: \[[=>.]*\])? - ([^\n]{0,1000}) - ([0-9]+)(us|ms|s)/step"
 _LINE = re.compile(rf"\bEpoch ([0-9]{{1,9}})/[0-9]+[ \t]*$|\b(Eval|Predict) begin\.\.\.|{_STEP}", re.MULTILINE)
-_LOSS = re.compile(r"\bstep +[0-9]+(?:/[0-9]+)?(?: \[[=>.]*\])? - loss: [^\n]* - [0-9]+[um]?s/step")
-_PAIR = re.compile(rf"([A-Za-z][\w./-]*): \[?({NUMBER})(?![\w.])")
+_LOSS = re.compile(r"\bstep +[0-9]+(?:/[0-9]+)?(?: \[[=>.]*\])? - loss: [^\n]{0,1000} - [0-9]+[um]?s/step")
+_PAIR = re.compile(rf"(?<![\w./-])([A-Za-z][\w./-]{{0,80}}): \[?({NUMBER})(?![\w.])")
 _TO_MILLISECONDS = {"us": "e-3", "ms": "", "s": "e3"}
 _COSTS = {"avg_reader_cost": "avg_reader_cost_s", "avg_batch_cost": "avg_batch_cost_s"}
 _SINCE_LAST_PRINT = (*_COSTS.values(), "ips")

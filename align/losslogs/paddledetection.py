@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from align.core.curves import Integers
     from align.core.log_sources import LogBlock, LogSource
 
-_STEP = re.compile(r"Epoch: \[([0-9]+)\] \[ *([0-9]+)/([0-9]+)\] (learning_rate: [^\n]*\bloss: [^\n]*)")
-_PAIR = re.compile(rf"(?<![\w.])(?!eta:)([A-Za-z][\w./-]*): ({NUMBER})(?=[ ,]|$)", re.MULTILINE)
+_STEP = re.compile(r"Epoch: \[([0-9]+)\] \[ *([0-9]+)/([0-9]+)\] (learning_rate: (?=[^\n]{0,2000}\bloss: )[^\n]*)")
+_PAIR = re.compile(rf"(?<![\w./-])(?!eta:)([A-Za-z][\w./-]{{0,80}}): ({NUMBER})(?=[ ,]|$)", re.MULTILINE)
 _COSTS = {"batch_cost": "batch_cost_s", "data_cost": "data_cost_s"}
 _MEANS = (*_COSTS.values(), "ips")
 _START = r"Epoch: \[[0-9]+\] \["
