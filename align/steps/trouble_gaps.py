@@ -31,12 +31,16 @@ BINS = 1024
 
 
 def converges_slower(evidence: CurveEvidence) -> int | None:
-    """The candidate comes down the reference's way, a fixed number of times slower: that explains the difference."""
+    """The candidate comes down the reference's way, a fixed number of times slower: that explains the difference.
+
+    Of a straight line a drift along a line cannot be told from that.
+    """
     points = evidence.points
     if not evidence.of_loss or len(points.steps) < ENOUGH_FOR_NOISE:
         return None
     gaps = part_means(points.difference, FINE_PARTS)
-    if gaps.max() < SURE * noise_size(points.difference) * (FINE_PARTS / len(points.steps)) ** 0.5:
+    uncertain = noise_size(points.difference) * (FINE_PARTS / len(points.steps)) ** 0.5
+    if gaps.max() < SURE * uncertain:
         return None
     bins = min(BINS, len(points.steps))
     steps, left, right = (
@@ -45,7 +49,7 @@ def converges_slower(evidence: CurveEvidence) -> int | None:
     unexplained = min(
         float(np.abs(part_means(right - np.interp(steps / times, steps, left), FINE_PARTS)).max()) for times in SLOWER
     )
-    return evidence.parted_at if unexplained <= LEFT * gaps.max() else None
+    return evidence.parted_at if unexplained <= LEFT * gaps.max() + 2.0 * uncertain else None
 
 
 def drifts(evidence: CurveEvidence) -> int | None:
