@@ -116,13 +116,22 @@ class UnlikeCurvesError(CannotRunError):
 
 
 class GroupedStepsError(CannotRunError):
-    """A curve of which several steps should be taken as one, but no group of them is whole."""
+    """A curve of which several steps should be taken as one, but no group of them is whole.
 
-    def __init__(self, label: str, size: int, metric: str) -> None:
-        super().__init__(
-            f"the {metric} of {label} cannot be told for {size} steps as one: no value is about such groups of steps",
-            f"log every step, or at multiples of {size}; --steps-per says how many are one",
-        )
+    `apart` is the distance of its values where they would have to be averaged over all steps of a group, None where
+    one that is printed at the end of a group could be taken as it is.
+    """
+
+    def __init__(self, label: str, metric: str, size: int, last_step: int, apart: int | None) -> None:
+        told = f"the {metric} of {label} cannot be told for {size} steps as one"
+        if last_step < size:
+            super().__init__(f"{told}: its last step is {last_step}", "--steps-per says how many steps are one")
+        elif apart is None:
+            hint = f"log every step, or at multiples of {size}"
+            super().__init__(f"{told}: no value is about such groups of steps", hint)
+        else:
+            why = f"of no group it has all steps, as it tells of single ones that are {apart} apart"
+            super().__init__(f"{told}: {why}", "log every step, or means since the last print")
 
 
 class MixedJobsError(CannotRunError):

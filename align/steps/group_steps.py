@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import EPOCH_MEAN, Window
+from align.core.curves import EPOCH_MEAN, RAW, Window
 from align.core.metric_names import OF_THE_MOMENT, same_metric
 from align.errors import GroupedStepsError, UsageError
+from align.steps.loss_holes import usual_distance
 from align.steps.skips import group_skips
 from align.steps.spans import MEDIAN, Spans, average, spans_of, tile
 
@@ -43,7 +44,9 @@ def group_steps(curve: Curve, size: int) -> Curve:
         return curve
     grouped = curve.take(curve.steps % size == 0) if _is_of_a_moment(curve) else _mean_of_each(curve, size)
     if not len(grouped.steps):
-        raise GroupedStepsError(curve.label, size, curve.metric)
+        averaged = curve.window == RAW and not _is_of_a_moment(curve)
+        apart = usual_distance(curve.steps) if averaged else None
+        raise GroupedStepsError(curve.label, curve.metric, size, int(curve.steps[-1]), apart)
     length = curve.steps_per_epoch
     return replace(
         grouped,

@@ -12,6 +12,7 @@ import numpy as np
 
 from align.core.curve_results import CurveComparison, CurveEvent, CurvePoints
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.steps.common_base import find_common_base
 from align.steps.curves import cadence, cut_after
 from align.steps.drift import FEWEST, drift_note
 from align.steps.loss_case import LossCase, examine
@@ -49,7 +50,7 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
     case = examine(reference, candidate, pairs, last_step, preset, reference_runs)
     verdict = _verdict(case)
     judged = verdict.outcome is not Outcome.NOT_COMPARED
-    trouble, command = classify(_evidence(case, last_step, beside)) if judged else ("", LOOK_AT_EACH)
+    trouble, command = classify(_evidence(case, last_step, beside)) if judged else ("", _look_again(case))
     points = _points(case)
     return CurveComparison(
         metric=reference.metric,
@@ -67,6 +68,12 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
         drift=case.drift,
         events=_change_points(case, points),
     )
+
+
+def _look_again(case: LossCase) -> str:
+    """Return what to run where nothing could be compared."""
+    option = "" if len(case.pairs.steps) else find_common_base(case.reference, case.candidate)
+    return f"align loss REFERENCE CANDIDATE {option}, if that log counts from 0" if option else LOOK_AT_EACH
 
 
 def _first_divergent_step(case: LossCase) -> int | None:

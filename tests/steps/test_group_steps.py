@@ -81,19 +81,23 @@ def test_epochs_have_the_same_samples_on_both_sides() -> None:
     assert group_steps(by_epoch, 2) is by_epoch
 
 
+SPARSE = _curve([5, 10, 15], [1.0] * 3)
+
+
 @pytest.mark.parametrize(
-    "curve",
+    ("curve", "size", "why", "hint"),
     [
-        _curve([5, 10, 15], [1.0] * 3),
-        _curve([5, 15], [1.0] * 2, SINCE_LAST_PRINT),
-        _curve([3, 9], [1.0] * 2, metric="lr"),
-        _curve([20, 40], [1.0] * 2, Window("median of last", 20)),
+        (SPARSE, 2, "single ones that are 5 apart", "log every step, or means"),
+        (SPARSE, 16, "its last step is 15", "--steps-per says"),
+        (_curve([5, 15], [1.0] * 2, SINCE_LAST_PRINT), 2, "no value is about", "multiples of 2"),
+        (_curve([3, 9], [1.0] * 2, metric="lr"), 2, "no value is about", "multiples of 2"),
+        (_curve([20, 40], [1.0] * 2, Window("median of last", 20)), 2, "no value is about", "multiples of 2"),
     ],
 )
-def test_without_a_whole_group_it_is_refused(curve: Curve) -> None:
-    with pytest.raises(GroupedStepsError, match="2 steps as one") as caught:
-        group_steps(curve, 2)
-    assert "multiples of 2" in caught.value.hint
+def test_without_a_whole_group_it_is_refused_with_what_would_help(curve: Curve, size: int, why: str, hint: str) -> None:
+    with pytest.raises(GroupedStepsError, match=f"{size} steps as one: .*{why}") as caught:
+        group_steps(curve, size)
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize(("given_", "sizes"), [((2, 1), (2, 1)), ((4, 2), (2, 1)), ((3, 2), (3, 2)), ((5, 5), (1, 1))])

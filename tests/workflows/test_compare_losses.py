@@ -159,6 +159,17 @@ def test_a_log_from_0_that_lost_its_first_line_is_told_and_settled_by_the_option
     assert compare_losses(*paths, base=(None, 0)).verdict.outcome is Outcome.ALIGNED
 
 
+def test_a_sparse_log_that_counts_from_0_and_meets_no_step_is_settled_by_the_option(write) -> None:
+    steps = range(9, 100, 10)
+    sparse = "step,loss\n" + "".join(f"{step},{step / 7}\n" for step in steps)
+    monitor = "".join(f"epoch: 1 step: {step + 1}, loss is {step / 7}\n" for step in steps)
+    paths = write("r.csv", sparse), write("c.log", monitor)
+    comparison = compare_losses(*paths)
+    assert comparison.verdict.outcome is Outcome.NOT_COMPARED
+    assert "align loss REFERENCE CANDIDATE --reference-base 0" in comparison.next_command
+    assert compare_losses(*paths, base=(0, None)).verdict.outcome is Outcome.ALIGNED
+
+
 def test_sink_mode_points_meet_the_steps_that_they_stand_for(write) -> None:
     sink = f"epoch: 1 step: 4, loss is {LOSSES[3]}\nepoch: 2 step: 4, loss is {LOSSES[7]}\n"
     comparison = compare_losses(write("r.csv", _csv(LOSSES)), write("c.log", sink))
