@@ -9,12 +9,14 @@ import numpy as np
 
 from align.steps.against_runs import drift_against_runs
 from align.steps.change_point import find_stretch
+from align.steps.curve_shapes import noise_size
 from align.steps.curves import cadence, until
 from align.steps.drift import find_drift
 from align.steps.envelope import pair_with_runs
 from align.steps.loss_criteria import Ends, evaluate_steps, evaluate_values, measure_points
 from align.steps.loss_holes import find_holes, starts_late
 from align.steps.loss_limits import GUIDE
+from align.steps.loss_ratio import find_ratio
 from align.steps.loss_shift import find_shift
 from align.steps.skips import last_trained, printed_steps
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from align.steps.loss_criteria import JudgedPoints
     from align.steps.loss_holes import Hole
     from align.steps.loss_limits import Preset
+    from align.steps.loss_ratio import Ratio
     from align.steps.loss_shift import Shift
 
 ENOUGH_POINTS = 10
@@ -49,11 +52,20 @@ class LossCase:
     criteria: dict[str, Criterion]
     holes: dict[str, tuple[Hole, ...]]
     shift: Shift | None
+    ratio: Ratio | None
     too_few: str
     ends: Ends
     drift: tuple[DriftTest, ...]
     stretch: Stretch | None
     envelope: Envelope | None
+
+    @property
+    def run_noise(self) -> float | None:
+        """The noise of one reference run, the median of all; None without such runs. Their mean has less."""
+        if self.envelope is None:
+            return None
+        runs = self.pairs.reference + self.envelope.deviations
+        return float(np.median([noise_size(run[np.isfinite(run)]) for run in runs]))
 
     @property
     def outside(self) -> Integers:
@@ -89,8 +101,10 @@ def examine(
     left, right = (until(printed_steps(curve), last_step) for curve in (reference, candidate))
     holes = {"reference": find_holes(left, right), "candidate": find_holes(right, left)}
     missing = sum(hole.missing for side in holes.values() for hole in side)
-    last = (int(until(last_trained(curve), last_step).max(initial=0)) for curve in (reference, candidate))
-    ends = Ends(*last, max(cadence(left), cadence(right)))
+    last, last_of_candidate = (
+        int(until(last_trained(curve), last_step).max(initial=0)) for curve in (reference, candidate)
+    )
+    ends = Ends(last, last_of_candidate, max(cadence(left), cadence(right)))
     criteria = evaluate_values(pairs, judged, drift, envelope)
     return LossCase(
         reference=reference,
@@ -100,6 +114,7 @@ def examine(
         criteria=criteria | evaluate_steps(ends, missing) if criteria else {},
         holes=holes,
         shift=shift,
+        ratio=find_ratio(reference, candidate, pairs, preset) if last_step is None and not runs else None,
         too_few=_too_few(pairs, judged, missing) or _late(pairs, judged, left, right),
         ends=ends,
         drift=drift,

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.steps.curve_shapes import find_excursions, noise_size, part_means
+from align.steps.loss_limits import is_loss
 from align.steps.other_metrics import Beside
 
 if TYPE_CHECKING:
+    from align.core.curve_results import Side
     from align.core.curves import Curve, Floats, Integers, PairedCurves
     from align.steps.curve_shapes import Excursion
 
@@ -30,6 +32,7 @@ class Finite(NamedTuple):
     reference: Floats
     candidate: Floats
     difference: Floats
+    widening: Floats
 
 
 class Course(NamedTuple):
@@ -54,20 +57,32 @@ class Course(NamedTuple):
 class CurveEvidence:
     """Two curves and what was found: the indices of points outside their limit, the keys of failed criteria.
 
-    `first_compared` and `first_agrees` tell of the losses of step 1; `shift_option` is the option that would make the
-    curves agree by counting one a step later, "" if there is none. `curves` are the reference and the candidate whole,
-    `beside` is what the logs tell beside them; without these, fewer classes can be told.
+    `divergent` is the first divergent step, if there is one. `first_compared` and `first_agrees` tell of the losses of
+    step 1. `shift_option` is the option that would make the curves agree by counting one a step later, `steps_per` the
+    one that takes several steps as one, "" if there is none; `ahead` is the side whose values come a step early though
+    its steps are counted right. `run_noise` is the noise of one reference run, where there are some: `pairs` then hold
+    their mean. `curves` are the reference and the candidate whole, `beside` is what the logs tell beside them; without
+    these, fewer classes can be told.
     """
 
+    metric: str
     pairs: PairedCurves
     outside: Integers
     failed: frozenset[str]
-    of_loss: bool
+    divergent: int | None
     first_compared: bool
     first_agrees: bool
     shift_option: str = ""
+    steps_per: str = ""
+    ahead: Side | None = None
+    run_noise: float | None = None
     curves: tuple[Curve, ...] = ()
     beside: Beside = NOTHING_BESIDE
+
+    @property
+    def of_loss(self) -> bool:
+        """True if the metric is a loss, by its name."""
+        return is_loss(self.metric)
 
     @cached_property
     def points(self) -> Finite:
@@ -75,7 +90,7 @@ class CurveEvidence:
         pairs = self.pairs
         use = np.isfinite(pairs.reference) & np.isfinite(pairs.candidate)
         left, right = pairs.reference[use], pairs.candidate[use]
-        return Finite(pairs.steps[use], left, right, right - left)
+        return Finite(pairs.steps[use], left, right, right - left, pairs.widening[use])
 
     @cached_property
     def courses(self) -> tuple[Course, Course]:
@@ -87,9 +102,17 @@ class CurveEvidence:
         """Where each side goes up, as indices of `points`."""
         return find_excursions(self.points.reference), find_excursions(self.points.candidate)
 
+    @cached_property
+    def noises(self) -> tuple[float, float]:
+        """The noise of the reference, of one run if there are several, and of the candidate."""
+        own = noise_size(self.points.reference) if self.run_noise is None else self.run_noise
+        return own, noise_size(self.points.candidate)
+
     @property
     def parted_at(self) -> int:
-        """The step of the first point outside its limit, of the first point if there is none."""
+        """The first divergent step; if there is none that of the first point outside, or of the first point."""
+        if self.divergent is not None:
+            return self.divergent
         return int(self.pairs.steps[self.outside[0] if len(self.outside) else 0])
 
 

@@ -15,6 +15,7 @@ from align.steps.curves import common_places, until
 from align.steps.loss_limits import GUIDE, limits_for
 
 if TYPE_CHECKING:
+    from align.core.curve_results import Side
     from align.core.curves import Curve, Floats, PairedCurves
     from align.steps.loss_limits import Preset
 
@@ -25,7 +26,7 @@ CLEARLY = 0.1
 class Shift(NamedTuple):
     """The side whose steps should count one later; `option` says so, "" where its format or the user settled it."""
 
-    side: str
+    side: Side
     option: str
     points: int
     before: float
@@ -54,7 +55,11 @@ def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: 
     absolute, relative = limits_for(reference.metric, scale, preset).of_each()
     allowed = min(max(absolute, relative * scale) + float(np.mean(pairs.widening)), CLEARLY * before)
     last = int(pairs.steps[-1])
-    for side, moved, other in (("candidate", candidate, reference), ("reference", reference, candidate)):
+    ways: tuple[tuple[Side, Curve, Curve], ...] = (
+        ("candidate", candidate, reference),
+        ("reference", reference, candidate),
+    )
+    for side, moved, other in ways:
         points, after = _one_later(moved, other, last)
         if points >= max(ENOUGH_POINTS, len(pairs.steps) - 2) and (after < allowed or after == 0.0):
             return Shift(side, f"--{side}-base 0" if moved.base_guessed else "", points, before, after)

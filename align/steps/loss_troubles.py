@@ -119,8 +119,7 @@ TROUBLES = (
     Trouble(
         "spike",
         rules.spikes,
-        f"{FORWARD_AT}, and {{batches}}, where the loss goes up; "
-        f"then {NORMS}: clipping of gradients",
+        f"{FORWARD_AT}, and {{batches}}, where the loss goes up; then {NORMS}: clipping of gradients",
     ),
     Trouble(
         "differs from a change of the learning rate",

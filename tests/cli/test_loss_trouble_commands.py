@@ -10,19 +10,31 @@ import typer
 from align.cli.main import build_app
 from align.report.texts import catalogue
 from align.steps.loss_troubles import TROUBLES, Trouble
+from align.steps.metric_troubles import COMES_FROM, METRIC_TROUBLES, OTHERS_COME_FROM, comes_from
 
 COMMANDS = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("trouble", [one for one in TROUBLES if one.next_command], ids=lambda one: one.name)
-def test_the_next_command_exists_with_its_options(trouble: Trouble) -> None:
-    found = re.findall(r"\balign (\w+)((?:(?!\balign ).)*)", trouble.next_command)
-    assert found
+ALL = dict.fromkeys((*TROUBLES, *METRIC_TROUBLES))
+COMMANDS_SAID = [*(one.next_command for one in ALL), *COMES_FROM.values(), OTHERS_COME_FROM]
+
+
+@pytest.mark.parametrize("said", [said for said in COMMANDS_SAID if said])
+def test_the_next_command_exists_with_its_options(said: str) -> None:
+    found = re.findall(r"\balign (\w+)((?:(?!\balign ).)*)", said)
+    assert found or "{comes_from}" in said
     for command, rest in found:
         options = {name for parameter in COMMANDS[command].params for name in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", rest)) <= options
 
 
-@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda one: one.name)
+@pytest.mark.parametrize("metric", ["lr", "grad_norm", "loss_scale", "accuracy", "mIoU"])
+def test_a_metric_never_leads_back_to_itself(metric: str) -> None:
+    said = [*(one.next_command for one in METRIC_TROUBLES), comes_from(metric)]
+    assert all(said)
+    assert not any("--metric" in one for one in said)
+
+
+@pytest.mark.parametrize("trouble", ALL, ids=lambda one: one.name)
 def test_the_report_has_a_text_for_the_class(trouble: Trouble) -> None:
     assert trouble.name.replace(" ", "_") in catalogue()["trouble"]

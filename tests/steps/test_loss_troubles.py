@@ -264,7 +264,7 @@ def test_a_log_that_breaks_off_after_nan_at_a_step_of_its_own_has_nan() -> None:
 def test_a_learning_rate_that_is_another_one_throughout_is_no_plateau() -> None:
     rates = np.full(STEPS, 0.1)
     comparison = _judge(_curve(rates, metric="lr"), _curve(rates * 1.5, metric="lr"))
-    assert comparison.trouble == "differs later"
+    assert comparison.trouble == "another factor"
 
 
 @given(
