@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -10,7 +11,7 @@ import typer
 from align.cli._shared import JsonOption, ProjectOption, RunOption  # noqa: TC001 - typer reads them at run time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from align.steps.loss_limits import Preset
     from align.workflows.compare_losses import LogReading
@@ -57,6 +58,7 @@ _RANK = ("rank", "N", "The process whose lines are read.")
 _JOB = ("job", "N", "The run to take of several in it, from 1.")
 _LENGTH = ("steps-per-epoch", "N", "If the log lacks it.")
 _BASE = ("base", "0|1", "What it calls its first step.")
+_WINDOW = ("window", "TEXT", "What its losses are: 'mean of last 10', 'since last print', 'epoch so far' ...")
 FormatR = Annotated[str | None, _of_a_side(*_FORMAT, "reference")]
 FormatC = Annotated[str | None, _of_a_side(*_FORMAT, "candidate")]
 PatternR = Annotated[str | None, _of_a_side(*_PATTERN, "reference")]
@@ -69,6 +71,8 @@ LengthR = Annotated[int | None, _of_a_side(*_LENGTH, "reference")]
 LengthC = Annotated[int | None, _of_a_side(*_LENGTH, "candidate")]
 BaseR = Annotated[int | None, _of_a_side(*_BASE, "reference")]
 BaseC = Annotated[int | None, _of_a_side(*_BASE, "candidate")]
+WindowR = Annotated[str | None, _of_a_side(*_WINDOW, "reference")]
+WindowC = Annotated[str | None, _of_a_side(*_WINDOW, "candidate")]
 
 
 def loss_command(  # noqa: PLR0913 - one argument for each option of the command
@@ -92,24 +96,28 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
     candidate_steps_per_epoch: LengthC = None,
     reference_base: BaseR = None,
     candidate_base: BaseC = None,
+    reference_window: WindowR = None,
+    candidate_window: WindowC = None,
     project: ProjectOption = None,
     run: RunOption = None,
     json: JsonOption = False,
 ) -> int:
     """Compare two loss logs on the true global step, or show what is understood of one."""
     from align.cli._shared import find_settings
+    from align.workflows.compare_losses import LogReading
 
     settings = find_settings(project)
     of_reference = (reference_format, reference_pattern, reference_rank, reference_job)
     of_candidate = (candidate_format, candidate_pattern, candidate_rank, candidate_job)
     own = (
-        (*of_reference, reference_steps_per_epoch, reference_base),
-        (*of_candidate, candidate_steps_per_epoch, candidate_base),
+        LogReading(*of_reference, reference_steps_per_epoch, reference_base, reference_window),
+        LogReading(*of_candidate, candidate_steps_per_epoch, candidate_base, candidate_window),
     )
-    readings = _reading(settings.loss_patterns[0], *own[0]), _reading(settings.loss_patterns[1], *own[1])
+    readings = _or_pattern(own[0], settings.loss_patterns[0]), _or_pattern(own[1], settings.loss_patterns[1])
     if candidate is None:
         of_two = {"--preset": preset, "--last-step": last_step, "--plot": plot, "--reference-runs": reference_runs}
-        _refuse_lone({**of_two, "--steps-per": steps_per, "--candidate-...": _any(own[1])})
+        of_other = None if own[1] == LogReading() else own[1]
+        _refuse_lone({**of_two, "--steps-per": steps_per, "--candidate-...": of_other})
         return _describe(reference, metric, readings[0], run, json)
     if preset and reference_runs:
         _refuse_two_judges()
@@ -118,15 +126,9 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
     return _compare((reference, candidate), readings, asked, plot, run, json)
 
 
-def _reading(of_project: str, form: str | None, pattern: str | None, *others: int | None) -> LogReading:
-    """How a side is read; the project file's pattern is for a log whose format nobody names."""
-    from align.workflows.compare_losses import LogReading
-
-    return LogReading(form, pattern or (None if form else of_project or None), *others)
-
-
-def _any(given: Sequence[object]) -> object:
-    return next((one for one in given if one is not None), None)
+def _or_pattern(reading: LogReading, of_project: str) -> LogReading:
+    """The project file's pattern is for a log whose format nobody names."""
+    return reading if reading.format or reading.pattern else replace(reading, pattern=of_project or None)
 
 
 class _Asked(NamedTuple):

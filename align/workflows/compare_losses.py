@@ -39,7 +39,8 @@ class LogReading:
     """What the user knows of one side's logs; None leaves it to the log.
 
     `format` names a plugin, `pattern` is a regular expression with named groups, `rank` and `job` (from 1) choose among
-    several in one file, `steps_per_epoch` and `base` (what the log calls its first step) say how it counts.
+    several in one file, `steps_per_epoch` and `base` (what the log calls its first step) say how it counts, `window`
+    what its training loss is the mean of: `mean of last 10`, `since last print`, `epoch so far`, `epoch mean`, `raw`.
     """
 
     format: str | None = None
@@ -48,10 +49,12 @@ class LogReading:
     job: int | None = None
     steps_per_epoch: int | None = None
     base: int | None = None
+    window: str | None = None
 
     def read(self, log: Log) -> LossLog:
         """Read a log of this side, of one job."""
-        whole = read_log(log, format=self.format or "", pattern=self.pattern or "", rank=self.rank)
+        form, pattern, window = (given or "" for given in (self.format, self.pattern, self.window))
+        whole = read_log(log, format=form, pattern=pattern, rank=self.rank, window=window)
         return choose_job(whole, self.job)
 
     @property
@@ -80,6 +83,7 @@ def compare_losses(  # noqa: PLR0913 - one keyword for each thing that a log may
     job: PerSide[int] = None,
     steps_per_epoch: PerSide[int] = None,
     base: PerSide[int] = None,
+    window: PerSide[str] = None,
 ) -> CurveComparison:
     r"""Compare a metric of two logs of any known formats at their common global steps.
 
@@ -87,9 +91,9 @@ def compare_losses(  # noqa: PLR0913 - one keyword for each thing that a log may
     known ones; with `reference_runs` (further runs of the reference) the candidate is judged by how much they and the
     reference differ among themselves. `steps_per=(2, 1)`: two steps of the reference see as many samples as one of
     the candidate.
-    `last_step` (global, from 1) leaves out what comes after it. `format`, `pattern`, `rank`, `job`, `steps_per_epoch`
-    and `base` say what the logs do not (see LogReading): one value for both or a pair (reference, candidate). Results
-    of many points are thinned (`points.count` tells how many were compared).
+    `last_step` (global, from 1) leaves out what comes after it. `format`, `pattern`, `rank`, `job`, `steps_per_epoch`,
+    `base` and `window` say what the logs do not (see LogReading): one value for both or a pair (reference, candidate).
+    Results of many points are thinned (`points.count` tells how many were compared).
 
     Raises MissingFileError, UnreadableLogError, EmptyLogError, AmbiguousLogError, MixedJobsError, MetricMissingError,
     StepsPerEpochError, UnlikeCurvesError; UsageError for what makes no sense.
@@ -104,7 +108,7 @@ def compare_losses(  # noqa: PLR0913 - one keyword for each thing that a log may
     >>> comparison.verdict.outcome.value, comparison.first_divergent_step, comparison.trouble
     ('not aligned', 3, 'differs later')
     """
-    parts = zip(*map(_sides, (format, pattern, rank, job, steps_per_epoch, base)), strict=True)
+    parts = zip(*map(_sides, (format, pattern, rank, job, steps_per_epoch, base, window)), strict=True)
     first, second = (LogReading(*known) for known in parts)
     return compare_readings(
         (reference, candidate),

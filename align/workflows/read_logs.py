@@ -16,6 +16,7 @@ from align.core.log_ranks import RankedSource, choose_rank, lines_by_rank
 from align.core.registry import check_packages, log_formats, pattern_format
 from align.core.words import close_names, some
 from align.errors import AmbiguousLogError, EmptyLogError, UsageError
+from align.steps.declare_window import declare_window, find_window
 from align.steps.join_logs import join_logs
 from align.workflows.open_logs import beginnings, files_of, open_log, rank_of
 
@@ -53,11 +54,13 @@ def read_log(
     format: str = "",  # noqa: A002 - what users call it
     pattern: str = "",
     rank: int | None = None,
+    window: str = "",
 ) -> LossLog:
     r"""Read a log with the one format that recognises it: a file, a folder, or the files of a resumed training.
 
     `format` names the format, `pattern` is a regular expression with named groups in place of one, `rank` tells whose
-    lines are wanted where several processes wrote one file or folder. Raises MissingFileError, UnreadableLogError;
+    lines are wanted where several processes wrote one file or folder, `window` what the training loss is the mean of
+    (`mean of last 10`, `since last print` ...) where the log cannot. Raises MissingFileError, UnreadableLogError;
     EmptyLogError if no format finds a loss, AmbiguousLogError if several do; UnlikeLogsError, UsageError.
 
     >>> import pathlib, tempfile
@@ -69,6 +72,7 @@ def read_log(
     ('csv', [1, 2, 3, 4])
     """
     wanted = Wanted(_formats(format, pattern), rank, as_it_is=bool(pattern) and rank is None)
+    declared = find_window(window) if window else None
     paths = [Path(log)] if isinstance(log, (str, Path)) else [Path(path) for path in log]
     if not paths:
         raise UsageError("no log is given", "give a file, a folder, or several files in the order of the training")
@@ -77,7 +81,8 @@ def read_log(
     plugin = _one_format(files, wanted, label)
     in_file = None if notes else rank
     logs = [_read(file, plugin, known.rank if in_file is None else in_file) for file, known in files.items()]
-    return join_logs(logs, label).with_notes(notes)
+    whole = join_logs(logs, label).with_notes(notes)
+    return whole if declared is None else declare_window(whole, declared)
 
 
 def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
