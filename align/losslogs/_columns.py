@@ -104,7 +104,7 @@ class TableBuilder:
             skipped if skipped is not None and skipped.any() else None,
             shares if shares is not None and not np.isnan(shares).any() else None,
         )
-        return table if (np.diff(table.lines) >= 0).all() else _in_order(table)
+        return table if (np.diff(table.lines) >= 0).all() else take_rows(table, np.argsort(table.lines, kind="stable"))
 
     def _joined(self, name: str) -> NDArray[Any] | None:
         """Put a column together, so that its parts can go; None if no record told it."""
@@ -215,29 +215,30 @@ def _read(texts: Sequence[str]) -> tuple[NDArray[np.bytes_], Floats]:
     return packed, np.fromiter(map(float, texts), np.float64, len(texts))
 
 
-def _in_order(table: LogTable) -> LogTable:
-    """Sort records that were added apart, such as those of validation, by their lines."""
-    order = np.argsort(table.lines, kind="stable")
-    place = np.argsort(order)
+def take_rows(table: LogTable, rows: Integers) -> LogTable:
+    """Return some records of a table, in this order; a metric that none of them has is left out."""
+    place = np.full(len(table.lines), -1)
+    place[rows] = np.arange(len(rows))
 
-    def ordered(column: NDArray[T] | None) -> NDArray[T] | None:
-        return None if column is None else column[order]
+    def taken(column: NDArray[T] | None) -> NDArray[T] | None:
+        return None if column is None else column[rows]
 
     return LogTable(
-        table.lines[order],
-        table.steps[order],
-        ordered(table.epochs),
-        {name: _moved(series, place) for name, series in table.metrics.items()},
-        ordered(table.totals),
-        ordered(table.skipped),
-        ordered(table.shares),
+        table.lines[rows],
+        table.steps[rows],
+        taken(table.epochs),
+        {name: _moved(series, place) for name, series in table.metrics.items() if (place[series.rows] >= 0).any()},
+        taken(table.totals),
+        taken(table.skipped),
+        taken(table.shares),
     )
 
 
 def _moved(series: Series, place: Integers) -> Series:
-    rows = place[series.rows]
-    order = np.argsort(rows, kind="stable")
-    return replace(series, rows=rows[order], values=series.values[order], resolution=series.resolution[order])
+    """Put a series at new places, in their order; what has none goes."""
+    places = place[series.rows]
+    order = np.argsort(places, kind="stable")[np.count_nonzero(places < 0) :]
+    return replace(series, rows=places[order], values=series.values[order], resolution=series.resolution[order])
 
 
 def _shared(column: NDArray[T]) -> NDArray[T]:
