@@ -145,9 +145,11 @@ class _Reading:
         distances = np.diff(steps, prepend=max(self._step, 0))
         usual = int(np.median(distances[1:])) if len(distances) > 1 else 1
         counts = np.maximum(read_steps(metrics.get(_SKIPPED, ["0"] * len(steps))), 0)
-        if self._adds_on and usual == 1:
+        if self._adds_on:
             first = (steps == 1) | (distances <= 0)
-            seconds = np.flatnonzero(first[:-1] & (distances[1:] == 1)) + 1
+            seconds = np.flatnonzero(first[:-1] & (distances[1:] > 0)) + 1
+            counts[seconds] = np.maximum(counts[seconds] - counts[seconds - 1], 0)
+            seconds = seconds[(distances[seconds] == 1) & (usual == 1)]
             for row in seconds.tolist():
                 _take_apart(metrics, row, counts)
             self._apart += len(seconds)
@@ -192,11 +194,10 @@ def _take_apart(metrics: dict[str, list[str]], row: int, skipped: Integers) -> N
 
     A throughput cannot be taken apart, and the loss of a skipped iteration is in no sum.
     """
-    first, both = skipped[row - 1 : row + 1].tolist()
-    skipped[row] = max(0, both - first)
+    first, second = skipped[row - 1 : row + 1].tolist()
     for name, texts in metrics.items():
         before, mean = texts[row - 1 : row + 1]
-        if name == _THROUGHPUT or (_is_loss(name) and both > first):
+        if name == _THROUGHPUT or (_is_loss(name) and second > 0):
             texts[row] = ""
         elif before and mean and (name in _TIMES.values() or (_is_loss(name) and not first)):
             texts[row] = format(2 * float(mean) - float(before), ".6E" if "E" in mean else ".1f")

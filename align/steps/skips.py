@@ -46,12 +46,10 @@ class Runs(NamedTuple):
 
 def with_skipped(log: LossLog, series: Series, metric: str) -> tuple[Series, Booleans]:
     """Add NaN for records without a loss, as all their steps were skipped, and tell which values are the log's own."""
-    rows = series.rows
-    if log.table.skipped is not None and series.phase == "training" and is_loss(metric):
-        rows = np.union1d(rows, np.flatnonzero(log.table.skipped))
+    if log.table.skipped is None or series.phase != "training" or not is_loss(metric):
+        return series, np.ones(len(series.rows), np.bool_)
+    rows = np.union1d(series.rows, np.flatnonzero(log.table.skipped))
     told = np.isin(rows, series.rows, assume_unique=True)
-    if told.all():
-        return series, told
     at = np.searchsorted(series.rows, rows[told])
     values, resolution = np.full(len(rows), np.nan), np.zeros(len(rows))
     values[told], resolution[told] = series.values[at], series.resolution[at]

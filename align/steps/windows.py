@@ -49,7 +49,7 @@ def match_windows(reference: Curve, candidate: Curve) -> LikeCurves:
     left, right = _smoothed(reference, candidate), _smoothed(candidate, reference)
     if not left.used and not right.used:
         if _reach_into_each_other(reference, candidate):
-            raise _unlike(reference, candidate)
+            raise _unlike(reference, candidate, skipped=bool(left.unlike + right.unlike))
         return LikeCurves(reference, candidate)
     if len(right.curve.steps) > len(left.curve.steps):
         notes = tuple(_notes(("candidate", candidate), right, ("reference", reference)))
@@ -99,10 +99,13 @@ def _notes(fine: tuple[str, Curve], made: Averages, wide: tuple[str, Curve]) -> 
         yield f"{lost} values of the {other} are left out: the {side} lacks some of the steps that they are means of"
 
 
-def _unlike(reference: Curve, candidate: Curve) -> UnlikeCurvesError:
+def _unlike(reference: Curve, candidate: Curve, *, skipped: bool = False) -> UnlikeCurvesError:
     """Word why no value of one can be made of those of the other, and what would help."""
     reason = f"a value of the reference is {_span(reference)}, one of the candidate {_span(candidate)}"
     hint = "log both sides the same way: every step, or means over the same number of steps"
+    if skipped:
+        reason += "; steps that changed no weight are left out of means, and both sides did not skip the same"
+        hint = "log every step, to know which were skipped; align loss on one log lists them"
     for side, curve in (("reference", reference), ("candidate", candidate)):
         if curve.axis == "step" and "epoch" in curve.window.kind and np.all(spans_of(curve).starts == UNKNOWN):
             reason += f"; how many steps an epoch of the {side} has is not known"

@@ -75,6 +75,18 @@ def test_sums_that_go_on_are_understood_with_skipped_iterations(
     assert (log.table.skipped.tolist() if log.table.skipped is not None else [0] * 3) == skipped
 
 
+def test_sums_over_an_interval_that_go_on_count_the_skipped_first_iteration_once() -> None:
+    start = " [2026-01-14 10:00:05.125000]"
+    lines = ((1, "0.0E+00", 1), (10, "3.0E+00", 3), (20, "2.0E+00", 0), (30, "0.0E+00", 10))
+    log = _read("".join(_line(*line, start=start) for line in lines))
+    assert log.table.skipped is not None
+    assert log.table.skipped.tolist() == [1, 2, 0, 10]
+    curve = place_on_axis(log)
+    assert curve.skips is not None
+    assert (curve.skips.starts.tolist(), curve.skips.ends.tolist()) == ([0, 0, 20], [1, 10, 30])
+    assert curve.steps.tolist() == [10, 20]
+
+
 def test_a_resumed_run_that_goes_on_adding_is_taken_apart_too() -> None:
     start = " [2026-01-14 10:00:05.125000]"
     steps = ((5, "4.0E+00"), (6, "3.0E+00"), (7, "2.0E+00"), (6, "3.0E+00"), (7, "2.5E+00"), (8, "1.0E+00"))

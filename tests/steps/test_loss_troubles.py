@@ -236,6 +236,15 @@ def test_steps_skipped_to_no_end_are_a_persistent_overflow(first: int, last: int
     assert both.trouble == "plateau above the reference"
 
 
+def test_steps_that_only_one_side_skipped_right_before_the_curves_part_come_first() -> None:
+    skipped = (np.arange(STEPS) >= 97) & (np.arange(STEPS) < 100)
+    comparison = _judge(_curve(LOSSES), _curve(PARTS_AT_100, skipped=skipped))
+    assert comparison.trouble == "persistent overflow"
+    assert "after step 97 on both sides" in comparison.next_command
+    both = _judge(_curve(LOSSES, skipped=skipped), _curve(PARTS_AT_100, skipped=skipped))
+    assert both.trouble == "plateau above the reference"
+
+
 def test_a_search_for_the_loss_scale_at_the_beginning_is_no_persistent_overflow() -> None:
     comparison = _judge(_curve(LOSSES), _curve(PARTS_AT_100, skipped=np.arange(STEPS) < 8))
     assert comparison.trouble == "plateau above the reference"

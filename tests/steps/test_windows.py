@@ -151,6 +151,12 @@ def test_means_that_leave_out_what_the_other_side_does_not_are_left_out_and_coun
     assert any("1 values of the candidate are left out" in note for note in pairs.notes) == (only == "candidate")
 
 
+def test_where_all_means_leave_out_what_the_other_side_does_not_it_is_refused_with_the_reason() -> None:
+    values = [1.0 + at for at in range(30)]
+    with pytest.raises(UnlikeCurvesError, match="both sides did not skip the same"):
+        pair_curves(_dense(values), _without(values, [5, 15, 25], 10))
+
+
 def test_no_mean_is_made_of_printed_means_that_lack_skipped_steps_alone() -> None:
     fine = replace(_printed([1.0] * 40, 5, Window("mean of last", 5), 1), skips=_skips([10], [1], 5))
     assert pair_curves(fine, _printed([1.0] * 40, 10, SINCE_LAST_PRINT, 1)).steps.tolist() == [20, 30, 40]
