@@ -31,8 +31,8 @@ NOISES = [0.0, 0.05]
 
 def _judge(reference: Values, candidate: Values) -> CurveComparison:
     steps, exact = np.arange(1, len(reference) + 1), np.zeros(len(reference))
-    curves = (Curve("some.log", "loss", steps, values, exact) for values in (reference, candidate))
-    return judge_curves(*(sides := tuple(curves)), pair_curves(*sides))
+    left, right = (Curve("some.log", "loss", steps, values, exact) for values in (reference, candidate))
+    return judge_curves(left, right, pair_curves(left, right))
 
 
 def _trouble(losses: Values, planted: Values, noise: float, *, alike: bool, seed: int = 0) -> str:

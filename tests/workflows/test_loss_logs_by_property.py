@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from align.core.log_sources import LogSource
 from align.core.registry import log_formats
 from align.core.verdicts import Outcome
-from align.errors import CannotRunError
+from align.errors import CannotRunError, MixedProcessesError
 from align.steps.curves import place_on_axis
 from align.workflows.compare_losses import compare_losses
 
@@ -178,6 +178,17 @@ def test_a_run_resumed_with_other_losses_is_judged_by_the_later_ones(values: lis
     assert not isinstance(comparison, CannotRunError)
     assert comparison.verdict.outcome is Outcome.ALIGNED
     assert any("goes back 1 times" in note for note in comparison.candidate.notes)
+
+
+@settings(deadline=None)
+@given(descents, st.integers(2, 8))
+def test_a_log_of_several_processes_without_a_prefix_is_refused(values: list[float], processes: int) -> None:
+    curve = dict(enumerate(values))
+    printed = [_monitor({step: loss + process}, 50) for step, loss in curve.items() for process in range(processes)]
+    answer = _compare(_monitor(curve, 50), "".join(printed))
+    assert isinstance(answer, MixedProcessesError)
+    assert f"about {processes} unlike values" in answer.message
+    assert "--candidate-rank" in answer.hint
 
 
 @given(
