@@ -155,7 +155,7 @@ class MixedProcessesError(CannotRunError):
     def __init__(self, label: str, metric: str, each: int) -> None:
         super().__init__(
             f"{label} has about {each} unlike values of {metric!r} for each step: "
-            "several processes wrote into it without a prefix, or those of validation look alike",
+            "several processes wrote into it without a prefix, or lines of validation look the same",
             "keep the lines of one process and of one kind; if the launcher prints the rank before each line, "
             "--rank N chooses one (--candidate-rank N for the candidate)",
         )
