@@ -23,7 +23,7 @@ NO_SKIPS = Skips(NO_STEPS, NO_STEPS, NO_STEPS)
 
 
 class Apart(NamedTuple):
-    """Skipped steps of two logs: how many each alone has, the places in its spans of the first, how many are shared."""
+    """Skipped steps of two logs: how many each has alone, at which place of its spans first, how many both have."""
 
     lone: list[int]
     first: list[int]
@@ -40,7 +40,7 @@ class Runs(NamedTuple):
 
     @property
     def steps(self) -> Integers:
-        """The step from which on each is known: the first one, or that of the print which counts some."""
+        """The first step of each; of a print that counts some of many, its own."""
         return np.where(self.whole, self.first, self.last)
 
 

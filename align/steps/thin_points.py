@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.curves import Skips
+from align.steps.skips import skipped_runs
+
 if TYPE_CHECKING:
     from align.core.curve_results import CurveComparison, CurvePoints
     from align.core.curves import Booleans, Curve, Floats, Integers
@@ -45,7 +48,9 @@ def _thinned_curve(curve: Curve, named: Integers) -> Curve:
         return curve
     kept = _kept(curve.steps, named, curve.values)
     note = f"{int(np.count_nonzero(~kept))} of {len(kept)} points are left out of the result: the extremes are kept"
-    return replace(curve.take(kept), notes=(*curve.notes, note))
+    runs = skipped_runs(curve)
+    skips = curve.skips and Skips(runs.first - 1, runs.last, runs.counts)
+    return replace(curve.take(kept), skips=skips, notes=(*curve.notes, note))
 
 
 def _kept(steps: Integers, named: Integers, *columns: Floats) -> Booleans:
