@@ -7,30 +7,37 @@ as texts, versions 4 round the loss to four decimals and nothing else.
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.curves import RAW, SINCE_LAST_PRINT, LossLog
 from align.errors import EmptyLogError
-from align.losslogs._columns import ABSENT, TableBuilder, read_steps
+from align.losslogs._columns import LARGEST_STEP, NO_STEP, TableBuilder, read_steps, take_rows
+from align.losslogs._digits import Printed
+from align.losslogs._pairs import pair_columns
 from align.losslogs._phases import phase_by_name
-from align.losslogs._text import NUMBER, end_notes, find_lines, is_number
+from align.losslogs._record_lines import RecordLines, twice
+from align.losslogs._text import NUMBER, find_lines
+from align.losslogs._validation import by_phase, carry_forward
 
 if TYPE_CHECKING:
-    from align.core.curves import Floats, LogTable, Series, Window
+    from collections.abc import Sequence
+
+    from align.core.curves import Booleans, Floats, Integers, LogTable, Window
     from align.core.log_sources import LogBlock, LogSource
 
 # A dict, or a progress bar that describes nothing (`Map: 100%|`): steps done, steps in all.
 _PIECES = re.compile(r"(\{'[^{}\n]*\})|(?<!: ...)%\|[^|\n]*\| *([0-9]+)/([0-9]+) \[")
 _PAIR = re.compile(rf"'([^'\n]+)': '?({NUMBER}|None)(?=['}},])")
+_EPOCH = re.compile(rf"'epoch': '?({NUMBER})(?=['}},])")
 _NEEDED = {"loss", "learning_rate", "epoch"}
 _SUMMARY = "train_runtime"
-# Decimals of a loss in versions 4, significant digits of all in versions 5.
-DECIMALS, DIGITS = 4, 4
+# Of a loss in versions 4, of all that is printed as text in versions 5.
+_ROUNDED, _FOUR_DIGITS = Printed("decimals", 4), Printed("significant", 4)
+_START, _TOGETHER = r"\{'", (twice(r"\{'"),)
 
 
 class HfStdoutFormat:
@@ -53,17 +60,19 @@ class HfStdoutFormat:
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether a dict has a loss, a learning rate and an epoch, all of them numbers."""
         return any(
-            entry.texts.keys() >= _NEEDED
+            dict(_PAIR.findall(printed)).keys() >= _NEEDED
             for block in source.blocks()
             if "'learning_rate'" in block.text
-            for entry in _Reading(block).entries
+            for printed, *_ in _PIECES.findall(block.text)
+            if printed
         )
 
     def read(self, source: LogSource) -> LossLog:
         """Read all dicts with an epoch but the summary at the end; raises EmptyLogError if none has a loss."""
-        reading = _Reading(*source.blocks())
-        entries, by_step = _with_steps(reading.entries)
-        table, notes = _table(entries, reading.rounded)
+        reading, lines = _Reading(), RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
+            reading.add(block)
+        table, by_step, notes = reading.table()
         if "loss" not in table.metrics:
             raise EmptyLogError(source.label, [self.summary])
         return LossLog(
@@ -73,111 +82,102 @@ class HfStdoutFormat:
             loss_name="loss",
             counting="global step" if by_step else "share of epochs",
             base=1,
-            ignored_lines=reading.lines - len(table.lines),
-            notes=(*end_notes(source), *notes, *_cut_notes(reading.entries, by_step)),
+            ignored_lines=reading.filled - len(table.lines),
+            notes=(*lines.notes(), *reading.builder.notes(), *notes),
         )
 
 
-@dataclass(slots=True)
-class _Entry:
-    """A dict: its line, its numbers as printed, and the bars up to the next dict: steps done by steps in all.
-
-    `step` and `total` are what the training bar among them says, "" if there is none.
-    """
-
-    line: int
-    texts: dict[str, str]
-    bars: dict[str, str] = field(default_factory=dict)
-    step: str = ""
-    total: str = ""
-
-
 class _Reading:
-    """The dicts of blocks of lines; `rounded` are the names whose numbers were printed as texts."""
+    """Dicts with an epoch, and the progress bars that follow them: `bars` holds (number of the dict, steps, in all)."""
 
-    def __init__(self, *blocks: LogBlock) -> None:
-        self.entries: list[_Entry] = []
-        self.rounded: set[str] = set()
-        self._seen: set[str] = set()
-        self.lines = 0
-        for block in blocks:
-            self._add(block)
+    def __init__(self) -> None:
+        self.builder = TableBuilder(_window, phase_by_name, loss="loss", printed_of=self._printed)
+        self.filled = self._count = 0
+        self._as_texts: dict[str, bool] = {}
+        self._losses: list[Booleans] = []
+        self._summaries: list[Booleans] = []
+        self._bars: list[Integers] = []
 
-    def _add(self, block: LogBlock) -> None:
-        self.lines += block.count_filled()
+    def add(self, block: LogBlock) -> None:
+        """Take the dicts and bars of a block."""
+        self.filled += block.count_filled()
         lines, rows = find_lines(block, _PIECES)
-        for line, (printed, done, total) in zip(lines.tolist(), rows, strict=True):
-            if printed:
-                self._add_entry(line, printed)
-            elif self.entries:
-                self.entries[-1].bars.setdefault(total, done)
+        if not rows:
+            return
+        shares = _shares([printed for printed, _, _ in rows])
+        dicts = np.flatnonzero(~np.isnan(shares))
+        owners = self._count - 1 + np.cumsum(~np.isnan(shares))
+        bars = [place for place, owner in enumerate(owners.tolist()) if owner >= 0 and rows[place][2]]
+        told = (read_steps([rows[place][which] for place in bars]) for which in (1, 2))
+        self._bars.append(np.stack([owners[bars], *told]))
+        if len(dicts):
+            self._add(lines[dicts], [rows[place][0] for place in dicts.tolist()], shares[dicts], block.text)
 
-    def _add_entry(self, line: int, printed: str) -> None:
-        texts = dict(_PAIR.findall(printed))
-        if not self._seen.issuperset(texts):
-            self._seen.update(texts)
-            self.rounded.update(name for name in texts if f"'{name}': '" in printed)
-        epoch = texts.get("epoch", "")
-        if is_number(epoch) and math.isfinite(float(epoch)):
-            self.entries.append(_Entry(line, texts))
+    def table(self) -> tuple[LogTable, bool, tuple[str, ...]]:
+        """Put the dicts at the steps of the training bar, else at whole epochs; tell which, and what that cost."""
+        table = self.builder.build()
+        if not len(table.lines):
+            return table, False, ()
+        kept = ~np.concatenate(self._summaries)
+        losses = np.concatenate(self._losses) & kept
+        steps, totals = _steps(losses, np.concatenate(self._bars, axis=1))
+        by_step = bool(losses.any() and totals.any() and (steps[losses][:-1] != NO_STEP).all())
+        cut = by_step and steps[losses][-1] == NO_STEP
+        numbers = table.steps
+        if by_step:
+            table, kept = replace(table, steps=steps[numbers], totals=totals[numbers]), kept & (steps != NO_STEP)
+        elif table.shares is not None:
+            table = replace(table, steps=np.floor(table.shares).astype(np.int64))
+        note = "the last loss is left out: no progress bar after it tells its step"
+        return take_rows(table, np.flatnonzero(kept[numbers])), by_step, (note,) if cut else ()
+
+    def _add(self, lines: Integers, dicts: list[str], shares: Floats, text: str) -> None:
+        """Take dicts at their number in place of the step, those with a loss apart, as others name other things."""
+        numbers = np.arange(self._count, self._count + len(dicts))
+        losses, summaries = (np.array([f"'{name}': " in one for one in dicts]) for name in ("loss", _SUMMARY))
+        for _, at in by_phase(~losses):
+            columns = pair_columns([dicts[place] for place in at.tolist()], _PAIR)
+            for name in columns.keys() - self._as_texts.keys():
+                self._as_texts[name] = f"'{name}': '" in text
+            metrics = {name: texts for name, texts in columns.items() if name != "epoch"}
+            self.builder.add(lines[at], numbers[at], metrics, shares=shares[at])
+        self._losses.append(losses)
+        self._summaries.append(summaries)
+        self._count += len(dicts)
+
+    def _printed(self, name: str) -> Printed | None:
+        if self._as_texts.get(name):
+            return _FOUR_DIGITS
+        return _ROUNDED if name == "loss" else None
 
 
-def _with_steps(entries: list[_Entry]) -> tuple[list[_Entry], bool]:
-    """Give each dict the step of the training bar after it; False if the bars do not tell, then its whole epochs.
+def _shares(printed: Sequence[str]) -> Floats:
+    """Return the epoch of each dict, NaN for what has none."""
+    found = [_EPOCH.search(text) if text else None for text in printed]
+    shares = np.array([float(epoch[1]) if epoch else np.nan for epoch in found], np.float64)
+    return np.where((shares >= 0) & (shares < LARGEST_STEP), shares, np.nan)
 
-    Right after a loss only the training bar is drawn, so it tells how many steps there are in all; after an
-    evaluation others may come first. The last loss of a log that was cut may lack its bar: it is left out.
+
+def _steps(losses: Booleans, bars: Integers) -> tuple[Integers, Integers]:
+    """Return the step of each dict by the first training bar after it, NO_STEP without one, and the steps in all.
+
+    Right after a loss only the training bar is drawn, so it tells how many steps there are in all, 0 if none does;
+    after an evaluation others may come first. The last loss of a log that was cut may lack its bar.
     """
-    records = [entry for entry in entries if _SUMMARY not in entry.texts]
-    losses = [entry for entry in records if "loss" in entry.texts]
-    total = next((next(iter(entry.bars)) for entry in losses if entry.bars), "")
-    for entry in records:
-        if "loss" in entry.texts:
-            total = next(iter(entry.bars), total)
-        entry.step, entry.total = entry.bars.get(total, ""), total
-    if total and all(entry.step for entry in losses[:-1]):
-        return [entry for entry in records if entry.step], True
-    return [replace(entry, step=str(int(float(entry.texts["epoch"]))), total="") for entry in records], False
-
-
-def _cut_notes(entries: list[_Entry], by_step: bool) -> tuple[str, ...]:
-    last = [entry for entry in entries if "loss" in entry.texts][-1]
-    return ("the last loss is left out: no progress bar after it tells its step",) if by_step and not last.step else ()
-
-
-def _table(entries: list[_Entry], rounded: set[str]) -> tuple[LogTable, tuple[str, ...]]:
-    names = dict.fromkeys(name for entry in entries for name in entry.texts if name != "epoch")
-    builder = TableBuilder(_window, phase_by_name, loss="loss")
-    builder.add(
-        np.array([entry.line for entry in entries], np.int64),
-        read_steps([entry.step for entry in entries]),
-        {name: [entry.texts.get(name, ABSENT) for entry in entries] for name in names},
-        totals=np.maximum(read_steps([entry.total for entry in entries]), 0),
-        shares=np.array([float(entry.texts["epoch"]) for entry in entries], np.float64),
-    )
-    table = builder.build()
-    metrics = {name: _with_digits(name, series, rounded) for name, series in table.metrics.items()}
-    return replace(table, metrics=metrics), builder.notes()
+    owners, done, totals = bars
+    steps, first = np.full(len(losses), NO_STEP), np.zeros(len(losses), np.int64)
+    first[owners[::-1]] = totals[::-1]
+    known = losses & (first > 0)
+    if not known.any():
+        return steps, np.zeros_like(first)
+    told = carry_forward(first, known, int(first[known][0]))
+    right = totals == told[owners]
+    steps[owners[right][::-1]] = done[right][::-1]
+    return steps, told
 
 
 def _window(name: str) -> Window:
     return SINCE_LAST_PRINT if name == "loss" else RAW
-
-
-def _with_digits(name: str, series: Series, rounded: set[str]) -> Series:
-    """Put in how many digits the version prints, where it rounds."""
-    if name in rounded:
-        return replace(series, resolution=_unit_of_digits(series.values))
-    if name == "loss" and np.array_equal(np.round(series.values, DECIMALS), series.values, equal_nan=True):
-        return replace(series, resolution=np.where(np.isfinite(series.values), 10.0**-DECIMALS, 0.0))
-    return series
-
-
-def _unit_of_digits(values: Floats) -> Floats:
-    """Return the unit of the last of `DIGITS` significant digits, 0.0 for 0 and what is not finite."""
-    units, known = np.zeros(len(values)), np.isfinite(values) & (values != 0)
-    units[known] = 10.0 ** (np.floor(np.log10(np.abs(values[known]))) + 1 - DIGITS)
-    return units
 
 
 PLUGIN = HfStdoutFormat()
