@@ -38,7 +38,7 @@ def smoothed_window(name: str, length: int) -> Window:
 
 def configured_length(text: str) -> int | None:
     """Return the `window_size` of the `log_processor` itself, not of what is nested in it; None if it tells none."""
-    processor = _PROCESSOR.search(text)
+    processor = _PROCESSOR.search(text) if "log_processor" in text else None
     depth = 0
     for found in _BRACKET_OR_LENGTH.finditer(text, processor.end()) if processor else ():
         closing, length = found.groups()
