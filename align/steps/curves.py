@@ -16,7 +16,7 @@ from align.errors import MetricMissingError, MixedProcessesError, UnlikeCurvesEr
 from align.steps.jobs import choose_job
 from align.steps.latest_points import latest_points
 from align.steps.numbering import number_steps
-from align.steps.skips import compare_skips, skips_of, with_skipped
+from align.steps.skips import compare_skips, skips_of, until_step, with_skipped
 from align.steps.windows import match_windows
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def cut_after(curve: Curve, last_step: int | None) -> Curve:
     """Leave out the points after `last_step`, if it is given."""
     if last_step is None:
         return curve
-    skips = curve.skips and curve.skips.take(curve.skips.ends <= last_step)
-    return replace(curve.take(slice(len(until(curve.steps, last_step)))), skips=skips)
+    kept = curve.take(slice(len(until(curve.steps, last_step))))
+    return replace(kept, skips=until_step(curve.skips, last_step))
 
 
 def _skipped_notes(reference: Curve, candidate: Curve) -> Iterator[str]:

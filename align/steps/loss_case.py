@@ -10,7 +10,7 @@ import numpy as np
 from align.steps.against_runs import drift_against_runs
 from align.steps.change_point import find_stretch
 from align.steps.curve_shapes import noise_size
-from align.steps.curves import cadence, until
+from align.steps.curves import cadence, cut_after
 from align.steps.drift import find_drift
 from align.steps.envelope import pair_with_runs
 from align.steps.loss_criteria import Ends, evaluate_steps, evaluate_values, measure_points
@@ -18,7 +18,7 @@ from align.steps.loss_holes import find_holes, starts_late
 from align.steps.loss_limits import GUIDE
 from align.steps.loss_ratio import find_ratio
 from align.steps.loss_shift import find_shift
-from align.steps.skips import last_trained, printed_steps
+from align.steps.skips import printed_steps, steps_to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,12 +98,11 @@ def examine(
         pairs, envelope = pair_with_runs(runs, candidate, last_step)
     judged = measure_points(reference.metric, reference.axis == "step", pairs, preset, envelope)
     drift = _drift(pairs, envelope)
-    left, right = (until(printed_steps(curve), last_step) for curve in (reference, candidate))
+    curves = [cut_after(curve, last_step) for curve in (reference, candidate)]
+    left, right = map(printed_steps, curves)
     holes = {"reference": find_holes(left, right), "candidate": find_holes(right, left)}
     missing = sum(hole.missing for side in holes.values() for hole in side)
-    last, last_of_candidate = (
-        int(until(last_trained(curve), last_step).max(initial=0)) for curve in (reference, candidate)
-    )
+    last, last_of_candidate = (int(steps_to_the_end(curve).max(initial=0)) for curve in curves)
     ends = Ends(last, last_of_candidate, max(cadence(left), cadence(right)))
     criteria = evaluate_values(pairs, judged, drift, envelope)
     return LossCase(

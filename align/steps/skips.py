@@ -95,11 +95,11 @@ def fill_skipped(curve: Curve) -> tuple[Curve, Booleans]:
     return replace(curve, steps=steps, values=values, resolution=resolution, resumed=resumed), told
 
 
-def last_trained(curve: Curve) -> Integers:
-    """Return the steps that a log tells of, without those from which on it trained no more, as all were skipped."""
+def steps_to_the_end(curve: Curve) -> Integers:
+    """Return the steps that a log tells of, up to the last value if nothing but skipped steps comes after it."""
     steps, runs = printed_steps(curve), skipped_runs(curve)
-    at_the_end = (runs.last == steps[-1]) & runs.whole & (runs.counts >= AT_THE_END)
-    return steps[steps < runs.first[at_the_end][0]] if at_the_end.any() else steps
+    at_the_end = (runs.last == steps[-1:]) & runs.whole & (runs.counts >= AT_THE_END)
+    return curve.steps if at_the_end.any() else steps
 
 
 def count_within(skips: Skips | None, starts: Integers, ends: Integers) -> Integers:
@@ -110,6 +110,11 @@ def count_within(skips: Skips | None, starts: Integers, ends: Integers) -> Integ
     upto = running[np.searchsorted(skips.ends, ends, "right")]
     counts: Integers = upto - running[np.searchsorted(skips.ends, starts, "right")]
     return counts
+
+
+def until_step(skips: Skips | None, last_step: int) -> Skips | None:
+    """Leave out what was skipped after a step; None if nothing is left."""
+    return None if skips is None or skips.ends[0] > last_step else skips.take(skips.ends <= last_step)
 
 
 def skipped_runs(curve: Curve) -> Runs:

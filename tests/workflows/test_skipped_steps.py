@@ -60,12 +60,12 @@ WRITERS: dict[str, Callable[[Collection[int]], str]] = {
 
 
 @pytest.fixture
-def compare(tmp_path: Path) -> Callable[[Run, Run], CurveComparison]:
-    def compare(reference: Run, candidate: Run) -> CurveComparison:
+def compare(tmp_path: Path) -> Callable[..., CurveComparison]:
+    def compare(reference: Run, candidate: Run, **asked: int) -> CurveComparison:
         paths = tmp_path / "reference.log", tmp_path / "candidate.log"
         for path, (writer, skipped) in zip(paths, (reference, candidate), strict=True):
             path.write_text(WRITERS[writer](skipped), encoding="utf-8")
-        return compare_losses(*paths)
+        return compare_losses(*paths, **asked)
 
     return compare
 
@@ -77,7 +77,7 @@ def _notes(comparison: CurveComparison) -> str:
 @pytest.mark.parametrize("reference", ["jsonl", "megatron 1", "mindformers"])
 @pytest.mark.parametrize("candidate", ["megatron 1", "megatron 10"])
 def test_a_run_that_skips_all_steps_from_one_on_overflows(
-    compare: Callable[[Run, Run], CurveComparison], reference: str, candidate: str
+    compare: Callable[..., CurveComparison], reference: str, candidate: str
 ) -> None:
     comparison = compare((reference, ()), (candidate, range(101, STEPS + 1)))
     assert comparison.verdict.outcome is Outcome.NOT_ALIGNED
@@ -88,10 +88,24 @@ def test_a_run_that_skips_all_steps_from_one_on_overflows(
     )
 
 
+@pytest.mark.parametrize("last_step", [50, 103, 104])
+def test_before_the_overflow_lasts_the_logs_are_aligned(
+    compare: Callable[..., CurveComparison], last_step: int
+) -> None:
+    runs = ("mindformers", ()), ("megatron 1", range(101, STEPS + 1))
+    assert compare(*runs, last_step=last_step).verdict.outcome is Outcome.ALIGNED
+
+
+def test_skipped_steps_that_have_a_loss_do_not_end_a_log(compare: Callable[..., CurveComparison]) -> None:
+    comparison = compare(("jsonl", ()), ("mindformers", range(291, STEPS + 1)))
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert "10 steps changed no weight in the candidate only" in _notes(comparison)
+
+
 @pytest.mark.parametrize("skipped", [range(1, 9), SCATTERED, [201], [STEPS]])
 @pytest.mark.parametrize("only", ["reference", "candidate"])
 def test_a_few_skipped_steps_of_one_side_are_counted_and_are_no_missing_points(
-    compare: Callable[[Run, Run], CurveComparison], skipped: Collection[int], only: str
+    compare: Callable[..., CurveComparison], skipped: Collection[int], only: str
 ) -> None:
     runs = ("mindformers", ()), ("megatron 1", skipped)
     comparison = compare(*(runs if only == "candidate" else runs[::-1]))
@@ -103,7 +117,7 @@ def test_a_few_skipped_steps_of_one_side_are_counted_and_are_no_missing_points(
 @pytest.mark.parametrize("reference", ["megatron 1", "megatron 10", "mindformers"])
 @pytest.mark.parametrize("candidate", ["megatron 1", "megatron 10", "mindformers"])
 def test_what_both_sides_skip_is_in_one_only_for_neither(
-    compare: Callable[[Run, Run], CurveComparison], reference: str, candidate: str
+    compare: Callable[..., CurveComparison], reference: str, candidate: str
 ) -> None:
     comparison = compare((reference, SCATTERED), (candidate, SCATTERED))
     assert comparison.verdict.outcome is Outcome.ALIGNED
@@ -117,7 +131,7 @@ def test_what_both_sides_skip_is_in_one_only_for_neither(
 
 
 def test_means_without_steps_that_the_other_side_did_not_skip_are_left_out(
-    compare: Callable[[Run, Run], CurveComparison],
+    compare: Callable[..., CurveComparison],
 ) -> None:
     comparison = compare(("jsonl", ()), ("megatron 10", [55, 57, 120]))
     assert comparison.points.step.tolist() == [step for step in range(10, STEPS + 1, 10) if step not in (60, 120)]
