@@ -141,6 +141,7 @@ def _evidence(case: LossCase, last_step: int | None, beside: Beside) -> CurveEvi
         steps_per=case.ratio.option if case.ratio else "",
         ahead=ahead,
         run_noise=case.run_noise,
+        drift=case.drift,
         curves=(cut_after(case.reference, last_step), cut_after(case.candidate, last_step)),
         beside=beside,
     )

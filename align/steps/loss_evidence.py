@@ -16,7 +16,7 @@ from align.steps.loss_limits import is_loss
 from align.steps.other_metrics import Beside
 
 if TYPE_CHECKING:
-    from align.core.curve_results import Side
+    from align.core.curve_results import DriftTest, Side
     from align.core.curves import Curve, Floats, Integers, PairedCurves
     from align.steps.curve_shapes import Excursion
 
@@ -61,8 +61,8 @@ class CurveEvidence:
     step 1. `shift_option` is the option that would make the curves agree by counting one a step later, `steps_per` the
     one that takes several steps as one, "" if there is none; `ahead` is the side whose values come a step early though
     its steps are counted right. `run_noise` is the noise of one reference run, where there are some: `pairs` then hold
-    their mean. `curves` are the reference and the candidate whole, `beside` is what the logs tell beside them; without
-    these, fewer classes can be told.
+    their mean. `drift` are the tests for one. `curves` are the reference and the candidate whole, `beside` is what the
+    logs tell beside them; without these, fewer classes can be told.
     """
 
     metric: str
@@ -76,6 +76,7 @@ class CurveEvidence:
     steps_per: str = ""
     ahead: Side | None = None
     run_noise: float | None = None
+    drift: tuple[DriftTest, ...] = ()
     curves: tuple[Curve, ...] = ()
     beside: Beside = NOTHING_BESIDE
 

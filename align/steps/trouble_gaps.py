@@ -13,7 +13,7 @@ import numpy as np
 
 from align.steps.curve_shapes import noise_size, part_means
 from align.steps.loss_evidence import PARTS
-from align.steps.trouble_rules import ENOUGH_FOR_NOISE, FEWEST, FLOAT32_ROUNDING, ONSET, SURE, is_jitter, off_line
+from align.steps.trouble_rules import ENOUGH_FOR_NOISE, FEWEST, FLOAT32_ROUNDING, SURE, off_line
 
 if TYPE_CHECKING:
     from align.core.curves import Floats
@@ -24,6 +24,8 @@ KEPT_SIGN, GROWTH, STILL = 0.9, 1.5, 1.1
 FINE_PARTS = 2 * FEWEST
 # A gap is there from that part of its last size on; a course of fewer parts has no form.
 THERE, FEWEST_PARTS = 0.2, 4
+# What sets in at once is so many times as large from there on as before, at so many points of either side.
+JUMP, NEAR = 4.0, 10
 # How many times longer a slower candidate takes, and what an explanation may leave of the difference.
 SLOWER = 1.0 + np.geomspace(0.05, 4.0, 80)
 LEFT = 0.1
@@ -53,7 +55,7 @@ def converges_slower(evidence: CurveEvidence) -> int | None:
 
 
 def drifts(evidence: CurveEvidence) -> int | None:
-    """The difference keeps its sign in the second half and is there larger than in the first by `GROWTH`."""
+    """A test finds a drift, or the difference keeps its sign in the second half and is there larger by `GROWTH`."""
     points = evidence.points
     if "drift" in evidence.failed:
         return evidence.parted_at
@@ -77,12 +79,20 @@ def _stays(evidence: CurveEvidence, sign: float) -> int | None:
     points = evidence.points
     if not evidence.of_loss or len(points.steps) < 2 * FEWEST:
         return None
+    if _is_apart_from_runs(evidence):
+        return evidence.parted_at if sign * np.mean(points.difference) > 0 else None
     if not _keeps_sign(points.difference) or _sets_in_at_once(evidence, points):
         return None
     gaps = sign * part_means(points.difference, 4)
     if gaps[-1] <= 0:
         return None
     return evidence.parted_at if gaps[3] <= STILL * gaps[2] or (sign > 0 and _has_stopped(points)) else None
+
+
+def _is_apart_from_runs(evidence: CurveEvidence) -> bool:
+    """Tell whether the candidate keeps apart from the runs of the reference on average, and does not move away."""
+    moves = any(test.drifts for test in evidence.drift if test.name.startswith("slope"))
+    return evidence.run_noise is not None and "drift" in evidence.failed and not moves
 
 
 def _has_stopped(points: Finite) -> bool:
@@ -110,13 +120,14 @@ def _keeps_sign(difference: Floats) -> bool:
 
 
 def _sets_in_at_once(evidence: CurveEvidence, points: Finite) -> bool:
-    """Tell whether the difference is nothing before the first point outside, after step 2, and there what it stays.
+    """Tell whether the difference jumps where the curves part, after step 2, to half or more of all that it gets to.
 
-    In noise of the difference one point is next to nothing as easily as another.
+    Whatever the jitter: a difference that grows is as large right before it leaves its limit as right after.
     """
     at, sizes = int(np.searchsorted(points.steps, evidence.parted_at)), np.abs(points.difference)
     if not 1 < at < len(sizes):
         return False
-    before = max(sizes[:at].max(), FLOAT32_ROUNDING * abs(points.reference[0]))
-    jumps = sizes[at] >= ONSET * before and sizes[at] >= np.median(sizes[at:]) / 3
-    return bool(jumps) and not is_jitter(evidence, float(sizes[at]))
+    before, after = np.median(sizes[max(0, at - NEAR) : at]), np.median(sizes[at : at + NEAR])
+    before = max(before, FLOAT32_ROUNDING * abs(points.reference[0]))
+    level = part_means(sizes[at:], min(FINE_PARTS, len(sizes) - at)).max()
+    return bool(after >= JUMP * before and after >= level / 2)

@@ -17,7 +17,7 @@ from align.steps.loss_evidence import PARTS
 
 if TYPE_CHECKING:
     from align.core.curves import Floats
-    from align.steps.loss_evidence import CurveEvidence
+    from align.steps.loss_evidence import CurveEvidence, Finite
 
 # The first steps that an update can spoil, and how much more than rounding it has to do.
 EARLY, ONSET = 5, 100.0
@@ -30,6 +30,8 @@ SURE = 5.0
 NEXT_TO_NONE = 0.25
 # Noise is there from the beginning on if its first part is not smaller by more; few values are off by more times it.
 LASTING, OUTLYING = 4.0, 4.0
+# Noise changes its sign at so many of its points.
+OFTEN = 1 / 6
 MOST_CORRELATED = 0.8
 UNLIKE_NOISE = 1.3
 # What is much more, and the part of the whole difference that excursions have to make.
@@ -72,9 +74,16 @@ def is_jitter(evidence: CurveEvidence, difference: float) -> bool:
 
 
 def other_noise(evidence: CurveEvidence) -> int | None:
-    """The difference is noise around 0 from the beginning on: no part has a mean of its own, or next to none."""
-    points = evidence.points
-    if len(points.steps) < ENOUGH_FOR_NOISE or evidence.failed == {"drift"}:
+    """The difference is noise around 0 from the beginning on. Runs of the reference have some of their own each."""
+    return None if evidence.run_noise is not None or "drift" in evidence.failed else _is_noise(evidence.points)
+
+
+def _is_noise(points: Finite) -> int | None:
+    """Tell from which step on the difference is noise around 0, if it is from the beginning on.
+
+    No part has a mean of its own, or next to none, and the sign changes in both halves.
+    """
+    if len(points.steps) < ENOUGH_FOR_NOISE or _lies_in_few(points):
         return None
     difference = points.difference
     means, sizes = part_means(difference, PARTS), part_means(np.abs(difference), PARTS)
@@ -82,20 +91,32 @@ def other_noise(evidence: CurveEvidence) -> int | None:
     deviation, worth = _deviations(noise), _worth(noise)
     errors = float(stdtrit(worth, float(ndtr(SURE))))
     sure = errors * deviation / worth**0.5
-    changes = np.count_nonzero(np.signbit(difference[1:]) != np.signbit(difference[:-1]))
+    changes = part_means(1.0 * (np.signbit(difference[1:]) != np.signbit(difference[:-1])), 2).min()
     around_zero = bool(np.all(np.abs(means) < np.maximum(sure, NEXT_TO_NONE * deviation)))
-    lasting = changes >= len(difference) / 6 and sizes[0] >= sizes.max() / LASTING
+    lasting = changes >= OFTEN and sizes[0] >= sizes.max() / LASTING
     return int(points.steps[0]) if around_zero and lasting else None
 
 
+def _lies_in_few(points: Finite) -> bool:
+    """Tell whether few points make the difference, also as a part of the loss, which noise may come down with."""
+    lengths = np.diff(np.arange(PARTS + 1) * len(points.steps) // PARTS)
+    levels = np.repeat(part_means(np.abs(points.reference), PARTS), lengths)
+    return all(
+        float(np.sqrt(np.mean(noise**2))) > MUCH * float(np.median(np.abs(noise)))
+        for noise in (points.difference, points.difference / np.where(levels, levels, 1.0))
+    )
+
+
 def noise_of_other_size(evidence: CurveEvidence) -> int | None:
-    """As above, and the noise of one side is `UNLIKE_NOISE` times that of the other; few points do not tell so well."""
-    step = other_noise(evidence)
+    """As above, and the noise of one side is `UNLIKE_NOISE` times that of the other; few points do not tell so well.
+
+    The mean of noise that is larger than that of the runs leaves theirs, and drifts in that sense.
+    """
+    step = other_noise(evidence) if evidence.run_noise is None else _is_noise(evidence.points)
     if step is None:
         return None
-    points = evidence.points
-    small, large = sorted((noise_size(points.reference), noise_size(points.candidate)))
-    return step if large >= UNLIKE_NOISE * (1.0 + SURE / len(points.steps) ** 0.5) * small else None
+    small, large = sorted(evidence.noises)
+    return step if large >= UNLIKE_NOISE * (1.0 + SURE / len(evidence.points.steps) ** 0.5) * small else None
 
 
 def stands_still(evidence: CurveEvidence) -> int | None:
@@ -196,4 +217,16 @@ def _own_excursion(evidence: CurveEvidence, *, returns: bool) -> int | None:
         return None
     first = min(starts)
     agreed = np.mean(sizes[:first]) <= np.mean(sizes[inside]) / MUCH
-    return int(points.steps[first]) if agreed else None
+    return int(points.steps[_lead(evidence, first)]) if agreed else None
+
+
+def _lead(evidence: CurveEvidence, first: int) -> int:
+    """Go back from where an excursion leaves the noise of its curve over the points that lead to it.
+
+    They are outside on the same side, and by much more than usual before.
+    """
+    points = evidence.points
+    before = points.difference[:first] * np.sign(points.difference[first])
+    apart = np.isin(points.steps[:first], evidence.pairs.steps[evidence.outside])
+    usual = np.flatnonzero(~apart | (before < MUCH * np.median(np.abs(before)))) if first else before
+    return int(usual[-1]) + 1 if len(usual) else 0
