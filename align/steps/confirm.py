@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.mappings import role_of, rule_for
+from align.core.mappings import layer_rules, role_of, rule_for
 from align.core.pitfalls import pitfalls
 from align.core.setting_forms import axes_of, equal_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.lint import SettingFinding
     from align.core.mappings import FamilyName
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from align.core.settings import LayerSettings, Setting
 
 FAMILIES_OF: dict[str, tuple[FamilyName, ...]] = {"torch": ("torch",), "mindspore": ("nn", "mint")}
+WINDOWS = frozenset({"kernel", "stride", "padding"})  # settings of layers that reduce what stands in a window
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +54,36 @@ def same_kind(reference: LayerSettings, framework: str) -> LayerPlan | None:
         return None
     axes = axes_of(reference.classes)
     name = next((one for one in families[0].classes if axes_of((one,)) == axes), families[0].classes[0])
+    return _plan(name, _settings_told(reference, name))
+
+
+def same_windows(layer: LayerSettings) -> Iterator[LayerPlan]:
+    """Plan the layers of its own family that slide the same windows to another end: the largest for the mean."""
+    known, own = rule_for(layer.classes), _forms_of(layer.classes)
+    if known is None or not own.keys() >= WINDOWS:
+        return
+    kind, family = known[0].kind, known[1]
+    for rule in layer_rules():
+        names = rule.families[family].classes if rule.kind != kind and family in rule.families else ()
+        alike = (
+            one for one in names if axes_of((one,)) == axes_of(layer.classes) and _forms_of((one,)).keys() >= WINDOWS
+        )
+        for name in alike:
+            forms = _forms_of((name,))
+            told = [(forms[one], own[one].given(layer.values, layer.classes)) for one in sorted(WINDOWS)]
+            yield from filter(None, [_plan(name, told)])
+
+
+def _forms_of(classes: Sequence[str]) -> dict[str, Form]:
+    """How a class keeps each setting that rules know of it, by the setting's name."""
+    return {rule.setting: form for rule in pitfalls() if (form := rule.form_of(classes))}
+
+
+def _plan(name: str, told: Iterable[tuple[Form, Setting]]) -> LayerPlan | None:
+    """Plan a layer that is told these settings, each after its form there; None where it cannot be."""
     arguments: dict[str, Setting] = {}
     beside: dict[str, Setting] = {}
-    for form, value in _settings_told(reference, name):
+    for form, value in told:
         if form.alternative(value):
             return None
         arguments |= {key: own for key, own in form.arguments(value) if (key, own) not in form.beside}

@@ -37,11 +37,15 @@ def culprit_of(faults: Sequence[Fault]) -> Culprit:
         factor=max(fault.tensor.factor for fault in faults),
         facts={"calls": len(faults)} if len(faults) > 1 else {},
     )
-    if (maker := faults[0].made_by) is None:
-        return culprit
-    facts = {**culprit.facts, "shows_at": theirs.module}
-    if maker.counterpart:
+    maker = faults[0].made_by
+    if maker and maker.counterpart:
         culprit = replace(culprit, reference=maker.counterpart.module, reference_class=maker.counterpart.class_name)
+    return at_layer(culprit, maker) if maker else culprit
+
+
+def at_layer(culprit: Culprit, maker: Maker) -> Culprit:
+    """Name a layer that has no counterpart in the place of what shows that it is at fault."""
+    facts = {**culprit.facts, "shows_at": culprit.candidate}
     return replace(culprit, candidate=maker.module, candidate_class=maker.class_name, part="layer", facts=facts)
 
 
@@ -50,9 +54,7 @@ def with_weights(culprit: Culprit, owner: Maker | None, causes: Mapping[str, Hyp
 
     The `owner` of the parameters, where it is not the module itself, has no counterpart, but is at fault.
     """
-    if owner:
-        facts = {**culprit.facts, "shows_at": culprit.candidate}
-        culprit = replace(culprit, candidate=owner.module, candidate_class=owner.class_name, part="layer", facts=facts)
+    culprit = at_layer(culprit, owner) if owner else culprit
     found = causes.get(culprit.candidate)
     relation = {"relation": found.id, **found.facts} if found else {}
     return replace(culprit, cause=WEIGHTS, sureness="confirmed", facts={**culprit.facts, **relation})
@@ -77,17 +79,39 @@ def findings_of(
     faults: Sequence[Fault],
     settings: tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]],
     rules: Sequence[Pitfall],
+    owners: Mapping[str, str],
 ) -> dict[str, tuple[SettingFinding, ...]]:
-    """What the settings of the layers at fault tell, by the candidate's path, the gravest first."""
+    """What the settings of the layers at fault tell, by the candidate's path, the gravest first.
+
+    `owners` are the layers of the reference that hold the parameters of a layer of the port.
+    """
     pairs = {fault.path: pair for fault in faults if (pair := _settings_of(fault, settings))}
     found: dict[str, tuple[SettingFinding, ...]] = {}
     for finding in compare_settings(list(pairs.values()), rules).findings:
         found[finding.candidate] = (*found.get(finding.candidate, ()), finding)
     for path, pair in pairs.items():
         found.setdefault(path, (*namesakes(pair.reference, pair.candidate), *switched(pair.candidate, rules)))
-    for path in (fault.path for fault in faults if fault.path in settings[1]):
-        found.setdefault(path, tuple(switched(settings[1][path], rules)))
+    for path in (fault.path for fault in faults if fault.path in settings[1] and fault.path not in found):
+        found[path] = findings_of_unpaired((owners.get(path, ""), path), settings, rules)
     return found
+
+
+def findings_of_unpaired(
+    paths: tuple[str, str],
+    settings: tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]],
+    rules: Sequence[Pitfall],
+) -> tuple[SettingFinding, ...]:
+    """What to try at a layer of the port whose calls have no counterpart.
+
+    It is held against the layer of the reference that owns the same parameters, "" if none does; what no rule knows of
+    both are its switches.
+    """
+    mine, theirs = (side.get(path) for side, path in zip(settings, paths, strict=True))
+    if theirs is None:
+        return ()
+    found = compare_settings([LayerPair(mine, theirs)], rules).findings if mine else ()
+    unknown = [rule for rule in rules if mine is None or rule.form_of(mine.classes) is None]
+    return (*found, *(replace(one, reference=paths[0]) for one in switched(theirs, unknown)))
 
 
 def _settings_of(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.core.culprits import IsolatedOutcome, Part
+    from align.core.dtypes import Array
     from align.steps.calls import Call, CallPair
     from align.steps.isolate import Alone, IsolatedCall, Way
     from align.steps.pair_inputs import CallKey
@@ -128,12 +129,18 @@ class _Run:
             yield self._misgiven(pair, call)
         if _is_off(call) and not other_form:
             around = None if call.is_leaf or not pair.certain else self._ended_just_before(call.ended - call.returned)
-            blamed = around or (pair, call)
-            yield Fault(blamed[0], _part(*blamed), _worst(blamed[1].outputs))
+            yield self._doubted(*around) if around else Fault(pair, _part(pair, call), _worst(call.outputs))
+
+    def _doubted(self, pair: CallPair, call: IsolatedCall) -> Fault:
+        """What is at fault where a doubtful call is off: it, or a layer without counterpart that misgives it."""
+        wrong = _worst(call.inputs) if is_misgiven(call) and call.inputs_factor != inf else None
+        if wrong and (maker := _maker(wrong, call, self._calls)):
+            return Fault(pair, "inputs", wrong, maker)
+        return Fault(pair, _part(pair, call), _worst(call.outputs))
 
     def _misgiven(self, pair: CallPair, call: IsolatedCall) -> Fault:
         if around := self._ended_just_before(call.begun):
-            return Fault(around[0], _part(*around), _worst(around[1].outputs))
+            return self._doubted(*around)
         wrong = _worst(call.inputs)
         return Fault(pair, "inputs", wrong, self._layer_around(pair) or _maker(wrong, call, self._calls))
 
@@ -192,6 +199,39 @@ def _maker(wrong: Alone, given: IsolatedCall, calls: Mapping[CallKey, IsolatedCa
         if leaf and _is_among(sample, call.samples) and not _is_among(sample, call.given):
             return Maker(module, call.class_name)
     return None
+
+
+def applied_inside(fault: Fault, value: Array, calls: Mapping[CallKey, IsolatedCall]) -> Maker | None:
+    """The layer without counterpart inside a module that was given this value and returned what is wrong of it."""
+    if fault.tensor.value is None:
+        return None
+    given, returned = sampled(value), sampled(fault.tensor.value)
+    for key, call in calls.items():
+        inside = call.is_leaf and _holds(calls, fault.key, key)
+        if inside and _is_among(returned, call.samples) and _is_among(given, call.given):
+            return Maker(key[0], call.class_name)
+    return None
+
+
+def unpaired_before(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> list[str]:
+    """Layers without counterpart whose work may show in wrong inputs or code, the latest first.
+
+    What is inside a module that returned what it should is right.
+    """
+    if fault.part == "layer":
+        return []
+    given, own = fault.part == "inputs", calls[fault.key]
+    shows = own.begun if given else own.ended
+    right = [key for key, call in calls.items() if call.outputs and not _is_off(call) and call.ended <= shows]
+    found = [
+        (call.ended, key)
+        for key, call in calls.items()
+        if call.samples
+        and call.is_leaf
+        and (call.ended <= shows if given else _holds(calls, fault.key, key))
+        and not any(_holds(calls, around, key) for around in right)
+    ]
+    return list(dict.fromkeys(path for _, (path, _) in sorted(found, reverse=True)))
 
 
 def _is_among(sample: NDArray[np.float64], others: Sequence[NDArray[np.float64]]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.lint import SettingFinding
+from align.core.mappings import rule_for
 from align.core.setting_forms import equal_settings
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ def _others(rule: Pitfall, value: Setting) -> list[Setting]:
         return [not value]
     words = {to for form in rule.forms for _, to, *_ in form.values if isinstance(to, str)}
     return [*sorted(words - {value})] if isinstance(value, str) else []
+
+
+def other_kind(layer: LayerSettings, class_name: str) -> SettingFinding:
+    """A layer of another class, of those that the layer rules know, in the place of one."""
+    kinds = [known[0].kind if (known := rule_for(classes)) else "" for classes in ((class_name,), layer.classes)]
+    told = kinds[0], kinds[1], f"a layer of the kind {kinds[0]}"
+    return _finding("other-kind", "kind of layer", told, (None, layer), {})
 
 
 def settings_moved(before: LayerSettings, after: LayerSettings, rules: Sequence[Pitfall]) -> int:

@@ -142,8 +142,8 @@ def _match(sides: tuple[Side, Side], name_map: NameMap | Path | str | None) -> _
 
 
 def _named(sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> _Names:
-    owners = {one.name: one.module for one in parameters[1].parameters}
-    return _Names(parameters, name_map, compare_live_weights(sides, owners, name_map))
+    owners = [{one.name: one.module for one in side.parameters} for side in parameters]
+    return _Names(parameters, name_map, compare_live_weights(sides, (owners[0], owners[1]), name_map))
 
 
 def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gathered:

@@ -26,23 +26,32 @@ class ComparedWeights:
     weights: Weights
 
 
-def compare_live_weights(sides: tuple[Side, Side], owners: Mapping[str, str], name_map: NameMap) -> ComparedWeights:
+def compare_live_weights(
+    sides: tuple[Side, Side], owners: tuple[Mapping[str, str], Mapping[str, str]], name_map: NameMap
+) -> ComparedWeights:
     """Compare before any run: a MindSpore cell may rename its parameters in it.
 
-    `owners` are the paths of the candidate's modules by the names of their parameters.
+    `owners` are the paths of both sides' modules by the names of their parameters.
     """
     values = [side.reader.read_values(side.model) for side in sides]
     findings = compare_weights(values[0], values[1], name_map)
     if not findings:
-        return ComparedWeights((), Weights(values[1]))
+        return ComparedWeights((), Weights(values[1], owners=_counterparts(owners, name_map)))
     causes = weight_causes(values[0], values[1], name_map)
     told = (
         replace(one, facts={**one.facts, **_told(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
     )
-    by_module = {owners[name]: cause for name, cause in causes.items() if name in owners}
+    by_module = {owners[1][name]: cause for name, cause in causes.items() if name in owners[1]}
     meant = meant_values(values[0], values[1], name_map)
-    modules = frozenset(owners[name] for name in meant if name in owners)
-    return ComparedWeights(tuple(told), Weights(values[1], meant, modules, by_module))
+    modules = frozenset(owners[1][name] for name in meant if name in owners[1])
+    weights = Weights(values[1], meant, modules, by_module, _counterparts(owners, name_map))
+    return ComparedWeights(tuple(told), weights)
+
+
+def _counterparts(owners: tuple[Mapping[str, str], Mapping[str, str]], name_map: NameMap) -> dict[str, str]:
+    """The reference's module that owns the first of a candidate's module's parameters, by the latter's path."""
+    both = [(owners[1].get(one.target), owners[0].get(one.source)) for one in reversed(name_map.pairings)]
+    return {theirs: mine for theirs, mine in both if theirs is not None and mine is not None}
 
 
 def _told(cause: Hypothesis | None) -> dict[str, Fact]:

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 from align.core.mappings import role_of
 from align.steps.hypotheses_layer import explain_layer
 from align.steps.limits import limit_for
+from align.steps.locate import applied_inside
 from align.steps.measure import measure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from align.core.dtypes import Array
     from align.core.hypotheses import Hypothesis
     from align.core.measurements import Limit
     from align.core.traces import Trace
-    from align.steps.isolate import Alone
-    from align.steps.locate import Fault
+    from align.steps.isolate import Alone, IsolatedCall
+    from align.steps.locate import Fault, Maker
+    from align.steps.pair_inputs import CallKey
     from align.workflows.isolate_layers import Bench
     from align.workflows.sides import Side
 
@@ -37,6 +41,16 @@ def guess_cause(bench: Bench, fault: Fault) -> Hypothesis | None:
     whole = [one for one in found if one.explains]
     more = (one for one in whole if one.id != "input-returned")  # which says where a value comes from, not what lacks
     return next(more, next(iter((*whole, *found)), None))
+
+
+def applied_by(bench: Bench, fault: Fault, found: Hypothesis, calls: Mapping[CallKey, IsolatedCall]) -> Maker | None:
+    """The layer without counterpart that is the other function which the code around seems to apply, None if none is.
+
+    It was given what the reference applies its function to, and what it made of that is what is wrong.
+    """
+    if found.id != "activation-differs" or fault.part != "code":
+        return None
+    return applied_inside(fault, _before(bench.reference, fault)[str(found.facts["input"])], calls)
 
 
 def _inputs(bench: Bench, fault: Fault) -> dict[str, Array]:

@@ -35,13 +35,14 @@ UNCHANGED = Way()
 class IsolatedLayers:
     """Faults in the order in which they show, outputs judged alone by the reference's keys, what was not done.
 
-    `way` is how the port was run, so that no fault carries on to others.
+    `way` is how the port was run, so that no fault carries on to others; `calls` are those of that run.
     """
 
     faults: tuple[Fault, ...] = ()
     outputs: dict[str, IsolatedComparison] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     way: Way = UNCHANGED
+    calls: Mapping[CallKey, IsolatedCall] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def isolate_layers(bench: Bench) -> IsolatedLayers:
         findings = (Finding("not-isolated", "warning", bench.side.label, message),)
     faults = find_faults(bench.pairs, seen.calls, way)
     outputs = isolated_comparisons(bench.pairs, seen.calls, faults)
-    return IsolatedLayers(tuple(faults), outputs, findings, way)
+    return IsolatedLayers(tuple(faults), outputs, findings, way, seen.calls)
 
 
 def _run(bench: Bench) -> tuple[Seen, Way]:

@@ -33,3 +33,8 @@ def resnet50() -> Any:
 @pytest.fixture(scope="session")
 def faulty(pairs: Any) -> Any:
     return _module("planted_faulty_pairs", Path(__file__).with_name("faulty_pairs.py"))
+
+
+@pytest.fixture(scope="session")
+def unpaired() -> Any:
+    return _module("planted_unpaired_pairs", Path(__file__).with_name("unpaired_pairs.py"))

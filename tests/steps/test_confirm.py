@@ -9,7 +9,7 @@ import pytest
 from align.core.lint import SettingFinding
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.settings import LayerSettings
-from align.steps.confirm import LayerPlan, changes_for, same_kind, sources_of_added
+from align.steps.confirm import LayerPlan, changes_for, same_kind, same_windows, sources_of_added
 
 
 def finding(**arguments: Any) -> SettingFinding:
@@ -76,3 +76,19 @@ def test_parameters_that_a_change_adds_have_the_references_by_role_and_shape() -
     assert sources_of_added(built, built, reference) == {}
     assert sources_of_added(built, had, side("torch.nn.BatchNorm2d", weight=(3,))) is None
     assert sources_of_added(built, had, side("torch.nn.BatchNorm2d", weight=(3,), bias=(1,))) is None
+
+
+def test_the_mean_and_the_largest_of_the_same_windows_stand_for_each_other() -> None:
+    mean = LayerSettings("a", ("mindspore.nn.AvgPool2d",), {"kernel_size": 3, "stride": 2, "pad_mode": "SAME"})
+    assert [*same_windows(mean)] == [
+        LayerPlan("mindspore.nn.MaxPool2d", {"kernel_size": 3, "pad_mode": "same", "stride": 2})
+    ]
+    largest = LayerSettings("a", ("torch.nn.MaxPool1d",), {"kernel_size": 3, "stride": 1, "padding": 1})
+    assert [*same_windows(largest)] == [LayerPlan("torch.nn.AvgPool1d", {"kernel_size": 3, "padding": 1, "stride": 1})]
+
+
+@pytest.mark.parametrize(
+    "name", ["mindspore.nn.ReLU", "mindspore.nn.Conv2d", "mindspore.nn.AdaptiveAvgPool2d", "my.Pool"]
+)
+def test_a_layer_without_windows_or_with_weights_has_no_rival(name: str) -> None:
+    assert [*same_windows(LayerSettings("a", (name,), {"kernel_size": 3, "stride": 1}))] == []

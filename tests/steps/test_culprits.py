@@ -16,6 +16,7 @@ from align.steps.culprits import (
     by_module,
     culprit_of,
     findings_of,
+    findings_of_unpaired,
     is_mended,
     with_findings,
     with_hypothesis,
@@ -121,14 +122,31 @@ def test_the_settings_of_a_layer_at_fault_are_compared_and_no_others() -> None:
         "b": norm("b", "mindspore.nn.LayerNorm", epsilon=1e-7),
         "other": norm("other", "mindspore.nn.LayerNorm", epsilon=1e-7),
     }
-    found = findings_of([fault()], (mine, theirs), pitfalls())
+    found = findings_of([fault()], (mine, theirs), pitfalls(), {})
     assert list(found) == ["b"]
     assert [one.rule for one in found["b"]] == ["layer-norm-epsilon"]
 
 
+def test_a_layer_without_counterpart_is_held_against_the_layer_that_owns_its_parameters() -> None:
+    fused = LayerSettings("qkv", ("torch.nn.Linear",), {"bias": True})
+    kernel = LayerSettings("up", ("torch.nn.Conv2d",), {"bias": True})
+    lone = LayerSettings("q", ("mindspore.nn.Dense",), {"has_bias": False})
+    settings = {"qkv": fused, "up": kernel}, {"q": lone}
+
+    def told(owner: str) -> list[tuple[str, str, str]]:
+        found = findings_of_unpaired((owner, "q"), settings, pitfalls())
+        return [(one.rule, one.severity, one.reference) for one in found]
+
+    assert told("qkv") == [("linear-bias", "error", "qkv")]
+    assert told("up") == [("linear-bias", "note", "up")]  # no rule knows both: its switch
+    assert told("") == [("linear-bias", "note", "")]
+    equal = {"q": LayerSettings("q", ("mindspore.nn.Dense",), {"has_bias": True})}
+    assert findings_of_unpaired(("qkv", "q"), (settings[0], equal), pitfalls()) == ()
+
+
 def test_a_layer_whose_settings_cannot_be_read_has_no_findings() -> None:
     made = fault(part="inputs", made_by=Maker("probe:x", "Probe"))
-    assert findings_of([fault(), made], ({}, {}), pitfalls()) == {}
+    assert findings_of([fault(), made], ({}, {}), pitfalls(), {}) == {}
 
 
 def test_a_culprit_keeps_what_it_knew() -> None:

@@ -13,7 +13,14 @@ from align.core.measurements import Limit
 from align.core.traces import Capture
 from align.steps.calls import Call, CallPair
 from align.steps.isolate import Alone, IsolatedCall, Way
-from align.steps.locate import Fault, find_faults, isolated_comparisons, to_force
+from align.steps.locate import (
+    Fault,
+    applied_inside,
+    find_faults,
+    isolated_comparisons,
+    to_force,
+    unpaired_before,
+)
 from align.steps.measure import measure
 
 RIGHT, OFF = 0.5, 5.0
@@ -156,6 +163,45 @@ def test_a_layer_that_only_passes_on_what_it_was_given_made_nothing(given: list[
     seen.alone("drop", wrong, given=[wrong]).leaf("b", given=OFF, input=wrong)
     (fault,) = seen.found("b")
     assert fault.path == ("b" if given else "pool")
+
+
+def test_a_doubtful_layer_is_not_accused_of_what_a_layer_without_counterpart_gave_it() -> None:
+    wrong = np.arange(20.0)
+    seen = Seen().leaf("a").alone("fc", wrong).leaf("act", given=OFF, out=OFF, certain=False, input=wrong)
+    assert seen.leaf("b", given=OFF, out=OFF).faults("b") == [("fc", "inputs"), ("b", "layer")]
+    larger = Seen().leaf("a").alone("pad", wrong).leaf("pool", given=inf, out=OFF, certain=False, input=wrong)
+    assert larger.leaf("b", given=OFF).faults("b") == [("pool", "layer")]  # a port may pad in a layer of its own
+
+
+def test_what_may_have_made_wrong_inputs_is_any_layer_without_counterpart_before_the_latest_first() -> None:
+    one = [np.zeros(20)]
+    seen = Seen().alone("q", one).alone("right.act", one).around("right", 1, RIGHT, RIGHT).alone("k", one)
+    seen.leaf("b", given=OFF).alone("later", one)
+    (fault,) = seen.found("b")
+    assert unpaired_before(fault, seen.calls) == ["k", "q"]
+
+
+def test_what_may_have_made_wrong_code_is_any_layer_without_counterpart_inside() -> None:
+    one = [np.zeros(20)]
+    seen = Seen().alone("before", one).alone("block.pool", one).leaf("block.fc").around("block", 1, RIGHT, OFF)
+    (fault,) = seen.found()
+    assert (fault.part, unpaired_before(fault, seen.calls)) == ("code", ["block.pool"])
+
+
+def test_a_layer_at_fault_by_itself_was_given_what_it_should() -> None:
+    (fault,) = (seen := Seen().alone("before", [np.zeros(20)]).leaf("a", out=OFF)).found()
+    assert unpaired_before(fault, seen.calls) == []
+
+
+@pytest.mark.parametrize(("given", "found"), [(np.arange(20.0), "block.act"), (np.ones(20), None)])
+def test_a_function_is_applied_by_the_layer_that_was_given_its_input_and_returned_what_is_wrong(
+    given: Any, found: str | None
+) -> None:
+    wrong = np.arange(20.0) ** 2
+    seen = Seen().leaf("block.fc").alone("block.act", wrong, given=[given]).around("block", 0, RIGHT, OFF, output=wrong)
+    (fault,) = seen.found()
+    maker = applied_inside(fault, np.arange(20.0), seen.calls)
+    assert (maker.module if maker else None) == found
 
 
 def test_a_later_layer_without_counterpart_did_not_make_an_earlier_input() -> None:

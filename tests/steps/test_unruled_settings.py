@@ -8,7 +8,7 @@ import pytest
 
 from align.core.pitfalls import pitfalls
 from align.core.settings import LayerSettings
-from align.steps.unruled_settings import SETTING_DIFFERS, namesakes, settings_moved, switched
+from align.steps.unruled_settings import SETTING_DIFFERS, namesakes, other_kind, settings_moved, switched
 
 
 def layer(path: str, family: str = "port.Norm", **values: Any) -> LayerSettings:
@@ -80,3 +80,10 @@ def test_how_many_settings_a_change_moves_is_counted_as_rules_read_them() -> Non
     assert settings_moved(norm(), norm(), pitfalls()) == 0
     assert settings_moved(norm(), norm(eps=1e-3), pitfalls()) == 1
     assert settings_moved(norm(), norm(eps=1e-3, momentum=0.2), pitfalls()) == 2
+
+
+def test_a_layer_of_another_class_is_proposed_by_its_kind() -> None:
+    found = other_kind(layer("pool", "mindspore.nn.AvgPool2d"), "mindspore.nn.MaxPool2d")
+    assert (found.rule, found.candidate, found.arguments) == ("other-kind", "pool", {})
+    assert (found.reference_setting, found.candidate_setting) == ("max_pool", "avg_pool")
+    assert found.change == "a layer of the kind max_pool"

@@ -1,0 +1,166 @@
+"""Changes of layers tried in the port: what answers in the place of a layer is the layer with the change.
+
+One run tries a change of every open fault, since each is seen alone. Of the layers that have no counterpart nobody
+knows whether they are at fault: so theirs are tried only where something behind them is, and told only if they mend it.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+from align.core.pitfalls import pitfalls
+from align.core.protocols import LayerRebuilder, SettingsReader
+from align.core.rebuilding import with_attributes
+from align.core.untouched import attributes_kept
+from align.steps.confirm import changes_for, same_windows
+from align.steps.culprits import findings_of, findings_of_unpaired, is_mended
+from align.steps.locate import unpaired_before
+from align.steps.unruled_settings import other_kind, settings_moved
+from align.workflows.confirm_causes import rebuilt_layer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from align.core.lint import SettingFinding
+    from align.core.protocols import Model
+    from align.core.settings import LayerSettings, Setting
+    from align.steps.locate import Fault
+    from align.workflows.isolate_layers import Bench, IsolatedLayers
+    from align.workflows.sides import Side
+
+MOST_TRIALS = 8  # changes of layers without counterpart, for each fault
+
+Settings = tuple["Mapping[str, LayerSettings]", "Mapping[str, LayerSettings]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Findings of one layer that a change ends, and how the layer is built that has it; None where it cannot be."""
+
+    findings: tuple[SettingFinding, ...]
+    build: Callable[[], Model | None]
+
+    @property
+    def path(self) -> str:
+        """The layer of the port."""
+        return self.findings[0].candidate
+
+    @property
+    def arguments(self) -> dict[str, Setting]:
+        """The arguments of its constructor that change; none for a layer of another class."""
+        return changes_for(*self.findings)
+
+    def fits(self, layer: Model) -> bool:
+        """Tell whether a live layer keeps its arguments as attributes of their names."""
+        return bool(self.arguments) and self.arguments.keys() <= vars(layer).keys()
+
+    @property
+    def would_explain(self) -> bool:
+        """Tell whether it is a cause though nobody tried it."""
+        return len(self.findings) == 1 and self.findings[0].severity == "error"
+
+
+Tried = tuple["list[Fault]", Change, bool]  # what it mends, and whether it was tried
+
+
+def try_settings(
+    reference: Side, bench: Bench, groups: Sequence[list[Fault]], alone: IsolatedLayers, owners: Mapping[str, str]
+) -> Iterator[Tried]:
+    """Try what the settings suggest for each layer: each finding alone, then all together, then a rival.
+
+    `owners` are the layers of the reference that hold the parameters of a layer of the port. Yields the changes that
+    mend a layer, and those that could not be tried.
+    """
+    settings = settings_of(reference), settings_of(bench.side)
+    found = findings_of([group[0] for group in groups], settings, pitfalls(), owners)
+    waiting = []
+    for group in groups:
+        path = group[0].path
+        changes = _changes(reference, bench.side, found.get(path, ()))
+        if group[0].made_by:
+            changes.sort(key=partial(_moved, bench.side, settings[1]))
+        waiting.append((group, [*changes, *_rivals(bench.side, settings[1].get(path))]))
+    yield from _in_turns(bench, alone, waiting)
+
+
+def try_unpaired(
+    reference: Side, bench: Bench, groups: Sequence[list[Fault]], alone: IsolatedLayers, owners: Mapping[str, str]
+) -> Iterator[Tried]:
+    """Try layers without counterpart that were called before a fault shows; yields those that mend it."""
+    settings = settings_of(reference), settings_of(bench.side)
+    waiting = []
+    for group in groups:
+        changes: list[Change] = []
+        for path in unpaired_before(group[0], alone.calls):
+            found = findings_of_unpaired((owners.get(path, ""), path), settings, pitfalls())
+            changes += _changes(reference, bench.side, found)[: len(found)]
+            changes += _rivals(bench.side, settings[1].get(path))
+        waiting.append((group, changes[:MOST_TRIALS]))
+    yield from (one for one in _in_turns(bench, alone, waiting) if one[2])
+
+
+def settings_of(side: Side) -> dict[str, LayerSettings]:
+    """Settings of all layers of a side by path, none where its framework's are not read."""
+    if not isinstance(side.reader, SettingsReader):
+        return {}
+    return {layer.path: layer for layer in side.reader.read_settings(side.model)}
+
+
+def module_at(model: Model, path: str) -> Any:
+    """The live module at a path."""
+    return reduce(getattr, path.split(".") if path else [], model)
+
+
+def _in_turns(
+    bench: Bench, alone: IsolatedLayers, waiting: Sequence[tuple[list[Fault], list[Change]]]
+) -> Iterator[Tried]:
+    for turn in range(max((len(changes) for _, changes in waiting), default=0)):
+        asked = [(group, changes[turn]) for group, changes in waiting if len(changes) > turn]
+        layers = {change.path: change.build() for _, change in asked}
+        built = {path: layer for path, layer in layers.items() if layer is not None}
+        with _set_on_live_layers(bench.side, [change for _, change in asked if change.path not in built]) as live:
+            calls = bench.run(alone.way, built).calls if built or live else {}
+        for group, change in asked:
+            mended = (change.path in built or change.path in live) and is_mended(group, calls)
+            if mended or (change.path not in built and change.would_explain):
+                yield group, change, mended
+                waiting = [(other, own) for other, own in waiting if other is not group]
+
+
+@contextmanager
+def _set_on_live_layers(side: Side, changes: Sequence[Change]) -> Iterator[set[str]]:
+    """Set what changes ask for as attributes where a layer has such, and yield the paths; a run tells if it counts."""
+    layers = {one.path: module_at(side.model, one.path) for one in changes if isinstance(side.reader, LayerRebuilder)}
+    with attributes_kept([*layers.values()]):
+        fitting = [one for one in changes if one.path in layers and one.fits(layers[one.path])]
+        for one in fitting:
+            with_attributes(layers[one.path], one.arguments)
+        yield {one.path for one in fitting}
+
+
+def _changes(reference: Side, side: Side, findings: Sequence[SettingFinding]) -> list[Change]:
+    """What ends each finding of a layer alone, and what ends all."""
+    together = [(one,) for one in findings] + ([tuple(findings)] if len(findings) > 1 else [])
+    return [Change(one, partial(rebuilt_layer, reference, side, *one)) for one in together]
+
+
+def _rivals(side: Side, layer: LayerSettings | None) -> list[Change]:
+    """Layers that work on the same windows, but to another end."""
+    reader = side.reader
+    if layer is None or not isinstance(reader, LayerRebuilder):
+        return []
+    return [
+        Change((other_kind(layer, plan.class_name),), partial(reader.built, plan.class_name, plan.arguments))
+        for plan in same_windows(layer)
+    ]
+
+
+def _moved(side: Side, settings: Mapping[str, LayerSettings], change: Change) -> int:
+    """How many settings of a layer a change moves: the one that moves fewest says most."""
+    layer = change.build()
+    if layer is None or not isinstance(side.reader, SettingsReader):
+        return len(settings)
+    return settings_moved(settings[change.path], side.reader.read_settings(layer)[0], pitfalls())

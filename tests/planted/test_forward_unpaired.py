@@ -1,0 +1,99 @@
+"""A layer of the port that has no counterpart is named where it is at fault, and only there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from align.core.names import Dropped, NameMap, Pairing
+from align.core.pieces import Slice
+from align.core.transforms import IDENTITY, Reshape, Transform
+from align.core.verdicts import Outcome
+from align.workflows.compare_forward import compare_forward
+
+if TYPE_CHECKING:
+    from align.core.comparisons import ForwardComparison
+
+pytestmark = pytest.mark.frameworks
+
+IMAGES, ROWS = (4, 3, 9, 9), (3, 12, 8)
+NORM = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
+FUSED = (8, 16, 24)
+
+
+def unit(name: str) -> dict[str, str]:
+    told = {f"join.{name}.conv.weight": f"both.{name}.conv.weight"}
+    return told | {f"join.{name}.norm.{mine}": f"both.{name}.norm.{theirs}" for mine, theirs in NORM.items()}
+
+
+def layers(**names: str) -> dict[str, str]:
+    return {f"{mine}.{one}": f"{theirs}.{one}" for mine, theirs in names.items() for one in ("weight", "bias")}
+
+
+CASES = {
+    "Functions": (IMAGES, layers(stem="start", head="out") | unit("one") | unit("two")),
+    "Gated": (IMAGES, layers(stem="start", down="reduce", up="expand", last="end")),
+    "FusedHeads": (ROWS, layers(stem="start", proj="out")),
+}
+
+
+def pairings(name: str, reference: Any) -> list[Pairing]:
+    """All of a clean port; 1x1 kernels are read as matrices, the fused projection in thirds."""
+    shapes = {key: tuple(value.shape) for key, value in reference.state_dict().items()}
+    found = []
+    for source, target in CASES[name][1].items():
+        square = shapes[source][2:] == (1, 1)
+        step: Transform = Reshape(shapes[source][:2], shapes[source]) if square else IDENTITY
+        found.append(Pairing(source, target, "user", 1.0, step))
+    for place, piece in enumerate("qkv" if name == "FusedHeads" else ""):
+        for one in ("weight", "bias"):
+            cut = Slice(0, 8 * place, 8 * place + 8, shapes[f"qkv.{one}"])
+            found.append(Pairing(f"qkv.{one}", f"{piece}.{one}", "user", 1.0, cut))
+    return found
+
+
+def compared(pairs: Any, unpaired: Any, name: str, defect: str = "") -> ForwardComparison:
+    reference, port = getattr(unpaired, f"Torch{name}")(), getattr(unpaired, f"Port{name}")(defect)
+    pairs.randomize(reference, seed=0)
+    reference.eval()
+    held = set(port.parameters_dict())
+    known = pairings(name, reference)
+    left_out = {one.source for one in known} - {one.source for one in known if one.target in held}
+    counters = [key for key in reference.state_dict() if key.endswith("num_batches_tracked")]
+    dropped = [Dropped(key, "source", "the port has none") for key in [*sorted(left_out), *counters]]
+    name_map = NameMap("torch", "port", tuple(one for one in known if one.target in held), tuple(dropped))
+    pairs.transfer(reference, port, name_map)
+    inputs = {"x": np.random.default_rng(0).standard_normal(CASES[name][0]).astype(np.float32)}
+    return compare_forward(reference, port, inputs=inputs, name_map=name_map, power=False)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_layers_without_counterpart_are_not_named_in_a_clean_port(pairs: Any, unpaired: Any, name: str) -> None:
+    result = compared(pairs, unpaired, name)
+    assert (result.verdict.outcome, result.culprits) == (Outcome.ALIGNED, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "defect", "layer", "cause", "sureness", "change"),
+    [
+        ("Functions", "activation", "both.two.act", "activation-differs", "suspected", ""),
+        ("Functions", "pooling", "both.pool", "other-kind", "confirmed", "a layer of the kind max_pool"),
+        ("Gated", "unused bias", "expand", "linear-bias", "confirmed", "has_bias=True"),
+        ("Gated", "no bias", "expand", "linear-bias", "confirmed", "has_bias=True"),
+        ("FusedHeads", "unused bias", "q", "linear-bias", "confirmed", "nn.Dense(..., has_bias=True)"),
+    ],
+)
+def test_a_layer_without_counterpart_is_named_by_the_trial_or_the_data_that_tell_it(
+    pairs: Any, unpaired: Any, name: str, defect: str, layer: str, cause: str, sureness: str, change: str
+) -> None:
+    (culprit,) = compared(pairs, unpaired, name, defect).culprits
+    assert (culprit.candidate, culprit.part, culprit.cause) == (layer, "layer", cause)
+    assert (culprit.sureness, culprit.change) == (sureness, change)
+    assert culprit.facts["shows_at"]
+
+
+def test_an_innocent_activation_is_not_named_after_an_addend_that_is_missing(pairs: Any, unpaired: Any) -> None:
+    (culprit,) = compared(pairs, unpaired, "Functions", "residual dropped").culprits
+    assert (culprit.candidate, culprit.part) == ("both", "code")
