@@ -107,7 +107,7 @@ def _one_by_one(block: LogBlock, header: Header, double: list[int]) -> Cells:
 
 def _without_headers(cells: Cells, header: Header) -> Cells:
     """Take out what stands before the header, and each header."""
-    kept = cells.lines > header.line
+    kept = cells.lines >= header.line
     if header.names[0] in cells.columns[0]:
         rows = zip(*cells.columns, strict=True)
         kept &= np.fromiter((row != header.names for row in rows), np.bool_, len(kept))

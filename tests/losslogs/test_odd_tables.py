@@ -25,6 +25,11 @@ def test_a_decimal_comma_is_a_point_where_commas_part_no_cells(delimiter: str) -
     assert "a comma inside a number is read as its decimal point" in log.notes
 
 
+def test_lines_may_end_with_nothing_but_carriage_returns() -> None:
+    log = CSV.read(LogSource.of_text("# a run\rstep,loss\r1,2.5\r2,2.25\r"))
+    assert place_on_axis(log).values.tolist() == [2.5, 2.25]
+
+
 def test_a_comma_in_a_step_is_no_decimal_point() -> None:
     log = CSV.read(LogSource.of_text("step;loss\n999;2,5\n1,000;2,25\n"))
     assert log.table.steps.tolist() == [999]
