@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from align.losslogs._pairs import pair_columns
+from align.losslogs._pairs import MOST_NAMES, pair_columns
 from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 PAIR = re.compile(r"(\w+): ([0-9.]+)")
@@ -31,6 +31,14 @@ def test_lists_that_name_the_same_become_columns() -> None:
 )
 def test_a_number_never_moves_to_another_list(lists: list[str], columns: dict[str, list[str]]) -> None:
     assert pair_columns(lists, PAIR) == columns
+
+
+@pytest.mark.parametrize("others", [[], ["a: 5"]])
+def test_of_a_list_that_has_no_end_only_the_first_numbers_are_read(others: list[str]) -> None:
+    endless = " ".join(f"a{place}: {place}" for place in range(10 * MOST_NAMES))
+    columns = pair_columns([endless, *others], PAIR)
+    assert {f"a{place}" for place in range(MOST_NAMES)} == columns.keys() - {"a"}
+    assert columns[f"a{MOST_NAMES - 1}"] == [str(MOST_NAMES - 1), *("" for _ in others)]
 
 
 def test_a_value_is_carried_forward_to_where_none_is_known() -> None:
