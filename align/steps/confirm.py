@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from align.core.mappings import layer_rules, role_of, rule_for
 from align.core.pitfalls import pitfalls
 from align.core.setting_forms import axes_of, equal_settings
+from align.core.transforms import IDENTITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.lint import SettingFinding
     from align.core.mappings import FamilyName
-    from align.core.parameters import Parameter, ParameterSet
+    from align.core.parameters import Parameter, ParameterSet, Shape
     from align.core.setting_forms import Form
     from align.core.settings import LayerSettings, Setting
+    from align.core.transforms import Transform
 
 FAMILIES_OF: dict[str, tuple[FamilyName, ...]] = {"torch": ("torch",), "mindspore": ("nn", "mint")}
 WINDOWS = frozenset({"kernel", "stride", "padding"})  # settings of layers that reduce what stands in a window
@@ -101,18 +103,31 @@ def _settings_told(reference: LayerSettings, name: str) -> Iterator[tuple[Form, 
                 yield theirs, value
 
 
-def sources_of_added(layer: ParameterSet, had: ParameterSet, reference: ParameterSet) -> dict[str, str] | None:
+def sources_of_added(
+    layer: ParameterSet, had: ParameterSet, reference: ParameterSet, piece: Transform = IDENTITY
+) -> dict[str, str] | None:
     """Map the parameters that a layer has beyond those that it `had` to the reference's of the same role and shape.
 
-    All three are parameters below one layer, its path taken off. None where one has no counterpart.
+    All three are parameters below one layer, its path taken off; of the reference's the layer has a `piece`. None where
+    one has no counterpart.
     """
     before = {(one.module, one.attribute) for one in had.parameters}
     theirs = {_role(one, reference): one for one in reference.parameters}
     added = [one for one in layer.parameters if (one.module, one.attribute) not in before]
     sources = {one.name: theirs.get(_role(one, layer)) for one in added}
     found = {name: source.name for name, source in sources.items() if source is not None}
-    same_shape = all(layer.by_name[name].shape == reference.by_name[source].shape for name, source in found.items())
+    same_shape = all(
+        layer.by_name[one].shape == _cut(reference.by_name[source], piece) for one, source in found.items()
+    )
     return found if len(found) == len(added) and same_shape else None
+
+
+def _cut(parameter: Parameter, piece: Transform) -> Shape | None:
+    """The shape of a piece of a parameter, None where it has no such piece."""
+    try:
+        return piece.output_shape(parameter.shape)
+    except ValueError:
+        return None
 
 
 def _role(parameter: Parameter, side: ParameterSet) -> tuple[str, str]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from align.core.settings import LayerSettings, Setting
 
 SETTING_DIFFERS = "setting-differs"
+LAST = -1  # axis
 
 
 def switched(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterator[SettingFinding]:
@@ -34,9 +35,11 @@ def switched(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterator[Setting
 
 
 def _others(rule: Pitfall, value: Setting) -> list[Setting]:
-    """The other positions of a switch, or the other words that a rule knows for a setting."""
+    """The other positions of a switch, the other words that a rule knows for a setting, the axis that is usual."""
     if isinstance(value, bool):
         return [not value]
+    if rule.setting == "axis":
+        return [] if value == LAST else [LAST]
     words = {to for form in rule.forms for _, to, *_ in form.values if isinstance(to, str)}
     return [*sorted(words - {value})] if isinstance(value, str) else []
 

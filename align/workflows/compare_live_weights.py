@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from align.core.pieces import Slice
+from align.core.transforms import IDENTITY
 from align.steps.compare_weights import compare_weights, meant_values
 from align.steps.hypotheses_weights import weight_causes
+from align.workflows.confirm_causes import Owner
 from align.workflows.explain_culprits import Weights
 
 if TYPE_CHECKING:
@@ -48,10 +51,15 @@ def compare_live_weights(
     return ComparedWeights(tuple(told), weights)
 
 
-def _counterparts(owners: tuple[Mapping[str, str], Mapping[str, str]], name_map: NameMap) -> dict[str, str]:
+def _counterparts(owners: tuple[Mapping[str, str], Mapping[str, str]], name_map: NameMap) -> dict[str, Owner]:
     """The reference's module that owns the first of a candidate's module's parameters, by the latter's path."""
-    both = [(owners[1].get(one.target), owners[0].get(one.source)) for one in reversed(name_map.pairings)]
-    return {theirs: mine for theirs, mine in both if theirs is not None and mine is not None}
+    found: dict[str, Owner] = {}
+    for one in name_map.pairings:
+        if one.source in owners[0] and one.target in owners[1]:
+            piece = one.transform
+            rows = Slice(0, piece.start, piece.stop) if isinstance(piece, Slice) and piece.axis == 0 else IDENTITY
+            found.setdefault(owners[1][one.target], Owner(owners[0][one.source], rows))
+    return found
 
 
 def _told(cause: Hypothesis | None) -> dict[str, Fact]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from align.steps.isolate import IsolatedCall, Way
     from align.steps.locate import Fault
     from align.steps.pair_inputs import CallKey
+    from align.workflows.confirm_causes import Owner
     from align.workflows.isolate_layers import Bench, IsolatedLayers
     from align.workflows.sides import Side
 
@@ -55,7 +56,7 @@ class Weights:
     meant: Mapping[str, Array] = field(default_factory=dict)
     modules: frozenset[str] = frozenset()
     causes: Mapping[str, Hypothesis] = field(default_factory=dict)
-    owners: Mapping[str, str] = field(default_factory=dict)
+    owners: Mapping[str, Owner] = field(default_factory=dict)
 
 
 def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weights: Weights) -> tuple[Culprit, ...]:

@@ -19,7 +19,7 @@ from align.steps.confirm import changes_for, same_windows
 from align.steps.culprits import findings_of, findings_of_unpaired, is_mended
 from align.steps.locate import unpaired_before
 from align.steps.unruled_settings import other_kind, settings_moved
-from align.workflows.confirm_causes import rebuilt_layer
+from align.workflows.confirm_causes import Owner, rebuilt_layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from align.core.lint import SettingFinding
     from align.core.protocols import Model
     from align.core.settings import LayerSettings, Setting
+    from align.core.transforms import Transform
     from align.steps.locate import Fault
     from align.workflows.isolate_layers import Bench, IsolatedLayers
     from align.workflows.sides import Side
 
 MOST_TRIALS = 8  # changes of layers without counterpart, for each fault
+NOBODY = Owner("")
 
 Settings = tuple["Mapping[str, LayerSettings]", "Mapping[str, LayerSettings]"]
 
@@ -67,7 +69,7 @@ Tried = tuple["list[Fault]", Change, bool]  # what it mends, and whether it was 
 
 
 def try_settings(
-    reference: Side, bench: Bench, groups: Sequence[list[Fault]], alone: IsolatedLayers, owners: Mapping[str, str]
+    reference: Side, bench: Bench, groups: Sequence[list[Fault]], alone: IsolatedLayers, owners: Mapping[str, Owner]
 ) -> Iterator[Tried]:
     """Try what the settings suggest for each layer: each finding alone, then all together, then a rival.
 
@@ -75,11 +77,13 @@ def try_settings(
     mend a layer, and those that could not be tried.
     """
     settings = settings_of(reference), settings_of(bench.side)
-    found = findings_of([group[0] for group in groups], settings, pitfalls(), owners)
+    found = findings_of(
+        [group[0] for group in groups], settings, pitfalls(), {path: one.path for path, one in owners.items()}
+    )
     waiting = []
     for group in groups:
         path = group[0].path
-        changes = _changes(reference, bench.side, found.get(path, ()))
+        changes = _changes(reference, bench.side, found.get(path, ()), owners.get(path, NOBODY).piece)
         if group[0].made_by:
             changes.sort(key=partial(_moved, bench.side, settings[1]))
         waiting.append((group, [*changes, *_rivals(bench.side, settings[1].get(path))]))
@@ -87,7 +91,7 @@ def try_settings(
 
 
 def try_unpaired(
-    reference: Side, bench: Bench, groups: Sequence[list[Fault]], alone: IsolatedLayers, owners: Mapping[str, str]
+    reference: Side, bench: Bench, groups: Sequence[list[Fault]], alone: IsolatedLayers, owners: Mapping[str, Owner]
 ) -> Iterator[Tried]:
     """Try layers without counterpart that were called before a fault shows; yields those that mend it."""
     settings = settings_of(reference), settings_of(bench.side)
@@ -95,8 +99,9 @@ def try_unpaired(
     for group in groups:
         changes: list[Change] = []
         for path in unpaired_before(group[0], alone.calls):
-            found = findings_of_unpaired((owners.get(path, ""), path), settings, pitfalls())
-            changes += _changes(reference, bench.side, found)[: len(found)]
+            owner = owners.get(path, NOBODY)
+            found = findings_of_unpaired((owner.path, path), settings, pitfalls())
+            changes += _changes(reference, bench.side, found, owner.piece)[: len(found)]
             changes += _rivals(bench.side, settings[1].get(path))
         waiting.append((group, changes[:MOST_TRIALS]))
     yield from (one for one in _in_turns(bench, alone, waiting) if one[2])
@@ -141,10 +146,10 @@ def _set_on_live_layers(side: Side, changes: Sequence[Change]) -> Iterator[set[s
         yield {one.path for one in fitting}
 
 
-def _changes(reference: Side, side: Side, findings: Sequence[SettingFinding]) -> list[Change]:
+def _changes(reference: Side, side: Side, findings: Sequence[SettingFinding], piece: Transform) -> list[Change]:
     """What ends each finding of a layer alone, and what ends all."""
     together = [(one,) for one in findings] + ([tuple(findings)] if len(findings) > 1 else [])
-    return [Change(one, partial(rebuilt_layer, reference, side, *one)) for one in together]
+    return [Change(one, partial(rebuilt_layer, reference, side, *one, piece=piece)) for one in together]
 
 
 def _rivals(side: Side, layer: LayerSettings | None) -> list[Change]:

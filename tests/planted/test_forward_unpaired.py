@@ -83,6 +83,7 @@ def test_layers_without_counterpart_are_not_named_in_a_clean_port(pairs: Any, un
         ("Gated", "unused bias", "expand", "linear-bias", "confirmed", "has_bias=True"),
         ("Gated", "no bias", "expand", "linear-bias", "confirmed", "has_bias=True"),
         ("FusedHeads", "unused bias", "q", "linear-bias", "confirmed", "nn.Dense(..., has_bias=True)"),
+        ("FusedHeads", "no bias", "q", "linear-bias", "confirmed", "nn.Dense(..., has_bias=True)"),
     ],
 )
 def test_a_layer_without_counterpart_is_named_by_the_trial_or_the_data_that_tell_it(

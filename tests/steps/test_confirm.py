@@ -8,6 +8,7 @@ import pytest
 
 from align.core.lint import SettingFinding
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.pieces import Slice
 from align.core.settings import LayerSettings
 from align.steps.confirm import LayerPlan, changes_for, same_kind, same_windows, sources_of_added
 
@@ -92,3 +93,10 @@ def test_the_mean_and_the_largest_of_the_same_windows_stand_for_each_other() -> 
 )
 def test_a_layer_without_windows_or_with_weights_has_no_rival(name: str) -> None:
     assert [*same_windows(LayerSettings("a", (name,), {"kernel_size": 3, "stride": 1}))] == []
+
+
+@pytest.mark.parametrize(("stop", "expected"), [(4, {"fc.bias": "fc.bias"}), (3, None), (99, None)])
+def test_a_layer_has_a_piece_of_what_the_reference_fuses(stop: int, expected: dict[str, str] | None) -> None:
+    built, had = side("mindspore.nn.Dense", weight=(4, 4), bias=(4,)), side("mindspore.nn.Dense", weight=(4, 4))
+    fused = side("torch.nn.Linear", weight=(12, 4), bias=(12,))
+    assert sources_of_added(built, had, fused, Slice(0, 0, stop)) == expected

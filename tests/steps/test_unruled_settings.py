@@ -69,6 +69,12 @@ def test_each_switch_of_a_lone_layer_is_put_to_its_other_position() -> None:
     assert "count_include_pad=False" in counted.change
 
 
+@pytest.mark.parametrize(("axis", "tried"), [(-2, [{"axis": -1}]), (1, [{"axis": -1}]), (-1, [])])
+def test_the_axis_of_a_lone_softmax_is_tried_as_the_last(axis: int, tried: list[dict[str, Any]]) -> None:
+    shares = layer("shares", "mindspore.nn.Softmax", **{"softmax.axis": (axis,)})
+    assert [one.arguments for one in switched(shares, pitfalls())] == tried
+
+
 def test_a_layer_that_no_rule_knows_has_no_switches() -> None:
     assert list(switched(layer("x", "port.Box", causal=True), pitfalls())) == []
 
