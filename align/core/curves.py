@@ -163,7 +163,7 @@ class Curve:
     back before it. `skips` tells which steps changed no weight, also of those that have no value. Where a log counts
     only epochs and nobody said how many steps an epoch has, `axis` is "epoch". `base_guessed`: it counts from 1 only
     because it shows no step 0. A value of a validation is no mean over training steps. `notes` says what was done.
-    `grouped` steps of the log were taken as one.
+    `base_given` is what the user said that the log calls its first step. `grouped` steps of the log were taken as one.
     """
 
     label: str
@@ -180,6 +180,7 @@ class Curve:
     phase: Phase = "training"
     resumed: Booleans | None = None
     grouped: int = 1
+    base_given: Base | None = None
 
     def take(self, which: Integers | Booleans | slice) -> Curve:
         """Return the curve with some of its points only."""

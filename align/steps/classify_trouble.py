@@ -65,6 +65,7 @@ def _filled(command: str, evidence: CurveEvidence, step: int) -> str:
         "step": str(step),
         "before": str(step - 1),
         "shift_option": evidence.shift_option,
+        "behind": evidence.update_behind or "",
         "steps_per": evidence.steps_per,
         "comes_from": comes_from(evidence.metric),
     }

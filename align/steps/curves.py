@@ -47,6 +47,7 @@ def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         axis=numbering.axis,
         notes=(*log.notes, *numbering.notes, *kept.notes),
         base_guessed=numbering.base_guessed,
+        base_given=None if hints is None else hints.base,
         steps_per_epoch=numbering.steps_per_epoch,
         skips=skips_of(log, series.rows[kept.index], steps),
         phase=series.phase,

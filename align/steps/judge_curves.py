@@ -138,6 +138,7 @@ def _evidence(case: LossCase, last_step: int | None, beside: Beside) -> CurveEvi
         first_compared=case.judged.first_compared,
         first_agrees=case.judged.first_agrees,
         shift_option=case.shift.option if case.shift and not ahead else "",
+        update_behind=_update_behind(case),
         steps_per=case.ratio.option if case.ratio else "",
         ahead=ahead,
         run_noise=case.run_noise,
@@ -145,6 +146,12 @@ def _evidence(case: LossCase, last_step: int | None, beside: Beside) -> CurveEvi
         curves=(cut_after(case.reference, last_step), cut_after(case.candidate, last_step)),
         beside=beside,
     )
+
+
+def _update_behind(case: LossCase) -> Side | None:
+    if case.shift is None or not case.shift.behind:
+        return None
+    return "reference" if case.shift.side == "candidate" else "candidate"
 
 
 def _ahead(case: LossCase, beside: Beside) -> Side | None:

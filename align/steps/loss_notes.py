@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 def curve_notes(case: LossCase) -> tuple[str, ...]:
     """Return all notes on two curves, those of their pairing first."""
-    shifted = [str(case.shift)] if case.shift else []
+    explained = [str(found) for found in (case.shift, case.ratio) if found]
     return (
         *case.pairs.notes,
         *_cadence_notes(case.reference, case.candidate),
         *_hole_notes(case),
         *_exceptions(case),
         *hidden_by_rounding(case.judged),
-        *shifted,
+        *explained,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from align.core.curves import RAW
 from align.steps.curves import common_places, until
-from align.steps.loss_limits import GUIDE, limits_for
+from align.steps.loss_limits import GUIDE, is_loss, limits_for
 
 if TYPE_CHECKING:
     from align.core.curve_results import Side
@@ -24,22 +24,24 @@ CLEARLY = 0.1
 
 
 class Shift(NamedTuple):
-    """The side whose steps should count one later; `option` says so, "" where its format or the user settled it."""
+    """The side whose steps should count one later; `option` would do it, "" where there is none, and `why` says more.
+
+    `behind`: both sides agree at step 1, so it is the other one that is an update behind.
+    """
 
     side: Side
     option: str
+    why: str
+    behind: bool
     points: int
     before: float
     after: float
 
     def __str__(self) -> str:
-        found = (
+        return (
             f"with the steps of the {self.side} counted one later the curves agree at {self.points} steps "
-            f"(mean difference {self.after:.2g} instead of {self.before:.2g})"
+            f"(mean difference {self.after:.2g} instead of {self.before:.2g}): {self.why}"
         )
-        if self.option:
-            return f"{found}: {self.option} says so, if that log counts from 0 and has lost its first line"
-        return f"{found}: one of the logs may tell its losses a step late or early"
 
 
 def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: Preset = GUIDE) -> Shift | None:
@@ -62,8 +64,36 @@ def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: 
     for side, moved, other in ways:
         points, after = _one_later(moved, other, last)
         if points >= max(ENOUGH_POINTS, len(pairs.steps) - 2) and (after < allowed or after == 0.0):
-            return Shift(side, f"--{side}-base 0" if moved.base_guessed else "", points, before, after)
+            behind = _agree_first(moved, other, allowed)
+            return Shift(side, *_explain(side, moved, other, behind=behind), behind, points, before, after)
     return None
+
+
+def _agree_first(moved: Curve, other: Curve, allowed: float) -> bool:
+    """Tell whether both curves begin alike at step 1, and go on from there: then no first line is lost."""
+    if not len(moved.steps) > 1 or moved.steps[:2].tolist() != [1, 2] or other.steps[0] != 1:
+        return False
+    start, going_on = abs(moved.values[0] - other.values[0]), abs(moved.values[1] - moved.values[0])
+    return bool(start <= allowed < going_on)
+
+
+def _explain(side: Side, moved: Curve, other: Curve, *, behind: bool) -> tuple[str, str]:
+    """Return the option that would make the curves agree, "" if there is none, and what may be behind it."""
+    other_side = "reference" if side == "candidate" else "candidate"
+    if not is_loss(moved.metric):
+        why = f"{moved.metric} is a step ahead in the {side}, unless the losses are a step apart as well"
+        return (f"--{side}-base 0" if moved.base_guessed else ""), why
+    if behind:
+        return "", (
+            f"step 1 is alike on both sides, so the {other_side} is an update behind, as after a first step that "
+            "changes nothing (skipped, or with a learning rate of 0)"
+        )
+    if other.base_given == 0:
+        return f"without --{other_side}-base 0", f"--{other_side}-base 0 was given, and leaving it out does so"
+    if moved.base_guessed:
+        option = f"--{side}-base 0"
+        return option, f"{option} says so, if that log counts from 0 and has lost its first line"
+    return "", "one of the logs may tell its losses a step late or early"
 
 
 def _one_later(moved: Curve, other: Curve, last: int) -> tuple[int, float]:

@@ -39,6 +39,10 @@ def _if(key: str) -> Callable[[CurveEvidence], int | None]:
     return lambda evidence: 1 if key in evidence.failed else None
 
 
+def _behind(evidence: CurveEvidence) -> int | None:
+    return 1 if evidence.update_behind and evidence.failed & {"first", "mean"} else None
+
+
 def _ratio(evidence: CurveEvidence) -> int | None:
     return 1 if evidence.steps_per else None
 
@@ -72,6 +76,13 @@ TROUBLES = (
         "counted one step apart",
         _shifted,
         "align loss REFERENCE CANDIDATE {shift_option}",
+        forward_first=False,
+    ),
+    Trouble(
+        "an update behind",
+        _behind,
+        f"{RATES}: whether it is 0 at step 1; then the first step of the {{behind}}, which changes nothing: a skipped "
+        "step, a learning rate that is set too late",
         forward_first=False,
     ),
     Trouble(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from align.core.curves import Curve
 from align.steps.curves import pair_curves
 from align.steps.loss_limits import PRESETS
-from align.steps.loss_shift import find_shift
+from align.steps.loss_shift import Shift, find_shift
 
 DESCENT = 3.0 * np.exp(-np.arange(60) / 15.0) + 1.0
 WOBBLE = np.sin(np.arange(60) * 2.0)
@@ -36,3 +38,35 @@ def test_printed_digits_widen_an_exact_agreement() -> None:
     shift = find_shift(reference, late, pair_curves(reference, late), PRESETS["exact"])
     assert shift is not None
     assert shift.side == "candidate"
+
+
+def _told(reference: Curve, candidate: Curve) -> Shift:
+    shift = find_shift(reference, candidate, pair_curves(reference, candidate))
+    assert shift is not None
+    return shift
+
+
+@pytest.mark.parametrize("side", ["reference", "candidate"])
+def test_where_step_1_is_alike_no_line_is_lost_and_one_side_is_an_update_behind(side: str) -> None:
+    behind = replace(_curve(np.append(DESCENT[:1], DESCENT[:-1])), base_guessed=True)
+    whole = replace(_curve(DESCENT), base_guessed=True)
+    shift = _told(behind, whole) if side == "reference" else _told(whole, behind)
+    assert (shift.behind, shift.option) == (True, "")
+    assert f"the {side} is an update behind" in str(shift)
+    assert "lost its first line" not in str(shift)
+
+
+@pytest.mark.parametrize("side", ["reference", "candidate"])
+def test_a_base_that_was_given_wrongly_is_to_be_left_out(side: str) -> None:
+    whole = replace(_curve(DESCENT), base_guessed=True)
+    moved = replace(whole, steps=whole.steps + 1, base_guessed=False, base_given=0)
+    shift = _told(moved, whole) if side == "reference" else _told(whole, moved)
+    assert shift.option == f"without --{side}-base 0"
+    assert shift.side != side
+
+
+def test_of_what_is_no_loss_the_steps_are_not_said_to_be_miscounted() -> None:
+    ahead = replace(_curve(DESCENT[1:]), metric="lr", base_guessed=True)
+    assert str(_told(replace(_curve(DESCENT), metric="lr"), ahead)).endswith(
+        ": lr is a step ahead in the candidate, unless the losses are a step apart as well"
+    )
