@@ -129,19 +129,15 @@ def cut_after(curve: Curve, last_step: int | None) -> Curve:
 
 def _skipped_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
     """Tell of steps that changed no weight on one side alone: from there on that side is behind."""
-    sides, apart = ("reference", "candidate"), compare_skips(reference.skips, candidate.skips)
-    known = True
-    for side, curve, lone, at in zip(sides, (reference, candidate), apart.lone, apart.first, strict=True):
-        if curve.skips is None:
-            continue
-        whole = curve.skips.whole
-        known &= bool(whole.all())
-        if lone:
-            first = f"{curve.skips.starts[at] + 1}" if whole[at] else f"by step {curve.skips.ends[at]}"
+    apart = compare_skips(reference.skips, candidate.skips)
+    for side, lone in (("reference", apart.reference), ("candidate", apart.candidate)):
+        if lone.count:
+            first = f"{lone.first}" if lone.exact else f"by step {lone.first}"
             yield (
-                f"{lone} steps changed no weight in the {side} only, as gradients overflowed (first: {first}): "
-                f"from there on its weights are {lone} updates behind"
+                f"{lone.count} steps changed no weight in the {side} only, as gradients overflowed (first: {first}): "
+                f"from there on its weights are {lone.count} updates behind"
             )
     if apart.shared:
-        guessed = "" if known else "; which ones is not told: they are taken to be the same where they can be"
+        told = all(curve.skips is None or bool(curve.skips.whole.all()) for curve in (reference, candidate))
+        guessed = "" if told else "; which ones is not told: they are taken to be the same where they can be"
         yield f"{apart.shared} steps changed no weight on both sides, as gradients overflowed{guessed}"

@@ -22,11 +22,19 @@ NO_STEPS = np.zeros(0, np.int64)
 NO_SKIPS = Skips(NO_STEPS, NO_STEPS, NO_STEPS)
 
 
-class Apart(NamedTuple):
-    """Skipped steps of two logs: how many each has alone, at which place of its spans first, how many both have."""
+class Lone(NamedTuple):
+    """Steps that one log alone skipped: how many, and the first; if not `exact` it is that one or one before."""
 
-    lone: list[int]
-    first: list[int]
+    count: int
+    first: int
+    exact: bool
+
+
+class Apart(NamedTuple):
+    """Skipped steps of two logs: those that each has alone, and how many both have, at most where which is not told."""
+
+    reference: Lone
+    candidate: Lone
     shared: int
 
 
@@ -130,27 +138,28 @@ def skipped_runs(curve: Curve) -> Runs:
 
 
 def compare_skips(reference: Skips | None, candidate: Skips | None) -> Apart:
-    """Count the steps that one side alone skipped, and those that both did."""
+    """Count the steps that one side alone skipped, and those that both may have, in stretches that no span leaves."""
     sides = reference or NO_SKIPS, candidate or NO_SKIPS
-    at = [_places(own, other) for own, other in (sides, sides[::-1])]
-    keys = np.union1d(*at)
+    starts, ends = (np.concatenate([getattr(side, name) for side in sides]) for name in ("starts", "ends"))
+    order = np.argsort(starts, kind="stable")
+    reach = np.maximum.accumulate(ends[order])
+    begins = starts[order][np.append(True, starts[order][1:] >= reach[:-1])[: len(order)]]
+    places = [np.searchsorted(begins, side.starts, "right") - 1 for side in sides]
     counts = [
-        np.bincount(np.searchsorted(keys, own), weights=skips.counts, minlength=len(keys)).astype(np.int64)
-        for own, skips in zip(at, sides, strict=True)
+        np.bincount(place, weights=side.counts, minlength=len(begins)).astype(np.int64)
+        for place, side in zip(places, sides, strict=True)
     ]
     both = np.minimum(*counts)
-    lone = [own - both for own in counts]
-    first = [
-        int(np.searchsorted(own, keys[alone > 0]).min(initial=len(own))) for own, alone in zip(at, lone, strict=True)
-    ]
-    return Apart([int(own.sum()) for own in lone], first, int(both.sum()))
+    left, right = (_lone(side, place, own, both) for side, place, own in zip(sides, places, counts, strict=True))
+    return Apart(left, right, int(both.sum()))
 
 
-def _places(own: Skips, other: Skips) -> Integers:
-    """Return the end of the other side's span that each span's end lies in, else its own end."""
-    if not len(other.ends):
-        return own.ends
-    at = np.minimum(np.searchsorted(other.ends, own.ends), len(other.ends) - 1)
-    inside = (own.ends > other.starts[at]) & (own.ends <= other.ends[at])
-    places: Integers = np.where(inside, other.ends[at], own.ends)
-    return places
+def _lone(skips: Skips, place: Integers, counts: Integers, both: Integers) -> Lone:
+    """Tell what a side skipped beyond `both`, by the stretch that each of its spans is in."""
+    alone = counts - both
+    if not alone.any():
+        return Lone(0, 0, exact=True)
+    inside = np.flatnonzero(place == np.argmax(alone > 0))
+    first, last = inside[0], inside[-1]
+    exact = bool(skips.whole[first] and not both[place[first]])
+    return Lone(int(alone.sum()), int(skips.starts[first] + 1 if exact else skips.ends[last]), exact)

@@ -42,10 +42,9 @@ def _log(rows: list[tuple[int, float | None, int]], window: Window = RAW) -> Los
 @given(steps, steps)
 def test_single_steps_are_compared_as_sets(left: set[int], right: set[int]) -> None:
     apart = compare_skips(_told(left, 1), _told(right, 1))
-    assert (apart.lone, apart.shared) == ([len(left - right), len(right - left)], len(left & right))
-    for own, other, at in ((left, right, apart.first[0]), (right, left, apart.first[1])):
-        if own - other:
-            assert sorted(own)[at] == min(own - other)
+    assert apart.shared == len(left & right)
+    for own, other, lone in ((left, right, apart.reference), (right, left, apart.candidate)):
+        assert lone == (len(own - other), min(own - other, default=0), True)
 
 
 @given(steps, steps, st.sampled_from([1, 2, 4, 5]), st.sampled_from([2, 4, 10, 20]))
@@ -54,9 +53,12 @@ def test_of_counts_as_many_are_shared_as_there_can_be_and_each_is_counted_once(
 ) -> None:
     one, other = _told(left, min(fine, wide)), _told(right, wide)
     apart, swapped = compare_skips(one, other), compare_skips(other, one)
-    assert [lone + apart.shared for lone in apart.lone] == [len(left), len(right)]
-    assert (apart.lone, apart.shared) == (swapped.lone[::-1], swapped.shared)
+    assert (apart.reference.count + apart.shared, apart.candidate.count + apart.shared) == (len(left), len(right))
+    assert apart == (swapped.candidate, swapped.reference, swapped.shared)
     assert apart.shared >= len(left & right)
+    for own, lone in ((left, apart.reference), (right, apart.candidate)):
+        assert not lone.count or min(own) <= lone.first
+        assert not (lone.count and lone.exact) or lone.first in own
 
 
 @given(steps, steps)
