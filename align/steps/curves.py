@@ -131,11 +131,11 @@ def _skipped_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
     """Tell of steps that changed no weight on one side alone: from there on that side is behind."""
     apart = compare_skips(reference.skips, candidate.skips)
     for side, lone in (("reference", apart.reference), ("candidate", apart.candidate)):
-        if lone.count:
+        if lone.steps:
             first = f"{lone.first}" if lone.exact else f"by step {lone.first}"
             yield (
-                f"{lone.count} steps changed no weight in the {side} only, as gradients overflowed (first: {first}): "
-                f"from there on its weights are {lone.count} updates behind"
+                f"{lone.steps} steps changed no weight in the {side} only, as gradients overflowed (first: {first}): "
+                f"from there on its weights are {lone.steps} updates behind"
             )
     if apart.shared:
         told = all(curve.skips is None or bool(curve.skips.whole.all()) for curve in (reference, candidate))

@@ -25,7 +25,7 @@ NO_SKIPS = Skips(NO_STEPS, NO_STEPS, NO_STEPS)
 class Lone(NamedTuple):
     """Steps that one log alone skipped: how many, and the first; if not `exact` it is that one or one before."""
 
-    count: int
+    steps: int
     first: int
     exact: bool
 

@@ -53,12 +53,12 @@ def test_of_counts_as_many_are_shared_as_there_can_be_and_each_is_counted_once(
 ) -> None:
     one, other = _told(left, min(fine, wide)), _told(right, wide)
     apart, swapped = compare_skips(one, other), compare_skips(other, one)
-    assert (apart.reference.count + apart.shared, apart.candidate.count + apart.shared) == (len(left), len(right))
+    assert (apart.reference.steps + apart.shared, apart.candidate.steps + apart.shared) == (len(left), len(right))
     assert apart == (swapped.candidate, swapped.reference, swapped.shared)
     assert apart.shared >= len(left & right)
     for own, lone in ((left, apart.reference), (right, apart.candidate)):
-        assert not lone.count or min(own) <= lone.first
-        assert not (lone.count and lone.exact) or lone.first in own
+        assert not lone.steps or min(own) <= lone.first
+        assert not (lone.steps and lone.exact) or lone.first in own
 
 
 @given(steps, steps)
