@@ -35,9 +35,11 @@ if TYPE_CHECKING:
     from align.core.log_sources import LogBlock, LogSource
 
 _LINE = re.compile(r"(Epoch|Iter)(?:\((train|val)\))? *(?:\[ *([0-9]+)\])?\[ *([0-9]+)(?:/([0-9]+))?\][ \t]+([^\n]*)")
+# A line of another kind may have run into the last number, its time first.
+_AFTER = r"(?=[\s,]|$|[0-9]{4}[-/][0-9]{2}[-/][0-9]{2} )"
 # A name may hold single spaces, `coco/AP (M)`; the time that is left, `eta: 1 day, 3:00:00`, is no metric.
 _NAME = r"[A-Za-z][^:,\s]{0,80}(?: [^:,\s]{1,80}){0,4}"
-_PAIR = re.compile(rf"(?<![\w.(/@-])(?!eta:)({_NAME}): +({NUMBER})(?=[\s,]|$)", re.MULTILINE)
+_PAIR = re.compile(rf"(?<![\w.(/@-])(?!eta:)({_NAME}): +({NUMBER}){_AFTER}", re.MULTILINE)
 _START = r"(?:Epoch|Iter)(?:\((?:train|val)\))? *\["
 _TOGETHER = twice(r"Epoch(?:\((?:train|val)\))? *\["), twice(r"Iter(?:\((?:train|val)\))? *\[")
 

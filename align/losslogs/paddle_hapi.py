@@ -35,8 +35,15 @@ _PAIR = re.compile(rf"(?<![\w./-])([A-Za-z][\w./-]{{0,80}}): \[?({NUMBER})(?![\w
 _TO_MILLISECONDS = {"us": "e-3", "ms": "", "s": "e3"}
 _COSTS = {"avg_reader_cost": "avg_reader_cost_s", "avg_batch_cost": "avg_batch_cost_s"}
 _SINCE_LAST_PRINT = (*_COSTS.values(), "ips")
-_START = r"step +[0-9]{1,9}(?:/[0-9]{1,9})?(?: \[[=>.]*\])? - |Epoch [0-9]{1,9}/[0-9]|(?:Eval|Predict) begin"
-_TOGETHER = r"/step[ \t]*[^ \t\n]", r"Epoch [0-9]{1,9}/[0-9]+[ \t]*[^ \t\n0-9]", r"begin\.\.\.[ \t]*[^ \t\n]"
+_START = (
+    r"step +[0-9]{1,9}(?:/[0-9]{1,9})?(?: \[[=>.]*\])? - |Epoch [0-9]{1,9}/[0-9]|(?:Eval|Predict) (?:begin|samples)"
+)
+_TOGETHER = (
+    r"/step[ \t]*[^ \t\n]",
+    r"Epoch [0-9]{1,9}/[0-9]+[ \t]*[^ \t\n0-9]",
+    r"begin\.\.\.[ \t]*[^ \t\n]",
+    "samples: [0-9]+Epoch",
+)
 
 
 class PaddleHapiFormat:

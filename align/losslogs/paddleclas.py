@@ -30,7 +30,7 @@ _TRAINING = r"\[Train\]\[Epoch ([0-9]+)/[0-9]+\]\[(?:Iter: ([0-9]+)/([0-9]+)|Avg
 _LINE = re.compile(rf"(?:{_TRAINING}|\[Eval\]\[Epoch ([0-9]+)\]\[Avg\])([^\n]*)")
 _ITERATION = re.compile(r"\[Train\]\[Epoch [0-9]+/[0-9]+\]\[Iter: [0-9]+/[0-9]+\][^\n]{0,1000}\bloss: ")
 _PAIR = re.compile(
-    rf"(?<![\w@./-])(?!eta:)([A-Za-z][\w@./-]{{0,80}})(?:\(\w{{1,80}}\))?: ({NUMBER})(?=s?[, ]|s?$)", re.MULTILINE
+    rf"(?<![\w@./-])(?!eta:)([A-Za-z][\w@./-]{{0,80}})(?:\(\w{{1,80}}\))?: ({NUMBER})(?=s?[, \[]|s?$)", re.MULTILINE
 )
 _COSTS = {"batch_cost": "batch_cost_s", "reader_cost": "reader_cost_s"}
 _SINCE_LAST_PRINT = (*_COSTS.values(), "ips")

@@ -30,7 +30,7 @@ _TRAINER = r"(?<![\w'])loss: [^\n]{0,200}?, global_step: ([0-9]+)"
 _SCRIPT = r"global step ([0-9]+)(?:/[0-9]+)?, (?=[^\n]{0,500}\bloss: )"
 _TRAINING = re.compile(rf"{_TRAINER}|{_SCRIPT}")
 _LINE = re.compile(rf"((?:{_TRAINER}|{_SCRIPT}|(?<![\w'])(eval_)\w+: )[^\n]*)")
-_PAIR = re.compile(rf"(?<![\w'.-])(learning rate|[A-Za-z][\w.-]{{0,80}}) ?: ?({NUMBER})(?=[,\s\]|]|$)", re.MULTILINE)
+_PAIR = re.compile(rf"(?<![\w'.-])(learning rate|[A-Za-z][\w.-]{{0,80}}) ?: ?({NUMBER})(?=[,\s\[\]|]|$)", re.MULTILINE)
 _COUNTERS = ("global_step", "epoch", "batch", "progress_or_epoch")
 _TIMES = {
     "interval_runtime": "interval_runtime_s",
