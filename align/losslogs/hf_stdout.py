@@ -88,7 +88,7 @@ class HfStdoutFormat:
 
 
 class _Reading:
-    """Dicts with an epoch, and the progress bars that follow them: `bars` holds (number of the dict, steps, in all)."""
+    """Dicts with an epoch by their number, and the bars: the number of the dict before, steps done, steps in all."""
 
     def __init__(self) -> None:
         self.builder = TableBuilder(_window, phase_by_name, loss="loss", printed_of=self._printed)
