@@ -30,8 +30,8 @@ SURE = 5.0
 NEXT_TO_NONE = 0.25
 # Noise is there from the beginning on if its first part is not smaller by more; few values are off by more times it.
 LASTING, OUTLYING = 4.0, 4.0
-# Noise changes its sign at so many of its points.
-OFTEN = 1 / 6
+# Noise changes its sign at so many of its points; one of the signs is as rare in the first steps by 4 chances in 1000.
+OFTEN, FIRST_STEPS, ONE_SIDED = 1 / 6, 16, 1 / 8
 MOST_CORRELATED = 0.8
 UNLIKE_NOISE = 1.3
 # What is much more, and the part of the whole difference that excursions have to make.
@@ -63,9 +63,15 @@ def first_differs(evidence: CurveEvidence) -> int | None:
 
 
 def is_jitter(evidence: CurveEvidence, difference: float) -> bool:
-    """Tell whether an early difference is no larger than noise of the difference that is there from the beginning."""
+    """Tell whether an early difference is no larger than noise of the difference that is there from the beginning.
+
+    The first steps have either sign then, unlike those after a fault that shows at once.
+    """
     whole = evidence.points.difference
     if len(whole) < ENOUGH_FOR_NOISE:
+        return False
+    below = float(np.mean(whole[1 : 1 + FIRST_STEPS] < 0.0))
+    if min(below, 1.0 - below) <= ONE_SIDED:
         return False
     deviation = _deviations(_noise(whole))
     return bool(

@@ -167,3 +167,16 @@ def test_a_loss_that_stays_below_sends_to_the_learning_rate_first() -> None:
     comparison = _judge(_curve(SHAPES["straight"]), _curve(SHAPES["straight"] - gap), beside=_shared("lr"))
     assert comparison.trouble == "stays below the reference"
     assert comparison.next_command.startswith("align loss REFERENCE CANDIDATE --metric lr; then")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("first", "trouble"), [(0.0, "differs from the second step"), (0.03, "first loss differs")])
+def test_a_fault_that_shows_at_once_is_not_hidden_by_the_noise_that_it_makes(
+    first: float, trouble: str, seed: int, shape: str
+) -> None:
+    noise = _noise(seed, 0.1)
+    noise[:25] = np.abs(noise[:25])
+    noise[0] = first
+    comparison = _judge(_curve(SHAPES[shape]), _curve(SHAPES[shape] + noise + 0.1 * np.sqrt(DONE)))
+    assert comparison.trouble == trouble
