@@ -178,5 +178,5 @@ def test_a_fault_that_shows_at_once_is_not_hidden_by_the_noise_that_it_makes(
     noise = _noise(seed, 0.1)
     noise[:25] = np.abs(noise[:25])
     noise[0] = first
-    comparison = _judge(_curve(SHAPES[shape]), _curve(SHAPES[shape] + noise + 0.1 * np.sqrt(DONE)))
-    assert comparison.trouble == trouble
+    difference = SHAPES[shape][0] * (noise + 0.1 * np.sqrt(DONE))
+    assert _judge(_curve(SHAPES[shape]), _curve(SHAPES[shape] + difference)).trouble == trouble
