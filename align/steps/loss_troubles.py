@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from align.steps import trouble_events as events
 from align.steps import trouble_gaps as gaps
+from align.steps import trouble_noise as noise
 from align.steps import trouble_rules as rules
 
 if TYPE_CHECKING:
@@ -93,12 +94,12 @@ TROUBLES = (
     ),
     Trouble(
         "noise of another size",
-        rules.noise_of_other_size,
+        noise.noise_of_other_size,
         f"{DATA}: batch size, shuffling, augmentation; then align lint REFERENCE CANDIDATE: dropout",
     ),
     Trouble(
         "noise of its own",
-        rules.other_noise,
+        noise.other_noise,
         f"{DATA}: the order of the batches; seeds and dropout make such noise too: "
         "align loss REFERENCE CANDIDATE --reference-runs RUN says how much of it is usual",
     ),
@@ -160,6 +161,13 @@ TROUBLES = (
         gaps.drifts,
         f"{OPTIMIZERS} (weight decay, epsilon); then {RATES}; then the initial values of what was not converted, and "
         "the precision of weights and of the optimizer's state",
+    ),
+    Trouble(
+        "rounding that grows",
+        noise.rounding_that_grows,
+        "align loss REFERENCE CANDIDATE --reference-runs RUN, with runs of the reference that only round in other ways "
+        f"(other devices or numbers of threads): whether they part as far; then {RATES}; "
+        "then the batches from step {step} on",
     ),
     Trouble("differs later", rules.differs_later, f"{RATES}; then the batches from step {{step}} on"),
     Trouble(

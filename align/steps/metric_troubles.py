@@ -12,6 +12,7 @@ import numpy as np
 
 from align.core.metric_names import same_metric
 from align.steps import trouble_events as events
+from align.steps import trouble_noise as noise
 from align.steps import trouble_rules as rules
 from align.steps.loss_troubles import DATA, OPTIMIZERS, TROUBLES, Trouble
 
@@ -60,7 +61,7 @@ def _another_factor(evidence: CurveEvidence) -> int | None:
 
 
 def _noise(evidence: CurveEvidence) -> int | None:
-    return None if same_metric(evidence.metric) in SET else rules.other_noise(evidence)
+    return None if same_metric(evidence.metric) in SET else noise.other_noise(evidence)
 
 
 def _from_the_first(evidence: CurveEvidence) -> int | None:

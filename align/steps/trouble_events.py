@@ -9,7 +9,7 @@ import numpy as np
 from align.steps.curve_shapes import runs_of
 from align.steps.schedule_boundaries import find_boundaries
 from align.steps.skips import AT_THE_END, count_within, printed_steps, skipped_runs
-from align.steps.trouble_rules import FLOAT32_ROUNDING
+from align.steps.trouble_noise import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from align.core.curve_results import OtherMetric

@@ -13,7 +13,8 @@ import numpy as np
 
 from align.steps.curve_shapes import noise_size, part_means
 from align.steps.loss_evidence import PARTS
-from align.steps.trouble_rules import ENOUGH_FOR_NOISE, FEWEST, FLOAT32_ROUNDING, SURE, off_line
+from align.steps.trouble_noise import ENOUGH_FOR_NOISE, FLOAT32_ROUNDING, SURE, off_line
+from align.steps.trouble_rules import FEWEST
 
 if TYPE_CHECKING:
     from align.core.curves import Floats

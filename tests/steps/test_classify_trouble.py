@@ -180,3 +180,30 @@ def test_a_fault_that_shows_at_once_is_not_hidden_by_the_noise_that_it_makes(
     noise[0] = first
     difference = SHAPES[shape][0] * (noise + 0.1 * np.sqrt(DONE))
     assert _judge(_curve(SHAPES[shape]), _curve(SHAPES[shape] + difference)).trouble == trouble
+
+
+def _grown(late: float, most: float) -> Values:
+    """Grow from rounding to `most` e-fold by e-fold, and no more from the share `late` of the training on."""
+    return np.minimum(1e-6 * np.exp(np.log(most / 1e-6) * DONE / late), most)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("late", [0.5, 0.8])
+@pytest.mark.parametrize("seed", range(3))
+def test_rounding_that_grows_as_chaos_does_sends_to_other_runs_of_the_reference(
+    shape: str, late: float, seed: int
+) -> None:
+    batches = SHAPES[shape] * (1.0 + _noise(9, 0.05))
+    apart = _grown(late, 0.06) * _noise(seed, 1.0)
+    comparison = _judge(_curve(batches), _curve(batches * (1.0 + apart)))
+    assert comparison.trouble == "rounding that grows"
+    assert comparison.next_command.startswith("align loss REFERENCE CANDIDATE --reference-runs RUN")
+    assert f"the batches from step {comparison.first_divergent_step} on" in comparison.next_command
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_grows_to_one_side_or_sets_in_at_once_is_no_rounding_that_grows(shape: str, seed: int) -> None:
+    noise, losses = _noise(seed, 1.0), SHAPES[shape]
+    for factors in (0.06 * (noise + 1.5) * _grown(0.8, 1.0), 0.06 * noise * np.where(DONE < 0.5, 1e-6, 1.0)):
+        assert _judge(_curve(losses), _curve(losses * (1.0 + factors))).trouble not in {"", "rounding that grows"}
