@@ -7,7 +7,7 @@ knows whether they are at fault: so theirs are tried only where something behind
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +22,15 @@ from align.steps.unruled_settings import other_kind, settings_moved
 from align.workflows.confirm_causes import Owner, rebuilt_layer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
     from align.core.lint import SettingFinding
     from align.core.protocols import Model
     from align.core.settings import LayerSettings, Setting
     from align.core.transforms import Transform
+    from align.steps.isolate import IsolatedCall
     from align.steps.locate import Fault
+    from align.steps.pair_inputs import CallKey
     from align.workflows.isolate_layers import Bench, IsolatedLayers
     from align.workflows.sides import Side
 
@@ -40,10 +42,14 @@ Settings = tuple["Mapping[str, LayerSettings]", "Mapping[str, LayerSettings]"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Findings of one layer that a change ends, and how the layer is built that has it; None where it cannot be."""
+    """Findings of one layer that a change ends, and how the layer is built that has it; None where it cannot be.
+
+    It is `guessed` where nothing says that the layer is at fault.
+    """
 
     findings: tuple[SettingFinding, ...]
     build: Callable[[], Model | None]
+    guessed: bool = False
 
     @property
     def path(self) -> str:
@@ -62,7 +68,7 @@ class Change:
     @property
     def would_explain(self) -> bool:
         """Tell whether it is a cause though nobody tried it."""
-        return len(self.findings) == 1 and self.findings[0].severity == "error"
+        return not self.guessed and len(self.findings) == 1 and self.findings[0].severity == "error"
 
 
 Tried = tuple["list[Fault]", Change, bool]  # what it mends, and whether it was tried
@@ -103,8 +109,10 @@ def try_unpaired(
             found = findings_of_unpaired((owner.path, path), settings, pitfalls())
             changes += _changes(reference, bench.side, found, owner.piece)[: len(found)]
             changes += _rivals(bench.side, settings[1].get(path))
-        waiting.append((group, changes[:MOST_TRIALS]))
-    yield from (one for one in _in_turns(bench, alone, waiting) if one[2])
+        waiting.append((group, [replace(one, guessed=True) for one in changes[:MOST_TRIALS]]))
+    for group, change, tried in _in_turns(bench, alone, waiting):
+        if is_mended(group, _run_with(bench, alone, [change])[2]):  # by itself, not by another one of that run
+            yield group, change, tried
 
 
 def settings_of(side: Side) -> dict[str, LayerSettings]:
@@ -122,17 +130,28 @@ def module_at(model: Model, path: str) -> Any:
 def _in_turns(
     bench: Bench, alone: IsolatedLayers, waiting: Sequence[tuple[list[Fault], list[Change]]]
 ) -> Iterator[Tried]:
-    for turn in range(max((len(changes) for _, changes in waiting), default=0)):
-        asked = [(group, changes[turn]) for group, changes in waiting if len(changes) > turn]
-        layers = {change.path: change.build() for _, change in asked}
-        built = {path: layer for path, layer in layers.items() if layer is not None}
-        with _set_on_live_layers(bench.side, [change for _, change in asked if change.path not in built]) as live:
-            calls = bench.run(alone.way, built).calls if built or live else {}
-        for group, change in asked:
-            mended = (change.path in built or change.path in live) and is_mended(group, calls)
+    """Try one change of every group a run, and of a layer that several wait for, one a run."""
+    while any(changes for _, changes in waiting):
+        asked: dict[str, tuple[list[Fault], Change]] = {}
+        for group, changes in waiting:
+            if changes and (path := changes[0].path) not in asked:
+                asked[path] = group, changes.pop(0)
+        built, live, calls = _run_with(bench, alone, [change for _, change in asked.values()])
+        for group, change in asked.values():
+            mended = change.path in built | live and is_mended(group, calls)
             if mended or (change.path not in built and change.would_explain):
                 yield group, change, mended
                 waiting = [(other, own) for other, own in waiting if other is not group]
+
+
+def _run_with(
+    bench: Bench, alone: IsolatedLayers, changes: Sequence[Change]
+) -> tuple[Set[str], Set[str], Mapping[CallKey, IsolatedCall]]:
+    """Run the port with changes: the layers that were built for it, those that were set, and what was seen."""
+    layers = {one.path: one.build() for one in changes}
+    built = {path: layer for path, layer in layers.items() if layer is not None}
+    with _set_on_live_layers(bench.side, [one for one in changes if one.path not in built]) as live:
+        return built.keys(), live, bench.run(alone.way, built).calls if built or live else {}
 
 
 @contextmanager
