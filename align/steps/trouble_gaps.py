@@ -87,7 +87,8 @@ def _stays(evidence: CurveEvidence, sign: float) -> int | None:
     gaps = sign * part_means(points.difference, 4)
     if gaps[-1] <= 0:
         return None
-    return evidence.parted_at if gaps[3] <= STILL * gaps[2] or (sign > 0 and _has_stopped(points)) else None
+    still = gaps[3] <= STILL * gaps[2] or gaps[2:].sum() <= gaps[:2].sum()
+    return evidence.parted_at if still or (sign > 0 and _has_stopped(points)) else None
 
 
 def _is_apart_from_runs(evidence: CurveEvidence) -> bool:

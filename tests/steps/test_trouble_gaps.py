@@ -119,3 +119,14 @@ def test_a_mean_that_is_small_beside_the_noise_makes_no_drift_of_it() -> None:
     left, right = 0.05 * np.random.default_rng(0).normal(size=(2, 50_000))
     assert _judge(losses + left, losses + right + 0.01).trouble == "noise of its own"
     assert _judge(losses + left, losses + right + 0.05).trouble == PLATEAU
+
+
+@pytest.mark.parametrize("count", LENGTHS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_gap_that_shrinks_and_then_wavers_is_there_to_stay(shape: str, count: int) -> None:
+    done = np.arange(count) / count
+    losses = SHAPES[shape](done)
+    gap = (0.15 + 0.5 * np.exp(-done / 0.2)) * (1.0 - np.exp(-np.clip(done - 0.05, 0.0, None) / 0.05))
+    for sign, trouble in ((-1.0, "stays below the reference"), (1.0, PLATEAU)):
+        planted = losses + sign * gap * np.where(done < 0.75, 1.0, 1.3)
+        assert _trouble(losses, planted, 0.03, alike=True) == trouble
