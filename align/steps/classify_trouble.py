@@ -30,7 +30,7 @@ def classify(evidence: CurveEvidence) -> tuple[str, str]:
     if not evidence.failed:
         return "", ""
     table = TROUBLES if evidence.of_loss else METRIC_TROUBLES
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         usable = (one for one in table if not one.of_values or not evidence.failed <= {"holes", "length"})
         found = ((trouble, trouble.shows_at(evidence)) for trouble in usable)
         trouble, step = next((trouble, step) for trouble, step in found if step is not None)

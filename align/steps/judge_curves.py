@@ -11,22 +11,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.curve_results import CurveComparison, CurveEvent, CurvePoints
-from align.core.curves import RAW
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.steps.classify_trouble import classify
 from align.steps.common_base import find_common_base
-from align.steps.curves import cadence, cut_after, pair_curves
+from align.steps.curves import cadence
 from align.steps.drift import FEWEST, drift_note
+from align.steps.gather_evidence import gather_evidence
 from align.steps.loss_case import LossCase, examine
-from align.steps.loss_evidence import NOTHING_BESIDE, CurveEvidence
-from align.steps.loss_limits import GUIDE, is_loss
+from align.steps.loss_evidence import NOTHING_BESIDE
+from align.steps.loss_limits import GUIDE
 from align.steps.loss_notes import curve_notes, hidden_by_rounding
-from align.steps.loss_shift import find_shift
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.core.curve_results import Criterion, Side
+    from align.core.curve_results import Criterion
     from align.core.curves import Curve, PairedCurves
     from align.steps.loss_limits import Preset
     from align.steps.other_metrics import Beside
@@ -52,7 +51,9 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
     case = examine(reference, candidate, pairs, last_step, preset, reference_runs)
     verdict = _verdict(case)
     judged = verdict.outcome is not Outcome.NOT_COMPARED
-    trouble, command = classify(_evidence(case, last_step, beside)) if judged else ("", _look_again(case))
+    divergent = _first_divergent_step(case)
+    evidence = gather_evidence(case, _failed(case), divergent, last_step, beside)
+    trouble, command = classify(evidence) if judged else ("", _look_again(case))
     points = _points(case)
     return CurveComparison(
         metric=reference.metric,
@@ -61,7 +62,7 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
         candidate=candidate,
         points=points,
         criteria=tuple(case.criteria.values()),
-        first_divergent_step=_first_divergent_step(case),
+        first_divergent_step=divergent,
         trouble=trouble,
         next_command=command.replace("{last_common}", str(min(case.ends.reference, case.ends.candidate))),
         verdict=verdict,
@@ -125,45 +126,6 @@ def _failed(case: LossCase) -> frozenset[str]:
     stays = case.envelope is None or (case.stretch is not None and case.stretch.first == 0)
     first = case.judged.first_compared and not case.judged.within[0] and stays
     return failed | {"mean"} | ({"first"} if first else set())
-
-
-def _evidence(case: LossCase, last_step: int | None, beside: Beside) -> CurveEvidence:
-    ahead = _ahead(case, beside)
-    return CurveEvidence(
-        pairs=case.pairs,
-        metric=case.reference.metric,
-        outside=case.outside,
-        failed=_failed(case),
-        divergent=_first_divergent_step(case),
-        first_compared=case.judged.first_compared,
-        first_agrees=case.judged.first_agrees,
-        shift_option=case.shift.option if case.shift and not ahead else "",
-        update_behind=_update_behind(case),
-        steps_per=case.ratio.option if case.ratio else "",
-        ahead=ahead,
-        run_noise=case.run_noise,
-        drift=case.drift,
-        curves=(cut_after(case.reference, last_step), cut_after(case.candidate, last_step)),
-        beside=beside,
-    )
-
-
-def _update_behind(case: LossCase) -> Side | None:
-    if case.shift is None or not case.shift.behind:
-        return None
-    return "reference" if case.shift.side == "candidate" else "candidate"
-
-
-def _ahead(case: LossCase, beside: Beside) -> Side | None:
-    """Return the side that is a step ahead in a metric that is no loss: the losses show that its steps are right."""
-    if case.shift is None or is_loss(case.reference.metric):
-        return None
-    left, right = beside.losses
-    if left is None or right is None:
-        return None if case.shift.option else case.shift.side
-    raw = left.window == right.window == RAW and left.axis == right.axis
-    losses = find_shift(left, right, pair_curves(left, right)) if raw else None
-    return None if losses is not None and losses.side == case.shift.side else case.shift.side
 
 
 def _points(case: LossCase) -> CurvePoints:
