@@ -10,7 +10,6 @@ from align.report.numbers import NONE, number
 from align.report.texts import say, word
 
 LOSS_DIGITS = 6
-SHARE_DIGITS = 3
 
 
 def curve_blocks(document: dict[str, Any]) -> list[Block]:
