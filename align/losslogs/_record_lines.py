@@ -8,20 +8,42 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from align.core.curves import LossLog
 from align.core.log_sources import LogBlock
+from align.errors import EmptyLogError
 from align.losslogs._text import end_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.log_sources import LogSource
+    from align.core.protocols import LogFormat
+    from align.losslogs._columns import TableBuilder
 
 # A time stamp, and the names of a logger between it and the record.
 _STAMP = r"(?:(?:\[?[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}[ T]|\[[0-9]{2}/[0-9]{2} )[^\n]{0,150}?)?"
+
+
+class RecordReading(Protocol):
+    """What takes the lines of a format into columns; `ignored` counts those that are no record."""
+
+    @property
+    def builder(self) -> TableBuilder:
+        """The columns so far."""
+        ...
+
+    @property
+    def ignored(self) -> int:
+        """Lines that were no record, but for those that the builder left out."""
+        ...
+
+    def add(self, block: LogBlock) -> None:
+        """Take the lines of a block."""
+        ...
 
 
 class RecordLines:
@@ -48,6 +70,18 @@ class RecordLines:
             return at_end
         lines = f"{len(self._found)} lines hold more than one record (first: line {self._found[0]})"
         return (f"{lines}: they were taken apart", *at_end)
+
+    def read(self, plugin: LogFormat, reading: RecordReading) -> LossLog:
+        """Hand all blocks to `reading`, and make a log of global steps from 1; raises EmptyLogError without a loss."""
+        for block in self.blocks():
+            reading.add(block)
+        table = reading.builder.build()
+        if "loss" not in table.metrics:
+            raise EmptyLogError(self._source.label, [plugin.summary])
+        ignored = reading.ignored + reading.builder.ignored
+        return LossLog(
+            self._source.label, plugin.name, table, "loss", "global step", 1, ignored_lines=ignored, notes=self.notes()
+        )
 
     def _taken_apart(self, block: LogBlock) -> LogBlock:
         pieces: list[str] = []

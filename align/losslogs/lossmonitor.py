@@ -8,20 +8,19 @@ with which it stops training at a NaN tells of a step like any other and is kept
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import LossLog
 from align.core.log_sources import LogBlock
-from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._digits import FIXED, Printed
 from align.losslogs._record_lines import RecordLines, twice
 from align.losslogs._text import NUMBER, find_lines, is_number
 
 if TYPE_CHECKING:
-    from align.core.curves import Integers, LogTable
+    from align.core.curves import Integers, LogTable, LossLog
     from align.core.log_sources import LogSource
 
 # Whatever stands in place of the loss is taken, without a full stop after it, and told from a number afterwards.
@@ -62,22 +61,12 @@ class LossMonitorFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all loss lines and training times; raises EmptyLogError if there is no loss line."""
         reading = _Reading(source)
-        lines = RecordLines(source, _START, *_TOGETHER)
-        for block in lines.blocks():
-            reading.add(block)
-        table = reading.builder.build()
-        if "loss" not in table.metrics:
-            raise EmptyLogError(source.label, [self.summary])
-        return LossLog(
-            label=source.label,
-            format=self.name,
-            table=table,
-            loss_name="loss",
+        log = RecordLines(source, _START, *_TOGETHER).read(self, reading)
+        return replace(
+            log,
             counting="step in epoch",
-            base=1,
-            steps_per_epoch=_steps_by_time(table) or _steps_by_interval(table),
-            ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*lines.notes(), *reading.builder.notes()),
+            steps_per_epoch=_steps_by_time(log.table) or _steps_by_interval(log.table),
+            notes=(*log.notes, *reading.builder.notes()),
         )
 
 

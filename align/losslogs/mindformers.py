@@ -8,12 +8,12 @@ step with `overflow cond: True` changed no weight. `loss_scale: unavailable` and
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.curves import EPOCH_SO_FAR, RAW, LossLog
-from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
 from align.losslogs._digits import FIXED, Printed
 from align.losslogs._record_lines import RecordLines, twice
@@ -70,22 +70,8 @@ class MindformersFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all step lines; raises EmptyLogError if there is none."""
         reading = _Reading()
-        lines = RecordLines(source, _START, *_TOGETHER)
-        for block in lines.blocks():
-            reading.add(block)
-        table = reading.builder.build()
-        if "loss" not in table.metrics:
-            raise EmptyLogError(source.label, [self.summary])
-        return LossLog(
-            label=source.label,
-            format=self.name,
-            table=table,
-            loss_name="loss",
-            counting="step in epoch",
-            base=1,
-            ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*lines.notes(), *reading.notes()),
-        )
+        log = RecordLines(source, _START, *_TOGETHER).read(self, reading)
+        return replace(log, counting="step in epoch", notes=(*log.notes, *reading.notes()))
 
 
 class _Reading:

@@ -8,12 +8,11 @@ it, as its `iter` counts the batches of validation.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import LossLog
-from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._digits import Printed
 from align.losslogs._mmengine import in_seconds, interval_window
@@ -24,7 +23,7 @@ from align.losslogs._text import NUMBER, find_lines
 from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
-    from align.core.curves import Counting, Integers, Window
+    from align.core.curves import Counting, Integers, LossLog, Window
     from align.core.log_sources import LogBlock, LogSource
 
 _OBJECT = re.compile(
@@ -64,22 +63,8 @@ class MmcvJsonFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all objects; raises EmptyLogError if none has a training loss."""
         reading = _Reading()
-        lines = RecordLines(source, _START, *_TOGETHER)
-        for block in lines.blocks():
-            reading.add(block)
-        table = reading.builder.build()
-        if "loss" not in table.metrics:
-            raise EmptyLogError(source.label, [self.summary])
-        return LossLog(
-            label=source.label,
-            format=self.name,
-            table=table,
-            loss_name="loss",
-            counting=reading.counting(),
-            base=1,
-            ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=lines.notes(),
-        )
+        log = RecordLines(source, _START, *_TOGETHER).read(self, reading)
+        return replace(log, counting=reading.counting())
 
 
 class _Reading:

@@ -8,12 +8,11 @@ stands at the end of its epoch; where the log counts iterations only, at the las
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.curves import LossLog
-from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._digits import all_fixed
 from align.losslogs._mmengine import (
@@ -31,7 +30,7 @@ from align.losslogs._text import NUMBER, find_lines
 from align.losslogs._validation import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
-    from align.core.curves import Integers, Window
+    from align.core.curves import Integers, LossLog, Window
     from align.core.log_sources import LogBlock, LogSource
 
 _LINE = re.compile(r"(Epoch|Iter)(?:\((train|val)\))? *(?:\[ *([0-9]+)\])?\[ *([0-9]+)(?:/([0-9]+))?\][ \t]+([^\n]*)")
@@ -69,21 +68,11 @@ class MmengineFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read training lines and the results of validations; raises EmptyLogError if no line has a training loss."""
         reading = _Reading()
-        lines = RecordLines(source, _START, *_TOGETHER)
-        for block in lines.blocks():
-            reading.add(block)
-        table = reading.builder.build()
-        if "loss" not in table.metrics:
-            raise EmptyLogError(source.label, [self.summary])
-        return LossLog(
-            label=source.label,
-            format=self.name,
-            table=table,
-            loss_name="loss",
+        log = RecordLines(source, _START, *_TOGETHER).read(self, reading)
+        return replace(
+            log,
             counting="step in epoch" if reading.kind == "Epoch" else "global step",
-            base=1,
-            ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*lines.notes(), *reading.notes()),
+            notes=(*log.notes, *reading.notes()),
         )
 
 

@@ -8,12 +8,12 @@ counts: its metrics are those of all its batches, its loss that of the last batc
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from align.core.curves import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
-from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder
 from align.losslogs._digits import all_fixed
 from align.losslogs._pairs import pair_columns
@@ -71,22 +71,8 @@ class PaddleHapiFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read steps and the ends of evaluations; raises EmptyLogError if no step of training has a loss."""
         reading = _Reading()
-        lines = RecordLines(source, _START, *_TOGETHER)
-        for block in lines.blocks():
-            reading.add(block)
-        table = reading.builder.build()
-        if "loss" not in table.metrics:
-            raise EmptyLogError(source.label, [self.summary])
-        return LossLog(
-            label=source.label,
-            format=self.name,
-            table=table,
-            loss_name="loss",
-            counting="step in epoch",
-            base=1,
-            ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*lines.notes(), *reading.notes()),
-        )
+        log = RecordLines(source, _START, *_TOGETHER).read(self, reading)
+        return replace(log, counting="step in epoch", notes=(*log.notes, *reading.notes()))
 
 
 class _Record(NamedTuple):

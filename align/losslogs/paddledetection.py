@@ -7,12 +7,12 @@ Lines are printed at its multiples, which tells it; where only step 0 is, it is 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.curves import RAW, LossLog, Window
-from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
 from align.losslogs._digits import all_fixed
 from align.losslogs._pairs import pair_columns
@@ -54,22 +54,8 @@ class PaddleDetectionFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all steps; raises EmptyLogError if there is none."""
         reading = _Reading()
-        lines = RecordLines(source, _START, *_TOGETHER)
-        for block in lines.blocks():
-            reading.add(block)
-        table = reading.builder.build()
-        if "loss" not in table.metrics:
-            raise EmptyLogError(source.label, [self.summary])
-        return LossLog(
-            label=source.label,
-            format=self.name,
-            table=table,
-            loss_name="loss",
-            counting="step in epoch",
-            base=0,
-            ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=lines.notes(),
-        )
+        log = RecordLines(source, _START, *_TOGETHER).read(self, reading)
+        return replace(log, counting="step in epoch", base=0)
 
 
 class _Reading:

@@ -8,12 +8,12 @@ taken since the last print.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.curves import RAW, SINCE_LAST_PRINT, LossLog
-from align.errors import EmptyLogError
 from align.losslogs._columns import NO_STEP, TableBuilder, read_steps
 from align.losslogs._digits import Printed
 from align.losslogs._pairs import pair_columns
@@ -75,21 +75,11 @@ class PaddleNlpFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read steps and evaluations; raises EmptyLogError if no step has a loss."""
         reading = _Reading()
-        lines = RecordLines(source, _START, *_TOGETHER)
-        for block in lines.blocks():
-            reading.add(block)
-        table = reading.builder.build()
-        if "loss" not in table.metrics:
-            raise EmptyLogError(source.label, [self.summary])
-        return LossLog(
-            label=source.label,
-            format=self.name,
-            table=table,
-            loss_name="loss",
-            counting="global step",
+        log = RecordLines(source, _START, *_TOGETHER).read(self, reading)
+        return replace(
+            log,
             base=None if reading.of_script else 1,
-            ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*lines.notes(), *([_SCRIPT_NOTE] if reading.of_script else [])),
+            notes=(*log.notes, *([_SCRIPT_NOTE] if reading.of_script else [])),
         )
 
 

@@ -8,12 +8,12 @@ print, the memory is its peak. Ranks print the same line each, as far as they ar
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.curves import RAW, SINCE_LAST_PRINT, LossLog
-from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
 from align.losslogs._digits import all_fixed
 from align.losslogs._phases import phase_by_name
@@ -57,23 +57,9 @@ class TorchtitanFormat:
     def read(self, source: LogSource) -> LossLog:
         """Read all steps and validations; raises EmptyLogError if no line has a training loss."""
         reading = _Reading()
-        lines = RecordLines(source, _START, *_TOGETHER)
-        for block in lines.blocks():
-            reading.add(block)
-        table = reading.builder.build()
-        if "loss" not in table.metrics:
-            raise EmptyLogError(source.label, [self.summary])
+        log = RecordLines(source, _START, *_TOGETHER).read(self, reading)
         averaged = "a torchtitan that prints no tflops is from before February 2025: its losses are taken as means"
-        return LossLog(
-            label=source.label,
-            format=self.name,
-            table=table,
-            loss_name="loss",
-            counting="global step",
-            base=1,
-            ignored_lines=reading.ignored + reading.builder.ignored,
-            notes=(*lines.notes(), *([f"{averaged} since the last print"] if reading.averages else [])),
-        )
+        return replace(log, notes=(*log.notes, *([f"{averaged} since the last print"] if reading.averages else [])))
 
 
 class _Reading:
