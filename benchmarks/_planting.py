@@ -7,6 +7,7 @@ undoes it. What a planter needs to know of the network is a Port: its cells, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -136,19 +137,10 @@ def wrap(cell: Any, around: Callable[..., Any]) -> Undo:
 
 def all_of(*plants: Callable[[], Undo]) -> Undo:
     """Plant several; what is planted already is undone where a later one cannot be."""
-    undos: list[Undo] = []
-
-    def undo() -> None:
-        while undos:
-            undos.pop()()
-
-    try:
+    with ExitStack() as planted:
         for plant in plants:
-            undos += [plant()]
-    except BaseException:
-        undo()
-        raise
-    return undo
+            planted.callback(plant())
+        return planted.pop_all().close
 
 
 def checked(new: Any, seen: Seen) -> Any:
