@@ -7,17 +7,17 @@ has: nothing has to be guessed.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.curves import LossLog
-from align.errors import EmptyLogError
 from align.losslogs._columns import TableBuilder, read_steps
 from align.losslogs._digits import all_fixed
 from align.losslogs._record_lines import RecordLines, twice
 from align.losslogs._text import find_lines
 
 if TYPE_CHECKING:
-    from align.core.log_sources import LogSource
+    from align.core.curves import LossLog
+    from align.core.log_sources import LogBlock, LogSource
 
 _STEP = re.compile(
     r"Epoch: \[([0-9]+)/[0-9]+\], batch: \[([0-9]+)/([0-9]+)\], "
@@ -51,33 +51,25 @@ class MindcvFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read all step lines; raises EmptyLogError if there is none."""
-        builder, ignored = TableBuilder(loss="loss", printed_of=all_fixed), 0
-        records = RecordLines(source, _START, *_TOGETHER)
-        for block in records.blocks():
-            lines, rows = find_lines(block, _STEP)
-            ignored += block.count_filled() - len(rows)
-            if rows:
-                epochs, steps, totals, *texts = zip(*rows, strict=True)
-                builder.add(
-                    lines,
-                    read_steps(steps),
-                    dict(zip(_NAMES, texts, strict=True)),
-                    epochs=read_steps(epochs),
-                    totals=read_steps(totals),
-                )
-        table = builder.build()
-        if "loss" not in table.metrics:
-            raise EmptyLogError(source.label, [self.summary])
-        return LossLog(
-            label=source.label,
-            format=self.name,
-            table=table,
-            loss_name="loss",
-            counting="step in epoch",
-            base=1,
-            ignored_lines=ignored + builder.ignored,
-            notes=(*records.notes(), *builder.notes()),
-        )
+        reading = _Reading()
+        log = RecordLines(source, _START, *_TOGETHER).read(self, reading)
+        return replace(log, counting="step in epoch", notes=(*log.notes, *reading.builder.notes()))
+
+
+class _Reading:
+    """Step lines in columns; all others are counted."""
+
+    def __init__(self) -> None:
+        self.builder, self.ignored = TableBuilder(loss="loss", printed_of=all_fixed), 0
+
+    def add(self, block: LogBlock) -> None:
+        """Take the lines of a block."""
+        lines, rows = find_lines(block, _STEP)
+        self.ignored += block.count_filled() - len(rows)
+        if rows:
+            epochs, steps, totals, *texts = zip(*rows, strict=True)
+            metrics = dict(zip(_NAMES, texts, strict=True))
+            self.builder.add(lines, read_steps(steps), metrics, epochs=read_steps(epochs), totals=read_steps(totals))
 
 
 PLUGIN = MindcvFormat()
