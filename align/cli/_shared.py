@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json as json_module
 import sys
 import threading
@@ -96,7 +95,11 @@ def hand_over(
 
 def import_report_meanwhile() -> None:
     """Import what prints results in a thread, for commands whose work leaves the interpreter free most of the time."""
-    threading.Thread(target=importlib.import_module, args=("align.report.text",), daemon=True).start()
+
+    def load() -> None:
+        import align.report.text  # noqa: F401 - loaded, to be there when the work is done
+
+    threading.Thread(target=load, daemon=True).start()
 
 
 def find_settings(project: Path | None) -> Project:

@@ -15,12 +15,12 @@ import pkgutil
 import signal
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import align
-import align.cli
+from align.core.about import __version__
 from align.core.words import printable
 from align.errors import AlignError
 
@@ -126,9 +126,9 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback(invoke_without_command=True)(_options)
-    for info in sorted(pkgutil.iter_modules(align.cli.__path__), key=lambda info: info.name):
+    for info in sorted(pkgutil.iter_modules([str(Path(__file__).parent)]), key=lambda info: info.name):
         if not info.name.startswith("_") and info.name != "main":
-            module = importlib.import_module(f"align.cli.{info.name}")
+            module = importlib.import_module(f"{__package__}.{info.name}")
             app.command(info.name)(_exiting(getattr(module, f"{info.name}_command")))
     return app
 
@@ -147,7 +147,7 @@ def _exiting(command: Callable[..., int]) -> Callable[..., None]:
 
 def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
     if version:
-        typer.echo(f"align {align.__version__}")
+        typer.echo(f"align {__version__}")
         raise typer.Exit
 
 

@@ -21,7 +21,7 @@ from align.cli.convert import Family  # noqa: TC001 - typer reads the annotation
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.core.comparisons import MapCheck, MapResult
+    from align.core.map_result import MapCheck, MapResult
     from align.runs.mapfile import KeptLines
     from align.workflows.sides import Side
 

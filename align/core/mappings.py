@@ -9,11 +9,13 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import align
+from align.core.about import CHECKOUT, beside_package
 from align.errors import MappingRuleError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -90,15 +92,9 @@ class LayerRule:
 
 def mappings_folder() -> Path:
     """Folder of the rule files; raises MappingRuleError if the installation lacks it."""
-    package = Path(align.__file__).parent
-    checkout = package.parent
-    for folder, sound in (
-        (package / "_mappings", True),
-        (checkout / "mappings", (checkout / "pyproject.toml").is_file()),
-    ):
-        if sound and (folder / "layers").is_dir():
-            return folder
-    raise MappingRuleError(checkout / "mappings", "the rule files are missing; the installation is broken")
+    if folder := beside_package("mappings", "layers"):
+        return folder
+    raise MappingRuleError(CHECKOUT / "mappings", "the rule files are missing; the installation is broken")
 
 
 @cache

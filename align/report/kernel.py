@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import align
+from align.core.about import CHECKOUT
 from align.errors import ReportError
 
 if TYPE_CHECKING:
@@ -86,10 +86,9 @@ def _client(notebook: Any, folder: Path, scratch: Path) -> Any:
 
 def _environment(scratch: Path) -> dict[str, str]:
     extra = {"IPYTHONDIR": str(scratch), "PYDEVD_DISABLE_FILE_VALIDATION": "1", "JUPYTER_PLATFORM_DIRS": "1"}
-    checkout = Path(align.__file__).parent.parent
-    if (checkout / "pyproject.toml").is_file():
+    if (CHECKOUT / "pyproject.toml").is_file():
         known = os.environ.get("PYTHONPATH")
-        extra["PYTHONPATH"] = os.pathsep.join([str(checkout), *([known] if known else [])])
+        extra["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), *([known] if known else [])])
     return {**os.environ, **extra}
 
 

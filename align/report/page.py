@@ -10,7 +10,7 @@ import string
 from html import escape
 from typing import Any
 
-import align
+from align.core.about import __version__
 from align.report.assets import asset
 from align.report.figures import FIGURE_CLASS
 from align.report.texts import say
@@ -38,7 +38,7 @@ def notebook_page(notebook: Any, folder: str) -> str:
         style=asset("report.css"),
         body=body,
         script=_script(body),
-        made=escape(say("page.made", created=created, version=align.__version__)),
+        made=escape(say("page.made", created=created, version=__version__)),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import align
+from align.core.about import __version__
 from align.core.files import sha256_of, write_text
 from align.core.plain import to_plain
 from align.errors import DestinationError, RunFolderError
@@ -111,7 +111,7 @@ def as_document(result: Result, made_from: Mapping[str, Path | str], *, hashed: 
     return {
         "schema": schema_of(result.result_kind),
         "created": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
-        "mindalign": align.__version__,
+        "mindalign": __version__,
         "made_from": {role: _provenance(source, hashed) for role, source in made_from.items()},
         **to_plain(result),
     }

@@ -6,11 +6,11 @@ import platform
 
 import numpy as np
 
-import align
+from align.core.about import __version__
 from align.core.untouched import SEED
 
 
 def describe_host() -> dict[str, str]:
     """Versions of what is beside the framework, the machine, and the seed that every run starts from."""
-    versions = {"mindalign": align.__version__, "python": platform.python_version(), "numpy": np.__version__}
+    versions = {"mindalign": __version__, "python": platform.python_version(), "numpy": np.__version__}
     return {**versions, "platform": platform.platform(), "seed": str(SEED)}
