@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from align.core.rename import as_literal
-
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
 ELLIPSIS = "…"
+WILD = re.compile(r"[*?\[]")  # what makes a name a glob
 NUMBER = re.compile(r"[0-9]{1,18}")  # longer ones, which only a hostile file has, count as several
 
 
@@ -59,3 +58,8 @@ def _folded(template: str, numbers: list[list[str]]) -> str:
 
 def _slot(values: list[int]) -> str:
     return str(values[0]) if len(values) == 1 else f"{{{values[0]}{ELLIPSIS}{values[-1]}}}"
+
+
+def as_literal(name: str) -> str:
+    """Write a name so that it is no glob."""
+    return WILD.sub(lambda wild: f"[{wild[0]}]", name)

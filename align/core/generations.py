@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from align.core.comparisons import LayerOutcome
     from align.core.findings import Finding
     from align.core.measurements import Limit, Measurement
-    from align.core.verdicts import Verdict
+    from align.core.verdicts import LayerOutcome, Verdict
 
 LogitsOf = Literal["candidate", "candidate with cache", "reference with cache"]
 

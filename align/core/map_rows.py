@@ -10,7 +10,7 @@ from align.core.transforms import Identity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from align.core.comparisons import MapResult
+    from align.core.map_result import MapResult
     from align.core.parameters import Parameter, Shape
     from align.core.transforms import Transform
 

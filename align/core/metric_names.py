@@ -57,3 +57,8 @@ def same_metric(metric: str) -> str:
 def _plain(name: str) -> str:
     """Take the spelling off: case, separators, and the phase in front (`train/`)."""
     return name.strip().lower().replace(" ", "_").replace("-", "_").removeprefix("train/").removeprefix("train_")
+
+
+def is_loss(metric: str) -> bool:
+    """Tell by its name whether a metric is a loss; `loss_scale` is none."""
+    return "loss" in metric.lower() and "scale" not in metric.lower()

@@ -120,3 +120,9 @@ class NameMap:
     def complete(self) -> bool:
         """True if every parameter of both sides is paired or dropped with a reason."""
         return bool(self.pairings) and not self.ambiguous and not self.unmatched
+
+
+SideOf = Literal["reference", "candidate"]
+
+
+SIDES: tuple[SideOf, SideOf] = ("reference", "candidate")

@@ -94,7 +94,7 @@ def choose_entry(path: Path, tree: Any, look: Look, key: str | None) -> Chosen:
     entries = {keys: Entry(names[keys], len(s), sum(nbytes for _, nbytes in s)) for keys, s in sizes.items()}
     if key is None:
         keys = _only_one(path, entries, {keys for keys in found if any(count != 1 for count, _ in sizes[keys])})
-        _refuse_modules_above(path, keys, entries[keys], modules)
+        _refuse_modules_above(path, keys, names[keys], modules)
     else:
         keys = _asked_for(path, key, names)
     return Chosen(keys, names[keys], found[keys], tuple(entries.values()))
@@ -239,15 +239,15 @@ def _only_one(path: Path, entries: Mapping[Keys, Entry], weights: Collection[Key
     first = plausible[0]
     rivals = [keys for keys in plausible if len(keys) == len(first) or keys[:-1] == first]
     if len(rivals) > 1:
-        raise SeveralEntriesError(path, [entries[keys] for keys in rivals])
+        raise SeveralEntriesError(path, [entries[keys].key for keys in rivals])
     return first
 
 
-def _refuse_modules_above(path: Path, keys: Keys, entry: Entry, modules: Mapping[Keys, str]) -> None:
+def _refuse_modules_above(path: Path, keys: Keys, name: str, modules: Mapping[Keys, str]) -> None:
     """A module that lies as high as the mapping is as likely to be the weights."""
     rivals = {_joined(held): name for held, name in modules.items() if len(held) <= len(keys)}
     if rivals:
-        raise WholeModuleError(path, rivals, entry)
+        raise WholeModuleError(path, rivals, name)
 
 
 def _asked_for(path: Path, key: str, names: Mapping[Keys, str]) -> Keys:

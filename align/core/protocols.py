@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.curves import LossLog
     from align.core.dtypes import Array
     from align.core.layer_scripts import ScriptForms
-    from align.core.log_sources import LogSource
     from align.core.parameters import ParameterSet
     from align.core.settings import LayerSettings, Setting
     from align.core.traces import CaptureSink, Influences
@@ -264,30 +262,4 @@ class TrustedLoader(Plugin, Protocol):
         Whole modules become their state_dict. What the file's code raises is raised as UserCodeError, a class that
         cannot be imported as MissingClassError.
         """
-        ...
-
-
-@runtime_checkable
-class LogFormat(Plugin, Protocol):
-    """Reads one kind of loss log."""
-
-    @property
-    def sample(self) -> bytes:
-        """A few real lines of such a log, or a small file where it is no text."""
-        ...
-
-    @property
-    def quoted(self) -> bool:
-        """True if the sample is quoted from documents: nobody here has run the logger that writes it."""
-        ...
-
-    def recognizes(self, source: LogSource) -> bool:
-        """Tell by the content whether this plugin reads the log; exactly one plugin should say yes.
-
-        It is given the beginning of a long log first, and more of it only while no plugin says yes.
-        """
-        ...
-
-    def read(self, source: LogSource) -> LossLog:
-        """Read every line that tells of a step; raises EmptyLogError if there is none."""
         ...

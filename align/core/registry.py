@@ -13,14 +13,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
-from align.core.protocols import CheckpointFormat, LogFormat, ModelReader, Plugin, TrustedLoader
+from align.core.protocols import CheckpointFormat, ModelReader, Plugin, TrustedLoader
 from align.errors import AlignError, FrameworkMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Room = Literal["frameworks", "formats", "losslogs", "foreign"]
-ROOMS: tuple[Room, ...] = ("frameworks", "formats", "losslogs", "foreign")
+PACKAGES: dict[Room, str] = {
+    "frameworks": "align.frameworks",
+    "formats": "align.formats",
+    "losslogs": "align.losslogs",
+    "foreign": "align.foreign",
+}
 INSTALL = {
     "torch": 'pip install "mindalign[torch]"',
     "mindspore": 'pip install "mindalign[mindspore]" (Python 3.10-3.12; needs numpy<2)',
@@ -47,14 +52,14 @@ class PluginState:
 @cache
 def plugins(room: Room) -> Mapping[str, Plugin]:
     """All plugins of a room by name, sorted; raises AlignError for two of one name."""
-    package = importlib.import_module(f"align.{room}")
+    package = importlib.import_module(PACKAGES[room])
     found: dict[str, Plugin] = {}
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
         if info.name.startswith("_"):
             continue
-        plugin = cast("Plugin", importlib.import_module(f"align.{room}.{info.name}").PLUGIN)
+        plugin = cast("Plugin", importlib.import_module(f"{PACKAGES[room]}.{info.name}").PLUGIN)
         if plugin.name in found:
-            msg = f"two plugins of align.{room} are called {plugin.name!r}"
+            msg = f"two plugins of {PACKAGES[room]} are called {plugin.name!r}"
             raise AlignError(msg, "rename one of them")
         found[plugin.name] = plugin
     return dict(sorted(found.items()))
@@ -63,16 +68,6 @@ def plugins(room: Room) -> Mapping[str, Plugin]:
 def checkpoint_formats() -> dict[str, CheckpointFormat]:
     """All checkpoint formats by name."""
     return {name: cast("CheckpointFormat", plugin) for name, plugin in plugins("formats").items()}
-
-
-def log_formats() -> dict[str, LogFormat]:
-    """All loss-log formats by name."""
-    return {name: cast("LogFormat", plugin) for name, plugin in plugins("losslogs").items()}
-
-
-def pattern_format(pattern: str) -> LogFormat:
-    """Make a loss-log format of a user's regular expression; raises UsageError if it tells no step or no loss."""
-    return cast("LogFormat", importlib.import_module("align.losslogs._user_pattern").PatternFormat(pattern))
 
 
 def model_readers() -> dict[str, ModelReader]:
@@ -98,7 +93,7 @@ def check_packages(plugin: Plugin) -> None:
 def plugin_states(*, try_import: bool = False) -> list[PluginState]:
     """Every plugin of every room; with `try_import`, packages are imported to tell "absent" from "broken"."""
     states = []
-    for room in ROOMS:
+    for room in PACKAGES:
         for plugin in plugins(room).values():
             missing = tuple(p for p in plugin.requires if importlib.util.find_spec(p) is None)
             present = [p for p in plugin.requires if p not in missing] if try_import else []

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import TYPE_CHECKING
 
+from align.core.folding import WILD
 from align.core.match_time import SECONDS, MatchTimeoutError, first_match
 from align.core.transforms import IDENTITY, Transform
 from align.errors import MapError
@@ -136,18 +137,12 @@ class _Drops:
         return next((glob for pattern, glob in self.patterns if pattern.match(name)), None)
 
 
-_WILD = re.compile(r"[*?\[]")
 _QUOTED = re.compile(r"\[([*?\[])\]")
-
-
-def as_literal(name: str) -> str:
-    """Write a name so that it is no glob."""
-    return _WILD.sub(lambda wild: f"[{wild[0]}]", name)
 
 
 def literal_name(glob: str) -> str | None:
     """The one name that a glob covers; None for a pattern."""
-    return None if _WILD.search(_QUOTED.sub("", glob)) else _QUOTED.sub(r"\1", glob)
+    return None if WILD.search(_QUOTED.sub("", glob)) else _QUOTED.sub(r"\1", glob)
 
 
 def _named(source: str) -> str:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from align.core.findings import Finding
     from align.core.measurements import Limit, Measurement
+    from align.core.names import SideOf
     from align.core.verdicts import Verdict
 
 Part = Literal["data", "metric", "weights"]
-SideOf = Literal["reference", "candidate"]
-SIDES: tuple[SideOf, SideOf] = ("reference", "candidate")
 PARTS: tuple[Part, ...] = ("data", "metric", "weights")
 
 

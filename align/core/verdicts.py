@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from align.errors import NotAlignedError
 
@@ -62,3 +62,6 @@ class Verdict:
         """Raise NotAlignedError unless the outcome is ALIGNED; for use in a test suite."""
         if self.outcome is not Outcome.ALIGNED:
             raise NotAlignedError(self.reason)
+
+
+LayerOutcome = Literal["aligned", "not aligned", "not comparable", "accepted"]

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from align.core.checkpoints import Entry
-
 
 class NotACheckpointError(CannotRunError):
     """A file that is none of the known checkpoint formats, or a damaged one."""
@@ -50,17 +48,17 @@ class UnsupportedCheckpointError(CannotRunError):
 
 
 class SeveralEntriesError(UnsupportedCheckpointError):
-    """A nested file in which several entries could be the weights."""
+    """A nested file in which several entries, by key, could be the weights."""
 
-    def __init__(self, path: Path | str, entries: Sequence[Entry]) -> None:
-        listed = ", ".join(repr(entry.key) if entry.key else "the top level" for entry in entries[:MOST_NAMED])
-        more = f" and {len(entries) - MOST_NAMED} more" if len(entries) > MOST_NAMED else ""
+    def __init__(self, path: Path | str, keys: Sequence[str]) -> None:
+        listed = ", ".join(repr(key) if key else "the top level" for key in keys[:MOST_NAMED])
+        more = f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
         super().__init__(
             path,
-            f"{len(entries)} of its entries could be the weights: {listed}{more}",
+            f"{len(keys)} of its entries could be the weights: {listed}{more}",
             "choose one with --key; `align inspect` lists them",
         )
-        self.entries = tuple(entries)
+        self.keys = tuple(keys)
 
 
 class NeedsItsCodeError(UnsupportedCheckpointError):
@@ -73,12 +71,12 @@ class NeedsItsCodeError(UnsupportedCheckpointError):
 
 
 class WholeModuleError(NeedsItsCodeError):
-    """A file with whole pickled modules, by key, of which one could be the weights; `beside` lies no deeper."""
+    """A file with whole pickled modules by key, of which one could be the weights; `beside` is an entry no deeper."""
 
-    def __init__(self, path: Path | str, modules: Mapping[str, str], beside: Entry | None = None) -> None:
+    def __init__(self, path: Path | str, modules: Mapping[str, str], beside: str | None = None) -> None:
         listed = ", ".join(f"{name} under {key!r}" if key else name for key, name in modules.items())
-        also = f", beside tensors under {beside.key!r}" if beside else ""
-        choose = f"choose the tensors with --key {beside.key!r}, " if beside else ""
+        also = f", beside tensors under {beside!r}" if beside is not None else ""
+        choose = f"choose the tensors with --key {beside!r}, " if beside is not None else ""
         super().__init__(
             path,
             f"it holds a whole pickled module, {listed}{also}",

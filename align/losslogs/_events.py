@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from align.core.curves import Floats, Integers, Window
+    from align.core.log_format import LogFormat
     from align.core.log_sources import LogSource
-    from align.core.protocols import LogFormat
     from align.losslogs._frames import Frames
     from align.losslogs._wire import Bytes, Fields
 

@@ -20,8 +20,8 @@ from align.losslogs._text import end_notes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from align.core.log_format import LogFormat
     from align.core.log_sources import LogSource
-    from align.core.protocols import LogFormat
     from align.losslogs._columns import TableBuilder
 
 # A time stamp, and the names of a logger between it and the record.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table
-from align.report.interactive_curves import event_text
 from align.report.numbers import NONE, number
 from align.report.texts import say, word
 
@@ -121,3 +120,9 @@ def _seconds(value: float | None) -> str:
 
 def _share(value: float | None) -> str:
     return NONE if value is None else f"{value:.0%}"
+
+
+def event_text(event: dict[str, Any]) -> str:
+    """Say what an event is, and at which side."""
+    side = f" ({word('word', event['side'])})" if event["side"] else ""
+    return word("event", event["kind"]) + side

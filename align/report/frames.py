@@ -9,7 +9,7 @@ from align.core.map_rows import COLUMNS, map_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from align.core.comparisons import MapResult
+    from align.core.map_result import MapResult
 
 
 def pair_frame(document: dict[str, Any]) -> pd.DataFrame:

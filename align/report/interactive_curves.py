@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from align.report.blocks_curves import event_text
 from align.report.figures import BAD, BAND, CANDIDATE, GOOD, INK, OPEN, QUIET, REFERENCE
 from align.report.numbers import as_float
-from align.report.texts import say, word
+from align.report.texts import say
 
 EVENT_COLORS = {
     "first divergent": BAD,
@@ -47,12 +48,6 @@ def marked_events(document: dict[str, Any]) -> list[dict[str, Any]]:
     parted = {(kind, first) for kind in ("change point", "apart for a while")}
     others = (event for event in document["events"] if (event["kind"], event["step"]) not in parted)
     return [*told, *sorted(others, key=lambda event: int(event["step"]))][:MARKED]
-
-
-def event_text(event: dict[str, Any]) -> str:
-    """Say what an event is, and at which side."""
-    side = f" ({word('word', event['side'])})" if event["side"] else ""
-    return word("event", event["kind"]) + side
 
 
 def _line(steps: list[int], values: list[Any], name: str, color: str, axis: str) -> dict[str, Any]:

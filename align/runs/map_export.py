@@ -16,7 +16,7 @@ from align.runs.mapfile import write_map
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.core.comparisons import MapResult
+    from align.core.map_result import MapResult
     from align.runs.mapfile import KeptLines
 
 SUFFIXES = (".toml", ".csv", ".json")

@@ -10,7 +10,8 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from align.core.rename import NameRules, as_literal
+from align.core.folding import as_literal
+from align.core.rename import NameRules
 from align.core.runs import expand_runs, fold_runs, quote_ranges
 from align.core.transforms import Identity
 from align.runs.map_lines import OURS, Section, marked, sections, table_of, users_text

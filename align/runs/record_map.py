@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from align.core.dtypes import is_numeric, numpy_dtype
+from align.core.folding import as_literal
 from align.core.pieces import is_cut, join_fault
-from align.core.rename import NameRules, as_literal
+from align.core.rename import NameRules
 from align.core.transform_parse import parse_transform
 from align.errors import MapError
 from align.runs.mapfile import told_side

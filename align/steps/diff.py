@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.comparisons import TensorDifference
+from align.core.diff_result import TensorDifference
 from align.core.names import Pairing
 from align.core.pieces import apart_from_whole
 from align.core.verdicts import Coverage, Outcome, Verdict
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
-    from align.core.comparisons import TensorOutcome
+    from align.core.diff_result import TensorOutcome
     from align.core.measurements import Measurement
     from align.core.names import NameMap
     from align.core.transforms import Transform

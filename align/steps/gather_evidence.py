@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.curves import RAW
+from align.core.metric_names import is_loss
 from align.steps.curves import cut_after, pair_curves
 from align.steps.loss_evidence import CurveEvidence
-from align.steps.loss_limits import is_loss
 from align.steps.loss_shift import find_shift
 
 if TYPE_CHECKING:

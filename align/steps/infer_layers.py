@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from align.core.names import LayerChoice
 from align.core.transforms import IDENTITY, Reshape, Transform
+from align.steps.translations import PARAMETRIZED, SPLIT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from align.steps.translations import Translation
 
 AS_IS = "as-is"
-# What torch.nn.utils makes of a weight: weight_norm, spectral_norm, prune, and `parametrizations` of the newer kind.
-SPLIT = frozenset({"weight_g", "weight_v", "weight_orig", "weight_u", "weight_mask", "bias_orig", "bias_mask"})
-PARAMETRIZED = "parametrizations"
 # A parameter of one's own is called so too (the bias of a language model's head), and no layer has it alone.
 NOT_TELLING = frozenset({"bias"})
 

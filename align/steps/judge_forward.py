@@ -10,9 +10,10 @@ from align.core.words import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.core.comparisons import LayerComparison, UnpairedLayer
+    from align.core.comparisons import LayerComparison
     from align.core.culprits import Culprit
     from align.core.findings import Finding
+    from align.core.unpaired_layer import UnpairedLayer
 
 
 def judge_forward(

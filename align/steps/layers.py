@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from align.core.mappings import STATISTICS, LayerFamily, rule_for
-from align.steps.infer_layers import PARAMETRIZED, SPLIT
 from align.steps.paths import tokens
+from align.steps.translations import PARAMETRIZED, SPLIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set

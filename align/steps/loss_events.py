@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.core.curve_results import CurveEvent
+from align.core.metric_names import is_loss
 from align.steps.curve_shapes import MOST_EXCURSIONS, find_excursions, runs_of
-from align.steps.loss_limits import is_loss
 from align.steps.schedule_boundaries import find_boundaries
 from align.steps.skips import skipped_runs
 

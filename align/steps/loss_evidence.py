@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.core.metric_names import is_loss
 from align.steps.curve_shapes import find_excursions, noise_size, part_means
-from align.steps.loss_limits import is_loss
 from align.steps.other_metrics import Beside
 
 if TYPE_CHECKING:

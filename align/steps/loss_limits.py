@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, isinf
 from typing import TYPE_CHECKING
 
-from align.core.metric_names import same_metric
+from align.core.metric_names import is_loss, same_metric
 from align.errors import UsageError
 
 if TYPE_CHECKING:
@@ -87,11 +87,6 @@ def find_preset(name: str, own: Mapping[str, Preset] | None = None) -> Preset:
         hint = "write your own in align.toml, as [loss.presets.NAME]"
         raise UsageError(f"there is no preset {name!r}; known: {', '.join(sorted(known))}", hint)
     return known[name]
-
-
-def is_loss(metric: str) -> bool:
-    """Tell by its name whether a metric is a loss; `loss_scale` is none."""
-    return "loss" in metric.lower() and "scale" not in metric.lower()
 
 
 def limits_for(metric: str, loss_scale: float, preset: Preset = GUIDE) -> CurveLimits:

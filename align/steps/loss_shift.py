@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.core.curves import RAW
+from align.core.metric_names import is_loss
 from align.steps.curves import common_places, until
-from align.steps.loss_limits import GUIDE, is_loss, limits_for
+from align.steps.loss_limits import GUIDE, limits_for
 
 if TYPE_CHECKING:
     from align.core.curve_results import Side

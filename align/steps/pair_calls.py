@@ -10,8 +10,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.comparisons import UnpairedLayer
 from align.core.probing import is_probe
+from align.core.unpaired_layer import UnpairedLayer
 from align.steps.calls import CallPair
 from align.steps.pair_places import pair_places
 from align.steps.sequences import align_sequences, equality_scores

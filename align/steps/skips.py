@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.core.curves import Skips
-from align.steps.loss_limits import is_loss
+from align.core.metric_names import is_loss
 
 if TYPE_CHECKING:
     from align.core.curves import Booleans, Curve, Integers, LossLog, Series

@@ -104,3 +104,10 @@ def _form_of(form: FileForm, torch: LayerFamily, family: LayerFamily) -> FileFor
         gates={names[a]: count for a, count in form.gates.items() if a in names},
         unit_axis={names[a]: family.insert_axis[roles[a]] for a in names if roles[a] in family.insert_axis},
     )
+
+
+# What torch.nn.utils makes of a weight: weight_norm, spectral_norm, prune, and `parametrizations` of the newer kind.
+SPLIT = frozenset({"weight_g", "weight_v", "weight_orig", "weight_u", "weight_mask", "bias_orig", "bias_mask"})
+
+
+PARAMETRIZED = "parametrizations"

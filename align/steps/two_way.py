@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from align.core.folding import as_literal
 from align.core.names import Dropped, NameMap, Pairing, Unmatched
 from align.core.pieces import filled_up, join_fault
-from align.core.rename import NameRules, as_literal
+from align.core.rename import NameRules
 from align.core.words import close_names, some
 from align.errors import MapError
 from align.steps.apply_rules import apply_rules

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
-    from align.core.validations import OutputDifference, Part, SideOf
+    from align.core.names import SideOf
+    from align.core.validations import OutputDifference, Part
 
     Cause = Part | Literal["model"]
 

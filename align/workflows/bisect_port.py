@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from align.core.bisections import Bisection, SplicePoint, WrongStretch
 from align.core.findings import Finding
-from align.core.names import NameMap
+from align.core.names import SIDES, NameMap
 from align.core.progress import silent
-from align.core.validations import SIDES
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.core.words import counted
 from align.errors import CannotRunError, NothingInCommonError

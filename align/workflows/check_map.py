@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.comparisons import MapCheck
+from align.core.map_result import MapCheck
 from align.core.names import Pairing
 from align.core.rename import NameRules
 from align.core.verdicts import Coverage, Outcome, Verdict

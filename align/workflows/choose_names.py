@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.comparisons import MapResult
     from align.core.families import ModelFamily
+    from align.core.map_result import MapResult
     from align.core.parameters import Parameter, ParameterSet
     from align.steps.infer_names import InferredNames
     from align.steps.translations import TargetFamily

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-import align
-from align.core.comparisons import ConversionRecord, ConvertedTensor, DroppedValue
+from align.core.about import __version__
+from align.core.conversion_result import ConversionRecord, ConvertedTensor, DroppedValue
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.core.words import counted
 from align.steps.naming import told_framework
@@ -60,7 +60,7 @@ def conversion_record(job: Conversion, hashes: Mapping[str, str] | None, *, writ
         ties=job.plan.ties,
         warnings=(*job.plan.warnings, *cast_warnings(job.losses)),
         verified=hashes is not None,
-        versions={"mindalign": align.__version__, "numpy": np.__version__, "python": platform.python_version()},
+        versions={"mindalign": __version__, "numpy": np.__version__, "python": platform.python_version()},
         verdict=_verdict(job, hashes is not None, written),
         left_out=job.checkpoint.other,
         source_framework=told_framework(job.checkpoint.metadata) or job.names.name_map.frameworks[0],

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from align.core.checkpoints import Checkpoint
-    from align.core.comparisons import ConversionRecord
+    from align.core.conversion_result import ConversionRecord
     from align.core.names import NameMap
     from align.core.protocols import CheckpointFormat
 

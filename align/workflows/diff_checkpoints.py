@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.comparisons import CheckpointDiff
+from align.core.diff_result import CheckpointDiff
 from align.core.progress import Progress, silent
 from align.core.words import counted
 from align.errors import CannotRunError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.comparisons import TensorDifference
+    from align.core.diff_result import TensorDifference
     from align.core.names import NameMap
     from align.steps.diff import TensorPairs
 

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.core.names import SIDES
 from align.core.progress import silent
 from align.core.repros import LayerRepro, ReproOutput
-from align.core.validations import SIDES
 from align.runs.traces import TraceFolder
 from align.steps.choose_layer import choose_pair
 from align.steps.measure import measure

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align.core.comparisons import Inspection, TensorFacts
+from align.core.inspection import Inspection, TensorFacts
 from align.core.training_rules import training_rules
 from align.core.words import counted, some
 from align.errors import SeveralEntriesError
@@ -42,7 +42,7 @@ def inspect_checkpoint(path: Path | str, key: str | None = None, *, trust_pickle
     try:
         return _described(opened(key))
     except SeveralEntriesError as error:
-        return _undecided(opened(error.entries[0].key), error)
+        return _undecided(opened(error.keys[0]), error)
 
 
 def _described(checkpoint: Checkpoint) -> Inspection:
@@ -77,9 +77,9 @@ def _training_notes(checkpoint: Checkpoint) -> Iterator[str]:
 
 def _undecided(checkpoint: Checkpoint, error: SeveralEntriesError) -> Inspection:
     """What can be said before an entry is chosen; the first of them, which was opened, stands for none."""
-    keys = {entry.key for entry in error.entries}
-    other = {name: what for name, what in checkpoint.other.items() if name not in keys}
-    nothing = replace(checkpoint, tensors={}, odd={}, other=other, entries=error.entries)
+    entries = tuple(entry for entry in checkpoint.entries if entry.key in error.keys)
+    other = {name: what for name, what in checkpoint.other.items() if name not in error.keys}
+    nothing = replace(checkpoint, tensors={}, odd={}, other=other, entries=entries)
     return replace(_described(nothing), key=None)
 
 

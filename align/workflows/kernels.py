@@ -14,10 +14,10 @@ import importlib.util
 import json
 import os
 import threading
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import align.steps
 from align.core.files import write_text
 from align.errors import DestinationError
 from align.steps.measure_numpy import SHARED_BLOCK, NumpyKernel
@@ -99,7 +99,7 @@ def _compiled(path: Path) -> Code:
 def _cache_file() -> Path:
     """The file for this loop, this compiler and this processor; its folder is made."""
     llvm = importlib.import_module("llvmlite.binding")
-    source = Path(align.steps.__path__[0], "fused_loop.py").read_bytes()
+    source = resources.files("align.steps").joinpath("fused_loop.py").read_bytes()
     host = f"{llvm.llvm_version_info} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
     key = hashlib.sha256(source + host.encode()).hexdigest()[:16]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mindalign"

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.comparisons import MapResult
 from align.core.families import read_family
+from align.core.map_result import MapResult
 from align.core.names import FRAMEWORKS, Dropped
 from align.core.parameters import ParameterSet, summarize_parameters
 from align.core.pieces import join_fault

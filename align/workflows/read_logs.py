@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.core.log_format import log_formats, pattern_format
 from align.core.log_ranks import RankedSource, choose_rank, lines_by_rank
-from align.core.registry import check_packages, log_formats, pattern_format
+from align.core.registry import check_packages
 from align.core.words import close_names, some
 from align.errors import AmbiguousLogError, EmptyLogError, UsageError
 from align.steps.declare_window import declare_window, find_window
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.curves import LossLog
+    from align.core.log_format import LogFormat
     from align.core.log_sources import LogSource
-    from align.core.protocols import LogFormat
 
 
 @dataclass(frozen=True, slots=True)

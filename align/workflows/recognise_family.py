@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from align.core.families import AS_IS, model_families, read_family
+from align.core.folding import as_literal
 from align.core.mappings import layer_rules
 from align.core.names import Dropped
-from align.core.rename import as_literal
 from align.errors import MapError, OpenNamesError, UsageError
 from align.steps.infer_layers import read_groups
 from align.steps.translations import translations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.findings import Finding
-from align.core.validations import SIDES
+from align.core.names import SIDES
 from align.core.words import counted
 from align.errors import CannotRunError, InputsError
 from align.steps.metrics import main_output
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
+    from align.core.names import SideOf
     from align.core.progress import Progress
-    from align.core.validations import Combination, Part, SideOf
+    from align.core.validations import Combination, Part
     from align.workflows.batches import Batch, Dataset
     from align.workflows.carry_weights import CarriedWeights
     from align.workflows.named_metrics import NamedMetric

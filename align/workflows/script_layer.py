@@ -23,9 +23,9 @@ from align.workflows.watch_call import layer_at
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
+    from align.core.names import SideOf
     from align.core.protocols import Model
     from align.core.repros import BuiltBy
-    from align.core.validations import SideOf
     from align.steps.calls import CallPair
     from align.workflows.sides import Side
     from align.workflows.watch_call import WatchedCall

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from align.core.names import NameMap
+    from align.core.names import NameMap, SideOf
     from align.core.progress import Progress
     from align.core.protocols import Model
-    from align.core.validations import SideOf
     from align.steps.metrics import Metric
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from align.core.curve_results import (
     SpeedComparison,
 )
 from align.core.curves import Curve, LogSummary, MetricSummary, Window
-from align.core.registry import log_formats
+from align.core.log_format import log_formats
 
 ROOT = Path(__file__).parents[2]
 

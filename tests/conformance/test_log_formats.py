@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align.core.log_format import LogFormat, log_formats
 from align.core.log_ranks import choose_rank
 from align.core.log_sources import LogSource
-from align.core.protocols import LogFormat
-from align.core.registry import log_formats
 from align.errors import CannotRunError, EmptyLogError
 from align.steps.curves import place_on_axis
 

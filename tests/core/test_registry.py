@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.core import registry
-from align.core.protocols import CheckpointFormat, LogFormat, ModelReader, ModelRunner
+from align.core.log_format import LogFormat, log_formats
+from align.core.protocols import CheckpointFormat, ModelReader, ModelRunner
 from align.errors import AlignError, FrameworkMissingError
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def test_needing_a_broken_package_says_why_it_fails(room: Path, broken_package: 
 
 def test_every_plugin_offers_what_its_room_is_for() -> None:
     assert all(isinstance(plugin, CheckpointFormat) for plugin in registry.checkpoint_formats().values())
-    assert all(isinstance(plugin, LogFormat) for plugin in registry.log_formats().values())
+    assert all(isinstance(plugin, LogFormat) for plugin in log_formats().values())
     readers = registry.model_readers()
     assert all(isinstance(plugin, ModelReader) for plugin in readers.values())
     assert {"torch", "mindspore", "arrays"} <= readers.keys()

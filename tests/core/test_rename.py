@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from align.core.rename import NameRules, as_literal
+from align.core.folding import as_literal
+from align.core.rename import NameRules
 
 
 def reason(drops, name):

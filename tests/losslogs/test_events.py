@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from align.core.curves import EPOCH_MEAN, RAW, LossLog
+from align.core.log_format import log_formats
 from align.core.log_sources import LogSource
-from align.core.registry import log_formats
 from align.errors import EmptyLogError, MetricMissingError
 from align.steps.curves import place_on_axis
 

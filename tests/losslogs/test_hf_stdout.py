@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align.core.curves import RAW, SINCE_LAST_PRINT, AxisHints, LossLog
+from align.core.log_format import log_formats
 from align.core.log_sources import LogSource
-from align.core.registry import log_formats
 from align.errors import EmptyLogError
 from align.steps.curves import place_on_axis
 

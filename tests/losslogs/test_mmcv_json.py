@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from align.core.curves import RAW, LossLog, Window
+from align.core.log_format import log_formats
 from align.core.log_sources import LogSource
-from align.core.registry import log_formats
 from align.losslogs.mmcv_json import PLUGIN
 from align.steps.curves import place_on_axis
 

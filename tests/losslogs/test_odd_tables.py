@@ -13,7 +13,7 @@ from align.losslogs.jsonl import PLUGIN as JSONL
 from align.steps.curves import place_on_axis
 
 if TYPE_CHECKING:
-    from align.core.protocols import LogFormat
+    from align.core.log_format import LogFormat
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])

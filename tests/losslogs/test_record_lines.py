@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align.core.log_format import log_formats
 from align.core.log_sources import LogSource
-from align.core.registry import log_formats
 from align.losslogs._record_lines import RecordLines, twice
 
 DATA = Path(__file__).with_name("data")

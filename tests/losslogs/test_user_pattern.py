@@ -6,7 +6,7 @@ import pytest
 
 from align.core.curves import EPOCH_MEAN, LossLog
 from align.core.log_sources import LogSource
-from align.core.registry import pattern_format
+from align.core.log_format import pattern_format
 from align.errors import EmptyLogError, NoStepError, UsageError
 from align.steps.curves import place_on_axis
 

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.comparisons import (
-    CheckpointDiff,
-    ConversionRecord,
-    ConvertedTensor,
-    ForwardComparison,
-    LayerComparison,
-    MapResult,
-    TensorDifference,
-    UnpairedLayer,
-)
+from align.core.comparisons import ForwardComparison, LayerComparison
+from align.core.conversion_result import ConversionRecord, ConvertedTensor
 from align.core.culprits import Culprit, IsolatedComparison
 from align.core.curve_results import (
     Criterion,
@@ -31,11 +23,14 @@ from align.core.curve_results import (
     SpeedComparison,
 )
 from align.core.curves import Curve
+from align.core.diff_result import CheckpointDiff, TensorDifference
 from align.core.findings import Finding
+from align.core.map_result import MapResult
 from align.core.measurements import Limit, Measurement, smallest_factor
 from align.core.names import Ambiguity, Dropped, NameMap, Pairing, Unmatched
 from align.core.parameters import ParameterSummary
 from align.core.transforms import Reshape
+from align.core.unpaired_layer import UnpairedLayer
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.runs.folder import RunFolder
 

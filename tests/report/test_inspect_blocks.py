@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from align.core.checkpoints import Entry
-from align.core.comparisons import Inspection, TensorFacts
+from align.core.inspection import Inspection, TensorFacts
 from align.report.blocks_inspect import MOST_LINES, MOST_ROWS
 from align.report.terminal import blocks_as_text
 from align.report.text import result_blocks

@@ -13,8 +13,8 @@ from align.steps.allow import CARRIED, accept_deviations
 from align.steps.judge_forward import judge_forward
 
 if TYPE_CHECKING:
-    from align.core.comparisons import LayerOutcome
     from align.core.culprits import IsolatedOutcome
+    from align.core.verdicts import LayerOutcome
     from align.steps.allow import Deviations
 
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.core.comparisons import LayerComparison, UnpairedLayer
+from align.core.comparisons import LayerComparison
 from align.core.findings import Finding
+from align.core.unpaired_layer import UnpairedLayer
 from align.core.verdicts import Outcome, Verdict
 from align.steps.judge_forward import judge_forward
 
 if TYPE_CHECKING:
-    from align.core.comparisons import LayerOutcome
+    from align.core.verdicts import LayerOutcome
 
 ERROR = Finding("weights-differ", "error", "fc.weight -> head.weight", "values differ by up to 0.5")
 NOTE = Finding("noise-unmeasured", "note", "port:model", "limits come from a table by dtype")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.comparisons import UnpairedLayer
 from align.core.traces import Capture
+from align.core.unpaired_layer import UnpairedLayer
 from align.steps.calls import Call, CallPair
 from align.steps.pair_calls import CallPairs
 from align.steps.pair_ends import pair_true_ends

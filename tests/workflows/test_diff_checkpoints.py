@@ -27,7 +27,7 @@ from align.workflows.diff_checkpoints import diff_checkpoints
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.core.comparisons import CheckpointDiff, TensorDifference
+    from align.core.diff_result import CheckpointDiff, TensorDifference
 
 NAN = float("nan")
 Values = dict[str, np.ndarray[Any, Any]]

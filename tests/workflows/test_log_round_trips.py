@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align.core.log_format import log_formats
 from align.core.log_sources import LogSource
-from align.core.registry import log_formats
 from align.errors import CannotRunError
 from align.steps.curves import place_on_axis
 

@@ -13,8 +13,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from align.core.log_format import log_formats
 from align.core.log_sources import LogSource
-from align.core.registry import log_formats
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, MixedProcessesError
 from align.steps.curves import place_on_axis

@@ -17,7 +17,7 @@ from align.runs.mapfile import read_map
 from align.workflows.map_one_side import map_one_side
 
 if TYPE_CHECKING:
-    from align.core.comparisons import MapResult
+    from align.core.map_result import MapResult
 
 FAMILY_NAMES = Path(__file__).parents[1] / "core" / "data" / "model_names.json.gz"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from align.core.log_format import log_formats
 from align.core.log_sources import HEAD_BYTES
-from align.core.registry import log_formats
 from align.errors import (
     AmbiguousLogError,
     EmptyLogError,

@@ -1,0 +1,42 @@
+"""What mapping the parameters of two sides gives; `align.core.plain` gives its JSON form, which reports read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from align.core.findings import Finding
+    from align.core.names import NameMap
+    from align.core.parameters import Parameter, ParameterSummary
+    from align.core.verdicts import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class MapResult:
+    """The name map of two sides, the counts of both and all their parameters with shape, dtype and ties.
+
+    `warnings` say what the map rests on, or what stands against it.
+    """
+
+    result_kind = "map"
+    name_map: NameMap
+    source: ParameterSummary
+    target: ParameterSummary
+    verdict: Verdict
+    source_parameters: tuple[Parameter, ...] = ()
+    target_parameters: tuple[Parameter, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MapCheck:
+    """A given map judged against two sides: its faults, and the rules of it that matched nothing."""
+
+    result_kind = "check"
+    map: str
+    reference: str
+    candidate: str
+    faults: tuple[Finding, ...]
+    unused_rules: tuple[str, ...]
+    verdict: Verdict
