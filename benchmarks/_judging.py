@@ -9,7 +9,7 @@ from typing import Any
 
 def compared(case: Any) -> dict[str, Any]:
     """The tool's verdict on a case as it stands, its culprits and the seconds that it took."""
-    from align.core.plain import to_plain
+    from align.core.plain import to_json_data
     from align.workflows.compare_forward import compare_forward
 
     case.restore_names()
@@ -19,7 +19,7 @@ def compared(case: Any) -> dict[str, Any]:
     return {
         "verdict": result.verdict.outcome.value,
         "reason": result.verdict.reason,
-        "culprits": to_plain(result.culprits),
+        "culprits": to_json_data(result.culprits),
         "findings": [f"{one.code} {one.subject}: {one.message}" for one in result.findings],
         "seconds": round(time.perf_counter() - begun, 1),
     }

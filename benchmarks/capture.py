@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import resnet50
 
-from align.core.capturing import Kept, TraceHead
+from align.core.capturing import KeptValues, TraceHead
 from align.core.registry import model_readers
 from align.runs.call_writer import CallWriter
 from align.runs.traces import MANIFEST, TENSORS
@@ -56,7 +56,7 @@ def report(name: str, model: Any, inputs: dict[str, Any], folder: Path, runs: in
     """Time a bare forward, one with hooks, and captures that keep figures only, a few elements and all tensors."""
     adapter: Any = model_readers()[name]
 
-    def capture(kept: Kept) -> Callable[[], None]:
+    def capture(kept: KeptValues) -> Callable[[], None]:
         def run() -> None:
             with CallWriter(folder, {}, TraceHead(name, name, {}, kept=kept)) as writer:
                 adapter.run(model, inputs, writer)
@@ -66,9 +66,9 @@ def report(name: str, model: Any, inputs: dict[str, Any], folder: Path, runs: in
     ways: dict[str, Callable[[], object]] = {
         "bare forward": bare(name, model, inputs),
         "with hooks": lambda: adapter.run(model, inputs, Nothing()),
-        "statistics only": capture(Kept(globs=())),
-        "first 100 elements": capture(Kept(elements=100)),
-        "all tensors": capture(Kept()),
+        "statistics only": capture(KeptValues(globs=())),
+        "first 100 elements": capture(KeptValues(elements=100)),
+        "all tensors": capture(KeptValues()),
     }
     best = dict.fromkeys(ways, (float("inf"),) * 3)
     for _ in range(runs + 1):  # the first of each is a warm-up that hardly ever counts

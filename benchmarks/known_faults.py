@@ -24,7 +24,7 @@ from _planting import Port
 from _touched import snapshot, touched
 from _watching import EPSILON, call_again, distance, rounding_of, watch
 
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 
 COUNTED = ("faults", "named", "right", "near", "strangers", "false alarms", "seconds")
 
@@ -46,7 +46,7 @@ def main() -> int:
         if not options.json:
             print(*lines(found[-1]), sep="\n", flush=True)
     total = totals(found)
-    plain = to_plain({"cases": found, "totals": total})
+    plain = to_json_data({"cases": found, "totals": total})
     print(json.dumps(plain, indent=1) if options.json else in_figures("TOTAL", total))
     return int(total["named"] < total["faults"] or any(total[k] for k in ("strangers", "false alarms", "failed")))
 

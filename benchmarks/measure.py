@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.steps.measure import measure
-from align.steps.measure_fused import FusedKernel
-from align.steps.sums import Sums
+from align.steps.measure_fused import CompiledKernel
+from align.steps.sums import RunningSums
 from align.workflows.kernels import load_loops
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def main() -> None:
     loops = load_loops()
     ways: dict[str, Callable[[], object]] = {
         BASE: lambda: memcmp(reference, twin),
-        "compiled kernel": lambda: FusedKernel(loops).add(Sums(), reference, candidate),
+        "compiled kernel": lambda: CompiledKernel(loops).add(RunningSums(), reference, candidate),
         "compiled kernel, two threads": lambda: in_threads(loops, reference, candidate),
-        "compiled kernel, equal arrays": lambda: FusedKernel(loops).add(Sums(), reference, twin),
+        "compiled kernel, equal arrays": lambda: CompiledKernel(loops).add(RunningSums(), reference, twin),
         "NumPy's kernel": lambda: measure(reference, candidate),
         "NumPy's kernel, equal arrays": lambda: measure(reference, twin),
         "NumPy, one formula after the other": lambda: formulas(reference, candidate),
@@ -68,14 +68,14 @@ def memcmp(x: Any, y: Any) -> int:
     return ctypes.CDLL(None).memcmp(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(y.ctypes.data), count)
 
 
-def in_threads(loops: Any, reference: Any, candidate: Any) -> Sums:
+def in_threads(loops: Any, reference: Any, candidate: Any) -> RunningSums:
     """Both halves at once, as `align diff` takes parts."""
     half = reference.size // 2
-    parts = [Sums(), Sums()]
+    parts = [RunningSums(), RunningSums()]
     with ThreadPoolExecutor(2) as pool:
         for start, sums in ((0, parts[0]), (half, parts[1])):
             part = slice(start, start + half)
-            pool.submit(FusedKernel(loops).add, sums, reference[part], candidate[part], start)
+            pool.submit(CompiledKernel(loops).add, sums, reference[part], candidate[part], start)
     parts[0].merge(parts[1])
     return parts[0]
 

@@ -30,7 +30,7 @@ from _planting import Mutation, Port
 from _touched import snapshot, touched
 from _watching import EPSILON, call_again, distance, rounding_of, watch
 
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.core.user_code import run_user_code
 from align.errors import AlignError, UserCodeError
 
@@ -62,7 +62,7 @@ def main() -> int:
     ]
     figures = summary(found)
     if options.json:
-        print(json.dumps(to_plain({"cases": found, **figures}), indent=1))
+        print(json.dumps(to_json_data({"cases": found, **figures}), indent=1))
     else:
         print_report(found, figures)
     return 0 if figures["passed"] else 1

@@ -50,18 +50,18 @@ class Allowances:
 
     def limit(self, limit: Limit, *paths: str) -> Limit:
         """The limit in force for a layer of these paths, for which `limit` was measured."""
-        own = next((one for one in self.limits if fits(one.layers, *paths)), None)
+        own = next((one for one in self.limits if matches_glob(one.layers, *paths)), None)
         return limit if own is None else own.in_place_of(limit)
 
     def unused(self, paths: Collection[str]) -> Iterator[str]:
         """Globs that fit none of the paths."""
         globs = [one.layers for one in self.limits] + [one.layers for one in self.accepted]
-        yield from (glob for glob in globs if not fits(glob, *paths))
+        yield from (glob for glob in globs if not matches_glob(glob, *paths))
 
 
-NOTHING = Allowances()
+NO_ALLOWANCES = Allowances()
 
 
-def fits(glob: str, *paths: str) -> bool:
+def matches_glob(glob: str, *paths: str) -> bool:
     """Tell whether a glob fits one of the paths; "" is that of the model itself."""
     return any(fnmatchcase(path, glob) for path in paths)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from align.core.checkpoints import Extent
-from align.core.words import counted, some
+from align.core.words import counted, first_few
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Place(NamedTuple):
+class ExternalPlace(NamedTuple):
     """Where a tensor's bytes are said to lie: a path relative to the checkpoint's folder, and which bytes."""
 
     location: str
@@ -27,16 +27,16 @@ class Place(NamedTuple):
     nbytes: int
 
 
-def extents_beside(path: Path, places: Mapping[str, Place]) -> dict[str, Extent]:
+def external_extents(path: Path, places: Mapping[str, ExternalPlace]) -> dict[str, Extent]:
     """Return the places of tensors in other files, which are the same bytes or do not meet.
 
     Raises UnsupportedCheckpointError naming the files that are missing, and HostileFileError or NotACheckpointError for
     places outside the folder or outside their file.
     """
     locations = dict.fromkeys(place.location for place in places.values())
-    files = {location: file for location in locations if (file := file_beside(path, location)) is not None}
+    files = {location: file for location in locations if (file := external_file(path, location)) is not None}
     if missing := [location for location in locations if location not in files]:
-        reason = f"{counted(len(missing), 'file')} with data of its tensors not found: {some(missing)}"
+        reason = f"{counted(len(missing), 'file')} with data of its tensors not found: {first_few(missing)}"
         raise UnsupportedCheckpointError(path, reason, "copy all files of the checkpoint into one folder")
     sizes = {location: file.stat().st_size for location, file in files.items()}
     for name, (location, offset, nbytes) in places.items():
@@ -47,7 +47,7 @@ def extents_beside(path: Path, places: Mapping[str, Place]) -> dict[str, Extent]
     return {name: Extent(files[location], offset, nbytes) for name, (location, offset, nbytes) in places.items()}
 
 
-def file_beside(path: Path, location: str) -> Path | None:
+def external_file(path: Path, location: str) -> Path | None:
     """Return the file at a location relative to the folder of the checkpoint at `path`, None if there is none.
 
     Raises HostileFileError for a location that leaves the folder, by its words or as a link, or is no plain file.
@@ -77,7 +77,7 @@ def _homes(path: Path) -> Iterator[Path]:
     yield from (above.parent / "blobs" for above in folder.parents if above.name == "snapshots")
 
 
-def _check_overlap(path: Path, places: Iterable[Place]) -> None:
+def _check_overlap(path: Path, places: Iterable[ExternalPlace]) -> None:
     ordered = sorted({place for place in places if place.nbytes})
     for before, after in pairwise(ordered):
         if before.location == after.location and after.offset < before.offset + before.nbytes:

@@ -16,7 +16,7 @@ from align.core.call_places import tensor_kinds, user_line
 from align.core.capturing import CallSink, CallStart, FunctionSink
 from align.core.probing import CLASS_NAME as PROBE
 from align.core.probing import probed_by
-from align.core.same_tensors import LatestTensors, unknown
+from align.core.same_tensors import LatestTensors, no_write_count
 from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
 from align.core.user_code import run_user_code
 from align.errors import InputsError, ModelFailedError
@@ -127,7 +127,7 @@ class CallRecorder:
         to_array: ToArray,
         from_array: FromArray,
         overwrite: Overwriter | None = None,
-        writes: Writes = unknown,
+        writes: Writes = no_write_count,
     ) -> None:
         self._sink = sink
         self._overwrite = overwrite

@@ -65,7 +65,7 @@ class FunctionSink(CaptureSink, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class TensorStatistics:
     """Figures of one tensor; `min`, `max`, `mean` and `rms` are over its finite elements, None if it has none."""
 
     min: float | None
@@ -77,7 +77,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptValues:
     """Which values of a run are kept: those of modules whose path matches a glob, all elements or some.
 
     `elements` is how many elements of a tensor are kept at most, None for all; they are the first ones or, `sampled`,
@@ -105,7 +105,7 @@ class TraceHead:
     direction: Direction = "forward"
     functions: bool = False
     layer_inputs: bool = False
-    kept: Kept = field(default_factory=Kept)
+    kept: KeptValues = field(default_factory=KeptValues)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class TracedTensor:
     name: str
     shape: Shape
     dtype: str
-    statistics: Statistics | None
+    statistics: TensorStatistics | None
     kept: int
 
 

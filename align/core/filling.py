@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from align.core.parameters import Shape
 
 
-def check_fill(shapes: Mapping[str, Shape], values: Mapping[str, Array], what: str) -> None:
+def check_state_dict(shapes: Mapping[str, Shape], values: Mapping[str, Array], what: str) -> None:
     """Raise InputsError listing every missing and unexpected name and every shape that differs.
 
     MindSpore's loader takes a parameter by its suffix, and even when strict a (2, 3, 1, 1) array for a (2, 3) one.
     """
-    faults = fill_faults(shapes, {name: tuple(value.shape) for name, value in values.items()})
+    faults = state_dict_faults(shapes, {name: tuple(value.shape) for name, value in values.items()})
     if faults:
         hint = "convert the checkpoint with the map of these two models"
         raise InputsError(f"the weights do not fit the {what}:", hint, faults)
 
 
-def fill_faults(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> list[str]:
+def state_dict_faults(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> list[str]:
     """Every name that is missing or unexpected among the given ones, and every shape that differs."""
     faults = [f"missing: {name} {list(shape)}" for name, shape in shapes.items() if name not in given]
     faults += [f"unexpected: {name} {list(shape)}" for name, shape in given.items() if name not in shapes]

@@ -58,7 +58,7 @@ class GradientRecorder:
         self._order += 1
 
 
-def mixed(output: Any, has_gradient: Callable[[Any], bool], like: FromArray) -> Any:
+def random_weighted_sum(output: Any, has_gradient: Callable[[Any], bool], like: FromArray) -> Any:
     """Sum of all tensors with a gradient in `output`, each element times a standard normal number.
 
     The numbers are the same for outputs of the same structure and shapes; `like` makes a tensor of them.

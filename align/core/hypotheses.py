@@ -8,7 +8,7 @@ Fact = int | float | str
 
 
 @dataclass(frozen=True, slots=True)
-class Hypothesis:
+class Relation:
     """One relation, with its figures.
 
     `id` names it (`permuted`, `bias-missing`; docs/causes.md lists them). `factor` is the multiple of the limit that

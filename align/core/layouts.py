@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LinearLayout:
     """Whether a class keeps its weight as (in, out): always, or if the attribute `outputs_first_if` is false."""
 
     class_name: str
@@ -35,7 +35,7 @@ class Layout:
 
 def inputs_first(classes: tuple[str, ...], layer: object) -> bool | None:
     """Tell whether a live layer of these classes (itself first) keeps its weight as (in, out); None if unknown."""
-    known = layouts()
+    known = linear_layouts()
     layout = next((known[name] for name in classes if name in known), None)
     if layout is None or not layout.outputs_first_if:
         return layout.inputs_first if layout else None
@@ -44,13 +44,13 @@ def inputs_first(classes: tuple[str, ...], layer: object) -> bool | None:
 
 
 @cache
-def layouts() -> dict[str, Layout]:
+def linear_layouts() -> dict[str, LinearLayout]:
     """All layouts by class; raises MappingRuleError naming a malformed file."""
     files = sorted((mappings_folder() / "layers" / "layouts").glob("*.toml"))
-    return {layout.class_name: layout for path in files for layout in read_layouts(path)}
+    return {layout.class_name: layout for path in files for layout in read_linear_layouts(path)}
 
 
-def read_layouts(path: Path) -> list[Layout]:
+def read_linear_layouts(path: Path) -> list[LinearLayout]:
     """Read one file; raises MappingRuleError naming what is malformed."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))["layout"]
@@ -59,9 +59,9 @@ def read_layouts(path: Path) -> list[Layout]:
         raise MappingRuleError(path, f"malformed: {error!r}") from error
 
 
-def _layout(table: dict[str, Any]) -> Layout:
+def _layout(table: dict[str, Any]) -> LinearLayout:
     fields = dict(table)
-    layout = Layout(fields.pop("class"), fields.pop("reason"), **fields)
+    layout = LinearLayout(fields.pop("class"), fields.pop("reason"), **fields)
     if layout.inputs_first == bool(layout.outputs_first_if) or not layout.reason.strip():
         msg = f"{layout.class_name}: expected a reason, and inputs_first = true or outputs_first_if"
         raise ValueError(msg)

@@ -39,7 +39,7 @@ Keys = tuple[str, ...]
 T = TypeVar("T")
 
 
-class Look(Protocol):
+class TreeReader(Protocol):
     """How the values of a file are looked at."""
 
     def mapping(self, value: Any) -> dict[Any, Any] | None:
@@ -68,7 +68,7 @@ class Look(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenEntry:
     """The mapping that was taken, the keys that lead to it, and every entry that could be asked for."""
 
     keys: Keys
@@ -77,7 +77,7 @@ class Chosen:
     entries: tuple[Entry, ...]
 
 
-def choose_entry(path: Path, tree: Any, look: Look, key: str | None) -> Chosen:
+def choose_entry(path: Path, tree: Any, look: TreeReader, key: str | None) -> ChosenEntry:
     """Find the mappings of names to tensors and take the one of this key, or the only one that can be meant.
 
     Raises MissingEntryError, SeveralEntriesError, WholeModuleError, or UnsupportedCheckpointError if there is none.
@@ -97,11 +97,11 @@ def choose_entry(path: Path, tree: Any, look: Look, key: str | None) -> Chosen:
         _refuse_modules_above(path, keys, names[keys], modules)
     else:
         keys = _asked_for(path, key, names)
-    return Chosen(keys, names[keys], found[keys], tuple(entries.values()))
+    return ChosenEntry(keys, names[keys], found[keys], tuple(entries.values()))
 
 
 def read_tensors(
-    chosen: Chosen, look: Look, read: Callable[[str, Any], T | OddTensor]
+    chosen: ChosenEntry, look: TreeReader, read: Callable[[str, Any], T | OddTensor]
 ) -> tuple[dict[str, T], dict[str, OddTensor]]:
     """What `read` makes of each tensor under a name: the plain ones, and the odd ones."""
     values = chosen.values.items()
@@ -111,7 +111,7 @@ def read_tensors(
 
 
 def read_others(
-    path: Path, tree: Any, chosen: Chosen, names: Collection[str], look: Look
+    path: Path, tree: Any, chosen: ChosenEntry, names: Collection[str], look: TreeReader
 ) -> tuple[dict[str, str], dict[str, int]]:
     """What the tree holds beside the tensors of these names: each entry in a few words, and how many tensors are in it.
 
@@ -152,7 +152,7 @@ def describe_plain(value: Any) -> str:
     return type(value).__name__
 
 
-def _survey(tree: Any, look: Look, walk: _Walk) -> tuple[dict[Keys, dict[Any, Any]], dict[Keys, str]]:
+def _survey(tree: Any, look: TreeReader, walk: _Walk) -> tuple[dict[Keys, dict[Any, Any]], dict[Keys, str]]:
     """All mappings with tensors and all whole modules, the shallowest first, each once."""
     found: dict[Keys, dict[Any, Any]] = {}
     modules: dict[Keys, str] = {}
@@ -177,7 +177,7 @@ def _survey(tree: Any, look: Look, walk: _Walk) -> tuple[dict[Keys, dict[Any, An
     return found, modules
 
 
-def _containers(value: Any, look: Look, seen: set[int]) -> Iterable[tuple[str, Any]]:
+def _containers(value: Any, look: TreeReader, seen: set[int]) -> Iterable[tuple[str, Any]]:
     """What may hold mappings, under names; each once."""
     for name, item in _items(value, look):
         if not _is_bare(item) and isinstance(name, str) and id(item) not in seen:
@@ -191,21 +191,23 @@ def _is_bare(value: Any) -> bool:
     return isinstance(value, PLAIN) or (isinstance(value, (list, tuple, dict)) and not value)
 
 
-def _holds_something(value: Any, look: Look) -> bool:
+def _holds_something(value: Any, look: TreeReader) -> bool:
     """Tell what need not be looked into: the many pairs of a list of pairs of numbers are not worth a name each."""
     if isinstance(value, (list, tuple)):
         return not all(_is_bare(item) for item in value)
     return bool(look.mapping(value) or look.module(value))
 
 
-def _items(value: Any, look: Look) -> Iterable[tuple[Any, Any]]:
+def _items(value: Any, look: TreeReader) -> Iterable[tuple[Any, Any]]:
     """Items of a mapping; those of a list go by their index."""
     if isinstance(value, (list, tuple)):
         return ((str(index), item) for index, item in enumerate(value))
     return (look.mapping(value) or {}).items()
 
 
-def _under_the_key(key: str, found: dict[Keys, dict[Any, Any]], tree: Any, look: Look) -> dict[Keys, dict[Any, Any]]:
+def _under_the_key(
+    key: str, found: dict[Keys, dict[Any, Any]], tree: Any, look: TreeReader
+) -> dict[Keys, dict[Any, Any]]:
     """What was found, where a mapping that lies under several keys goes by the one that was asked for."""
     for asked, item in _led_to(key, tree, look):
         if asked not in found:
@@ -214,7 +216,7 @@ def _under_the_key(key: str, found: dict[Keys, dict[Any, Any]], tree: Any, look:
     return found
 
 
-def _led_to(key: str, value: Any, look: Look) -> Iterator[tuple[Keys, Any]]:
+def _led_to(key: str, value: Any, look: TreeReader) -> Iterator[tuple[Keys, Any]]:
     """All values to which a key leads, with its parts; these may hold dots themselves."""
     for name, item in _items(value, look):
         if isinstance(name, str):
@@ -229,7 +231,7 @@ def _dotted(found: Iterable[Keys]) -> dict[Keys, str]:
     return {keys: taken.fresh(_joined(keys)) for keys in found}
 
 
-def _sizes(values: Mapping[Any, Any], look: Look) -> list[tuple[int, int]]:
+def _sizes(values: Mapping[Any, Any], look: TreeReader) -> list[tuple[int, int]]:
     return [look.size(name, v) for name, v in values.items() if isinstance(name, str) and look.is_tensor(v)]
 
 
@@ -257,12 +259,12 @@ def _asked_for(path: Path, key: str, names: Mapping[Keys, str]) -> Keys:
     raise MissingEntryError(path, key, list(names.values()))
 
 
-def _nothing_found(path: Path, tree: Any, look: Look) -> UnsupportedCheckpointError:
+def _nothing_found(path: Path, tree: Any, look: TreeReader) -> UnsupportedCheckpointError:
     hint = "save a state_dict with torch.save(model.state_dict(), ...), or NumPy arrays with numpy.savez"
     return UnsupportedCheckpointError(path, f"it holds {_contents(tree, look)}", hint)
 
 
-def _contents(tree: Any, look: Look) -> str:
+def _contents(tree: Any, look: TreeReader) -> str:
     if look.is_tensor(tree):
         return "a single tensor without a name"
     mapping = look.mapping(tree)
@@ -290,7 +292,7 @@ def _cut(name: str) -> str:
     return name if len(name) <= LONGEST_KEY else f"{name[:LONGEST_KEY]}..."
 
 
-def _word(key: Any, look: Look) -> str:
+def _word(key: Any, look: TreeReader) -> str:
     """A key for the reader's eyes; what is no plain text stands in brackets or quotes."""
     return _shown(key) if isinstance(key, str) else f"[{look.describe(key)}]"
 
@@ -313,7 +315,7 @@ class _Names:
 class _Walk:
     """Counts tensors anywhere in values, within a limit: values can share their parts so that no count would end."""
 
-    def __init__(self, path: Path, look: Look, known: Set[int] = frozenset()) -> None:
+    def __init__(self, path: Path, look: TreeReader, known: Set[int] = frozenset()) -> None:
         self.path = path
         self.look = look
         self.known = known

@@ -16,7 +16,7 @@ from align.core.transforms import Cast, Chain, Identity, Permute, Reshape
 _TRANSFORMS = (Identity, Reshape, Permute, Cast, Slice, Part, Crop, Pad, Reorder, Chain)
 
 
-def to_plain(value: Any) -> Any:
+def to_json_data(value: Any) -> Any:
     """Return dicts, lists, strings, numbers, booleans and None only.
 
     NaN and the infinities, which JSON lacks, become the strings "NaN", "Infinity" and "-Infinity"; `float()` reads
@@ -37,15 +37,15 @@ def _compound(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, dict):
-        return {str(key): to_plain(item) for key, item in value.items()}
+        return {str(key): to_json_data(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         return _column(value)
     if isinstance(value, (list, tuple)):
-        return [to_plain(item) for item in value]
+        return [to_json_data(item) for item in value]
     if isinstance(value, _TRANSFORMS):
         return value.as_table()
     if dataclasses.is_dataclass(value):
-        return {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.repr}
+        return {f.name: to_json_data(getattr(value, f.name)) for f in dataclasses.fields(value) if f.repr}
     msg = f"no plain form for {type(value).__name__}"
     raise TypeError(msg)
 
@@ -54,7 +54,7 @@ def _column(values: np.ndarray[Any, Any]) -> list[Any]:
     listed: list[Any] = values.tolist()
     if values.dtype.kind == "f" and np.isfinite(values).all():
         return listed
-    return [to_plain(value) for value in listed]
+    return [to_json_data(value) for value in listed]
 
 
 def _non_finite(value: float) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.core.constructors import proposed_arguments, wanted_arguments
-from align.core.transplant import Built, transplant
+from align.core.transplant import BuiltLayers, copy_changed_setting
 from align.core.user_code import run_user_code
 from align.errors import UserCodeError
 
@@ -40,7 +40,7 @@ class LayerBuilder:
     kept_at: Mapping[str, str]
 
 
-def rebuild(
+def rebuild_layer(
     layer: Model, settings: LayerSettings, changes: Mapping[str, Setting], builder: LayerBuilder
 ) -> Model | None:
     """Return a copy of the layer with `changes`, None where no proposal builds what the live layer is.
@@ -80,10 +80,10 @@ def build_named(class_name: str, arguments: Mapping[str, Setting]) -> Model | No
 def _changed(
     layer: Model, before: Mapping[str, Setting], after: Mapping[str, Setting], builder: LayerBuilder
 ) -> Model | None:
-    built = Built(*(builder.build(**arguments) for arguments in (before, before, after)))
+    built = BuiltLayers(*(builder.build(**arguments) for arguments in (before, before, after)))
     builder.fill(built.changed, layer)
     copied = builder.copy(layer)
-    return copied if transplant(copied, built, builder.types) else None
+    return copied if copy_changed_setting(copied, built, builder.types) else None
 
 
 def _reach(value: Any, place: str) -> Any:

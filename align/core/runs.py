@@ -26,16 +26,16 @@ MOST_NAMES = 1_000_000  # what one text may stand for: no model has more paramet
 def quote_ranges(name: str) -> str:
     """Write a name so that it is read as this name alone.
 
-    >>> quote_ranges("a{0..3}"), expand_runs(["a{{0..3}"])
+    >>> quote_ranges("a{0..3}"), expand_ranges(["a{{0..3}"])
     ('a{{0..3}', [('a{0..3}',)])
     """
     return RANGE.sub(lambda found: "{" + found[0], name)
 
 
-def expand_runs(texts: Sequence[str]) -> list[tuple[str, ...]]:
+def expand_ranges(texts: Sequence[str]) -> list[tuple[str, ...]]:
     """Return the names that texts stand for, side by side; raises ValueError for ranges that do not go together.
 
-    >>> expand_runs(["a.{0..1}.w", "b{1..2}"])
+    >>> expand_ranges(["a.{0..1}.w", "b{1..2}"])
     [('a.0.w', 'b1'), ('a.1.w', 'b2')]
     """
     read = [_read(text) for text in texts]
@@ -53,13 +53,13 @@ def expand_runs(texts: Sequence[str]) -> list[tuple[str, ...]]:
     return [tuple(_at(one, steps) for one in read) for steps in product(*map(range, lengths[0]))]
 
 
-def fold_runs(rows: Sequence[tuple[tuple[str, ...], Hashable]]) -> list[tuple[tuple[str, ...], list[int]]]:
+def fold_ranges(rows: Sequence[tuple[tuple[str, ...], Hashable]]) -> list[tuple[tuple[str, ...], list[int]]]:
     """Fold rows of names that stand side by side, and are alike in all else, which is given beside the names.
 
     The names behind the first of a row (the pieces of one source) run together in the same place, or not at all.
     Returns each run as texts, with the places of its rows, in the order of their first rows.
 
-    >>> fold_runs([(("a.0", "b.1"), None), (("a.1", "b.2"), None), (("c", "d"), None)])
+    >>> fold_ranges([(("a.0", "b.1"), None), (("a.1", "b.2"), None), (("c", "d"), None)])
     [(('a.{0..1}', 'b.{1..2}'), [0, 1]), (('c', 'd'), [2])]
     """
     groups: dict[tuple[tuple[Words, ...], Hashable], list[_Box]] = {}

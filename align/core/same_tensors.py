@@ -16,7 +16,7 @@ Writes = Callable[[Any], int | None]
 """How often a tensor was written to, None where nobody counts."""
 
 
-def unknown(_tensor: Any) -> int | None:
+def no_write_count(_tensor: Any) -> int | None:
     """Nobody counts."""
     return None
 

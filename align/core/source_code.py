@@ -21,7 +21,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FunctionSource:
     """A function's tree; `own` is what it calls its first argument, `self` mostly."""
 
     file: str
@@ -35,7 +35,7 @@ class Source:
         return first[0].arg if first else ""
 
 
-def methods_of(cls: type) -> Iterator[Source]:
+def methods_of(cls: type) -> Iterator[FunctionSource]:
     """The methods that a class defines itself and whose source can be read, in the order of the class."""
     for value in vars(cls).values():
         function = inspect.unwrap(value) if callable(value) else None
@@ -44,12 +44,12 @@ def methods_of(cls: type) -> Iterator[Source]:
             yield source
 
 
-def function_source(function: FunctionType) -> Source | None:
+def function_source(function: FunctionType) -> FunctionSource | None:
     """Return a function's tree, None where its source cannot be read."""
     code = function.__code__
     text = "".join(linecache.getlines(code.co_filename, function.__globals__))
     node = _functions(text).get((code.co_name, code.co_firstlineno))
-    return None if node is None else Source(code.co_filename, function.__module__ or "", node)
+    return None if node is None else FunctionSource(code.co_filename, function.__module__ or "", node)
 
 
 @lru_cache(maxsize=64)

@@ -13,12 +13,12 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from align.core.source_code import called_name, function_source, is_own, methods_of
-from align.core.source_making import Item, Making, line_of, makings, returned
+from align.core.source_making import Item, LayerConstruction, construction_line, layer_constructions, returned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.core.source_code import Source
+    from align.core.source_code import FunctionSource
 
 FRAMEWORKS = ("torch", "mindspore")
 CALLED = ("forward", "construct")
@@ -37,10 +37,10 @@ def made_at(owner: object, path: str, maker: object = None) -> str:
         steps = zip(names, chain[:-1], chain[1:], strict=True)
         items = [Item(name, type(one).__name__, type(holder).__name__, _length(holder)) for name, holder, one in steps]
         if found := _chosen(chain[0], names[0], type(chain[1]).__name__):
-            return _shown(found.source, line_of(found, items[0 if found.hands_on else 1 :]))
+            return _shown(found.source, construction_line(found, items[0 if found.hands_on else 1 :]))
     source = function_source(maker) if isinstance(maker, FunctionType) else None
     found = next(returned(source), None) if source else None
-    return _shown(found.source, line_of(found, items)) if found and len(items) == _depth(path) else ""
+    return _shown(found.source, construction_line(found, items)) if found and len(items) == _depth(path) else ""
 
 
 def called_at(owner: object, path: str) -> str:
@@ -80,18 +80,18 @@ def _own_classes(layer: object) -> list[type]:
     return [cls for cls in type(layer).__mro__ if cls.__module__.partition(".")[0] not in (*FRAMEWORKS, "builtins")]
 
 
-def _chosen(parent: object, name: str, class_name: str) -> Making | None:
+def _chosen(parent: object, name: str, class_name: str) -> LayerConstruction | None:
     """The place where an object's own classes make what it keeps under a name."""
     classes = _own_classes(parent)
     for cls in classes:
-        found = [making for source in methods_of(cls) for making in makings(source, name)]
+        found = [making for source in methods_of(cls) for making in layer_constructions(source, name)]
         told = [making for making in found if not making.hands_on or cls is classes[-1]]
         if told:
             return next((making for making in told if called_name(making.value) == class_name), told[0])
     return None
 
 
-def _calling_line(source: Source, name: str) -> int:
+def _calling_line(source: FunctionSource, name: str) -> int:
     """The line of a method that calls `self.name`, or an item of it in a loop; the first that names it, 0 if none."""
     nodes = list(ast.walk(source.node))
     called = [node.lineno for node in nodes if isinstance(node, ast.Call) and _calls(node, source, name)]
@@ -104,12 +104,12 @@ def _calling_line(source: Source, name: str) -> int:
     return min(called or looped or named, default=0)
 
 
-def _calls(call: ast.Call, source: Source, name: str) -> bool:
+def _calls(call: ast.Call, source: FunctionSource, name: str) -> bool:
     function = call.func.value if isinstance(call.func, ast.Subscript) else call.func
     return is_own(function, source.own, name)
 
 
-def _in_loop(loop: ast.For, source: Source, name: str) -> list[int]:
+def _in_loop(loop: ast.For, source: FunctionSource, name: str) -> list[int]:
     """The lines of a loop over `self.name` that call what it loops over."""
     if not any(is_own(node, source.own, name) for node in ast.walk(loop.iter)):
         return []
@@ -118,7 +118,7 @@ def _in_loop(loop: ast.For, source: Source, name: str) -> list[int]:
     return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id in targets]
 
 
-def _shown(source: Source, line: int) -> str:
+def _shown(source: FunctionSource, line: int) -> str:
     return f"{_file(Path(source.file), source.module)}:{line}"
 
 

@@ -12,7 +12,7 @@ from align.core.source_code import called_name, is_own
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.core.source_code import Source
+    from align.core.source_code import FunctionSource
 
 LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.GeneratorExp, ast.Dict)
 BLOCKS = (ast.For, ast.While, ast.If)
@@ -22,10 +22,10 @@ REGISTERING = ("add_module", "register_module", "insert_child_to_cell", "setattr
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class LayerConstruction:
     """A place that makes a layer, or what holds it: the expression, and the function that it stands in."""
 
-    source: Source
+    source: FunctionSource
     value: ast.expr
 
     @property
@@ -34,23 +34,23 @@ class Making:
         return called_name(self.value) == CONSTRUCTOR
 
 
-def makings(source: Source, name: str) -> Iterator[Making]:
+def layer_constructions(source: FunctionSource, name: str) -> Iterator[LayerConstruction]:
     """What a method keeps as `self.name`; for a number also what it hands to the constructor of the class's base."""
     for node in ast.walk(source.node):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             if any(is_own(one, source.own, name) for target in _targets(node) for one in ast.walk(target)):
-                yield Making(source, node.value)
+                yield LayerConstruction(source, node.value)
         elif isinstance(node, ast.Call) and called_name(node) in REGISTERING and _registers(node, name):
-            yield Making(source, node.args[-1])
+            yield LayerConstruction(source, node.args[-1])
         elif name.isdigit() and _is_base_constructor(node):
-            yield Making(source, node)  # type: ignore[arg-type]
+            yield LayerConstruction(source, node)  # type: ignore[arg-type]
 
 
-def returned(source: Source) -> Iterator[Making]:
+def returned(source: FunctionSource) -> Iterator[LayerConstruction]:
     """What a function returns."""
     for node in ast.walk(source.node):
         if isinstance(node, ast.Return) and node.value is not None:
-            yield Making(source, node.value)
+            yield LayerConstruction(source, node.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +72,15 @@ class Item:
     length: int
 
 
-def line_of(making: Making, items: Sequence[Item]) -> int:
+def construction_line(making: LayerConstruction, items: Sequence[Item]) -> int:
     """The line that makes what the items lead to, as near to it as can be told."""
     value = making.value
     for item in items:
-        inner = _inside(Making(making.source, value), item)
+        inner = _inside(LayerConstruction(making.source, value), item)
         if inner is None:
             break
         value = inner
-    return _resolved(Making(making.source, value)).lineno
+    return _resolved(LayerConstruction(making.source, value)).lineno
 
 
 def _registers(call: ast.Call, name: str) -> bool:
@@ -106,7 +106,7 @@ def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
     return node.targets if isinstance(node, ast.Assign) else [node.target]
 
 
-def _resolved(making: Making) -> ast.expr:
+def _resolved(making: LayerConstruction) -> ast.expr:
     """Follow a local variable to what was assigned to it last before."""
     value = making.value
     if not isinstance(value, ast.Name):
@@ -120,7 +120,7 @@ def _resolved(making: Making) -> ast.expr:
     return max(found, key=lambda one: one.lineno, default=value)
 
 
-def _inside(making: Making, item: Item) -> ast.expr | None:
+def _inside(making: LayerConstruction, item: Item) -> ast.expr | None:
     """The expression of an item: the one of its name or number, else the only one that calls its class."""
     call = _resolved(making)
     if called_name(call) not in (item.holder, CONSTRUCTOR):
@@ -141,19 +141,19 @@ def _present(elements: Sequence[Element], length: int) -> Sequence[Element]:
     return ()
 
 
-def _contents(source: Source, call: ast.expr) -> ast.expr:
+def _contents(source: FunctionSource, call: ast.expr) -> ast.expr:
     """What a list-like layer is given: a list, or all its arguments as one."""
     arguments = call.args if isinstance(call, ast.Call) else []
     if len(arguments) == 1:
         only = arguments[0].value if isinstance(arguments[0], ast.Starred) else arguments[0]
-        if isinstance(_resolved(Making(source, only)), LISTS) or called_name(only) == "OrderedDict":
+        if isinstance(_resolved(LayerConstruction(source, only)), LISTS) or called_name(only) == "OrderedDict":
             return only
     return ast.List(arguments)
 
 
-def _elements(source: Source, value: ast.expr) -> list[Element]:
+def _elements(source: FunctionSource, value: ast.expr) -> list[Element]:
     """The elements of a list or mapping, each with its name if it has one."""
-    base = _resolved(Making(source, value))
+    base = _resolved(LayerConstruction(source, value))
     if called_name(base) == "OrderedDict" and isinstance(base, ast.Call) and base.args:
         return _elements(source, base.args[0])
     if isinstance(base, (ast.ListComp, ast.GeneratorExp)):
@@ -175,9 +175,9 @@ def _name(node: ast.expr | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _added(source: Source, variable: ast.Name) -> list[Element]:
+def _added(source: FunctionSource, variable: ast.Name) -> list[Element]:
     """What is added to a local list before it is used, in the order of the lines."""
-    start = _resolved(Making(source, variable)).lineno
+    start = _resolved(LayerConstruction(source, variable)).lineno
     inner = {id(node) for block in ast.walk(source.node) if isinstance(block, BLOCKS) for node in ast.walk(block)}
     found = [
         Element("", value, id(node) not in inner)

@@ -39,7 +39,7 @@ class WrapperCounter:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingRules:
+class TrainingStateRules:
     """`numbers` are globs over the names of what an optimizer or a loss scaler counts and sets."""
 
     optimizers: tuple[OptimizerState, ...]
@@ -48,12 +48,12 @@ class TrainingRules:
 
 
 @cache
-def training_rules() -> TrainingRules:
+def training_state_rules() -> TrainingStateRules:
     """Read the file; raises MappingRuleError for a faulty one."""
     path = mappings_folder() / "training_state.toml"
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-        return TrainingRules(
+        return TrainingStateRules(
             tuple(OptimizerState(**_tuples(entry)) for entry in table["optimizer"]),
             tuple(table["numbers"]["names"]),
             tuple(WrapperCounter(**entry) for entry in table["counter"]),

@@ -37,7 +37,7 @@ class LayerTypes:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltLayers:
     """What the constructor made of the live layer's settings, twice, and of the changed ones."""
 
     plain: Any
@@ -45,7 +45,7 @@ class Built:
     changed: Any
 
 
-def transplant(live: Any, built: Built, types: LayerTypes) -> bool:
+def copy_changed_setting(live: Any, built: BuiltLayers, types: LayerTypes) -> bool:
     """Give `live` what the change made different; False, and nothing done, where it was not built as `plain` was.
 
     What differs between `plain` and `twin` too belongs to no setting: a time, a number.

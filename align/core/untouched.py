@@ -28,7 +28,7 @@ def seed_of_runs() -> int:
 
 
 @contextmanager
-def other_random_numbers() -> Iterator[None]:
+def other_seed() -> Iterator[None]:
     """Let runs start from another seed for a while: what differs then depends on random numbers."""
     token = _seed.set(SEED + 1)
     try:
@@ -38,7 +38,7 @@ def other_random_numbers() -> Iterator[None]:
 
 
 @contextmanager
-def same_random_numbers() -> Iterator[None]:
+def fixed_seed() -> Iterator[None]:
     """Start Python's and NumPy's random numbers at the seed, and put their states back at the end."""
     python, numpy = random.getstate(), np.random.get_state()
     random.seed(seed_of_runs())
@@ -51,7 +51,7 @@ def same_random_numbers() -> Iterator[None]:
 
 
 @contextmanager
-def attributes_kept(modules: Iterable[Any], counts: Callable[[str], bool] | None = None) -> Iterator[None]:
+def restored_attributes(modules: Iterable[Any], counts: Callable[[str], bool] | None = None) -> Iterator[None]:
     """Give modules back the attributes whose names count (all do), and dicts, lists and sets among them what they held.
 
     Nothing deeper is kept, and no tensor: one that is changed in place stays changed.

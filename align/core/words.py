@@ -29,7 +29,7 @@ def close_names(names: Iterable[str], known: Collection[str]) -> dict[str, tuple
     return {name: tuple(get_close_matches(name, known, MOST_LISTED)) for name in first}
 
 
-def some(names: Sequence[str], most: int = MOST_LISTED) -> str:
+def first_few(names: Sequence[str], most: int = MOST_LISTED) -> str:
     """The first `most` names, and dots if there are more."""
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 

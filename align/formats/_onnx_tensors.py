@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.beside import Place
+from align.core.beside import ExternalPlace
 from align.core.checkpoints import Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import mapped
@@ -108,9 +108,9 @@ def _add_pair(scan: ProtobufScan, table: dict[str, str], start: int, end: int) -
     table[key] = pair.get(VALUE, "")
 
 
-def place_of(path: Path, item: Initializer) -> Place:
+def place_of(path: Path, item: Initializer) -> ExternalPlace:
     """Where the bytes of a tensor outside the model are said to lie; raises HostileFileError."""
-    return Place(
+    return ExternalPlace(
         item.external["location"], _number(path, item, "offset", 0), _number(path, item, "length", item.nbytes)
     )
 

@@ -17,7 +17,7 @@ from align.core.dtypes import numpy_dtype
 from align.core.extents import mapped
 from align.core.nested import choose_entry, read_others, read_tensors
 from align.errors import HostileFileError, NotACheckpointError
-from align.formats._pickle import MOST_REPEATED, PickleLook
+from align.formats._pickle import MOST_REPEATED, PickleTreeReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ def torch_checkpoint(
 
     Raises what `choose_entry` raises, NotACheckpointError and HostileFileError for tensors outside their storage.
     """
-    look = PickleLook(path)
+    look = PickleTreeReader(path)
     chosen = choose_entry(path, tree, look, key)
     views, odd = read_tensors(chosen, look, look.view)
     tensors = {name: _tensor(path, name, view, storages.get(view.key)) for name, view in views.items()}

@@ -18,7 +18,7 @@ from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks, joined, mapped
 from align.core.files import BLOCK
 from align.core.shapes import sound_shape
-from align.core.words import some
+from align.core.words import first_few
 from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._protobuf import NUMBER, ProtobufScan, field_key, number_bytes, scanned
 
@@ -210,7 +210,9 @@ def _joined_entries(path: Path, entries: Iterator[_Entry]) -> dict[str, _Entry]:
 
 def _check_types(path: Path, entries: Iterable[_Entry]) -> None:
     if unknown := [f"{entry.name!r} has the type {entry.kind!r}" for entry in entries if entry.kind not in KNOWN]:
-        raise UnsupportedCheckpointError(path, some(unknown), f"known types: {', '.join([*KNOWN, *UNREADABLE, TEXT])}")
+        raise UnsupportedCheckpointError(
+            path, first_few(unknown), f"known types: {', '.join([*KNOWN, *UNREADABLE, TEXT])}"
+        )
 
 
 def _tensor(path: Path, entry: _Entry) -> StoredTensor:

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from align.core.beside import extents_beside
+from align.core.beside import external_extents
 from align.core.checkpoints import Checkpoint, StoredTensor
 from align.core.words import counted
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
@@ -86,7 +86,7 @@ class OnnxFormat:
             model = _Model(scan)
             _read_model(model)
         places = {name: place_of(path, item) for name, item in model.initializers.items() if item.external}
-        external = extents_beside(path, places)
+        external = external_extents(path, places)
         other = {place: f"subgraph with {counted(n, 'initializer')}" for place, n in model.hidden.items()}
         return Checkpoint(
             path,

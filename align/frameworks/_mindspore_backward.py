@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.gradients import GradientRecorder, mixed
+from align.core.gradients import GradientRecorder, random_weighted_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +31,9 @@ def differentiate(
     floating = [name for name, value in inputs.items() if value.is_floating_point()]
 
     def mix(*given: Any) -> Any:
-        return mixed(call({**inputs, **dict(zip(floating, given, strict=True))}), has_gradient, from_array)
+        return random_weighted_sum(
+            call({**inputs, **dict(zip(floating, given, strict=True))}), has_gradient, from_array
+        )
 
     recorder = GradientRecorder(sink, to_array, has_gradient)
     places = tuple(range(len(floating))) or None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.rebuilding import LayerBuilder, build_named, rebuild, with_attributes
+from align.core.rebuilding import LayerBuilder, build_named, rebuild_layer, with_attributes
 from align.core.transplant import LayerTypes
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def rebuilt_cell(cell: Model, settings: LayerSettings, changes: Mapping[str, Set
     builder = LayerBuilder(
         cls, partial(_build, cls, dtype), copied_cell, _fill, types, FORMAT | KEPT_AT.get(cls.__name__, {})
     )
-    changed = rebuild(cell, settings, changes, builder)
+    changed = rebuild_layer(cell, settings, changes, builder)
     if changed is None and type(cell) is not cls and changes.keys() <= vars(cell).keys():
         changed = with_attributes(copied_cell(cell), changes)
     return None if changed is None else changed.set_train(False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.gradients import GradientRecorder, mixed
+from align.core.gradients import GradientRecorder, random_weighted_sum
 from align.frameworks._torch_state import is_scripted
 
 if TYPE_CHECKING:
@@ -30,6 +30,6 @@ def differentiate(
     ends += [parameter for parameter in model.parameters() if parameter.requires_grad]
     seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
     with recorder.watching(seen), torch.enable_grad():
-        mix = mixed(call(), has_gradient, from_array)
+        mix = random_weighted_sum(call(), has_gradient, from_array)
     if torch.is_tensor(mix) and ends:
         torch.autograd.grad(mix, ends, allow_unused=True)

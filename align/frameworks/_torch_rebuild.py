@@ -6,7 +6,7 @@ import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from align.core.rebuilding import LayerBuilder, build_named, rebuild, with_attributes
+from align.core.rebuilding import LayerBuilder, build_named, rebuild_layer, with_attributes
 from align.core.transplant import LayerTypes
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def rebuilt_module(layer: Model, settings: LayerSettings, changes: Mapping[str, 
     types = LayerTypes(torch.nn.Module, torch.nn.Parameter, torch.Tensor, torch.equal)
     builder = LayerBuilder(cls, partial(_build, cls, like), copy.deepcopy, _fill, types, KEPT_AT.get(cls.__name__, {}))
     with torch.random.fork_rng(devices=[]):
-        changed = rebuild(layer, settings, changes, builder)
+        changed = rebuild_layer(layer, settings, changes, builder)
     if changed is None and type(layer) is not cls and changes.keys() <= vars(layer).keys():
         changed = with_attributes(copy.deepcopy(layer), changes)
     return None if changed is None else changed.eval()

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from align.core.untouched import attributes_kept, same_random_numbers, seed_of_runs
+from align.core.untouched import fixed_seed, restored_attributes, seed_of_runs
 from align.errors import CannotRunError, UnreadableModelError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def evaluated(model: Model) -> Iterator[None]:
     modules = list(model.modules())
     training = [module for module in modules if module.training]
     eager = (module for module in modules if not is_scripted(module))
-    with _same_random_numbers(), _tensors_kept(model), attributes_kept(eager), _plain_transformer_layers():
+    with _same_random_numbers(), _tensors_kept(model), restored_attributes(eager), _plain_transformer_layers():
         model.eval()
         try:
             yield
@@ -86,7 +86,7 @@ def _same_random_numbers() -> Iterator[None]:
     import torch
 
     with ExitStack() as stack:
-        stack.enter_context(same_random_numbers())
+        stack.enter_context(fixed_seed())
         stack.enter_context(torch.random.fork_rng(devices=()))
         torch.default_generator.manual_seed(seed_of_runs())
         for kind in _ACCELERATORS:

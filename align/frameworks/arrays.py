@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.calling import CallRecorder, bind_inputs, run_user_model
-from align.core.filling import check_fill
+from align.core.filling import check_state_dict
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.settings import LayerSettings
-from align.core.untouched import same_random_numbers
+from align.core.untouched import fixed_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,7 +103,7 @@ class ArraysFramework:
     def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
         """Fill the arrays in place; raises InputsError listing names and shapes that differ."""
         own = model.values()
-        check_fill({name: tuple(value.shape) for name, value in own.items()}, values, "array model")
+        check_state_dict({name: tuple(value.shape) for name, value in own.items()}, values, "array model")
         for name, value in own.items():
             value[...] = values[name]
 
@@ -123,12 +123,12 @@ class ArraysFramework:
             given, named = changed or (args, kwargs)
             recorder.end("", "ArrayModel", model(*given, **named, recorder=recorder, stand_ins=stand_ins))
 
-        with same_random_numbers():
+        with fixed_seed():
             run_user_model(call, recorder, inputs, self.name)
 
     def evaluating(self, model: Model) -> AbstractContextManager[None]:  # noqa: ARG002
         """Draw the same random numbers; see ModelCaller."""
-        return same_random_numbers()
+        return fixed_seed()
 
     def as_tensor(self, value: Array, model: Model) -> Array:  # noqa: ARG002
         """Return the array itself."""

@@ -19,13 +19,13 @@ import ml_dtypes
 import numpy as np
 
 from align.core.calling import CallRecorder, bind_inputs, recorded_calls, run_user_model
-from align.core.filling import check_fill
+from align.core.filling import check_state_dict
 from align.core.layouts import inputs_first
 from align.core.mappings import is_statistic
 from align.core.overwriting import Overwriter
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.settings import LayerSettings
-from align.core.untouched import attributes_kept, same_random_numbers, seed_of_runs
+from align.core.untouched import fixed_seed, restored_attributes, seed_of_runs
 from align.core.user_code import run_user_code
 from align.errors import UnreadableModelError, UserCodeError
 from align.frameworks._mindspore_backward import differentiate
@@ -118,7 +118,7 @@ class MindSporeFramework:
     def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
         """Fill the network in place; raises InputsError listing names and shapes that differ."""
         tensors = _tensors(model)
-        check_fill({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "MindSpore network")
+        check_state_dict({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "MindSpore network")
         for name, tensor in tensors.items():
             _fill(tensor, values[name])
 
@@ -305,7 +305,11 @@ def _evaluated(model: Model) -> Iterator[None]:
     """
     cells = [cell for _, cell in model.cells_and_names()]
     modes = [(cell, cell.training) for cell in cells]
-    with _same_random_numbers(), _untrained_kept(model), attributes_kept(cells, lambda name: not name.startswith("_")):
+    with (
+        _same_random_numbers(),
+        _untrained_kept(model),
+        restored_attributes(cells, lambda name: not name.startswith("_")),
+    ):
         model.set_train(False)
         try:
             yield
@@ -348,7 +352,7 @@ def _random_numbers_kept() -> Iterator[None]:
     seeds, pipeline = vars(sys.modules["mindspore.common.seed"]), mindspore.dataset.config
     held: dict[str, Any] = {name: copy.copy(seeds[name]) for name in ("_GLOBAL_SEED", "_KERNEL_SEED") if name in seeds}
     state, of_pipeline = mindspore.get_rng_state(), pipeline.get_seed()
-    with same_random_numbers():
+    with fixed_seed():
         try:
             yield
         finally:

@@ -13,7 +13,7 @@ import numpy as np
 from align.core.calling import CallRecorder, bind_inputs, recorded_calls, run_user_model
 from align.core.checkpoints import OddTensor, StoredTensor
 from align.core.dtypes import is_numeric, numpy_dtype
-from align.core.filling import check_fill
+from align.core.filling import check_state_dict
 from align.core.layouts import inputs_first
 from align.core.overwriting import Overwriter
 from align.core.parameters import Module, Parameter, ParameterSet
@@ -112,7 +112,7 @@ class TorchFramework:
         import torch
 
         tensors = _tensors(model)
-        check_fill({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "torch model")
+        check_state_dict({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "torch model")
         with torch.no_grad():
             for name, tensor in tensors.items():
                 tensor.copy_(_to_tensor(values[name]))

@@ -24,7 +24,7 @@ _BARE = np.zeros(256, np.bool_)
 _BARE[list((string.ascii_letters + string.digits + "+-.").encode())] = True
 
 
-def part_alike(block: LogBlock) -> dict[str, Sequence[str]] | None:
+def split_uniform_objects(block: LogBlock) -> dict[str, Sequence[str]] | None:
     """Return the values by key, as printed, of a block whose objects all have the keys of the first in its order.
 
     None if they have not, or if a value is more than a bare number or word.

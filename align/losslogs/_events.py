@@ -15,7 +15,7 @@ import numpy as np
 from align.core.curves import EPOCH_MEAN, RAW, LogTable, LossLog, Series
 from align.errors import EmptyLogError
 from align.losslogs._columns import LARGEST_STEP
-from align.losslogs._frames import read_frames
+from align.losslogs._frames import read_event_records
 from align.losslogs._names import is_lightning, loss_names, loss_notes
 from align.losslogs._phases import phase_by_name
 from align.losslogs._wire import FIXED32, SPAN, VARINT, read_fields, read_floats
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from align.core.curves import Floats, Integers, Window
     from align.core.log_format import LogFormat
     from align.core.log_sources import LogSource
-    from align.losslogs._frames import Frames
-    from align.losslogs._wire import Bytes, Fields
+    from align.losslogs._frames import EventRecords
+    from align.losslogs._wire import Bytes, MessageFields
 
 _STEP, _VERSION, _SUMMARY, _VALUE, _TAG = 2, 3, 5, 1, 1
 _TYPE, _CONTENT, _FLOATS, _DOUBLES = 1, 4, 5, 6
@@ -58,7 +58,7 @@ def is_event_file(source: LogSource, kind: EventKind) -> bool:
     head = source.data[:_HEAD_BYTES]
     if kind.version not in head:
         return False
-    frames, buffer = read_frames(head), np.frombuffer(head, np.uint8)
+    frames, buffer = read_event_records(head), np.frombuffer(head, np.uint8)
     versions = read_fields(buffer, frames.starts[:1], frames.ends[:1]).where(_VERSION, SPAN)
     return any(head[start:].startswith(kind.version) for start in versions.starts.tolist())
 
@@ -72,7 +72,7 @@ def read_events(source: LogSource, plugin: LogFormat, kind: EventKind) -> LossLo
     """
     if not is_event_file(source, kind):
         raise EmptyLogError(source.label, [plugin.summary])
-    frames, tags = read_frames(source.data), dict[bytes, int]()
+    frames, tags = read_event_records(source.data), dict[bytes, int]()
     scalars = _all_scalars(source.data, frames, kind, tags)
     if not len(scalars.steps):
         raise EmptyLogError(source.label, [plugin.summary])
@@ -90,7 +90,7 @@ def read_events(source: LogSource, plugin: LogFormat, kind: EventKind) -> LossLo
     )
 
 
-def _all_scalars(data: bytes, frames: Frames, kind: EventKind, tags: dict[bytes, int]) -> _Scalars:
+def _all_scalars(data: bytes, frames: EventRecords, kind: EventKind, tags: dict[bytes, int]) -> _Scalars:
     """Read the records a block at a time; new tags go to `tags`."""
     buffer, blocks = np.frombuffer(data, np.uint8), []
     for first in range(0, max(1, len(frames.starts)), _AT_ONCE):
@@ -111,7 +111,7 @@ def _all_scalars(data: bytes, frames: Frames, kind: EventKind, tags: dict[bytes,
     return _Scalars(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
-def _numbers(buffer: Bytes, found: Fields, count: int, kind: EventKind) -> tuple[Floats, NDArray[np.bool_]]:
+def _numbers(buffer: Bytes, found: MessageFields, count: int, kind: EventKind) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the number of each of `count` values, and whether it has one."""
     numbers, known = np.zeros(count), np.zeros(count, np.bool_)
     floats = found.where(kind.scalar, FIXED32)
@@ -123,7 +123,7 @@ def _numbers(buffer: Bytes, found: Fields, count: int, kind: EventKind) -> tuple
     return numbers, known
 
 
-def _tensor_scalars(buffer: Bytes, tensors: Fields) -> list[tuple[Integers, Floats]]:
+def _tensor_scalars(buffer: Bytes, tensors: MessageFields) -> list[tuple[Integers, Floats]]:
     """Return (index, value) of the tensors that hold one float or double and nothing else."""
     fields = read_fields(buffer, tensors.starts, tensors.ends)
     types = np.zeros(len(tensors.starts), np.int64)
@@ -137,7 +137,7 @@ def _tensor_scalars(buffer: Bytes, tensors: Fields) -> list[tuple[Integers, Floa
     return found
 
 
-def _tag_ids(data: bytes, found: Fields, count: int, tags: dict[bytes, int]) -> Integers:
+def _tag_ids(data: bytes, found: MessageFields, count: int, tags: dict[bytes, int]) -> Integers:
     """Return the place of each value's tag in `tags`, -1 where it has none."""
     ids = np.full(count, -1, np.int64)
     spelled = list(map(data.__getitem__, map(slice, found.starts.tolist(), found.ends.tolist())))

@@ -28,7 +28,7 @@ _FAR = 1 << 62
 _read_length = struct.Struct("<Q").unpack_from
 
 
-class Frames(NamedTuple):
+class EventRecords(NamedTuple):
     """Where the sound records of a file start and end; `numbers` counts all records from 1; `notes` names damage."""
 
     starts: Integers
@@ -38,7 +38,7 @@ class Frames(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_frames(data: bytes) -> Frames:
+def read_event_records(data: bytes) -> EventRecords:
     """Find the records of an event file up to the first broken length; those with a wrong checksum are left out."""
     buffer = np.frombuffer(data, np.uint8)
     starts, sizes = _lengths(data)
@@ -52,7 +52,7 @@ def read_frames(data: bytes) -> Frames:
         sound[some] = _are_sound(buffer, starts[some], sizes[some])
     end = int(starts[-1] + sizes[-1]) + _FOOTER if count else 0
     numbers = np.flatnonzero(sound) + 1
-    return Frames(starts[sound], (starts + sizes)[sound], numbers, count, _damage(data, end, sound))
+    return EventRecords(starts[sound], (starts + sizes)[sound], numbers, count, _damage(data, end, sound))
 
 
 def _lengths(data: bytes) -> tuple[Integers, Integers]:

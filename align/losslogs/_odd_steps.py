@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from align.core.curves import Integers
 
 
-class OddSteps:
+class InvalidSteps:
     """What was left out of a log, block by block; lines between the rows, which are neither, are none of it."""
 
     def __init__(self) -> None:

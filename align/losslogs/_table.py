@@ -16,7 +16,7 @@ import numpy as np
 from align.core.curves import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError, RepeatedColumnError
 from align.losslogs._columns import ABSENT, NO_STEP, TableBuilder, read_steps
-from align.losslogs._odd_steps import OddSteps
+from align.losslogs._odd_steps import InvalidSteps
 from align.losslogs._phases import OTHER_PHASES, phase_by_name
 from align.losslogs._text import ONLY_EPOCHS, end_notes, is_null, is_number, with_point
 from align.losslogs._validation import named_validation
@@ -77,7 +77,7 @@ class TableReader:
         self._builder = TableBuilder(functools.partial(_window, columns), phase_by_name, columns.loss)
         self._names: dict[str, None] = {}
         self._without_loss: list[int] = []
-        self._odd_steps = OddSteps()
+        self._odd_steps = InvalidSteps()
         self._filled, self._commas = 0, False
 
     def add(self, block: LogBlock, lines: Integers, cells: Mapping[str, Sequence[str]]) -> None:

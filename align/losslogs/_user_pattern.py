@@ -15,7 +15,7 @@ from align.core.curves import EPOCH_MEAN, RAW, LossLog
 from align.core.match_time import SECONDS, TimeIsUpError, limited_time
 from align.errors import EmptyLogError, UsageError
 from align.losslogs._columns import TableBuilder, read_steps
-from align.losslogs._odd_steps import OddSteps
+from align.losslogs._odd_steps import InvalidSteps
 from align.losslogs._text import ONLY_EPOCHS, end_notes
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class PatternFormat:
         groups, ignored = self._pattern.groupindex, 0
         counter = "step" if "step" in groups else "epoch"
         window, notes = (RAW, ()) if counter == "step" else (EPOCH_MEAN, (ONLY_EPOCHS,))
-        builder, odd = TableBuilder(lambda _: window, loss="loss"), OddSteps()
+        builder, odd = TableBuilder(lambda _: window, loss="loss"), InvalidSteps()
         for block in source.blocks():
             lines, columns = self._find(block)
             ignored += block.count_filled() - len(lines)

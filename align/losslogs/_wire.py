@@ -24,7 +24,7 @@ _LONGEST_VARINT = 10
 MOST_FIELDS = 1 << 14
 
 
-class Fields(NamedTuple):
+class MessageFields(NamedTuple):
     """Columns of shape (fields,): which message a field stands in, its number and wire type, and where its bytes are.
 
     They are in the order of the messages, and of the fields in them. `values` is what a varint says, 0 for all else.
@@ -39,13 +39,13 @@ class Fields(NamedTuple):
     values: Integers
     broken: Integers
 
-    def where(self, number: int, wire: int) -> Fields:
+    def where(self, number: int, wire: int) -> MessageFields:
         """Return the fields of this number and wire type."""
         chosen = (self.numbers == number) & (self.wires == wire)
-        return Fields._make([*(column[chosen] for column in self[:-1]), self.broken])
+        return MessageFields._make([*(column[chosen] for column in self[:-1]), self.broken])
 
 
-def read_fields(buffer: Bytes, starts: Integers, ends: Integers) -> Fields:
+def read_fields(buffer: Bytes, starts: Integers, ends: Integers) -> MessageFields:
     """Read the fields of the messages that span `starts[i]` to `ends[i]` in a buffer."""
     owners, at = np.arange(len(starts)), starts
     rounds: list[tuple[Integers, ...]] = []
@@ -101,13 +101,13 @@ def _read_varints(buffer: Bytes, at: Integers) -> tuple[Integers, Integers]:
     return values, ends
 
 
-def _joined(rounds: list[tuple[Integers, ...]], broken: Integers) -> Fields:
+def _joined(rounds: list[tuple[Integers, ...]], broken: Integers) -> MessageFields:
     if not rounds:
-        return Fields._make([*[_NONE] * 6, broken])
+        return MessageFields._make([*[_NONE] * 6, broken])
     columns = [np.concatenate(column) for column in zip(*rounds, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     order = order[~np.isin(columns[0][order], broken)] if len(broken) else order
-    return Fields._make([*(column[order] for column in columns), broken])
+    return MessageFields._make([*(column[order] for column in columns), broken])
 
 
 _NONE = np.zeros(0, np.int64)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.errors import EmptyLogError
-from align.losslogs._alike_objects import part_alike
+from align.losslogs._alike_objects import split_uniform_objects
 from align.losslogs._columns import ABSENT
 from align.losslogs._mmengine import is_training_object
 from align.losslogs._table import EXPECTED, LogColumns, TableReader, find_columns, repeated_notes
@@ -81,7 +81,7 @@ class _Reading:
 
     def read(self, block: LogBlock) -> tuple[Integers, dict[str, Sequence[str]]]:
         """Return the line of each object, and texts by key."""
-        alike = part_alike(block)
+        alike = split_uniform_objects(block)
         if alike is not None:
             return block.numbers, alike
         lines, rows = block.numbers, _all_at_once(block)

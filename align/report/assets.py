@@ -6,7 +6,7 @@ from align.core.about import CHECKOUT, beside_package
 from align.errors import ReportError
 
 
-def asset(name: str) -> str:
+def read_template(name: str) -> str:
     """Return the text of a file under `notebooks/`; raises ReportError if the installation lacks it."""
     if folder := beside_package("notebooks", name):
         return (folder / name).read_text(encoding="utf-8")

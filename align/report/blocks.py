@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from align.report.numbers import listed, number
+from align.report.numbers import format_facts, format_number
 from align.report.texts import say, word
 
 Tone = Literal["plain", "good", "bad", "open", "quiet"]
@@ -92,7 +92,7 @@ def findings_blocks(findings: list[dict[str, Any]]) -> list[Block]:
     for finding in findings:
         said = {key: finding[key] for key in ("subject", "message")}
         line = say("forward.finding", severity=word("severity", finding["severity"]), **said)
-        lines.append(f"{line} ({facts})" if (facts := listed(finding["facts"])) else line)
+        lines.append(f"{line} ({facts})" if (facts := format_facts(finding["facts"])) else line)
     return [Lines(say("forward.findings"), tuple(lines), "open")] if lines else []
 
 
@@ -100,5 +100,5 @@ def coverage_line(coverage: object, sides: tuple[str, str]) -> str:
     """Say how much was compared, left out and unmatched."""
     first, second = (word("word", side) for side in sides)
     facts = coverage if isinstance(coverage, dict) else {}
-    shown = {key: number(value) if isinstance(value, int) else value for key, value in facts.items()}
+    shown = {key: format_number(value) if isinstance(value, int) else value for key, value in facts.items()}
     return say("verdict.coverage", first=first, second=second, **shown)

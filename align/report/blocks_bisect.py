@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.core.words import some
+from align.core.words import first_few
 from align.report.blocks import Block, Column, Lines, Row, Table, findings_blocks, verdict_block
-from align.report.numbers import number
+from align.report.numbers import format_number
 from align.report.texts import say, word
 
 MODULES_SHOWN = 6
@@ -34,9 +34,9 @@ def _stretch(stretch: dict[str, Any], points: list[dict[str, Any]], *, show_all:
         "bisect.stretch",
         after=say("bisect.inputs") if after is None else _named(points[after]),
         before=say("bisect.output") if before is None else _named(points[before]),
-        factor=number(stretch["factor"]),
+        factor=format_number(stretch["factor"]),
     )
-    ran = some(modules, len(modules) if show_all else MODULES_SHOWN)
+    ran = first_few(modules, len(modules) if show_all else MODULES_SHOWN)
     return line + (say("bisect.modules", modules=ran) if modules else "")
 
 
@@ -77,4 +77,4 @@ def _notes(points: list[dict[str, Any]], runs: int) -> list[str]:
         for state in ("dropped", "doubtful")
     }
     notes = (say(f"bisect.{state}", points=own) for state, own in named.items() if own)
-    return [say("bisect.runs", points=number(len(points)), runs=number(runs)), *notes]
+    return [say("bisect.runs", points=format_number(len(points)), runs=format_number(runs)), *notes]

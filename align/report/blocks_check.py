@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.folding import fold_alike
 from align.report.blocks import Block, Lines, verdict_block
-from align.report.numbers import number
+from align.report.numbers import format_number
 from align.report.texts import say
 
 if TYPE_CHECKING:
@@ -39,5 +39,5 @@ def _kind(code: str, faults: Sequence[dict[str, Any]], *, show_all: bool) -> Lin
         for name, places in folded
     ]
     shown = lines if show_all else lines[:MOST_LINES]
-    more = [say("check.more", count=number(len(lines) - len(shown)))] if len(shown) < len(lines) else []
-    return Lines(say(f"check.{code}", count=number(len(faults))), (*shown, *more), "bad")
+    more = [say("check.more", count=format_number(len(lines) - len(shown)))] if len(shown) < len(lines) else []
+    return Lines(say(f"check.{code}", count=format_number(len(faults))), (*shown, *more), "bad")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.folding import fold_names
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
-from align.report.numbers import number, visible
+from align.report.numbers import escape_control_characters, format_number
 from align.report.texts import say, word
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def _written(document: dict[str, Any]) -> Facts:
         (say("word.source"), f"{document['source']} ({document['source_format']})"),
         *([(say("convert.key"), document["key"])] if document["key"] else []),
         (say("convert.destination"), f"{document['destination']} ({document['destination_format']})"),
-        *([(say("convert.files"), number(len(document["files"])))] if len(document["files"]) > 1 else []),
+        *([(say("convert.files"), format_number(len(document["files"])))] if len(document["files"]) > 1 else []),
         (say("convert.names"), say("convert.names_as_in", origin=document["names"], framework=document["framework"])),
-        (say("convert.tensors"), number(len({tensor["target"] for tensor in document["tensors"]}))),
+        (say("convert.tensors"), format_number(len({tensor["target"] for tensor in document["tensors"]}))),
         (say("convert.verified"), say(_verification(document))),
         *([(say("convert.content"), f"sha256 {document['content_sha256'][:HASH_SHOWN]}")] if verified else []),
         (say("word.versions"), versions),
@@ -70,7 +70,7 @@ def _by_transform(tensors: list[dict[str, Any]]) -> Table:
     for tensor in tensors:
         groups.setdefault(str(tensor["transform"].get("op", "")), []).append(tensor)
     rows = tuple(
-        Row((word("transform", op), number(len(own)), number(sum(prod(t["shape"]) for t in own))))
+        Row((word("transform", op), format_number(len(own)), format_number(sum(prod(t["shape"]) for t in own))))
         for op, own in groups.items()
     )
     columns = (
@@ -87,7 +87,7 @@ def _renamed(tensors: list[dict[str, Any]]) -> list[Block]:
     for tensor in tensors:
         groups.setdefault((_last(tensor["source"]), _last(tensor["target"])), []).append(tensor)
     rows = tuple(
-        Row((old, new, number(len(own)), f"{own[0]['source']} -> {own[0]['target']}"))
+        Row((old, new, format_number(len(own)), f"{own[0]['source']} -> {own[0]['target']}"))
         for (old, new), own in sorted(groups.items(), key=lambda group: -len(group[1]))[:RENAMES_SHOWN]
     )
     columns = (
@@ -123,7 +123,7 @@ def _dropped(dropped: dict[str, str]) -> list[Block]:
     for name, reason in dropped.items():
         groups.setdefault(reason, []).append(name)
     lines = (
-        say("convert.dropped_line", count=number(len(names)), reason=reason, names=", ".join(fold_names(names)))
+        say("convert.dropped_line", count=format_number(len(names)), reason=reason, names=", ".join(fold_names(names)))
         for reason, names in groups.items()
     )
     return _listed("convert.dropped", lines)
@@ -131,10 +131,13 @@ def _dropped(dropped: dict[str, str]) -> list[Block]:
 
 def _left_out(entries: dict[str, str]) -> Iterable[str]:
     listed = list(entries.items())[:LEFT_OUT_SHOWN]
-    shown = [f"{visible(name, LONGEST)}: {visible(what, LONGEST)}" for name, what in listed]
+    shown = [
+        f"{escape_control_characters(name, LONGEST)}: {escape_control_characters(what, LONGEST)}"
+        for name, what in listed
+    ]
     return [
         *shown,
-        *([say("word.and_more", count=number(more)).strip()] if (more := len(entries) - len(shown)) else []),
+        *([say("word.and_more", count=format_number(more)).strip()] if (more := len(entries) - len(shown)) else []),
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from align.core.folding import fold_alike, fold_names
 from align.core.pitfalls import pitfalls
 from align.report.blocks import Block, Column, Facts, Row, Table
-from align.report.numbers import NONE, as_float, fact, layer_name, listed, number, shape
+from align.report.numbers import NONE, as_float, format_fact, format_facts, format_number, format_shape, layer_name
 from align.report.texts import say, word
 
 IN_PANEL = 4
@@ -57,7 +57,7 @@ def _panel(culprits: list[Culprit], layers: list[Layer]) -> Facts:
         labelled = _facts(group, layers)
         facts += [(f"{place if index == 0 else '':<3}{label}", text) for index, (label, text) in enumerate(labelled)]
     if rest := sum(map(len, groups[IN_PANEL:])):
-        facts.append(("", say("culprit.more", count=number(rest))))
+        facts.append(("", say("culprit.more", count=format_number(rest))))
     return Facts(_title(culprits, layers), tuple(facts), "bad")
 
 
@@ -70,8 +70,8 @@ def _alike(culprits: list[Culprit]) -> list[list[Culprit]]:
 def _title(culprits: list[Culprit], layers: list[Layer]) -> str:
     """All else follows only if every layer that is off was judged alone."""
     unjudged = sum(layer["outcome"] == "not aligned" and not _is_judged_alone(layer) for layer in layers)
-    title = say("culprit.one") if len(culprits) == 1 else say("culprit.several", count=number(len(culprits)))
-    return title + (say("culprit.unjudged", count=number(unjudged)) if unjudged else say("culprit.all_else"))
+    title = say("culprit.one") if len(culprits) == 1 else say("culprit.several", count=format_number(len(culprits)))
+    return title + (say("culprit.unjudged", count=format_number(unjudged)) if unjudged else say("culprit.all_else"))
 
 
 def _is_judged_alone(layer: Layer) -> bool:
@@ -111,10 +111,12 @@ def _name(culprit: Culprit, side: str) -> str:
 def _part(group: list[Culprit]) -> str:
     """Say what is at fault, and how far the worst of the group is off."""
     factor = max(as_float(one["factor"]) for one in group)
-    far = say("culprit.beyond") if factor == float("inf") else say("culprit.times", factor=number(factor))
+    far = say("culprit.beyond") if factor == float("inf") else say("culprit.times", factor=format_number(factor))
     if len(group) > 1:
         return say("culprit.far", part=word("part", group[0]["part"]), far=say("culprit.up_to", far=far))
-    calls = say("culprit.calls", count=number(group[0]["facts"]["calls"])) if "calls" in group[0]["facts"] else ""
+    calls = (
+        say("culprit.calls", count=format_number(group[0]["facts"]["calls"])) if "calls" in group[0]["facts"] else ""
+    )
     return say("culprit.far", part=word("part", group[0]["part"]), far=far) + calls
 
 
@@ -128,7 +130,7 @@ def _cause(culprit: Culprit) -> str:
     sureness = word("sureness", culprit["sureness"])
     if not culprit["cause"]:
         return sureness
-    facts = listed({key: value for key, value in culprit["facts"].items() if key not in TOLD_APART})
+    facts = format_facts({key: value for key, value in culprit["facts"].items() if key not in TOLD_APART})
     because = say("culprit.because", sureness=sureness, cause=cause_words(culprit["cause"]))
     return f"{because} ({facts})" if facts else because
 
@@ -136,7 +138,7 @@ def _cause(culprit: Culprit) -> str:
 def _settings(facts: dict[str, Any]) -> str:
     if not set(SETTINGS) <= set(facts):
         return ""
-    return say("culprit.both", **{side: fact(facts[side]) for side in SETTINGS})
+    return say("culprit.both", **{side: format_fact(facts[side]) for side in SETTINGS})
 
 
 def _difference(group: list[Culprit], layers: list[Layer]) -> str:
@@ -151,9 +153,9 @@ def _difference(group: list[Culprit], layers: list[Layer]) -> str:
     if alone["measurement"] is None:
         return str(worst["note"] or alone["note"])
     bound = max(("max_abs", "rmse"), key=lambda name: _ratio(alone, name))
-    figures = {"value": number(alone["measurement"][bound]), "limit": number(alone["limit"][bound])}
-    figures |= {"shape": shape(worst["reference_shape"]), "dtype": worst["candidate_dtype"]}
-    return say(f"culprit.{bound}", index=shape(alone["measurement"]["worst"]), **figures)
+    figures = {"value": format_number(alone["measurement"][bound]), "limit": format_number(alone["limit"][bound])}
+    figures |= {"shape": format_shape(worst["reference_shape"]), "dtype": worst["candidate_dtype"]}
+    return say(f"culprit.{bound}", index=format_shape(alone["measurement"]["worst"]), **figures)
 
 
 def _ratio(alone: dict[str, Any], bound: str) -> float:
@@ -178,11 +180,11 @@ def _table(culprits: list[Culprit]) -> Table:
 
 def _row(place: int, culprit: Culprit) -> Row:
     cells = (
-        number(place),
+        format_number(place),
         _name(culprit, "candidate"),
         _name(culprit, "reference"),
         word("part_short", culprit["part"]),
-        number(culprit["factor"]),
+        format_number(culprit["factor"]),
         _cause(culprit),
         _settings(culprit["facts"]),
         culprit["change"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table
-from align.report.numbers import NONE, number
+from align.report.numbers import NONE, format_number
 from align.report.texts import say, word
 
 LOSS_DIGITS = 6
@@ -39,9 +39,9 @@ def _drift(tests: list[dict[str, Any]]) -> Table:
         Row(
             (
                 test["name"],
-                *(number(test[key]) for key in ("statistic", "p_value", "level")),
+                *(format_number(test[key]) for key in ("statistic", "p_value", "level")),
                 say("loss.drift_found" if test["drifts"] else "loss.no_drift"),
-                number(test["slope"]),
+                format_number(test["slope"]),
                 test["assumption"],
             ),
             "open" if test["drifts"] else "good",
@@ -61,11 +61,13 @@ def _events(events: list[dict[str, Any]]) -> list[str]:
 
 def _event_line(text: str, found: list[dict[str, Any]]) -> str:
     first = found[0]
-    value = say("loss.event_value", value=number(first["value"], LOSS_DIGITS)) if first["value"] is not None else ""
-    step = number(first["step"])
+    value = (
+        say("loss.event_value", value=format_number(first["value"], LOSS_DIGITS)) if first["value"] is not None else ""
+    )
+    step = format_number(first["step"])
     if len(found) == 1:
         return say("loss.event", event=text, step=step) + value
-    return say("loss.event_many", event=text, step=step, count=number(len(found))) + value
+    return say("loss.event_many", event=text, step=step, count=format_number(len(found))) + value
 
 
 def _others(others: list[dict[str, Any]]) -> Table:
@@ -81,11 +83,11 @@ def _others(others: list[dict[str, Any]]) -> Table:
         Row(
             (
                 one["metric"],
-                number(one["compared"]),
-                number(one["compared"] - one["within"]),
+                format_number(one["compared"]),
+                format_number(one["compared"] - one["within"]),
                 _steps(one["first_divergent_step"], one.get("last_divergent_step")),
-                number(one["largest_difference"]),
-                number(one["largest_at"]),
+                format_number(one["largest_difference"]),
+                format_number(one["largest_at"]),
             ),
             "good" if one["within"] == one["compared"] else "bad",
         )
@@ -96,17 +98,17 @@ def _others(others: list[dict[str, Any]]) -> Table:
 
 def _steps(first: int | None, last: int | None) -> str:
     """Say from which step on a metric differs, and up to which if it agrees again."""
-    return number(first) if last is None else f"{number(first)} … {number(last)}"
+    return format_number(first) if last is None else f"{format_number(first)} … {format_number(last)}"
 
 
 def _speed(speed: dict[str, Any]) -> Facts:
     sides = [speed["reference"], speed["candidate"]]
     both = [(say("loss.median"), "median"), (say("loss.tail"), "tail"), (say("loss.first_step"), "first_step")]
     facts = [
-        (say("loss.ratio"), say("loss.times", ratio=number(speed["ratio"]))),
+        (say("loss.ratio"), say("loss.times", ratio=format_number(speed["ratio"]))),
         *((label, " | ".join(_seconds(side[key]) for side in sides)) for label, key in both),
         (say("loss.data_share"), " | ".join(_share(side["data_share"]) for side in sides)),
-        (say("loss.warm_up"), " | ".join(number(side["warm_up"]) for side in sides)),
+        (say("loss.warm_up"), " | ".join(format_number(side["warm_up"]) for side in sides)),
         (say("loss.slow_in"), word("slow_in", speed["slow_in"])),
         *((say("loss.note"), note) for note in speed["notes"]),
     ]
@@ -115,7 +117,7 @@ def _speed(speed: dict[str, Any]) -> Facts:
 
 
 def _seconds(value: float | None) -> str:
-    return NONE if value is None else say("loss.seconds", value=number(value))
+    return NONE if value is None else say("loss.seconds", value=format_number(value))
 
 
 def _share(value: float | None) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.dtypes import EPSILON
 from align.core.folding import fold_alike, fold_names
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
-from align.report.numbers import as_float, number, shape, share
+from align.report.numbers import as_float, format_number, format_percentage, format_shape
 from align.report.texts import say, word
 
 if TYPE_CHECKING:
@@ -57,30 +57,30 @@ def _sides(document: dict[str, Any]) -> Facts:
     identical = sum(one["identical"] for one in document["tensors"])
     if document["strip"]:
         facts.append((say("diff.strip"), " ".join(document["strip"])))
-    facts.append((say("diff.paired"), number(len(outcomes))))
-    facts.append((say("diff.identical"), number(identical)))
+    facts.append((say("diff.paired"), format_number(len(outcomes))))
+    facts.append((say("diff.identical"), format_number(identical)))
     counts = {outcome: outcomes.count(outcome) for outcome in ("values differ", "dtypes differ", "shapes differ")}
-    facts += [(word("tensor_outcome", outcome), number(count)) for outcome, count in counts.items() if count]
+    facts += [(word("tensor_outcome", outcome), format_number(count)) for outcome, count in counts.items() if count]
     return Facts(say("diff.title"), tuple(facts))
 
 
 def _worst(tensor: Tensor) -> Facts:
     figures = tensor["measurement"]
-    place = say("forward.at_index", index=shape(figures["worst"])) if figures["worst"] else ""
-    mismatched = share(figures["mismatched"], figures["count"])
+    place = say("forward.at_index", index=format_shape(figures["worst"])) if figures["worst"] else ""
+    mismatched = format_percentage(figures["mismatched"], figures["count"])
     facts = [
-        (say("diff.tensor"), f"{_name(tensor)}  {shape(tensor['candidate_shape'])} {_dtypes(tensor)}"),
-        (say("forward.max_abs_long"), number(figures["max_abs"]) + place),
-        (say("forward.max_rel"), number(figures["max_rel"])),
-        (say("diff.means"), f"{number(figures['mean_abs'])}, {number(figures['rmse'])}"),
-        (say("forward.relative_l2_long"), number(figures["relative_l2"])),
-        (say("forward.cosine"), number(figures["cosine"], 9)),
+        (say("diff.tensor"), f"{_name(tensor)}  {format_shape(tensor['candidate_shape'])} {_dtypes(tensor)}"),
+        (say("forward.max_abs_long"), format_number(figures["max_abs"]) + place),
+        (say("forward.max_rel"), format_number(figures["max_rel"])),
+        (say("diff.means"), f"{format_number(figures['mean_abs'])}, {format_number(figures['rmse'])}"),
+        (say("forward.relative_l2_long"), format_number(figures["relative_l2"])),
+        (say("forward.cosine"), format_number(figures["cosine"], 9)),
         (
             say("diff.moved"),
             say(
                 "forward.mismatched_share",
-                part=number(figures["mismatched"]),
-                whole=number(figures["count"]),
+                part=format_number(figures["mismatched"]),
+                whole=format_number(figures["count"]),
                 share=mismatched,
             ),
         ),
@@ -94,7 +94,7 @@ def _worst(tensor: Tensor) -> Facts:
 def _by_size(figures: dict[str, Any]) -> str:
     """Say which share of the elements differs by how much, `1e-08: 12 %` being from there to ten times as much."""
     decades = [(LOWEST_DECADE + place, count) for place, count in enumerate(figures["decades"]) if count][::-1]
-    return ", ".join(f"1e{power:+03d}: {share(count, figures['count'])}" for power, count in decades)
+    return ", ".join(f"1e{power:+03d}: {format_percentage(count, figures['count'])}" for power, count in decades)
 
 
 def _differences(tensors: list[Tensor], *, show_all: bool) -> Table:
@@ -115,7 +115,7 @@ def _differences(tensors: list[Tensor], *, show_all: bool) -> Table:
     )
     rows = tuple(_row(name, [tensors[place] for place in places]) for name, places in shown)
     hidden = len(folded) - len(shown)
-    notes = [say("diff.note"), *([say("diff.more_rows", count=number(hidden))] if hidden else [])]
+    notes = [say("diff.note"), *([say("diff.more_rows", count=format_number(hidden))] if hidden else [])]
     return Table(say("diff.differences"), columns, rows, " ".join(notes))
 
 
@@ -130,12 +130,12 @@ def _row(name: str, own: list[Tensor]) -> Row:
     non_finite = sum(m["non_finite_mismatch"] for m in measured)
     cells = (
         name,
-        number(len(own)) if len(own) > 1 else "",
+        format_number(len(own)) if len(own) > 1 else "",
         _dtypes(own[0]),
-        *(number(worst[figure]) for figure in FIGURES),
-        number(multiple, 2),
-        share(sum(m["mismatched"] for m in measured), sum(m["count"] for m in measured)),
-        number(non_finite) if non_finite else "",
+        *(format_number(worst[figure]) for figure in FIGURES),
+        format_number(multiple, 2),
+        format_percentage(sum(m["mismatched"] for m in measured), sum(m["count"] for m in measured)),
+        format_number(non_finite) if non_finite else "",
     )
     return Row(cells, "bad")
 
@@ -178,15 +178,15 @@ def _unlike(tensor: Tensor) -> str:
     line = say(
         "diff.shapes_line",
         name=_name(tensor),
-        reference=shape(tensor["reference_shape"]),
-        candidate=shape(tensor["candidate_shape"]),
+        reference=format_shape(tensor["reference_shape"]),
+        candidate=format_shape(tensor["candidate_shape"]),
     )
     return f"{line}: {tensor['note']}" if tensor["note"] else line
 
 
 def _unchanged(names: list[str], paired: int, *, show_all: bool) -> Lines:
     listed = names if show_all else fold_names(names)  # folded, but never cut: this list is what was asked for
-    moved = say("diff.unchanged_count", unchanged=number(len(names)), moved=number(paired - len(names)))
+    moved = say("diff.unchanged_count", unchanged=format_number(len(names)), moved=format_number(paired - len(names)))
     return Lines(say("diff.unchanged"), (moved, *listed))
 
 
@@ -209,5 +209,5 @@ def _listed(title: str, lines: Iterable[str], *, show_all: bool, tone: Any = "pl
         return None
     shown = listed if show_all else listed[:MOST_LINES]
     hidden = len(listed) - len(shown)
-    more = (say("diff.more_lines", count=number(hidden)),) if hidden else ()
+    more = (say("diff.more_lines", count=format_number(hidden)),) if hidden else ()
     return Lines(say(title), (*shown, *more), tone)

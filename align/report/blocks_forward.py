@@ -15,7 +15,7 @@ from align.report.blocks import TONES, Block, Column, Lines, Row, Table, finding
 from align.report.blocks_culprits import culprit_blocks, is_culprit
 from align.report.blocks_power import power_blocks
 from align.report.first_divergent import first_divergent_block
-from align.report.numbers import NONE, as_float, layer_name, number, shape
+from align.report.numbers import NONE, as_float, format_number, format_shape, layer_name
 from align.report.texts import say, word
 
 LONGEST_TABLE = 40
@@ -89,16 +89,16 @@ def _marked(document: dict[str, Any]) -> set[int]:
 def _row(layer: dict[str, Any], is_marked: bool = False) -> Row:
     measured, alone = layer["measurement"] or {}, layer.get("isolated") or {}
     cells = (
-        (say("forward.first_marker") if is_marked else "") + number(layer["order"]),
+        (say("forward.first_marker") if is_marked else "") + format_number(layer["order"]),
         layer_name(layer["reference"], layer["call"], layer["output"]),
         layer["candidate"] or say("word.whole_model"),
         _both(layer["reference_class"], layer["candidate_class"]),
-        _both(shape(layer["reference_shape"]), shape(layer["candidate_shape"])),
+        _both(format_shape(layer["reference_shape"]), format_shape(layer["candidate_shape"])),
         _both(layer["reference_dtype"], layer["candidate_dtype"]),
-        number(measured.get("max_abs")),
-        number(measured.get("relative_l2")),
-        number(layer["factor"]),
-        number(alone["factor"]) if alone else "",
+        format_number(measured.get("max_abs")),
+        format_number(measured.get("relative_l2")),
+        format_number(layer["factor"]),
+        format_number(alone["factor"]) if alone else "",
         _optional(layer.get("amplification")),
         word("outcome", layer["outcome"]),
         layer["note"] or alone.get("note", ""),
@@ -107,7 +107,7 @@ def _row(layer: dict[str, Any], is_marked: bool = False) -> Row:
 
 
 def _optional(value: float | str | None) -> str:
-    return "" if value is None else number(value)
+    return "" if value is None else format_number(value)
 
 
 def _both(reference: str, candidate: str) -> str:
@@ -141,13 +141,13 @@ def _stretch_kind(layer: dict[str, Any]) -> str:
 
 def _stretch(layers: list[dict[str, Any]], outcome: str) -> Row:
     alone = [one for layer in layers if (one := layer.get("isolated"))]
-    text = say("forward.following" if outcome == "not aligned" else "forward.folded", count=number(len(layers)))
+    text = say("forward.following" if outcome == "not aligned" else "forward.folded", count=format_number(len(layers)))
     return _gap(text, _largest(layers), _largest(alone), word("outcome", outcome))
 
 
 def _largest(judged: list[dict[str, Any]]) -> str:
     factors = [as_float(one["factor"]) for one in judged if one["factor"] is not None]
-    return number(max(factors)) if factors else ""
+    return format_number(max(factors)) if factors else ""
 
 
 def _gap(text: str, factor: str = "", alone: str = "", outcome: str = "") -> Row:
@@ -162,7 +162,7 @@ def _cut(rows: list[tuple[Row, bool]]) -> list[Row]:
     shown: list[Row] = []
     for is_kept, group in groupby(zip(kept, rows, strict=True), key=lambda item: item[0]):
         own = [row for _, (row, _) in group]
-        shown += own if is_kept else [_gap(say("forward.cut", count=number(len(own))))]
+        shown += own if is_kept else [_gap(say("forward.cut", count=format_number(len(own))))]
     return shown
 
 
@@ -171,9 +171,9 @@ def _accepted(accepted: list[dict[str, Any]]) -> list[Block]:
         return []
     lines = []
     for one in accepted:
-        facts = {"layers": one["layers"], "reason": one["reason"], "count": number(len(one["candidates"]))}
+        facts = {"layers": one["layers"], "reason": one["reason"], "count": format_number(len(one["candidates"]))}
         text = "forward.accepted_line" if one["candidates"] else "forward.accepted_idle"
-        lines.append(say(text, factor=number(one["factor"]), **facts))
+        lines.append(say(text, factor=format_number(one["factor"]), **facts))
     return [Lines(say("forward.accepted"), tuple(lines), "open")]
 
 
@@ -189,11 +189,11 @@ def _unpaired(unpaired: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
         for reason, places in fold_alike((one["reason"], one["side"]) for one in unpaired)
     ]
     lines = tuple(
-        say("forward.unpaired_line", side=word("word", side), count=number(len(own)), reason=reason)
+        say("forward.unpaired_line", side=word("word", side), count=format_number(len(own)), reason=reason)
         + _names(own, show_all=show_all)
         for side, reason, own in groups
     )
-    return [Lines(say("forward.unpaired", count=number(len(unpaired))), lines)]
+    return [Lines(say("forward.unpaired", count=format_number(len(unpaired))), lines)]
 
 
 def _names(names: list[str], *, show_all: bool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.blocks import TONES, Block, Column, Row, Table, findings_blocks, verdict_block
-from align.report.numbers import NONE, as_float, number
+from align.report.numbers import NONE, as_float, format_number
 from align.report.texts import say, word
 
 BEFORE, AFTER = 2, 6
@@ -48,10 +48,10 @@ def _comparison(comparison: dict[str, Any], prompt: int) -> Row:
     cells = (
         say(f"generate.{name}"),
         say(f"generate.{name}_against"),
-        number(len(comparison["positions"])),
+        format_number(len(comparison["positions"])),
         NONE if first is None else _place(comparison["positions"][first]["position"], prompt),
-        number(largest),
-        number(factor),
+        format_number(largest),
+        format_number(factor),
         word("outcome", outcome),
     )
     return Row(cells, TONES[outcome])
@@ -84,10 +84,10 @@ def _position(position: dict[str, Any], prompt: int) -> Row:
     measured, limit = position["measurement"] or {}, position["limit"] or {}
     cells = (
         _place(position["position"], prompt),
-        number(measured.get("max_abs")),
-        number(measured.get("relative_l2")),
-        number(limit.get("max_abs")),
-        number(position["factor"]),
+        format_number(measured.get("max_abs")),
+        format_number(measured.get("relative_l2")),
+        format_number(limit.get("max_abs")),
+        format_number(position["factor"]),
         word("outcome", position["outcome"]),
     )
     return Row(cells, TONES[position["outcome"]])
@@ -112,6 +112,6 @@ def _tokens(differences: list[dict[str, Any]]) -> list[Block]:
 def _token(difference: dict[str, Any]) -> Row:
     name = difference["logits"].replace(" ", "_")
     whole = (str(difference[key]) for key in ("sequence", "step", "reference", "candidate"))
-    figures = number(difference["margin"]), number(difference["limit"])
+    figures = format_number(difference["margin"]), format_number(difference["limit"])
     note = say("generate.tie" if difference["tie"] else "generate.other")
     return Row((say(f"generate.{name}"), *whole, *figures, note), "plain" if difference["tie"] else "bad")

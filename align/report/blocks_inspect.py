@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.folding import fold_alike
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table
-from align.report.numbers import number, shape, size, visible
+from align.report.numbers import escape_control_characters, format_bytes, format_number, format_shape
 from align.report.texts import say, word
 
 if TYPE_CHECKING:
@@ -45,9 +45,12 @@ def _checkpoint(document: dict[str, Any]) -> Facts:
         (say("inspect.naming"), word("naming", document["naming"] or "unknown")),
     ]
     metadata = {name: value for name, value in document["metadata"].items() if name != "format"}
-    facts += [(visible(name, LONGEST), visible(value, LONGEST)) for name, value in metadata.items()]
+    facts += [
+        (escape_control_characters(name, LONGEST), escape_control_characters(value, LONGEST))
+        for name, value in metadata.items()
+    ]
     if document["key"]:
-        facts.append((say("inspect.entry"), visible(document["key"], LONGEST)))
+        facts.append((say("inspect.entry"), escape_control_characters(document["key"], LONGEST)))
     if document["key"] is not None:
         facts.append((say("inspect.tensors"), _totals(document["tensors"])))
     if document["crc_unchecked"]:
@@ -56,18 +59,20 @@ def _checkpoint(document: dict[str, Any]) -> Facts:
 
 
 def _size_on_disk(files: dict[str, int]) -> str:
-    total = size(sum(files.values()))
-    return total if len(files) == 1 else say("inspect.in_files", size=total, count=number(len(files)))
+    total = format_bytes(sum(files.values()))
+    return total if len(files) == 1 else say("inspect.in_files", size=total, count=format_number(len(files)))
 
 
 def _totals(tensors: list[dict[str, Any]]) -> str:
     elements = sum(prod(tensor["shape"]) for tensor in tensors)
     nbytes = sum(tensor["nbytes"] for tensor in tensors)
-    return say("inspect.totals", tensors=number(len(tensors)), elements=_elements(elements), size=size(nbytes))
+    return say(
+        "inspect.totals", tensors=format_number(len(tensors)), elements=_elements(elements), size=format_bytes(nbytes)
+    )
 
 
 def _elements(count: int) -> str:
-    return say("inspect.one_element") if count == 1 else say("inspect.many_elements", count=number(count))
+    return say("inspect.one_element") if count == 1 else say("inspect.many_elements", count=format_number(count))
 
 
 def _entries(document: dict[str, Any]) -> Table:
@@ -80,9 +85,9 @@ def _entries(document: dict[str, Any]) -> Table:
     rows = tuple(
         Row(
             (
-                visible(entry["key"], LONGEST) or say("inspect.top"),
-                number(entry["tensors"]),
-                size(entry["nbytes"]),
+                escape_control_characters(entry["key"], LONGEST) or say("inspect.top"),
+                format_number(entry["tensors"]),
+                format_bytes(entry["nbytes"]),
                 say("inspect.taken") if entry["key"] == document["key"] else "",
             )
         )
@@ -99,9 +104,9 @@ def _by_dtype(tensors: list[dict[str, Any]]) -> Table:
         Row(
             (
                 dtype,
-                number(len(own)),
-                number(sum(prod(tensor["shape"]) for tensor in own)),
-                size(sum(tensor["nbytes"] for tensor in own)),
+                format_number(len(own)),
+                format_number(sum(prod(tensor["shape"]) for tensor in own)),
+                format_bytes(sum(tensor["nbytes"] for tensor in own)),
             )
         )
         for dtype, own in groups.items()
@@ -127,18 +132,21 @@ def _tensors(tensors: list[dict[str, Any]], *, show_all: bool) -> Table:
     )
     rows = tuple(_row(name, [tensors[place] for place in places]) for name, places in shown)
     hidden = len(folded) - len(shown)
-    note = say("inspect.more_rows", count=number(hidden)) if hidden else ""
+    note = say("inspect.more_rows", count=format_number(hidden)) if hidden else ""
     return Table(say("inspect.all_tensors"), columns, rows, note)
 
 
 def _row(name: str, own: list[dict[str, Any]]) -> Row:
-    count = number(len(own)) if len(own) > 1 else ""
-    nbytes = size(sum(tensor["nbytes"] for tensor in own))
-    return Row((name, count, shape(own[0]["shape"]), own[0]["dtype"], nbytes))
+    count = format_number(len(own)) if len(own) > 1 else ""
+    nbytes = format_bytes(sum(tensor["nbytes"] for tensor in own))
+    return Row((name, count, format_shape(own[0]["shape"]), own[0]["dtype"], nbytes))
 
 
 def _others(other: dict[str, str]) -> Iterable[str]:
-    return (f"{visible(name, LONGEST)}: {visible(what, LONGEST)}" for name, what in other.items())
+    return (
+        f"{escape_control_characters(name, LONGEST)}: {escape_control_characters(what, LONGEST)}"
+        for name, what in other.items()
+    )
 
 
 def _listed(title: str, lines: Iterable[str], *, show_all: bool, tone: Tone = "plain") -> list[Block]:
@@ -146,5 +154,7 @@ def _listed(title: str, lines: Iterable[str], *, show_all: bool, tone: Tone = "p
     if not listed:
         return []
     shown = listed if show_all else listed[:MOST_LINES]
-    more = (say("inspect.more_lines", count=number(len(listed) - len(shown))),) if len(listed) > len(shown) else ()
+    more = (
+        (say("inspect.more_lines", count=format_number(len(listed) - len(shown))),) if len(listed) > len(shown) else ()
+    )
     return [Lines(say(title), (*shown, *more), tone)]

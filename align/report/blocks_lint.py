@@ -6,7 +6,7 @@ from typing import Any
 
 from align.core.folding import fold_alike
 from align.report.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
-from align.report.numbers import number
+from align.report.numbers import format_number
 from align.report.texts import say, word
 
 TONES: dict[str, Tone] = {"error": "bad", "warning": "open", "note": "quiet"}
@@ -16,7 +16,7 @@ ALIKE = ("severity", "reference_setting", "candidate_setting", "change", "certai
 def lint_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
     """Show a `mindalign.lint` document; `show_all` gives every layer a row of its own."""
     findings = document["findings"]
-    known = {key: number(document[key]) for key in ("layers", "rules", "unrun")}
+    known = {key: format_number(document[key]) for key in ("layers", "rules", "unrun")}
     return [
         *_findings(findings, show_all=show_all),
         Lines("", (say("lint.rules", **known),), "quiet"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.report.blocks import TONES, Block, Column, Facts, Lines, Row, Table, verdict_block
 from align.report.blocks_curves import LOSS_DIGITS, curve_blocks
-from align.report.numbers import NONE, as_float, number
+from align.report.numbers import NONE, as_float, format_number
 from align.report.texts import say, word
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def _divergence(document: dict[str, Any], points: list[dict[str, Any]]) -> Facts
     point = next((p for p in points if (p["step"] == step if step is not None else not p["within"])), None)
     if point is not None:
         facts += [
-            (say("loss.step" if step is not None else "loss.first_point"), number(point["step"])),
-            (word("word", "reference"), number(point["reference"], LOSS_DIGITS)),
-            (word("word", "candidate"), number(point["candidate"], LOSS_DIGITS)),
+            (say("loss.step" if step is not None else "loss.first_point"), format_number(point["step"])),
+            (word("word", "reference"), format_number(point["reference"], LOSS_DIGITS)),
+            (word("word", "candidate"), format_number(point["candidate"], LOSS_DIGITS)),
             (say("loss.difference"), say("loss.of_limit", **_figures(point))),
         ]
     facts += [(say("loss.trouble"), word("trouble", document["trouble"]))] if document["trouble"] else []
@@ -64,12 +64,12 @@ def _title(document: dict[str, Any]) -> str:
     if outcome != "not aligned":
         return say("loss.not_compared")
     if step is not None:
-        return say("loss.first_divergent", step=number(step))
+        return say("loss.first_divergent", step=format_number(step))
     return say("loss.not_aligned", trouble=word("trouble", document["trouble"]))
 
 
 def _figures(point: dict[str, Any]) -> dict[str, str]:
-    return {key: number(point[key]) for key in ("difference", "limit")}
+    return {key: format_number(point[key]) for key in ("difference", "limit")}
 
 
 def _criteria(criteria: list[dict[str, Any]]) -> Table:
@@ -84,8 +84,8 @@ def _criteria(criteria: list[dict[str, Any]]) -> Table:
         Row(
             (
                 c["name"],
-                number(c["value"]),
-                number(c["bound"]),
+                format_number(c["value"]),
+                format_number(c["bound"]),
                 say("loss.yes" if c["passed"] else "loss.no"),
                 c["source"],
             ),
@@ -107,7 +107,7 @@ def _points(document: dict[str, Any], points: list[dict[str, Any]], *, show_all:
         if index > previous + 1:
             rows.append(Row(("…", say("loss.steps_left_out", count=index - previous - 1), "", "", "", ""), "quiet"))
         rows.append(_point(points[index]))
-    count = number(document["points"]["count"])
+    count = format_number(document["points"]["count"])
     return Table(say("loss.points", count=count), (*columns, Column(say("forward.outcome"))), tuple(rows))
 
 
@@ -121,21 +121,21 @@ def _kept(points: list[dict[str, Any]], first: int | None) -> list[int]:
 
 
 def _point(point: dict[str, Any]) -> Row:
-    losses = (number(point[side], LOSS_DIGITS) for side in ("reference", "candidate"))
-    figures = (number(point[key]) for key in ("difference", "limit"))
+    losses = (format_number(point[side], LOSS_DIGITS) for side in ("reference", "candidate"))
+    figures = (format_number(point[key]) for key in ("difference", "limit"))
     outcome = say("loss.within" if point["within"] else "loss.outside")
-    return Row((number(point["step"]), *losses, *figures, outcome), "plain" if point["within"] else "bad")
+    return Row((format_number(point["step"]), *losses, *figures, outcome), "plain" if point["within"] else "bad")
 
 
 def _curves(reference: dict[str, Any], candidate: dict[str, Any]) -> Table:
     facts: dict[str, Callable[[dict[str, Any]], str]] = {
         "label": lambda curve: curve["label"],
-        "steps": lambda curve: number(len(curve["steps"])),
+        "steps": lambda curve: format_number(len(curve["steps"])),
         "range": lambda curve: f"{curve['steps'][0]} … {curve['steps'][-1]}" if curve["steps"] else NONE,
         "window": lambda curve: window_text(curve["window"]),
         "resolution": lambda curve: _resolution(curve["resolution"]),
-        "first_value": lambda curve: number(curve["values"][0], LOSS_DIGITS) if curve["values"] else NONE,
-        "last_value": lambda curve: number(curve["values"][-1], LOSS_DIGITS) if curve["values"] else NONE,
+        "first_value": lambda curve: format_number(curve["values"][0], LOSS_DIGITS) if curve["values"] else NONE,
+        "last_value": lambda curve: format_number(curve["values"][-1], LOSS_DIGITS) if curve["values"] else NONE,
     }
     rows = tuple(Row((say(f"loss.{key}"), fact(reference), fact(candidate))) for key, fact in facts.items())
     columns = (Column(""), Column(say("word.reference"), "path"), Column(say("word.candidate"), "path"))
@@ -149,7 +149,7 @@ def window_text(window: dict[str, Any]) -> str:
 
 def _resolution(resolutions: list[float]) -> str:
     coarsest = max((float(r) for r in resolutions), default=0.0)
-    return number(coarsest) if coarsest else say("loss.all_digits")
+    return format_number(coarsest) if coarsest else say("loss.all_digits")
 
 
 def _notes(document: dict[str, Any]) -> list[Block]:

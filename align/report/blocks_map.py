@@ -6,10 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from align.core.folding import fold_names
-from align.core.runs import fold_runs
+from align.core.runs import fold_ranges
 from align.report.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.map_tables import pair_table, parameter_tables
-from align.report.numbers import NONE, number
+from align.report.numbers import NONE, format_number
 from align.report.texts import say, word
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def _summary(source: dict[str, Any], target: dict[str, Any]) -> Table:
     facts: dict[str, Callable[[dict[str, Any]], str]] = {
         "label": lambda side: side["label"],
         "framework": lambda side: side["framework"] or NONE,
-        "tensors": lambda side: number(side["tensors"]),
-        "parameters": lambda side: number(side["elements"]),
-        "trainable": lambda side: number(side["trainable_elements"]),
-        "buffers": lambda side: number(side["buffers"]),
+        "tensors": lambda side: format_number(side["tensors"]),
+        "parameters": lambda side: format_number(side["elements"]),
+        "trainable": lambda side: format_number(side["trainable_elements"]),
+        "buffers": lambda side: format_number(side["buffers"]),
         "dtypes": lambda side: ", ".join(f"{dtype} × {count}" for dtype, count in side["dtypes"].items()) or NONE,
         "ties": lambda side: _ties(side["ties"]) or say("word.none"),
     }
@@ -51,7 +51,7 @@ def _summary(source: dict[str, Any], target: dict[str, Any]) -> Table:
 
 
 def _ties(ties: Iterable[Sequence[str]]) -> str:
-    return "; ".join(" = ".join(texts) for texts, _ in fold_runs([((a, b), None) for a, b in ties]))
+    return "; ".join(" = ".join(texts) for texts, _ in fold_ranges([((a, b), None) for a, b in ties]))
 
 
 def _evidence(pairings: list[dict[str, Any]]) -> Table:
@@ -60,20 +60,22 @@ def _evidence(pairings: list[dict[str, Any]]) -> Table:
         own = [p for p in pairings if p["evidence"] == evidence]
         changed = sum(p["transform"]["op"] != "identity" for p in own)
         lowest = min(float(p["confidence"]) for p in own)
-        rows.append(Row((word("evidence", evidence), number(count), number(changed), number(lowest))))
+        rows.append(
+            Row((word("evidence", evidence), format_number(count), format_number(changed), format_number(lowest)))
+        )
     columns = (
         Column(say("map.evidence")),
         Column(say("map.pairs"), "number"),
         Column(say("map.transformed"), "number"),
         Column(say("map.lowest_confidence"), "number"),
     )
-    return Table(say("map.paired", count=number(len(pairings))), columns, tuple(rows))
+    return Table(say("map.paired", count=format_number(len(pairings))), columns, tuple(rows))
 
 
 def _notes(pairings: list[dict[str, Any]]) -> list[Block]:
     """What is to be known of some pairs, each note once with the source names that it holds for."""
     noted: dict[str, list[str]] = {}
-    for (note, names), places in fold_runs([((p["note"], p["source"]), None) for p in pairings if p["note"]]):
+    for (note, names), places in fold_ranges([((p["note"], p["source"]), None) for p in pairings if p["note"]]):
         noted.setdefault(note, []).append(names if len(places) == 1 else f"{names} ({len(places)})")
     lines = [say("map.noted", note=note, names=", ".join(names)) for note, names in noted.items()]
     return [Lines(say("map.notes"), tuple(lines), "open")] if lines else []
@@ -86,7 +88,7 @@ def _ambiguous(groups: list[dict[str, Any]]) -> list[Block]:
     for group in groups:
         sides = " | ".join(", ".join(fold_names(group[side])) for side in ("sources", "targets"))
         lines.append(say("map.ambiguous_group", sides=sides, reason=group["reason"]))
-    return [Lines(say("map.ambiguous", count=number(len(groups))), tuple(lines), "open")]
+    return [Lines(say("map.ambiguous", count=format_number(len(groups))), tuple(lines), "open")]
 
 
 def _by_reason(title: str, entries: list[dict[str, Any]], tone: Tone) -> list[Block]:
@@ -96,7 +98,7 @@ def _by_reason(title: str, entries: list[dict[str, Any]], tone: Tone) -> list[Bl
     for entry in entries:
         groups.setdefault((entry["side"], entry["reason"]), []).append(entry)
     lines = tuple(_reason_line(side, reason, own) for (side, reason), own in groups.items())
-    return [Lines(say(title, count=number(len(entries))), lines, tone)]
+    return [Lines(say(title, count=format_number(len(entries))), lines, tone)]
 
 
 def _reason_line(side: str, reason: str, entries: list[dict[str, Any]]) -> str:
@@ -104,7 +106,8 @@ def _reason_line(side: str, reason: str, entries: list[dict[str, Any]]) -> str:
     closest = sorted({name for entry in entries for name in entry.get("suggestions", ())})
     hint = say("map.closest", names=", ".join(fold_names(closest))) if closest else ""
     return (
-        say("map.reason_line", side=word("word", side), count=number(len(entries)), reason=reason, names=names) + hint
+        say("map.reason_line", side=word("word", side), count=format_number(len(entries)), reason=reason, names=names)
+        + hint
     )
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from align.core.folding import fold_names
-from align.core.words import some
+from align.core.words import first_few
 from align.report.blocks import Block, Lines
-from align.report.numbers import as_float, layer_name, number, share
+from align.report.numbers import as_float, format_number, format_percentage, layer_name
 from align.report.texts import say
 
 NAMES_SHOWN = 6
@@ -27,7 +27,11 @@ def power_blocks(power: dict[str, Any] | None, *, show_all: bool = False) -> lis
 
 def _inputs(power: dict[str, Any]) -> list[str]:
     moved = [
-        say(f"power.{'input_moves' if as_float(factor) > 1.0 else 'input_hidden'}", name=name, factor=number(factor))
+        say(
+            f"power.{'input_moves' if as_float(factor) > 1.0 else 'input_hidden'}",
+            name=name,
+            factor=format_number(factor),
+        )
         for name, factor in power["inputs"].items()
     ]
     return moved + [say("power.unmeasured", name=name, reason=why) for name, why in power["unmeasured"].items()]
@@ -42,8 +46,8 @@ def _outputs(outputs: list[dict[str, Any]], show_all: bool) -> list[str]:
     return [
         say(
             f"power.{kind}",
-            count=number(len(own)),
-            total=number(len(outputs)),
+            count=format_number(len(own)),
+            total=format_number(len(outputs)),
             names=_listed(map(_named, own), show_all),
         )
         for kind, own in kinds.items()
@@ -63,23 +67,25 @@ def _parameters(parameters: list[dict[str, Any]], show_all: bool) -> list[str]:
     for state, ordered in orders.items():
         if own := [one for one in ordered if one["state"] == state]:
             names = _listed([one["name"] for one in own], show_all)
-            lines.append(say(f"power.{state.replace(' ', '_')}", count=number(len(own)), names=names, **_first(own)))
+            lines.append(
+                say(f"power.{state.replace(' ', '_')}", count=format_number(len(own)), names=names, **_first(own))
+            )
     if seen := [one for one in late if one["state"] in ("seen", "partly blind")]:
-        lines.append(say("power.seen", count=number(len(seen)), **_first(seen)))
+        lines.append(say("power.seen", count=format_number(len(seen)), **_first(seen)))
     return lines
 
 
 def _first(parameters: list[dict[str, Any]]) -> dict[str, str]:
     """What the worst of them, which stands first, is like."""
     first = parameters[0]
-    hidden = share(first["blind"], first["elements"])
+    hidden = format_percentage(first["blind"], first["elements"])
     return {"name": first["name"], "hidden": hidden, "change": _percent(first["shows_at"])}
 
 
 def _percent(relative: float | str | None) -> str:
-    return f"{number(100 * as_float(relative), 2)} %"
+    return f"{format_number(100 * as_float(relative), 2)} %"
 
 
 def _listed(names: Any, show_all: bool) -> str:
     folded = fold_names(names)
-    return some(folded, len(folded) if show_all else NAMES_SHOWN)
+    return first_few(folded, len(folded) if show_all else NAMES_SHOWN)

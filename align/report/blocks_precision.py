@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.blocks import Block, Column, Lines, Row, Table, findings_blocks, verdict_block
-from align.report.numbers import as_float, number
+from align.report.numbers import as_float, format_number
 from align.report.texts import say, word
 
 
@@ -37,10 +37,10 @@ def _layers(rows: list[dict[str, Any]], judged: str) -> Table:
     cells = tuple(
         Row(
             (
-                number(row["group"] + 1),
+                format_number(row["group"] + 1),
                 row["module"],
                 row["class_name"],
-                *(number(row[key]) for key in ("alone", "alone_factor", "cumulative", "cumulative_factor")),
+                *(format_number(row[key]) for key in ("alone", "alone_factor", "cumulative", "cumulative_factor")),
             ),
             "bad" if as_float(row["alone_factor"]) > 1.0 else "plain",
         )
@@ -51,9 +51,11 @@ def _layers(rows: list[dict[str, Any]], judged: str) -> Table:
 
 def _notes(document: dict[str, Any]) -> list[str]:
     place = document["precision"] or document["device"]
-    facts = {key: number(document[key]) for key in ("tried", "all_moved", "all_factor", "rest_moved", "rest_factor")}
+    facts = {
+        key: format_number(document[key]) for key in ("tried", "all_moved", "all_factor", "rest_moved", "rest_factor")
+    }
     judged = word("judged", document["judged"])
-    notes = [say("precision.all", place=place, judged=judged, runs=number(document["runs"]), **facts)]
+    notes = [say("precision.all", place=place, judged=judged, runs=format_number(document["runs"]), **facts)]
     if document["layers"]:
         key = "precision.rest" if document["complete"] else "precision.more"
         notes.append(say(key, place=place, judged=judged, **facts))

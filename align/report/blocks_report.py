@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.blocks import TONES, Block, Column, Lines, Row, Table
-from align.report.numbers import NONE, number, shape
+from align.report.numbers import NONE, format_number, format_shape
 from align.report.texts import say, word
 
 NOT_RUN = "not run"
@@ -25,7 +25,9 @@ def summary_blocks(summary: dict[str, Any]) -> list[Block]:
 
 def _rung(rung: dict[str, Any], folder: str) -> Row:
     coverage = rung["coverage"]
-    compared = say("rung.compared_of", count=number(coverage["compared"]), unit=coverage["unit"]) if coverage else NONE
+    compared = (
+        say("rung.compared_of", count=format_number(coverage["compared"]), unit=coverage["unit"]) if coverage else NONE
+    )
     reason = rung["reason"] or say("rung.how_to_run", command=rung["name"], folder=folder)
     cells = (word("rung", rung["name"]), word("outcome", rung["outcome"]), compared, reason)
     return Row(cells, TONES.get(rung["outcome"], "plain"))
@@ -75,5 +77,5 @@ def _of_forward(document: dict[str, Any]) -> list[Block]:
 
 def _input(name: str, facts: dict[str, Any]) -> Row:
     dimensions = facts.get("shape")
-    shown = shape(dimensions) if isinstance(dimensions, list) else NONE
+    shown = format_shape(dimensions) if isinstance(dimensions, list) else NONE
     return Row((name, shown, str(facts.get("dtype", NONE)), str(facts.get("sha256", NONE))))

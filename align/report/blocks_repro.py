@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table
-from align.report.numbers import layer_name, number, shape
+from align.report.numbers import format_number, format_shape, layer_name
 from align.report.texts import say, word
 
 
@@ -44,7 +44,7 @@ def _outputs(outputs: list[dict[str, Any]]) -> Table:
 
 
 def _output(output: dict[str, Any]) -> Row:
-    shapes = dict.fromkeys(shape(output[f"{side}_shape"]) for side in ("reference", "candidate"))
+    shapes = dict.fromkeys(format_shape(output[f"{side}_shape"]) for side in ("reference", "candidate"))
     measured = output["measurement"] or {}
-    figures = (number(measured.get(key)) for key in ("max_abs", "relative_l2"))
+    figures = (format_number(measured.get(key)) for key in ("max_abs", "relative_l2"))
     return Row((output["name"], " | ".join(shapes), *figures))

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table
-from align.report.numbers import layer_name, number, shape, size
+from align.report.numbers import format_bytes, format_number, format_shape, layer_name
 from align.report.texts import say
 
 if TYPE_CHECKING:
@@ -36,10 +36,16 @@ def _facts(document: dict[str, Any]) -> Facts:
             (say("trace.mode"), say("trace.mode_fact", **run)),
             (say("trace.inputs"), ", ".join(inputs)),
         ]
-    tensors = say("trace.tensors_fact", tensors=number(document["tensors"]), size=size(document["nbytes"]))
-    noise = say("trace.noise_fact", count=number(document["noise"])) if document["noise"] else document["noise_missing"]
+    tensors = say(
+        "trace.tensors_fact", tensors=format_number(document["tensors"]), size=format_bytes(document["nbytes"])
+    )
+    noise = (
+        say("trace.noise_fact", count=format_number(document["noise"]))
+        if document["noise"]
+        else document["noise_missing"]
+    )
     facts += [(say("trace.tensors"), tensors), (say("trace.noise"), noise)]
-    facts += [(say("trace.parameters"), number(document["parameters"]))]
+    facts += [(say("trace.parameters"), format_number(document["parameters"]))]
     return Facts(say("trace.title"), tuple(facts))
 
 
@@ -70,14 +76,14 @@ def _rows(call: dict[str, Any]) -> Iterator[Row]:
         first = (name, call["class_name"]) if place == 0 else ("", "")
         output = f"{tensor['name']} " if tensor["name"] else ""
         figures = tensor["statistics"] or {}
-        shown = tuple(number(figures.get(key)) for key in FIGURES)
+        shown = tuple(format_number(figures.get(key)) for key in FIGURES)
         odd = figures.get("nan", 0) + figures.get("inf", 0)
         cells = (
             *first,
-            output + shape(tensor["shape"]),
+            output + format_shape(tensor["shape"]),
             tensor["dtype"],
             *shown,
-            number(odd) if odd else "",
+            format_number(odd) if odd else "",
             call["place"],
         )
         yield Row(cells, "bad" if odd else "plain")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.blocks import Block, Column, Facts, Row, Table, findings_blocks, verdict_block
-from align.report.numbers import as_float, number, share
+from align.report.numbers import as_float, format_number, format_percentage
 from align.report.texts import say, word
 
 PARTS = ("model", "weights", "data", "metric")
@@ -36,7 +36,7 @@ def _combinations(document: dict[str, Any]) -> Table:
     own |= {"weights"} if any(finding["code"] in OWN_WEIGHTS for finding in document["findings"]) else set()
     rows = tuple(_combination(row, own) for row in document["combinations"])
     title = say("validate.title", metric=document["metrics"][0])
-    return Table(title, columns, rows, say("validate.limit_note", limit=number(document["limit"])))
+    return Table(title, columns, rows, say("validate.limit_note", limit=format_number(document["limit"])))
 
 
 def _combination(row: dict[str, Any], own: set[str]) -> Row:
@@ -47,36 +47,38 @@ def _combination(row: dict[str, Any], own: set[str]) -> Row:
         whose = other if part in row["exchanged"] else row["model"]
         cells.append(word("word", whose) if part in own else say("validate.shared"))
     is_reference = row["model"] == "reference" and not row["exchanged"]
-    figures = (number(row["value"], 6), "" if is_reference else number(row["difference"]))
+    figures = (format_number(row["value"], 6), "" if is_reference else format_number(row["difference"]))
     agrees = "" if is_reference else say("validate.yes" if row["agrees"] else "validate.no")
     return Row((*cells, *figures, agrees), "plain" if is_reference else "good" if row["agrees"] else "bad")
 
 
 def _outputs(outputs: dict[str, Any], *, show_all: bool) -> Facts:
     measured, limit = outputs["measurement"], outputs["limit"]
-    bounds = {"max_abs": number(limit["max_abs"]), "rmse": number(limit["rmse"])}
+    bounds = {"max_abs": format_number(limit["max_abs"]), "rmse": format_number(limit["rmse"])}
     facts = [
-        (say("validate.samples"), number(outputs["samples"])),
-        (say("forward.max_abs_long"), number(measured["max_abs"])),
+        (say("validate.samples"), format_number(outputs["samples"])),
+        (say("forward.max_abs_long"), format_number(measured["max_abs"])),
         (
             say("forward.limit"),
             say("forward.limit_in_force", source=word("limit_source", limit["source"]), **bounds),
         ),
-        (say("forward.smallest_limit"), say("forward.would_pass", factor=number(outputs["factor"]))),
+        (say("forward.smallest_limit"), say("forward.would_pass", factor=format_number(outputs["factor"]))),
         (say("validate.flipped"), _flips(outputs)),
     ]
     if indexes := outputs["indexes"]:
         shown = indexes if show_all else indexes[:INDEXES_SHOWN]
         rest = outputs["flipped"] - len(shown)
-        more = say("word.and_more", count=number(rest)) if rest else ""
-        facts.append((say("validate.indexes"), ", ".join(map(number, shown)) + more))
+        more = say("word.and_more", count=format_number(rest)) if rest else ""
+        facts.append((say("validate.indexes"), ", ".join(map(format_number, shown)) + more))
     return Facts(say("validate.outputs"), tuple(facts), "good" if as_float(outputs["factor"]) <= 1.0 else "bad")
 
 
 def _flips(outputs: dict[str, Any]) -> str:
     part, whole = outputs["flipped"], outputs["samples"]
-    said = say("validate.flips", part=number(part), whole=number(whole), share=share(part, whole))
-    return said + (say("validate.ties", count=number(outputs["ties"])) if outputs["ties"] else "")
+    said = say(
+        "validate.flips", part=format_number(part), whole=format_number(whole), share=format_percentage(part, whole)
+    )
+    return said + (say("validate.ties", count=format_number(outputs["ties"])) if outputs["ties"] else "")
 
 
 def _worst(samples: list[dict[str, Any]]) -> list[Block]:
@@ -100,7 +102,7 @@ def _sample(sample: dict[str, Any]) -> Row:
     flipped = sample["margin"] is not None
     keys = ("label", "reference", "candidate")
     classes = tuple(str(sample[key]) if flipped else "" for key in keys)
-    lead = tuple(number(sample[key]) if flipped else "" for key in ("margin", "limit"))
+    lead = tuple(format_number(sample[key]) if flipped else "" for key in ("margin", "limit"))
     note = say("validate.tie" if sample["tie"] else "validate.flip") if flipped else ""
-    cells = (number(sample["index"]), *classes, number(sample["difference"]), *lead, note)
+    cells = (format_number(sample["index"]), *classes, format_number(sample["difference"]), *lead, note)
     return Row(cells, "bad" if flipped and not sample["tie"] else "plain")

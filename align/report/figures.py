@@ -80,7 +80,7 @@ class Picture:
         return self.alt
 
 
-def literal(text: str) -> str:
+def escape_dollars(text: str) -> str:
     """Return a name so that matplotlib draws it as it is: a dollar sign would start a formula."""
     return text.replace("$", r"\$")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table
 from align.report.blocks_loss import window_text
-from align.report.numbers import number
+from align.report.numbers import format_number
 from align.report.terminal import print_blocks
 from align.report.texts import say, word
 
@@ -30,13 +30,19 @@ def log_blocks(document: dict[str, Any]) -> list[Block]:
         (say("log.counting"), _counting(document)),
         (say("log.range"), _range(document)),
         (say("loss.window"), window_text(document["window"])),
-        (say("log.values"), " … ".join(number(document[key], LOSS_DIGITS) for key in ("first_value", "last_value"))),
-        (say("loss.resolution"), number(document["resolution"]) if document["resolution"] else say("loss.all_digits")),
+        (
+            say("log.values"),
+            " … ".join(format_number(document[key], LOSS_DIGITS) for key in ("first_value", "last_value")),
+        ),
+        (
+            say("loss.resolution"),
+            format_number(document["resolution"]) if document["resolution"] else say("loss.all_digits"),
+        ),
         (say("log.gaps"), _listed([f"{before} … {after}" for before, after in document["gaps"]])),
-        (say("log.duplicates"), number(document["duplicates"])),
+        (say("log.duplicates"), format_number(document["duplicates"])),
         (say("log.non_finite"), _listed([str(step) for step in document["non_finite_steps"]])),
         (say("log.skipped"), _listed([_skipped(*run) for run in document["skipped_steps"]])),
-        (say("log.ignored"), number(document["ignored_lines"])),
+        (say("log.ignored"), format_number(document["ignored_lines"])),
     )
     notes: list[Block] = [Lines(say("loss.notes"), tuple(document["notes"]))] if document["notes"] else []
     return [Facts(document["label"], facts), _metrics(document["metrics"]), *notes]
@@ -50,7 +56,7 @@ def _metrics(metrics: list[dict[str, Any]]) -> Table:
         Column(say("log.phase")),
     )
     rows = tuple(
-        Row((one["name"], number(one["points"]), window_text(one["window"]), word("phase", one["phase"])))
+        Row((one["name"], format_number(one["points"]), window_text(one["window"]), word("phase", one["phase"])))
         for one in metrics
     )
     return Table(say("log.metrics"), columns, rows)
@@ -58,18 +64,18 @@ def _metrics(metrics: list[dict[str, Any]]) -> Table:
 
 def _counting(document: dict[str, Any]) -> str:
     length = document["steps_per_epoch"]
-    epoch = say("log.epoch_length", steps=number(length)) if length is not None else ""
+    epoch = say("log.epoch_length", steps=format_number(length)) if length is not None else ""
     return say("log.counted", counting=word("counting", document["counting"]), base=document["base"]) + epoch
 
 
 def _range(document: dict[str, Any]) -> str:
-    figures = {key: number(document[key]) for key in ("points", "first_step", "last_step", "cadence")}
+    figures = {key: format_number(document[key]) for key in ("points", "first_step", "last_step", "cadence")}
     return say("log.points", axis=word("axis", document["axis"]), **figures)
 
 
 def _skipped(first: int, last: int, count: int) -> str:
     span = str(first) if first == last else f"{first} … {last}"
-    return span if count > last - first else say("log.some_of", count=number(count), span=span)
+    return span if count > last - first else say("log.some_of", count=format_number(count), span=span)
 
 
 def _listed(items: Sequence[str]) -> str:
@@ -77,4 +83,4 @@ def _listed(items: Sequence[str]) -> str:
     if not items:
         return say("log.none")
     shown = ", ".join(items[:SHOWN])
-    return shown if len(items) <= SHOWN else say("log.more", shown=shown, count=number(len(items)))
+    return shown if len(items) <= SHOWN else say("log.more", shown=shown, count=format_number(len(items)))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.runs import fold_runs
+from align.core.runs import fold_ranges
 from align.report.blocks import Column, Row, Table
-from align.report.numbers import NONE, number
+from align.report.numbers import NONE, format_number
 from align.report.texts import say, word
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def pair_table(
     """Return one table of the pairs; of many unlike ones the least sure, or with `show_all` every one."""
     facts = {parameter["name"]: _facts(parameter) for parameter in parameters}
     rows = [((p["source"], p["target"]), _likeness(p, *facts.get(p["source"], ("", "")))) for p in pairings]
-    runs = [(texts, [pairings[place] for place in places], rows[places[0]][1]) for texts, places in fold_runs(rows)]
+    runs = [(texts, [pairings[place] for place in places], rows[places[0]][1]) for texts, places in fold_ranges(rows)]
     shown = runs if show_all or len(runs) <= MOST_RUNS else sorted(runs, key=lambda run: _lowest(run[1]))[:LEAST_SURE]
     if not shown:
         return []
@@ -40,7 +40,7 @@ def pair_table(
         Column(say("word.note"), "path", wide=True),
     )
     hidden = len(pairings) - sum(len(own) for _, own, _ in shown)
-    note = say("map.more_pairs", count=number(hidden)) if hidden else ""
+    note = say("map.more_pairs", count=format_number(hidden)) if hidden else ""
     title = say("map.some_pairs" if hidden else "map.all_pairs")
     return [Table(title, columns, tuple(_pair_row(*run) for run in shown), note)]
 
@@ -56,7 +56,7 @@ def parameter_tables(document: dict[str, Any]) -> list[Table]:
     tables = []
     for side in ("source", "target"):
         parameters = document.get(f"{side}_parameters", ())
-        runs = fold_runs([((parameter["name"],), _facts(parameter)) for parameter in parameters])
+        runs = fold_ranges([((parameter["name"],), _facts(parameter)) for parameter in parameters])
         rows = tuple(Row((text, _count(places), *_facts(parameters[places[0]]))) for (text,), places in runs)
         tables.append(Table(say("map.parameters_of", label=document[side]["label"]), columns, rows))
     return tables
@@ -92,12 +92,12 @@ def _likeness(pairing: dict[str, Any], shape: str, holds: str) -> tuple[str, ...
 
 def _pair_row(texts: tuple[str, ...], pairings: Sequence[dict[str, Any]], alike: tuple[str, ...]) -> Row:
     evidence, form, holds, note = alike
-    shown = word("evidence_short", evidence), number(_lowest(pairings)), form, holds, note
+    shown = word("evidence_short", evidence), format_number(_lowest(pairings)), form, holds, note
     return Row((*texts, _count(pairings), *shown))
 
 
 def _count(run: Sequence[object]) -> str:
-    return number(len(run)) if len(run) > 1 else ""
+    return format_number(len(run)) if len(run) > 1 else ""
 
 
 def _lowest(pairings: Sequence[dict[str, Any]]) -> float:

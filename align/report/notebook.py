@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.files import write_text
 from align.core.progress import silent
 from align.errors import FrameworkMissingError
-from align.report.assets import asset
+from align.report.assets import read_template
 from align.report.summary import NOT_RUN, summarize_run
 from align.runs.folder import RunFolder
 
@@ -70,7 +70,7 @@ def _executed(folder: Path, progress: Progress) -> Any:
 
     from align.report.kernel import execute_notebook
 
-    notebook = nbformat.reads(asset("report_template.ipynb"), as_version=4)
+    notebook = nbformat.reads(read_template("report_template.ipynb"), as_version=4)
     return execute_notebook(notebook, folder, progress)
 
 

@@ -19,7 +19,7 @@ NON_FINITE = ("NaN", "Infinity", "-Infinity")  # as documents hold them
 LONGEST_PLAIN = 1e6
 
 
-def number(value: Figure, digits: int = 3) -> str:
+def format_number(value: Figure, digits: int = 3) -> str:
     """Show a number in `digits` significant digits; None is "-", integers keep all their digits."""
     if value is None:
         return NONE
@@ -38,17 +38,17 @@ def as_float(value: Figure) -> float:
     return math.nan if value is None else float(value)
 
 
-def listed(facts: Mapping[str, Figure]) -> str:
+def format_facts(facts: Mapping[str, Figure]) -> str:
     """List the facts of a document: numbers, non-finite ones as text, and words."""
-    return ", ".join(f"{key} {fact(value)}" for key, value in facts.items())
+    return ", ".join(f"{key} {format_fact(value)}" for key, value in facts.items())
 
 
-def fact(value: Figure) -> str:
+def format_fact(value: Figure) -> str:
     """Show a number, or a word as it is."""
-    return value if isinstance(value, str) and value not in NON_FINITE else number(value)
+    return value if isinstance(value, str) and value not in NON_FINITE else format_number(value)
 
 
-def share(part: int, whole: int) -> str:
+def format_percentage(part: int, whole: int) -> str:
     """Show a part of a whole in percent; never "0 %" for a part that is there nor "100 %" for one that lacks some."""
     if whole == 0:
         return NONE
@@ -58,12 +58,12 @@ def share(part: int, whole: int) -> str:
     return f"{percent:.3g} %" if percent < 99.9 or percent == 100.0 else f"{percent:.3f} %"
 
 
-def shape(dimensions: Sequence[int]) -> str:
+def format_shape(dimensions: Sequence[int]) -> str:
     """Show a shape as NumPy does, `()` for a 0-d tensor."""
     return str(tuple(dimensions))
 
 
-def visible(text: str, longest: int) -> str:
+def escape_control_characters(text: str, longest: int) -> str:
     """Show text of a file: control characters, which could steer a terminal, are escaped, and what is long is cut."""
     cut = text if len(text) <= longest else text[:longest] + ELLIPSIS
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
@@ -77,11 +77,11 @@ def layer_name(module: str, call: int = 0, output: str = "") -> str:
 
 def layer_title(layer: dict[str, Any], width: int) -> str:
     """Name a compared layer in a plot: its name on the reference's side, shortened, and its class."""
-    name = shorten(layer_name(layer["reference"], layer["call"], layer["output"]), width)
+    name = shorten_path(layer_name(layer["reference"], layer["call"], layer["output"]), width)
     return f"{name} ({layer['reference_class']})" if layer["reference_class"] else name
 
 
-def shorten(text: str, width: int) -> str:
+def shorten_path(text: str, width: int) -> str:
     """Shorten a path from its middle until it fits; its numbers, which tell layers apart, go last.
 
     Words between dots become their first letter, middle ones before the outer ones; what is still longer than
@@ -105,7 +105,7 @@ def _cut_middle(text: str, width: int) -> str:
     return text[:head] + ELLIPSIS + text[len(text) - tail :]
 
 
-def size(nbytes: int) -> str:
+def format_bytes(nbytes: int) -> str:
     """Show a number of bytes in binary units, as `ls -h` does."""
     value, units = float(nbytes), ["B", "KiB", "MiB", "GiB", "TiB"]
     while value >= 1000 and len(units) > 1:

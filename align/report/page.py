@@ -11,7 +11,7 @@ from html import escape
 from typing import Any
 
 from align.core.about import __version__
-from align.report.assets import asset
+from align.report.assets import read_template
 from align.report.figures import FIGURE_CLASS
 from align.report.texts import say
 
@@ -33,9 +33,9 @@ def notebook_page(notebook: Any, folder: str) -> str:
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
     body, _ = exporter.from_notebook_node(notebook)
     created = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    return string.Template(asset("report_page.html")).substitute(
+    return string.Template(read_template("report_page.html")).substitute(
         title=escape(say("page.title", folder=folder)),
-        style=asset("report.css"),
+        style=read_template("report.css"),
         body=body,
         script=_script(body),
         made=escape(say("page.made", created=created, version=__version__)),

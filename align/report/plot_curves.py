@@ -6,9 +6,20 @@ import math
 from typing import Any
 
 from align.report.blocks_loss import point_rows
-from align.report.figures import BAD, BAND, CANDIDATE, GOOD, INK, QUIET, REFERENCE, integer_ticks, literal, new_axes
+from align.report.figures import (
+    BAD,
+    BAND,
+    CANDIDATE,
+    GOOD,
+    INK,
+    QUIET,
+    REFERENCE,
+    escape_dollars,
+    integer_ticks,
+    new_axes,
+)
 from align.report.interactive_curves import EVENT_COLORS, marked_events
-from align.report.numbers import as_float, number, shorten
+from align.report.numbers import as_float, format_number, shorten_path
 from align.report.texts import say, word
 
 FEW = 80
@@ -18,7 +29,7 @@ BROAD: dict[str, Any] = {"linewidth": 4.5, "alpha": 0.4, "markersize": 0, "solid
 THIN: dict[str, Any] = {"linewidth": 1.2, "markersize": 2.8}
 
 
-def draw_curves(document: dict[str, Any]) -> Any | None:
+def draw_loss_curves(document: dict[str, Any]) -> Any | None:
     """Draw a `mindalign.loss` document."""
     points = point_rows(document)
     if not points:
@@ -26,7 +37,7 @@ def draw_curves(document: dict[str, Any]) -> Any | None:
     figure, (upper, lower) = new_axes(10, 5.2, (1.55, 1.0))
     for side, color, style in (("reference", REFERENCE, BROAD), ("candidate", CANDIDATE, THIN)):
         _curve(upper, document[side], color, style, say(f"plot.{side}"))
-    upper.set(title=say("plot.loss_curves_title"), ylabel=literal(document["metric"]))
+    upper.set(title=say("plot.loss_curves_title"), ylabel=escape_dollars(document["metric"]))
     upper.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, borderaxespad=0.2)
     _difference(lower, points)
     lower.set(xlabel=say("plot.step"), ylabel=say("plot.difference"))
@@ -46,7 +57,7 @@ def _curve(axes: Any, curve: dict[str, Any], color: str, style: dict[str, Any], 
         values,
         color=color,
         marker=marker,
-        label=f"{label}: {literal(shorten(curve['label'], LABEL_WIDTH))}",
+        label=f"{label}: {escape_dollars(shorten_path(curve['label'], LABEL_WIDTH))}",
         **style,
     )
     lost = [step for step, value in zip(curve["steps"], values, strict=True) if math.isnan(value)]
@@ -98,7 +109,7 @@ def _mark_first(upper: Any, lower: Any, step: int | None) -> None:
     for axes in (upper, lower):
         axes.axvline(step, color=BAD, linewidth=1.1, alpha=0.75)
     upper.annotate(
-        say("plot.first_step", step=number(step)),
+        say("plot.first_step", step=format_number(step)),
         (step, 1.0),
         (5, -3),
         xycoords=("data", "axes fraction"),

@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from align.report.blocks_culprits import is_culprit
-from align.report.figures import BAD, BAND, GOOD, INK, QUIET, integer_ticks, literal, new_axes
+from align.report.figures import BAD, BAND, GOOD, INK, QUIET, escape_dollars, integer_ticks, new_axes
 from align.report.numbers import as_float, layer_title
 from align.report.texts import say
 
@@ -31,7 +31,7 @@ LOOKS = {
 }
 
 
-def draw_depth(document: dict[str, Any]) -> Any | None:
+def draw_error_by_depth(document: dict[str, Any]) -> Any | None:
     """Draw a `mindalign.forward` document."""
     layers = [layer for layer in document["layers"] if layer["measurement"]]
     if not layers:
@@ -126,9 +126,9 @@ def _marked(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     for place, culprit in enumerate(culprits, 1):
         layer = next((layer for layer in layers if is_culprit(layer, [culprit])), None)
         if layer is not None:
-            yield layer, say("plot.culprit", place=place, name=literal(layer_title(layer, NAME_WIDTH)))
+            yield layer, say("plot.culprit", place=place, name=escape_dollars(layer_title(layer, NAME_WIDTH)))
     if first is not None and not culprits:
-        yield layers[first], say("plot.first", name=literal(layer_title(layers[first], NAME_WIDTH)))
+        yield layers[first], say("plot.first", name=escape_dollars(layer_title(layers[first], NAME_WIDTH)))
 
 
 def _mark(axes: Any, layer: dict[str, Any], layers: list[dict[str, Any]], text: str, line: int) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from align.report.figures import BAD, CANDIDATE, INK, QUIET, literal, new_axes
-from align.report.numbers import as_float, layer_title, number, share
+from align.report.figures import BAD, CANDIDATE, INK, QUIET, escape_dollars, new_axes
+from align.report.numbers import as_float, format_number, format_percentage, layer_title
 from align.report.texts import say
 
 LOWEST_EXPONENT = -16  # of the first bin, `align.core.measurements.Measurement.decades`
@@ -17,7 +17,7 @@ NAME_WIDTH = 42
 SPACE = 4
 
 
-def draw_histogram(document: dict[str, Any]) -> Any | None:
+def draw_difference_histogram(document: dict[str, Any]) -> Any | None:
     """Draw the first divergent layer of a `mindalign.forward` document, else the layer nearest to its limit."""
     layer = _layer(document)
     if layer is None or not any(layer["measurement"]["decades"]):
@@ -27,7 +27,7 @@ def draw_histogram(document: dict[str, Any]) -> Any | None:
     marks = {"limit_value": _limit(layer), "worst": as_float(measured["max_abs"])}
     _bars(axes, measured["decades"], [value for value in marks.values() if 0.0 < value < math.inf])
     name = layer_title(layer, NAME_WIDTH)
-    axes.set_title(say("plot.difference_histogram_of", name=literal(name)))
+    axes.set_title(say("plot.difference_histogram_of", name=escape_dollars(name)))
     axes.set(xlabel=say("plot.histogram_axis"), ylabel=say("plot.elements"), yscale="log")
     axes.set_ylim(0.7, max(measured["decades"]) * 80)
     _identical(axes, measured)
@@ -53,7 +53,7 @@ def _bars(axes: Any, decades: list[int], marked: list[float]) -> None:
     used += [math.floor(math.log10(value)) - LOWEST_EXPONENT for value in marked]
     shown = range(max(min(used) - 1, 0), min(max(used) + 2, len(decades)))
     bars = axes.bar([k + LOWEST_EXPONENT + 0.5 for k in shown], [decades[k] for k in shown], 0.92, color=CANDIDATE)
-    labels = [number(decades[k]) if decades[k] else "" for k in shown]
+    labels = [format_number(decades[k]) if decades[k] else "" for k in shown]
     axes.bar_label(bars, labels, padding=2, fontsize=8.5, color=INK)
     ticks = range(shown[0] + LOWEST_EXPONENT, shown[-1] + LOWEST_EXPONENT + 2)
     axes.set_xticks(list(ticks), [f"$10^{{{exponent}}}$" for exponent in ticks])
@@ -64,7 +64,11 @@ def _bars(axes: Any, decades: list[int], marked: list[float]) -> None:
 def _identical(axes: Any, measured: dict[str, Any]) -> None:
     non_finite = sum(int(measured[key]) for key in ("nan_candidate", "inf_candidate"))
     same = max(int(measured["count"]) - sum(measured["decades"]) - non_finite, 0)
-    figures = {"count": number(same), "total": number(measured["count"]), "share": share(same, int(measured["count"]))}
+    figures = {
+        "count": format_number(same),
+        "total": format_number(measured["count"]),
+        "share": format_percentage(same, int(measured["count"])),
+    }
     text = say("plot.identical_elements", **figures)
     axes.text(1.0, -0.115, text, transform=axes.transAxes, ha="right", va="top", color=QUIET, fontsize=9)
 
@@ -80,7 +84,7 @@ def _mark(axes: Any, marks: dict[str, float]) -> None:
         on_left = place > (left + right) / 2
         offset, side = (-SPACE, "right") if on_left else (SPACE, "left")
         axes.annotate(
-            say(f"plot.{key}", value=number(value)),
+            say(f"plot.{key}", value=format_number(value)),
             (place, 1.0),
             (offset, -2 if key == "worst" else -16),
             xycoords=("data", "axes fraction"),

@@ -6,14 +6,14 @@ from typing import Any
 
 from align.report.figures import BAD as LOST
 from align.report.figures import GOOD, INK, OPEN, QUIET, integer_ticks, new_axes
-from align.report.numbers import number
+from align.report.numbers import format_number
 from align.report.texts import say, word
 
 SHARE_WITH_LABEL = 0.05
 FATES = {"paired": GOOD, "dropped": QUIET, "ambiguous": OPEN, "unmatched": LOST}
 
 
-def draw_pairs(document: dict[str, Any]) -> Any | None:
+def draw_map_coverage(document: dict[str, Any]) -> Any | None:
     """Draw a `mindalign.map` document as one bar a side."""
     sides = ("source", "target")
     counts = {side: _counts(document["name_map"], side) for side in sides}
@@ -27,7 +27,7 @@ def draw_pairs(document: dict[str, Any]) -> Any | None:
         if not any(widths):
             continue
         bars = axes.barh([0, 1], widths, 0.62, [left[side] for side in sides], color=color, label=say(f"plot.{fate}"))
-        labels = [number(width) if width >= SHARE_WITH_LABEL * longest else "" for width in widths]
+        labels = [format_number(width) if width >= SHARE_WITH_LABEL * longest else "" for width in widths]
         axes.bar_label(bars, labels, label_type="center", color="white" if color != OPEN else INK, fontweight="bold")
         left = {side: left[side] + counts[side][fate] for side in sides}
     axes.set_yticks([0, 1], [word("word", side) for side in sides])

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from align.report import figures
 from align.report.figures import as_picture, house_style
 from align.report.interactive_curves import curve_figure
-from align.report.plot_curves import draw_curves
-from align.report.plot_depth import draw_depth
-from align.report.plot_histogram import draw_histogram
-from align.report.plot_pairs import draw_pairs
+from align.report.plot_curves import draw_loss_curves
+from align.report.plot_depth import draw_error_by_depth
+from align.report.plot_histogram import draw_difference_histogram
+from align.report.plot_pairs import draw_map_coverage
 from align.report.texts import say
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from align.report.figures import Picture
 
 PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
-    "coverage": ("map", draw_pairs),
-    "difference_histogram": ("forward", draw_histogram),
-    "error_by_depth": ("forward", draw_depth),
-    "loss_curves": ("loss", draw_curves),
+    "coverage": ("map", draw_map_coverage),
+    "difference_histogram": ("forward", draw_difference_histogram),
+    "error_by_depth": ("forward", draw_error_by_depth),
+    "loss_curves": ("loss", draw_loss_curves),
 }
 INTERACTIVE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"loss_curves": curve_figure}
 

@@ -6,7 +6,7 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from align.core.files import atomic_writer
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.errors import FrameworkMissingError, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def save_plot(name: str, result: Result, path: Path) -> None:
         raise FrameworkMissingError("matplotlib", 'pip install "mindalign[report]"')
     from align.report.plots import draw_plot
 
-    picture = draw_plot(name, to_plain(result))
+    picture = draw_plot(name, to_json_data(result))
     if picture is None:
         raise UsageError("there is nothing to draw: no point is common to both", "run it without --plot to see why")
     with atomic_writer(path) as stream:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from align.report.blocks import Facts, Lines, Table
-from align.report.numbers import shorten
+from align.report.numbers import shorten_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,7 +84,7 @@ def _row(row: Row, cells: list[str], room: list[int | None]) -> list[RenderableT
     from rich.text import Text
 
     return [
-        Text(cell if limit is None else shorten(cell, limit), style=STYLES[row.tone])
+        Text(cell if limit is None else shorten_path(cell, limit), style=STYLES[row.tone])
         for cell, limit in zip(cells, room, strict=True)
     ]
 

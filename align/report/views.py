@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.plain import to_plain
-from align.report.assets import asset
+from align.core.plain import to_json_data
+from align.report.assets import read_template
 from align.report.blocks import Lines
 from align.report.blocks_report import source_blocks, summary_blocks
 from align.report.frames import FRAMES
@@ -40,8 +40,8 @@ class RunView:
 
     def summary(self) -> Shown:
         """Show every rung with its verdict; a rung that was not run is shown as such."""
-        style = f"<style>{asset('report.css')}</style>"
-        return Shown(tuple(summary_blocks(to_plain(summarize_run(self.folder.path)))), head=style)
+        style = f"<style>{read_template('report.css')}</style>"
+        return Shown(tuple(summary_blocks(to_json_data(summarize_run(self.folder.path)))), head=style)
 
     def headline(self, kind: str) -> Shown:
         """Show what a rung says first: for `forward` the first divergent layer, for `loss` where the curves part."""

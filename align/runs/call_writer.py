@@ -9,10 +9,10 @@ import contextlib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from align.core.capturing import Statistics
+from align.core.capturing import TensorStatistics
 from align.core.traces import Capture
 from align.errors import AlignError, DestinationError
-from align.runs.trace_events import as_table
+from align.runs.trace_events import capture_as_json
 from align.runs.traces import TraceWriter
 from align.steps.keep_tensors import is_kept, keep_part
 from align.steps.statistics import summarize_tensor
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from align.core.capturing import CallStart, TraceHead
     from align.core.dtypes import Array
 
-_FIGURES = tuple(one.name for one in fields(Statistics))
+_FIGURES = tuple(one.name for one in fields(TensorStatistics))
 
 
 class CallWriter:
@@ -73,7 +73,7 @@ class CallWriter:
     def _note(self, capture: Capture, told: dict[str, Any]) -> None:
         self._outputs += capture.role == "output"
         self._told[capture.key] = told
-        self._writer.note({**as_table(capture), **told}, flush=False)  # the end of the call does
+        self._writer.note({**capture_as_json(capture), **told}, flush=False)  # the end of the call does
 
     def finish(self, module: str, call: int) -> None:
         """Note a call that returned."""
@@ -101,5 +101,5 @@ class GivenWriter(CallWriter):
             self.add(Capture(self._outputs, module, call, name, "", shape, dtype, role="input"), value)
 
 
-def _figures(statistics: Statistics) -> dict[str, float | None]:
+def _figures(statistics: TensorStatistics) -> dict[str, float | None]:
     return {name: getattr(statistics, name) for name in _FIGURES}  # all finite: JSON can hold them

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.about import __version__
 from align.core.files import sha256_of, write_text
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.errors import DestinationError, RunFolderError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def as_document(result: Result, made_from: Mapping[str, Path | str], *, hashed: 
         "created": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
         "mindalign": __version__,
         "made_from": {role: _provenance(source, hashed) for role, source in made_from.items()},
-        **to_plain(result),
+        **to_json_data(result),
     }
 
 

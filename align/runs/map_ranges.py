@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.runs import RANGE, expand_runs
+from align.core.runs import RANGE, expand_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ def _expanded(rule: str, key: str, value: Any, faults: Faults) -> Iterator[tuple
         yield key, value
         return
     try:
-        for source, *names in expand_runs([key, *targets]):
+        for source, *names in expand_ranges([key, *targets]):
             yield source, _with_targets(value, iter(names)) if targets else value
     except ValueError as error:
         faults.at(rule, str(error))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.core.folding import as_literal
 from align.core.rename import NameRules
-from align.core.runs import expand_runs, fold_runs, quote_ranges
+from align.core.runs import expand_ranges, fold_ranges, quote_ranges
 from align.core.transforms import Identity
 from align.runs.map_lines import OURS, Section, marked, sections, table_of, users_text
 
@@ -91,8 +91,8 @@ def _completed(lines: Sequence[str], name_map: NameMap) -> Iterator[str]:
 
 def _changed_value(key: str, stated: str, name_map: NameMap) -> str:
     """What a line should say instead of the `stated` target, "" if that is all."""
-    run = [name_map.by_source[name] for (name,) in expand_runs([key]) if name in name_map.by_source]
-    runs = fold_runs([((p.source, p.target), _change(p)) for p in run])
+    run = [name_map.by_source[name] for (name,) in expand_ranges([key]) if name in name_map.by_source]
+    runs = fold_ranges([((p.source, p.target), _change(p)) for p in run])
     if len(runs) != 1 or runs[0][0][0] != key or any(p.evidence != "user" for p in run):
         return ""
     target = runs[0][0][1]
@@ -115,7 +115,7 @@ def _pair_lines(name_map: NameMap, rules: NameRules, expand: bool) -> Iterator[s
 def _fold(rows: Sequence[tuple[tuple[str, ...], Hashable]], expand: bool) -> list[tuple[tuple[str, ...], list[int]]]:
     if expand:
         return [(tuple(map(quote_ranges, names)), [place]) for place, (names, _) in enumerate(rows)]
-    return fold_runs(rows)
+    return fold_ranges(rows)
 
 
 def _why(run: Sequence[Pairing]) -> str:
@@ -144,13 +144,13 @@ def _open_blocks(name_map: NameMap) -> Iterator[list[str]]:
     for group in name_map.ambiguous:
         yield [
             f"{OURS} AMBIGUOUS: {group.reason}. Pair each of these under [names]:",
-            *(f"{OURS}   source {text}" for (text,), _ in fold_runs([((name,), None) for name in group.sources])),
-            *(f"{OURS}   target {text}" for (text,), _ in fold_runs([((name,), None) for name in group.targets])),
+            *(f"{OURS}   source {text}" for (text,), _ in fold_ranges([((name,), None) for name in group.sources])),
+            *(f"{OURS}   target {text}" for (text,), _ in fold_ranges([((name,), None) for name in group.targets])),
         ]
     if name_map.unmatched:
         rows = [((one.name,), (one.side, one.reason, one.suggestions)) for one in name_map.unmatched]
         head = f"{OURS} UNMATCHED: pair under [names], or give a reason under [dropped.source] or [dropped.target]."
-        yield [head, *(_open_line(text, name_map.unmatched[places[0]]) for (text,), places in fold_runs(rows))]
+        yield [head, *(_open_line(text, name_map.unmatched[places[0]]) for (text,), places in fold_ranges(rows))]
 
 
 def _open_line(name: str, one: Unmatched) -> str:

@@ -96,7 +96,7 @@ def _parse(text: str, path: Path) -> NameRules:
     further = {source: tuple(targets[1:]) for source, targets in names.items() if len(targets) > 1}
     renames = tuple(_renames(document.get("rename", []), faults))
     drops = _drops(document.get("dropped", {}), faults)
-    frameworks = told_side(document, "source", faults), told_side(document, "target", faults)
+    frameworks = declared_framework(document, "source", faults), declared_framework(document, "target", faults)
     if faults:
         raise MapError(path, faults)
     return NameRules(str(path), first, renames, drops["source"], drops["target"], frameworks, further, faults.lines)
@@ -114,7 +114,7 @@ def _document(faults: Faults, path: Path) -> dict[str, Any]:
         raise MapError(path, [*faults, f"not TOML: {error}"]) from error
 
 
-def told_side(document: Any, key: str, faults: list[str]) -> FrameworkName | None:
+def declared_framework(document: Any, key: str, faults: list[str]) -> FrameworkName | None:
     """Whose names a side of a map or record has; None where it does not say, or says what is no framework."""
     said = document.get(key)
     known = FRAMEWORKS.get(said) if isinstance(said, str) else None

@@ -24,7 +24,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from align.core.allowances import NOTHING, Allowances
+from align.core.allowances import NO_ALLOWANCES, Allowances
 from align.core.files import existing_file
 from align.errors import ProjectFileError
 from align.runs.allowances import allowance_faults, read_allowances
@@ -68,7 +68,7 @@ class Project:
     candidate: ProjectSide = ProjectSide()
     inputs: Path | str | None = None
     map: Path | None = None
-    allowances: Allowances = NOTHING
+    allowances: Allowances = NO_ALLOWANCES
     loss_presets: dict[str, Preset] = field(default_factory=dict)
     loss_patterns: tuple[str, str] = ("", "")
 

@@ -18,7 +18,7 @@ from align.core.pieces import is_cut, join_fault
 from align.core.rename import NameRules
 from align.core.transform_parse import parse_transform
 from align.errors import MapError
-from align.runs.mapfile import told_side
+from align.runs.mapfile import declared_framework
 from align.steps.two_way import FILLED, TwoWayMap, as_rules
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ def read_record_map(path: Path) -> TwoWayMap:
     values = _by_name(document.get("dropped_values", {}), "dropped_values", _value, faults)
     ties = _each(document.get("ties", []), "ties", _texts, faults)
     there = set(_each(document.get("dropped_target", []), "dropped_target", _text, faults))
-    frameworks = told_side(document, "source_framework", faults), told_side(document, "framework", faults)
+    frameworks = (
+        declared_framework(document, "source_framework", faults),
+        declared_framework(document, "framework", faults),
+    )
     if faults or (faults := list(_twice(tensors))):
         raise MapError(path, faults)
     made = [tensor for tensor in tensors if tensor.source]

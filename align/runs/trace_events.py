@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from align.core.capturing import CallStart, Kept, Statistics, TensorKind, TraceHead
+from align.core.capturing import CallStart, KeptValues, TensorKind, TensorStatistics, TraceHead
 from align.core.dtypes import numpy_dtype
 from align.core.traces import Capture
 from align.errors import RunFolderError
@@ -25,7 +25,7 @@ _CAPTURE = tuple(one.name for one in fields(Capture))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TensorLocation:
     """Where the kept elements of a tensor lie: bytes from the end of the header, and their shape."""
 
     offset: int
@@ -34,14 +34,14 @@ class Place:
 
 
 @dataclass(slots=True)
-class TraceEvents:
+class TraceManifest:
     """All that a manifest tells, in the order of the run; `running` are the calls that began and did not end."""
 
     environment: dict[str, str]
     head: TraceHead | None
     captures: list[Capture] = field(default_factory=list)
-    places: dict[str, Place] = field(default_factory=dict)
-    statistics: dict[str, Statistics] = field(default_factory=dict)
+    places: dict[str, TensorLocation] = field(default_factory=dict)
+    statistics: dict[str, TensorStatistics] = field(default_factory=dict)
     starts: list[CallStart] = field(default_factory=list)
     running: list[CallStart] = field(default_factory=list)
     failure: str = ""
@@ -55,18 +55,18 @@ class TraceEvents:
                 return
 
 
-def as_table(capture: Capture) -> dict[str, Any]:
+def capture_as_json(capture: Capture) -> dict[str, Any]:
     """Return a capture as its line has it."""
     return {name: getattr(capture, name) for name in _CAPTURE}
 
 
-def read_events(path: Path, schema: str) -> TraceEvents | None:
+def read_manifest(path: Path, schema: str) -> TraceManifest | None:
     """Read a manifest, None if it is none of this schema; raises RunFolderError for a damaged one."""
     try:
         lines = _whole_lines(path)
         if not lines or lines[0].get("schema") != schema:
             return None
-        events = TraceEvents(dict(lines[0]["environment"]), _head(lines[0].get("head")))
+        events = TraceManifest(dict(lines[0]["environment"]), _head(lines[0].get("head")))
         for line in lines[1:]:
             events.add(line)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -85,10 +85,10 @@ def _head(table: dict[str, Any] | None) -> TraceHead | None:
     if table is None:
         return None
     kept = table["kept"]
-    return TraceHead(**{**table, "kept": Kept(tuple(kept["globs"]), kept["elements"], kept["sampled"])})
+    return TraceHead(**{**table, "kept": KeptValues(tuple(kept["globs"]), kept["elements"], kept["sampled"])})
 
 
-def _take_capture(events: TraceEvents, line: dict[str, Any]) -> None:
+def _take_capture(events: TraceManifest, line: dict[str, Any]) -> None:
     table = {name: value for name, value in line.items() if name in _CAPTURE}
     capture = Capture(**{**table, "shape": tuple(line["shape"])})
     events.captures.append(capture)
@@ -97,24 +97,26 @@ def _take_capture(events: TraceEvents, line: dict[str, Any]) -> None:
         raise ValueError(msg)
     if line["offset"] is not None:
         shape = (line["kept"],) if "kept" in line else capture.shape
-        events.places[capture.key] = Place(line["offset"], shape, prod(shape) * numpy_dtype(capture.dtype).itemsize)
+        events.places[capture.key] = TensorLocation(
+            line["offset"], shape, prod(shape) * numpy_dtype(capture.dtype).itemsize
+        )
     if "statistics" in line:
         figures = {name: _figure(value) for name, value in line["statistics"].items()}
-        events.statistics[capture.key] = Statistics(**figures)
+        events.statistics[capture.key] = TensorStatistics(**figures)
 
 
 def _figure(value: Any) -> Any:
     return float(value) if isinstance(value, str) else value
 
 
-def _take_begin(events: TraceEvents, line: dict[str, Any]) -> None:
+def _take_begin(events: TraceManifest, line: dict[str, Any]) -> None:
     inputs = {name: TensorKind(tuple(shape), dtype) for name, (shape, dtype) in line["inputs"].items()}
     start = CallStart(line["begin"], line["call"], line["parent"], line["class_name"], line["place"], inputs)
     events.starts.append(start)
     events.running.append(start)
 
 
-def _take_end(events: TraceEvents, line: dict[str, Any]) -> None:
+def _take_end(events: TraceManifest, line: dict[str, Any]) -> None:
     """A call that ends has ended all that began inside: the model caught what they raised."""
     for place, one in enumerate(events.running):
         if (one.module, one.call) == (line["end"], line["call"]):
@@ -122,15 +124,15 @@ def _take_end(events: TraceEvents, line: dict[str, Any]) -> None:
             return
 
 
-def _take_failure(events: TraceEvents, line: dict[str, Any]) -> None:
+def _take_failure(events: TraceManifest, line: dict[str, Any]) -> None:
     events.failure = line["failed"]
 
 
-def _take_seal(events: TraceEvents, line: dict[str, Any]) -> None:
+def _take_seal(events: TraceManifest, line: dict[str, Any]) -> None:
     events.sealed = bool(line["sealed"])
 
 
-_KINDS: dict[str, Callable[[TraceEvents, dict[str, Any]], None]] = {
+_KINDS: dict[str, Callable[[TraceManifest, dict[str, Any]], None]] = {
     "module": _take_capture,
     "begin": _take_begin,
     "end": _take_end,

@@ -14,7 +14,7 @@ import numpy as np
 from align.core.checkpoints import StoredTensor
 from align.core.files import atomic_writer, write_text
 from align.core.parameters import Module, Parameter, ParameterSet
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.core.registry import checkpoint_formats
 from align.core.settings import LayerSettings
 from align.errors import DestinationError, RunFolderError
@@ -34,7 +34,11 @@ _NON_FINITE = {"NaN", "Infinity", "-Infinity"}
 
 def write_model(folder: Path, parameters: ParameterSet, settings: Sequence[LayerSettings]) -> None:
     """Write the tables of a model, whole or not at all."""
-    document = {"schema": MODEL_SCHEMA, "parameters": to_plain(parameters), "settings": to_plain(list(settings))}
+    document = {
+        "schema": MODEL_SCHEMA,
+        "parameters": to_json_data(parameters),
+        "settings": to_json_data(list(settings)),
+    }
     write_text(folder / MODEL, json.dumps(document, ensure_ascii=False) + "\n")
 
 

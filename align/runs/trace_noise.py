@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.files import write_text
 from align.core.measurements import Measurement
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.errors import RunFolderError
 
 if TYPE_CHECKING:
@@ -20,7 +20,11 @@ NOISE = "noise.json"
 
 def write_noise(folder: Path, noise: Mapping[str, Measurement] | None, missing: str = "") -> None:
     """Write the measurement of each capture by its key; `missing` says why there is none."""
-    document = {"schema": NOISE_SCHEMA, "missing": missing, "noise": to_plain(None if noise is None else dict(noise))}
+    document = {
+        "schema": NOISE_SCHEMA,
+        "missing": missing,
+        "noise": to_json_data(None if noise is None else dict(noise)),
+    }
     write_text(folder / NOISE, json.dumps(document) + "\n")
 
 

@@ -13,10 +13,10 @@ from zlib import crc32
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.core.traces import Capture
 from align.errors import DestinationError, RunFolderError
-from align.runs.trace_events import as_table, read_events
+from align.runs.trace_events import capture_as_json, read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ class TraceWriter:
             self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")
             self._tensors: BinaryIO = (folder / TENSORS).open("w+b")
             self._tensors.seek(8 + HEADER_BYTES)
-            self._line({"schema": SCHEMA, "environment": dict(environment), "head": to_plain(head)})
+            self._line({"schema": SCHEMA, "environment": dict(environment), "head": to_json_data(head)})
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
         """Append the inputs of a call, if they are kept."""
@@ -87,7 +87,7 @@ class TraceWriter:
 
     def _keep(self, capture: Capture, value: Array) -> None:
         with self._destination:
-            self._line({**as_table(capture), "offset": self._bytes(capture, value)})
+            self._line({**capture_as_json(capture), "offset": self._bytes(capture, value)})
 
     def _bytes(self, capture: Capture, value: Array) -> int:
         content = np.ascontiguousarray(value, dtype=numpy_dtype(capture.dtype))
@@ -169,7 +169,7 @@ class TraceFolder:
 
     def __init__(self, folder: Path) -> None:
         path = folder / TENSORS
-        events = read_events(folder / MANIFEST, SCHEMA) if path.is_file() else None
+        events = read_manifest(folder / MANIFEST, SCHEMA) if path.is_file() else None
         if events is None:
             raise RunFolderError(f"{folder} is not a trace folder of schema {SCHEMA}", "capture the trace again")
         self.folder, self.events = folder, events

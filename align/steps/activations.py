@@ -22,7 +22,7 @@ def softmax(values: Array, axis: int) -> Array:
     return shares
 
 
-def leaky(slope: float) -> Callable[[Array], Array]:
+def leaky_relu(slope: float) -> Callable[[Array], Array]:
     """Return a rectifier whose negative side has a slope."""
     return lambda x: np.where(x >= 0.0, x, slope * x)
 
@@ -44,9 +44,9 @@ def _elu(x: Array) -> Array:
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.maximum(x, 0.0),
     "relu6": lambda x: np.clip(x, 0.0, 6.0),
-    "leaky-relu 0.01": leaky(0.01),
-    "leaky-relu 0.1": leaky(0.1),
-    "leaky-relu 0.2": leaky(0.2),
+    "leaky-relu 0.01": leaky_relu(0.01),
+    "leaky-relu 0.1": leaky_relu(0.1),
+    "leaky-relu 0.2": leaky_relu(0.2),
     "gelu": lambda x: 0.5 * x * (1.0 + erf(x / np.sqrt(2.0))),
     "gelu-tanh": _gelu_tanh,
     "gelu-sigmoid": lambda x: x * expit(1.702 * x),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _BLOCKS = 3  # the least number of them that agree
 
 
-class Agreement:
+class BlockAgreement:
     """How many layers of both sides have each end of a path."""
 
     def __init__(self, left: Iterable[Layer], right: Iterable[Layer]) -> None:

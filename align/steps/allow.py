@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from align.core.allowances import fits
+from align.core.allowances import matches_glob
 from align.core.comparisons import AcceptedLayers
 from align.core.words import close_names
 from align.errors import UnusedPatternsError
@@ -68,7 +68,7 @@ def _off(row: LayerComparison, accepted: Sequence[AcceptedDeviation]) -> str:
 
 
 def _reason(one: LayerComparison | Culprit, accepted: Sequence[AcceptedDeviation]) -> str:
-    return next((rule.reason for rule in accepted if fits(rule.layers, one.reference, one.candidate)), "")
+    return next((rule.reason for rule in accepted if matches_glob(rule.layers, one.reference, one.candidate)), "")
 
 
 def _is_carried(row: LayerComparison) -> bool:

@@ -10,7 +10,7 @@ from align.core.names import Dropped, NameMap, Pairing, Unmatched
 from align.core.pieces import apart_from_whole, cut_faults, join_fault
 from align.core.rename import NameRules
 from align.core.transforms import IDENTITY
-from align.core.words import some
+from align.core.words import first_few
 from align.errors import MapError
 from align.steps.forms import transform_between
 from align.steps.layers import USUAL_ROLES, roles_by_name
@@ -126,7 +126,7 @@ def _contradictions(rules: NameRules, pairings: Sequence[Pairing], target: Seque
     for name, parts in takers.items():
         changes = [one.transform for one in parts]
         if all(apart_from_whole(change)[1] for change in changes) and (fault := join_fault(changes)):
-            faults.append(f"{name} is not whole: {fault} (by {some([rules.named(one.source) for one in parts])})")
+            faults.append(f"{name} is not whole: {fault} (by {first_few([rules.named(one.source) for one in parts])})")
     return faults
 
 

@@ -18,7 +18,7 @@ INPUTS = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundStretch:
     """A stretch between two points by number, INPUTS (-1) and the count of points standing for the model's ends."""
 
     start: int
@@ -27,14 +27,14 @@ class Found:
 
 
 @dataclass(slots=True)
-class Search:
+class StretchSearch:
     """What a search found: stretches from the last to the first, and what is known of the points that it used."""
 
-    stretches: list[Found] = field(default_factory=list)
+    stretches: list[FoundStretch] = field(default_factory=list)
     states: dict[int, PointState] = field(default_factory=dict)
 
 
-def find_stretches(count: int, judge: Callable[[tuple[int, ...], int], float]) -> Search:
+def find_wrong_stretches(count: int, judge: Callable[[tuple[int, ...], int], float]) -> StretchSearch:
     """Find all stretches that go wrong between `count` points.
 
     `judge(spliced, target)` returns the factor of what the port makes at a target, a point's number or `count` for the
@@ -42,7 +42,7 @@ def find_stretches(count: int, judge: Callable[[tuple[int, ...], int], float]) -
     2 judgements, and as many more for each point that has to be dropped: without the reference's value there all is
     right, with it not.
     """
-    search = Search()
+    search = StretchSearch()
     usable = list(range(count))
     target = count
     while target > INPUTS:
@@ -59,7 +59,7 @@ def find_stretches(count: int, judge: Callable[[tuple[int, ...], int], float]) -
         if start > INPUTS:
             search.states[start] = "corresponds" if judge(upto, start) <= 1.0 else "doubtful"
         end = before[last + 1] if last + 1 < len(before) else target
-        search.stretches.append(Found(start, end, judge(tuple(before[: last + 1]), target)))
+        search.stretches.append(FoundStretch(start, end, judge(tuple(before[: last + 1]), target)))
         target = start
     return search
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.words import close_names, some
+from align.core.words import close_names, first_few
 from align.errors import InputsError
 from align.steps.compare_traces import paired_outputs
 from align.steps.sequences import align_sequences
@@ -31,7 +31,7 @@ MOST_CELLS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class CorrespondingPoints:
     """Points in the order of the run with their origins, and why others cannot be used."""
 
     points: tuple[Point, ...]
@@ -39,7 +39,7 @@ class Candidates:
     unusable: tuple[str, ...] = ()
 
 
-def points_of_runs(reference: Trace, candidate: Trace, pairs: Iterable[CallPair]) -> Candidates:
+def points_of_runs(reference: Trace, candidate: Trace, pairs: Iterable[CallPair]) -> CorrespondingPoints:
     """Points of certain pairs, and of tensors of one shape in between, in an order that both runs have."""
     left, right = ([one for one in trace.captures if one.module] for trace in (reference, candidate))
     anchors = {
@@ -61,10 +61,10 @@ def points_of_runs(reference: Trace, candidate: Trace, pairs: Iterable[CallPair]
     found = align_sequences(scores)
     points = tuple(Point(left[i], right[j]) for i, j in found)
     origins: list[PointOrigin] = ["paired" if scores[i, j] == ANCHOR else "shape" for i, j in found]
-    return Candidates(points, tuple(origins))
+    return CorrespondingPoints(points, tuple(origins))
 
 
-def points_as_given(reference: Trace, candidate: Trace, given: Mapping[str, str]) -> Candidates:
+def points_as_given(reference: Trace, candidate: Trace, given: Mapping[str, str]) -> CorrespondingPoints:
     """Points that the user names as `PATH`, `PATH#CALL` or `PATH#CALL:OUTPUT`; raises InputsError listing unknown ones.
 
     Those of unequal shapes, and those that run in another order than the ones before them, are unusable.
@@ -86,7 +86,7 @@ def points_as_given(reference: Trace, candidate: Trace, given: Mapping[str, str]
         else:
             usable.append(point)
     origins: list[PointOrigin] = ["given" for _ in usable]
-    return Candidates(tuple(usable), tuple(origins), tuple(unusable))
+    return CorrespondingPoints(tuple(usable), tuple(origins), tuple(unusable))
 
 
 def _obstacle(point: Point, before: Sequence[Point]) -> str:
@@ -105,7 +105,7 @@ def _found(trace: Trace, named: str, faults: list[str]) -> Capture | None:
     if not chosen:
         outputs = f"; its outputs: {', '.join(one.key for one in own)}" if own else ""
         close = close_names([path], {one.module for one in trace.captures})[path]
-        faults.append(f"{named}{outputs}" + (f"; close to it: {some(close)}" if close and not own else ""))
+        faults.append(f"{named}{outputs}" + (f"; close to it: {first_few(close)}" if close and not own else ""))
         return None
     return chosen[0]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Sides = tuple["ParameterSet", "ParameterSet"]
 
 
-def check_map(
+def name_map_faults(
     pairings: Sequence[Pairing], dropped: tuple[set[str], set[str]], sides: Sides, own: NameMap
 ) -> list[Finding]:
     """Return all faults of the pairs of a map; `dropped` are names that it leaves out, `own` is the map without it."""

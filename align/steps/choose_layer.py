@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.words import close_names, some
+from align.core.words import close_names, first_few
 from align.errors import CannotRunError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _named(pairs: Sequence[CallPair], named: str) -> CallPair:
                 return pair
     known = {one.module for pair in pairs for one in (pair.reference, pair.candidate) if one.module}
     close = close_names([path], known)[path]
-    hint = f"close to it: {some(close)}" if close else "`align forward` lists all pairs"
+    hint = f"close to it: {first_few(close)}" if close else "`align forward` lists all pairs"
     raise CannotRunError(f"no paired call is named {named!r}", hint)
 
 

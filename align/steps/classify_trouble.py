@@ -15,7 +15,7 @@ from align.core.metric_names import same_metric
 from align.steps import trouble_events as events
 from align.steps.loss_troubles import TROUBLES
 from align.steps.metric_troubles import METRIC_TROUBLES, comes_from
-from align.steps.trouble_beginning import find_beginning
+from align.steps.trouble_beginning import find_trouble_start
 
 if TYPE_CHECKING:
     from align.core.curve_results import OtherMetric
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SPOKEN = {"lr": "the learning rate", "grad_norm": "the gradient norm", "loss_scale": "the loss scale"}
 
 
-def classify(evidence: CurveEvidence) -> tuple[str, str]:
+def classify_trouble(evidence: CurveEvidence) -> tuple[str, str]:
     """Return (name, next command) of the first class that applies, ("", "") if no criterion failed."""
     if not evidence.failed:
         return "", ""
@@ -70,7 +70,7 @@ def _filled(command: str, evidence: CurveEvidence, step: int) -> str:
         "comes_from": comes_from(evidence.metric),
     }
     if "{batches}" in command:
-        beginning = find_beginning(evidence, step)
+        beginning = find_trouble_start(evidence, step)
         named |= {"well": str(beginning.before), "batches": beginning.batches}
     for name, text in named.items():
         command = command.replace(f"{{{name}}}", text)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from align.core.allowances import NOTHING
+from align.core.allowances import NO_ALLOWANCES
 from align.core.comparisons import LayerComparison
 from align.core.dtypes import EPSILON, rounded_as
 from align.core.measurements import smallest_factor
@@ -14,7 +14,7 @@ from align.core.probing import is_probe
 from align.core.words import counted
 from align.steps.limits import limit_for
 from align.steps.measure import measure
-from align.steps.views import find_view
+from align.steps.views import find_permuted_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ def compare_traces(
     candidate: Trace,
     pairs: Sequence[CallPair],
     noise: Mapping[str, Measurement] | None,
-    allowances: Allowances = NOTHING,
+    allowances: Allowances = NO_ALLOWANCES,
 ) -> Iterator[LayerComparison]:
     """Yield one row for each tensor of each paired call, in the reference's order.
 
@@ -46,7 +46,11 @@ def compare_traces(
             lost = _not_kept(reference, a, candidate, b)
             row = _row(pair, a, b)
             coarser = coarser_of(coarser, a.dtype, b.dtype)
-            view = None if lost or not _may_be_viewed(pair, a, b) else find_view(reference.value(a), candidate.value(b))
+            view = (
+                None
+                if lost or not _may_be_viewed(pair, a, b)
+                else find_permuted_layout(reference.value(a), candidate.value(b))
+            )
             if view is None:
                 obstacle = unlike or lost
                 as_many = len(pair.reference.outputs) == len(pair.candidate.outputs)

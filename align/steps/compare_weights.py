@@ -8,7 +8,7 @@ import numpy as np
 
 from align.core.findings import Finding
 from align.core.pieces import apart_from_whole
-from align.core.words import some
+from align.core.words import first_few
 from align.errors import CannotRunError
 from align.steps.measure import measure
 
@@ -29,7 +29,7 @@ def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], na
     """
     missing = [p.source for p in name_map.pairings if p.source not in source or p.target not in target]
     if missing:
-        listed = some(missing, MOST_MISSING)
+        listed = first_few(missing, MOST_MISSING)
         raise CannotRunError(f"the models lack parameters of the name map: {listed}", "make the map again: align map")
     findings = []
     for pairing in name_map.pairings:
@@ -40,7 +40,7 @@ def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], na
     return tuple(findings)
 
 
-def meant_values(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> dict[str, Array]:
+def expected_weights(source: Mapping[str, Array], target: Mapping[str, Array], name_map: NameMap) -> dict[str, Array]:
     """Return what the target should hold where it holds something else of the same shape, whole tensors by name."""
     found: dict[str, Array] = {}
     for pairing in name_map.pairings:

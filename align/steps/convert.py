@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from align.core.dtypes import dtype_name, is_float
 from align.core.pieces import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Cast, chained
-from align.core.words import close_names, counted, some
+from align.core.words import close_names, counted, first_few
 from align.steps.layout import tied_names
-from align.steps.made_tensors import filled_tensor, joined_tensor, made_tensor
-from align.steps.told_ties import tie_equal
+from align.steps.made_tensors import filled_tensor, joined_tensor, transformed_tensor
+from align.steps.told_ties import retie_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -81,10 +81,10 @@ def plan_conversion(
     planned.sort(key=lambda tensor: order[tensor.source])
     for fill in fills:
         before = filled_tensor(fill)
-        planned.append(PlannedTensor("", fill.transform, made_tensor(before, fill.name, fill.transform), before))
+        planned.append(PlannedTensor("", fill.transform, transformed_tensor(before, fill.name, fill.transform), before))
     warnings = list(_warnings(tensors, name_map))
     if ties and not problems:
-        tied, untied = tie_equal(list({one.target.name: one.target for one in planned}.values()), ties)
+        tied, untied = retie_tensors(list({one.target.name: one.target for one in planned}.values()), ties)
         planned = [replace(one, target=tied[one.target.name]) for one in planned]
         warnings += untied
     return ConversionPlan(
@@ -101,7 +101,7 @@ def _planned(group: Sequence[Pairing], tensors: Mapping[str, StoredTensor], prob
     first, label = group[0], ", ".join(pairing.source for pairing in group)
     try:
         if apart_from_whole(first.transform)[1] is None:
-            made = made_tensor(tensors[first.source], first.target, first.transform)
+            made = transformed_tensor(tensors[first.source], first.target, first.transform)
         else:
             made = _joined(group, tensors)
     except ValueError as error:
@@ -118,7 +118,7 @@ def _joined(group: Sequence[Pairing], tensors: Mapping[str, StoredTensor]) -> St
         pairing.transform.output_shape(tensors[pairing.source].shape)
         change, part = apart_from_whole(pairing.transform)
         if part is not None:
-            pieces.append((made_tensor(tensors[pairing.source], pairing.source, change), part))
+            pieces.append((transformed_tensor(tensors[pairing.source], pairing.source, change), part))
     return joined_tensor(group[0].target, pieces)
 
 
@@ -181,7 +181,7 @@ def _name_problems(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> It
 def _warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
     absent = [drop.name for drop in name_map.dropped if drop.side == "source" and drop.name not in tensors]
     if absent:
-        yield f"the map drops {counted(len(absent), 'name')} that the checkpoint does not have: {some(absent)}"
+        yield f"the map drops {counted(len(absent), 'name')} that the checkpoint does not have: {first_few(absent)}"
     if name_map.unused_rules:
         unused = name_map.unused_rules
-        yield f"the map has {counted(len(unused), 'rule')} that nothing follows: {some(unused)}"
+        yield f"the map has {counted(len(unused), 'rule')} that nothing follows: {first_few(unused)}"

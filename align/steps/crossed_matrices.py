@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from align.core.folding import NUMBER
 from align.core.names import Ambiguity
 from align.steps.ambiguity import group_links
-from align.steps.evidence import SETTLED, exchange_benefit, learn
-from align.steps.other_forms import TURNED, turned
+from align.steps.evidence import SETTLED, exchange_benefit, learn_from_pairs
+from align.steps.other_forms import TURNED, transposed_layer
 from align.steps.paths import number_order, numbered
-from align.steps.squares import ClassWays
+from align.steps.squares import ClassOrientations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
@@ -34,7 +34,7 @@ _REASON = "each of these fits as it stands or transposed, and classes and names 
 
 
 @dataclass(frozen=True, slots=True)
-class Crossed:
+class CrossedMatrices:
     """The pairs, some of them exchanged; a note on each weight that was, what is open, and the paths of its sources."""
 
     pairs: list[Sure]
@@ -43,15 +43,17 @@ class Crossed:
     open_paths: set[str] = field(default_factory=set)
 
 
-def settle_crossed(pairs: Sequence[Sure], sides: tuple[ParameterSet, ParameterSet], spoken: Set[str]) -> Crossed:
+def settle_crossed_matrices(
+    pairs: Sequence[Sure], sides: tuple[ParameterSet, ParameterSet], spoken: Set[str]
+) -> CrossedMatrices:
     """Return the pairs, those exchanged for which only their shapes speak; nothing that the user has `spoken` of."""
     rivals = _rivals([pair for pair, _ in pairs if pair[0].roles.get("weight") and _weight(pair[0]) not in spoken])
     if not rivals:
-        return Crossed(list(pairs))
+        return CrossedMatrices(list(pairs))
     in_doubt = {pair[0].path for both in rivals for pair in both}
     speaks = _witness([one for one in pairs if one[0][0].path not in in_doubt], sides)
     told = [(both, speaks(*both)) for both in rivals]
-    found = Crossed([])
+    found = CrossedMatrices([])
     exchanged: dict[str, Layer] = {}
     better = _better([both for both, benefit in told if benefit < 0])
     for group in group_links([both for both, benefit in told if benefit <= 0]):
@@ -97,16 +99,16 @@ def _may_turn(a: Layer, b: Layer) -> bool:
 
 def _turned(a: Layer, b: Layer) -> Pair:
     """The pair with the matrix of that side as (in, out) whose layout nobody knows."""
-    other = turned(b if b.kind else replace(b, inputs_first=None))
+    other = transposed_layer(b if b.kind else replace(b, inputs_first=None))
     if other:
         return a, other
-    return turned(a if a.kind else replace(a, inputs_first=None)) or a, b
+    return transposed_layer(a if a.kind else replace(a, inputs_first=None)) or a, b
 
 
 def _witness(pairs: Sequence[Sure], sides: tuple[ParameterSet, ParameterSet]) -> Callable[[Pair, Pair], int]:
     """Return what says of two rivals: 1 that they stand right, -1 that they are to be exchanged, 0 nothing."""
-    learnt = learn((pair for pair, _ in pairs), ordered=False)
-    ways = ClassWays(pairs, sides)
+    learnt = learn_from_pairs((pair for pair, _ in pairs), ordered=False)
+    ways = ClassOrientations(pairs, sides)
     known: dict[object, int] = {}
 
     def names(one: Pair, two: Pair) -> int:

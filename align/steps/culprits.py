@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from align.core.culprits import Culprit
 from align.steps.lint import LayerPair, compare_settings
-from align.steps.unruled_settings import namesakes, switched
+from align.steps.unruled_settings import same_named_settings, switched_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
     from align.core.lint import SettingFinding
     from align.core.pitfalls import Pitfall
     from align.core.settings import LayerSettings
     from align.steps.isolate import IsolatedCall
-    from align.steps.locate import Fault, Maker
+    from align.steps.locate import Fault, ProducerLayer
     from align.steps.pair_inputs import CallKey
 
 WEIGHTS = "weights-differ"
@@ -43,13 +43,13 @@ def culprit_of(faults: Sequence[Fault]) -> Culprit:
     return at_layer(culprit, maker) if maker else culprit
 
 
-def at_layer(culprit: Culprit, maker: Maker) -> Culprit:
+def at_layer(culprit: Culprit, maker: ProducerLayer) -> Culprit:
     """Name a layer that has no counterpart in the place of what shows that it is at fault."""
     facts = {**culprit.facts, "shows_at": culprit.candidate}
     return replace(culprit, candidate=maker.module, candidate_class=maker.class_name, part="layer", facts=facts)
 
 
-def with_weights(culprit: Culprit, owner: Maker | None, causes: Mapping[str, Hypothesis]) -> Culprit:
+def with_weights(culprit: Culprit, owner: ProducerLayer | None, causes: Mapping[str, Relation]) -> Culprit:
     """Name the values of the parameters as the cause: with the reference's the module is right.
 
     The `owner` of the parameters, where it is not the module itself, has no counterpart, but is at fault.
@@ -60,7 +60,7 @@ def with_weights(culprit: Culprit, owner: Maker | None, causes: Mapping[str, Hyp
     return replace(culprit, cause=WEIGHTS, sureness="confirmed", facts={**culprit.facts, **relation})
 
 
-def with_hypothesis(culprit: Culprit, found: Hypothesis) -> Culprit:
+def with_relation(culprit: Culprit, found: Relation) -> Culprit:
     """Name a relation between the data as the cause, which nobody has tried; one that only tells where is a hint."""
     if not found.explains:
         return replace(culprit, facts={**culprit.facts, "hint": found.id, **found.facts})
@@ -90,7 +90,9 @@ def findings_of(
     for finding in compare_settings(list(pairs.values()), rules).findings:
         found[finding.candidate] = (*found.get(finding.candidate, ()), finding)
     for path, pair in pairs.items():
-        found.setdefault(path, (*namesakes(pair.reference, pair.candidate), *switched(pair.candidate, rules)))
+        found.setdefault(
+            path, (*same_named_settings(pair.reference, pair.candidate), *switched_settings(pair.candidate, rules))
+        )
     for path in (fault.path for fault in faults if fault.path in settings[1] and fault.path not in found):
         found[path] = findings_of_unpaired((owners.get(path, ""), path), settings, rules)
     return found
@@ -111,7 +113,7 @@ def findings_of_unpaired(
         return ()
     found = compare_settings([LayerPair(mine, theirs)], rules).findings if mine else ()
     unknown = [rule for rule in rules if mine is None or rule.form_of(mine.classes) is None]
-    return (*found, *(replace(one, reference=paths[0]) for one in switched(theirs, unknown)))
+    return (*found, *(replace(one, reference=paths[0]) for one in switched_settings(theirs, unknown)))
 
 
 def _settings_of(
@@ -139,7 +141,7 @@ def findings_around(
         mine, theirs = mine.rpartition(".")[0], theirs.rpartition(".")[0]
         around.append((mine, theirs))
     pairs = [(settings[0][a], settings[1][b]) for a, b in around[:MOST_AROUND] if a in settings[0] and b in settings[1]]
-    return tuple(finding for pair in pairs for finding in namesakes(*pair))
+    return tuple(finding for pair in pairs for finding in same_named_settings(*pair))
 
 
 def is_mended(faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:

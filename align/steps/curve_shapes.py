@@ -39,7 +39,7 @@ class Excursion(NamedTuple):
     returns: bool
 
 
-def filled(values: Floats) -> Floats:
+def fill_non_finite(values: Floats) -> Floats:
     """Replace what is not finite by the last finite value before it, or by the first one after."""
     finite = np.isfinite(values)
     if finite.all() or not finite.any():
@@ -89,7 +89,7 @@ def find_excursions(values: Floats, resolution: float = 0.0) -> tuple[Excursion,
     """
     if len(values) < FEWEST or not np.isfinite(values).any():
         return ()
-    values = filled(values)
+    values = fill_non_finite(values)
     smooth = running_median(values)
     before = _level_before(values, smooth)
     outlying = OUTLYING * (1.0 + FEWEST / len(values) ** 0.5)

@@ -14,7 +14,7 @@ import numpy as np
 from align.core.curves import RAW, Curve, PairedCurves
 from align.errors import MetricMissingError, MixedProcessesError, UnlikeCurvesError
 from align.steps.jobs import choose_job
-from align.steps.latest_points import latest_points
+from align.steps.latest_points import deduplicate_steps
 from align.steps.numbering import number_steps
 from align.steps.skips import compare_skips, skips_of, until_step, with_skipped
 from align.steps.windows import match_windows
@@ -33,7 +33,7 @@ def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
     log = choose_job(log)
     series, told = with_skipped(log, find_series(log, metric), metric)
     numbering = number_steps(log, series, hints)
-    kept = latest_points(numbering.steps, series.values)
+    kept = deduplicate_steps(numbering.steps, series.values)
     if kept.each > 1:
         raise MixedProcessesError(log.label, metric, kept.each)
     steps, told = numbering.steps[kept.index], told[kept.index]
@@ -114,7 +114,7 @@ def _check_axes(reference: Curve, candidate: Curve) -> None:
     )
 
 
-def until(steps: Integers, last_step: int | None) -> Integers:
+def steps_until(steps: Integers, last_step: int | None) -> Integers:
     """Leave out the increasing steps after `last_step`, if it is given."""
     return steps if last_step is None else steps[: np.searchsorted(steps, last_step, "right")]
 
@@ -123,7 +123,7 @@ def cut_after(curve: Curve, last_step: int | None) -> Curve:
     """Leave out the points after `last_step`, if it is given."""
     if last_step is None:
         return curve
-    kept = curve.take(slice(len(until(curve.steps, last_step))))
+    kept = curve.take(slice(len(steps_until(curve.steps, last_step))))
     return replace(kept, skips=until_step(curve.skips, last_step))
 
 

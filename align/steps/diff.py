@@ -13,7 +13,7 @@ from align.core.names import Pairing
 from align.core.pieces import apart_from_whole
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.core.words import counted
-from align.steps.made_tensors import made_tensor
+from align.steps.made_tensors import transformed_tensor
 from align.steps.prefixes import shared_prefixes
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from align.core.measurements import Measurement
     from align.core.names import NameMap
     from align.core.transforms import Transform
-    from align.steps.sums import Sums
+    from align.steps.sums import RunningSums
 
 HARDLY_ANY = 0.5
 
@@ -82,7 +82,7 @@ def pair_tensors(
     )
 
 
-def judge_pair(pair: TensorPair, sums: Sums | None) -> TensorDifference:
+def judge_pair(pair: TensorPair, sums: RunningSums | None) -> TensorDifference:
     """Say what a pair differs by; `sums` is None where the shapes differ."""
     made = pair.made or pair.reference
     measurement = sums.result(pair.candidate.shape) if sums is not None else None
@@ -140,8 +140,8 @@ def _pair(reference: StoredTensor, candidate: StoredTensor, transform: Transform
     change, part = apart_from_whole(transform)
     try:
         if part is not None:
-            candidate = made_tensor(candidate, candidate.name, part.inverse(None, None))
-        return TensorPair(reference, candidate, made_tensor(reference, candidate.name, change))
+            candidate = transformed_tensor(candidate, candidate.name, part.inverse(None, None))
+        return TensorPair(reference, candidate, transformed_tensor(reference, candidate.name, change))
     except ValueError as error:
         return TensorPair(reference, candidate, None, str(error))
 

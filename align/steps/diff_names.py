@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.names import Dropped
-from align.core.words import some
+from align.core.words import first_few
 from align.errors import MapError
 from align.steps.diff import pair_tensors
-from align.steps.two_way import Directed, backward, forward
+from align.steps.two_way import DirectedMap, follow_backward, follow_forward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ MOST_REASONS = 12
 NOTHING_MEETS = "followed either way, it leads from no name of the reference to one of the candidate"
 
 
-def map_between(two_way: TwoWayMap, reference: Tensors, candidate: Tensors) -> Directed:
+def map_between(two_way: TwoWayMap, reference: Tensors, candidate: Tensors) -> DirectedMap:
     """Follow the map from the reference's names to the candidate's, in the direction in which more tensors meet.
 
     `dropped` holds what is left out on both sides, tensors that a conversion fills among them; `warnings` name the
@@ -37,19 +37,19 @@ def map_between(two_way: TwoWayMap, reference: Tensors, candidate: Tensors) -> D
     itself, or on which nothing meets.
     """
 
-    def meeting(way: Directed) -> tuple[int, int, int]:
+    def meeting(way: DirectedMap) -> tuple[int, int, int]:
         found = pair_tensors(reference, candidate, way.name_map)
         comparable = sum(pair.comparable is not None for pair in found.pairs)
         return comparable, len(found.pairs), -len(found.missing) - len(found.extra)
 
-    ways = (follow(two_way, reference) for follow in (forward, backward))
+    ways = (follow(two_way, reference) for follow in (follow_forward, follow_backward))
     way = max((_with_drops(way, two_way.rules, reference, candidate) for way in ways), key=meeting)
     if way.problems or not meeting(way)[1]:
         raise MapError(two_way.rules.label, way.problems or [NOTHING_MEETS])
     return replace(way, warnings=tuple(_warnings(two_way, way)))
 
 
-def _with_drops(way: Directed, rules: NameRules, reference: Tensors, candidate: Tensors) -> Directed:
+def _with_drops(way: DirectedMap, rules: NameRules, reference: Tensors, candidate: Tensors) -> DirectedMap:
     sides: tuple[SideName, SideName] = ("target", "source") if way.backwards else ("source", "target")
     dropped = (*_dropped(rules, sides[0], reference, "source"), *_dropped(rules, sides[1], candidate, "target"))
     return replace(way, name_map=replace(way.name_map, dropped=dropped))
@@ -61,7 +61,7 @@ def _dropped(rules: NameRules, side: SideName, names: Tensors, end: SideName) ->
             yield Dropped(name, end, drop[0])
 
 
-def _warnings(two_way: TwoWayMap, way: Directed) -> Iterator[str]:
+def _warnings(two_way: TwoWayMap, way: DirectedMap) -> Iterator[str]:
     if way.backwards:
         yield f"{two_way.rules.label} is followed back: the reference has the names of its targets"
     reasons: dict[str, list[str]] = {}
@@ -69,4 +69,4 @@ def _warnings(two_way: TwoWayMap, way: Directed) -> Iterator[str]:
         if one.side == "source":
             reasons.setdefault(one.reason, []).append(one.name)
     for reason, names in list(reasons.items())[:MOST_REASONS]:
-        yield f"the map says nothing of {some(names)}: {reason}"
+        yield f"the map says nothing of {first_few(names)}: {reason}"

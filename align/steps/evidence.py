@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.steps.containers import NOTHING, Contents
-from align.steps.paths import ALIKE, apart, contained, is_number, likeness, number_order, place_order, words
-from align.steps.surroundings import Surroundings
+from align.steps.paths import ALIKE, contained, is_number, likeness, number_order, place_order, unshared_words, words
+from align.steps.surroundings import SettledNeighbours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
 
     from align.steps.layers import Layer
-    from align.steps.number_lists import NumberLists
+    from align.steps.number_lists import NumberedLists
 
 _SUFFIX = 3
 
@@ -38,9 +38,9 @@ class Learnt:
     together: Counter[tuple[str, str]] = field(default_factory=Counter)
     source: Counter[str] = field(default_factory=Counter)
     target: Counter[str] = field(default_factory=Counter)
-    around: Surroundings = field(default_factory=Surroundings)
+    around: SettledNeighbours = field(default_factory=SettledNeighbours)
     contents: Contents = NOTHING
-    lists: NumberLists | None = None
+    lists: NumberedLists | None = None
 
     def add(self, a: Layer, b: Layer) -> None:
         """Take a settled pair in."""
@@ -79,8 +79,8 @@ class Learnt:
         return mine.get(a.path, a.path), theirs.get(b.path, b.path)
 
 
-def learn(
-    pairs: Iterable[Pair], ordered: bool, contents: Contents = NOTHING, lists: NumberLists | None = None
+def learn_from_pairs(
+    pairs: Iterable[Pair], ordered: bool, contents: Contents = NOTHING, lists: NumberedLists | None = None
 ) -> Learnt:
     """Return what settled pairs teach, and what the `contents` of both sides and the numbers of their `lists` tell."""
     learnt = Learnt(ordered, contents=contents, lists=lists)
@@ -144,7 +144,9 @@ def _context(learnt: Learnt, judged: Sequence[Pair]) -> Callable[[Pair], float]:
 def replacement_benefit(pair: Pair, rival: Rival, learnt: Learnt) -> float:
     """What a pair has over the one in which the unpaired rival takes the place of its source (or target)."""
     (a, b), (source, target) = pair, rival
-    mine, others = apart(a.path, source.path) if source else apart(b.path, target.path if target else b.path)
+    mine, others = (
+        unshared_words(a.path, source.path) if source else unshared_words(b.path, target.path if target else b.path)
+    )
     kept = words(b.path if source else a.path)
     evidence = [_unless_slight(contained(mine, kept) - contained(others, kept))]
     new = (source or a, target or b)
@@ -191,7 +193,7 @@ def _words(one: Pair, two: Pair, order: float) -> float:
 
     Where the order of registration contradicts them, they count only if nothing but the better pairing is alike.
     """
-    (x, x2), (y, y2) = apart(one[0].path, two[0].path), apart(one[1].path, two[1].path)
+    (x, x2), (y, y2) = unshared_words(one[0].path, two[0].path), unshared_words(one[1].path, two[1].path)
     kept, exchanged = (likeness(x, y), likeness(x2, y2)), (likeness(x, y2), likeness(x2, y))
     benefit = sum(kept) - sum(exchanged)
     worse, better = sorted((kept, exchanged), key=sum)

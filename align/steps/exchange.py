@@ -12,10 +12,10 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from align.core.names import SURE
-from align.steps.agreement import Agreement
+from align.steps.agreement import BlockAgreement
 from align.steps.containers import read_contents
-from align.steps.evidence import MOST, SETTLED, exchange_benefit, learn, replacement_benefit
-from align.steps.number_lists import NumberLists
+from align.steps.evidence import MOST, SETTLED, exchange_benefit, learn_from_pairs, replacement_benefit
+from align.steps.number_lists import NumberedLists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
@@ -46,7 +46,7 @@ class Settlement:
     weakest: list[float]
     links: list[Link]
 
-    def confirm(self, agreement: Agreement) -> None:
+    def confirm(self, agreement: BlockAgreement) -> None:
         """Call pairs sure that are clear in every block, in each by itself, if not sure in one."""
         clear = [index for index, weak in enumerate(self.weakest) if weak >= MOST]
         agreed = agreement.of_all_blocks([self.pairs[index] for index in clear])
@@ -63,7 +63,9 @@ class Settlement:
             self.links.append((self.pairs[index], self.pairs[other] if isinstance(other, int) else other))
 
 
-def settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: bool, unlike: Set[str]) -> Settlement:
+def settle_exchanges(
+    pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: bool, unlike: Set[str]
+) -> Settlement:
     """Exchange partners wherever that is clearly better, learning from what is settled until nothing changes.
 
     `free` are the layers of both sides that may be paired; those that are `known` to be pairs only teach. `ordered`
@@ -105,12 +107,12 @@ def _open_crowds(settlement: Settlement, pairs: Sequence[Pair], free: Sides, cro
 def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: bool, unlike: Set[str]) -> Settlement:
     every = [*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)]
     contents = read_contents(*every)
-    agreement = None if ordered else Agreement(*every)  # the order of calls agrees in every block by itself
-    settlement = _weigh(list(pairs), free, learn(known, ordered, contents), unlike, _UNRIVALLED)
+    agreement = None if ordered else BlockAgreement(*every)  # the order of calls agrees in every block by itself
+    settlement = _weigh(list(pairs), free, learn_from_pairs(known, ordered, contents), unlike, _UNRIVALLED)
     alone = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= _UNRIVALLED]
-    learnt = learn([*known, *alone], ordered, contents)
+    learnt = learn_from_pairs([*known, *alone], ordered, contents)
     settlement = _weigh(_improved(settlement.pairs, free, learnt), free, learnt, unlike, _ENOUGH)
-    lists: NumberLists | None = None  # numbers speak when the rest has told what they mean
+    lists: NumberedLists | None = None  # numbers speak when the rest has told what they mean
     previous, sure = settlement, alone
     for turn in range(_ROUNDS):
         weighed = zip(settlement.pairs, settlement.weakest, strict=True)
@@ -118,8 +120,8 @@ def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: 
         if turn and sure == before and settlement.pairs == previous.pairs:
             break
         taught = [*known, *sure]
-        lists = lists or NumberLists(*every, taught)
-        learnt = learn(taught, ordered, contents, lists)
+        lists = lists or NumberedLists(*every, taught)
+        learnt = learn_from_pairs(taught, ordered, contents, lists)
         previous = settlement
         settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt, unlike)
         if agreement:

@@ -46,7 +46,7 @@ def _end(path: str, first: Mapping[str, int]) -> int:
     return first.get(path, len(first))
 
 
-def unseen(side: ParameterSet) -> list[str]:
+def unseen_modules(side: ParameterSet) -> list[str]:
     """Say, in one line, which modules with parameters were not seen to run; nothing if all were."""
     paths = [module.path for module in side.modules if module.parameters and not module.ran]
     if not paths:

@@ -40,7 +40,7 @@ class FileMatrices:
     untold: set[str] = field(default_factory=set)
 
 
-def doubt_file_matrices(pairs: Sequence[Sure], sides: Sides, spoken: Set[str], open_paths: Set[str]) -> FileMatrices:
+def settle_file_matrices(pairs: Sequence[Sure], sides: Sides, spoken: Set[str], open_paths: Set[str]) -> FileMatrices:
     """Return the pairs with what their matrices' orientation leaves open, where a side is a checkpoint.
 
     Nothing is said of the sources that the user has `spoken` of. Those at `open_paths` are open already, and tell

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet
 
 
-def without_fronts(source: ParameterSet, target: ParameterSet) -> tuple[ParameterSet, ParameterSet]:
+def without_outer_wrappers(source: ParameterSet, target: ParameterSet) -> tuple[ParameterSet, ParameterSet]:
     """Return both sides with the paths of their modules below what holds them all; the names of parameters stay.
 
     A module that the other side has beside others stays, and so does a list, since its numbers mean little without it.
     """
     paths = [[module.path for module in side.modules if module.parameters] for side in (source, target)]
-    fronts = [_front(own) for own in paths]
+    fronts = [_outer_wrapper(own) for own in paths]
     kept = [front if _wraps(front, others) else "" for front, others in zip(fronts, paths[::-1], strict=True)]
     if fronts[0] == fronts[1]:
         kept = fronts
@@ -39,7 +39,7 @@ def _below(side: ParameterSet, front: str) -> ParameterSet:
     return replace(side, modules=modules, parameters=parameters)
 
 
-def _front(paths: Sequence[str]) -> str:
+def _outer_wrapper(paths: Sequence[str]) -> str:
     """What stands before all paths, with the dot; "" if nothing does."""
     front = ""
     while held := _holder(paths, front):

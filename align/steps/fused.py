@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.core.names import Ambiguity, Pairing
-from align.core.words import some
+from align.core.words import first_few
 from align.steps.forms import in_pieces
 from align.steps.paths import tokens
 from align.steps.piece_order import piece_order, piece_sign
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from align.steps.layers import Layer
     from align.steps.piece_order import PieceOrder
-    from align.steps.places import Places
+    from align.steps.places import PairedModules
 
 _UNORDERED = "one is the others side by side, and nothing but a trial with values could tell in which order"
 _PARTLY = (
@@ -51,7 +51,7 @@ class _Fusion:
     cut: bool
 
 
-def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: Places) -> FusedMatch:
+def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: PairedModules) -> FusedMatch:
     """Pair fused layers of either side with their pieces on the other."""
     found = FusedMatch([], [])
     fusions = [*_fusions(left, right, places, cut=True), *_fusions(right, left, places, cut=False)]
@@ -71,7 +71,9 @@ def match_fused(left: Sequence[Layer], right: Sequence[Layer], places: Places) -
     return FusedMatch(found.pairings, _merged(found.ambiguous))
 
 
-def _fusions(wholes: Sequence[Layer], others: Sequence[Layer], places: Places, *, cut: bool) -> Iterator[_Fusion]:
+def _fusions(
+    wholes: Sequence[Layer], others: Sequence[Layer], places: PairedModules, *, cut: bool
+) -> Iterator[_Fusion]:
     """Yield each layer with each group of the other side's that fills it in its place."""
     side = int(not cut)
     groups: dict[object, list[Layer]] = defaultdict(list)
@@ -150,7 +152,7 @@ def _open_biases(fusion: _Fusion) -> Iterator[Ambiguity]:
     whole = fusion.whole.roles.get("bias")
     if whole is not None and 0 < len(biases) < len(fusion.pieces):
         lacking = [piece.path.rpartition(".")[2] for piece in fusion.pieces if "bias" not in piece.roles]
-        reason = _PARTLY.format(some(lacking))
+        reason = _PARTLY.format(first_few(lacking))
         yield Ambiguity((whole.name,), biases, reason) if fusion.cut else Ambiguity(biases, (whole.name,), reason)
 
 

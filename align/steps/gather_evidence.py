@@ -12,12 +12,12 @@ from align.steps.loss_shift import find_shift
 
 if TYPE_CHECKING:
     from align.core.curve_results import Side
-    from align.steps.loss_case import LossCase
-    from align.steps.other_metrics import Beside
+    from align.steps.loss_case import ExaminedCurves
+    from align.steps.other_metrics import OtherMetrics
 
 
 def gather_evidence(
-    case: LossCase, failed: frozenset[str], divergent: int | None, last_step: int | None, beside: Beside
+    case: ExaminedCurves, failed: frozenset[str], divergent: int | None, last_step: int | None, beside: OtherMetrics
 ) -> CurveEvidence:
     """Gather what there is of a case; `failed` and `divergent` are what the verdict found, `beside` what logs tell."""
     ahead = _ahead(case, beside)
@@ -40,13 +40,13 @@ def gather_evidence(
     )
 
 
-def _update_behind(case: LossCase) -> Side | None:
+def _update_behind(case: ExaminedCurves) -> Side | None:
     if case.shift is None or not case.shift.behind:
         return None
     return "reference" if case.shift.side == "candidate" else "candidate"
 
 
-def _ahead(case: LossCase, beside: Beside) -> Side | None:
+def _ahead(case: ExaminedCurves, beside: OtherMetrics) -> Side | None:
     """Return the side that is a step ahead in a metric that is no loss: the losses show that its steps are right."""
     if case.shift is None or is_loss(case.reference.metric):
         return None

@@ -46,7 +46,7 @@ def compare_logits(logits: LogitsOf, expected: Array, found: Array, noise: Logit
     return LogitsComparison(logits, positions, first)
 
 
-def first_differences(
+def first_token_differences(
     logits: LogitsOf, continuation: Array, reference: Array, found: Array, noise: LogitsNoise
 ) -> Iterator[TokenDifference]:
     """Yield the first new token of each sequence that greedy decoding by `found` chooses otherwise.
@@ -55,7 +55,7 @@ def first_differences(
     last of which choose them. Up to the first difference both decodings have read the same, so no other text is needed.
     """
     before = reference.shape[1] - continuation.shape[1]
-    tokens = best_tokens(found[:, before:])
+    tokens = greedy_tokens(found[:, before:])
     for sequence, unlike in enumerate(continuation != tokens):
         if not unlike.any():
             continue
@@ -113,6 +113,6 @@ def _compare_position(index: int, expected: Array, found: Array, noise: LogitsNo
     return PositionComparison(index, "aligned" if factor <= 1.0 else "not aligned", measurement, limit, factor)
 
 
-def best_tokens(logits: Array) -> Array:
+def greedy_tokens(logits: Array) -> Array:
     """The first of the tokens with the largest logit, for logits (..., vocabulary)."""
     return np.asarray(logits.argmax(-1), np.int64)

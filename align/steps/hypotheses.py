@@ -14,9 +14,9 @@ import numpy as np
 from align.steps.hypotheses_affine import explain_affine
 from align.steps.hypotheses_crops import explain_cut, explain_displaced
 from align.steps.hypotheses_evidence import Question
-from align.steps.hypotheses_layout import explain_cut_layout, explain_layout
+from align.steps.hypotheses_layout import explain_permuted_axes, explain_permuted_split_axes
 from align.steps.hypotheses_order import explain_order
-from align.steps.hypotheses_parts import explain_non_finite, explain_parts
+from align.steps.hypotheses_parts import explain_non_finite, explain_wrong_regions
 from align.steps.hypotheses_pointwise import explain_pointwise
 from align.steps.hypotheses_rounding import explain_error_size, explain_rounding
 from align.steps.hypotheses_softmax import explain_softmax
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
     from align.core.measurements import Limit
 
 # Each explains everything or says nothing; those below are asked where none of these does.
-WHOLE = (explain_rounding, explain_affine, explain_layout, explain_order, explain_softmax, explain_pointwise)
-REST = (explain_cut_layout, explain_displaced, explain_error_size, explain_parts)
+WHOLE = (explain_rounding, explain_affine, explain_permuted_axes, explain_order, explain_softmax, explain_pointwise)
+REST = (explain_permuted_split_axes, explain_displaced, explain_error_size, explain_wrong_regions)
 
 
-def explain_output(reference: Array, candidate: Array, limit: Limit) -> tuple[Hypothesis, ...]:
+def explain_output(reference: Array, candidate: Array, limit: Limit) -> tuple[Relation, ...]:
     """Return the relations that hold within the limit of the layer, the likeliest first; () if none is known to.
 
     Arrays of any shapes and real dtypes. NaN and Inf that both have alike are left out; where only the candidate has
@@ -44,25 +44,25 @@ def explain_output(reference: Array, candidate: Array, limit: Limit) -> tuple[Hy
     >>> [found.id for found in explain_output(x, x[:, ::-1], Limit(1e-5, 1e-6, "user"))]
     ['flipped']
     """
-    return tuple(sorted(_relations(reference, candidate, limit), key=rank))
+    return tuple(sorted(_relations(reference, candidate, limit), key=relation_sort_key))
 
 
-def likeliest(reference: Array, candidate: Array, limit: Limit) -> Hypothesis | None:
+def likeliest_relation(reference: Array, candidate: Array, limit: Limit) -> Relation | None:
     """Return the first relation that explains everything, else the best one: quicker, where no other is wanted."""
     found = []
     for one in _relations(reference, candidate, limit):
         if one.explains:
             return one
         found.append(one)
-    return min(found, key=rank, default=None)
+    return min(found, key=relation_sort_key, default=None)
 
 
-def rank(found: Hypothesis) -> tuple[float, int, float]:
+def relation_sort_key(found: Relation) -> tuple[float, int, float]:
     """Sort key: what explains most first, then what fits fewest numbers."""
     return -found.share, found.fitted, found.factor
 
 
-def ask(reference: Array, candidate: Array, limit: Limit) -> Question | None:
+def make_question(reference: Array, candidate: Array, limit: Limit) -> Question | None:
     """The question why they differ; None if they do not, or by shape or NaN, or hold no real numbers."""
     if reference.shape != candidate.shape or not _comparable(reference, candidate):
         return None
@@ -73,13 +73,13 @@ def ask(reference: Array, candidate: Array, limit: Limit) -> Question | None:
     return question if question.factor > 1.0 else None
 
 
-def _relations(reference: Array, candidate: Array, limit: Limit) -> Iterator[Hypothesis]:
+def _relations(reference: Array, candidate: Array, limit: Limit) -> Iterator[Relation]:
     if not _comparable(reference, candidate):
         return
     ours, theirs = _widened(reference), _widened(candidate)
     if ours.shape != theirs.shape:
         yield from _of_other_shape(ours, theirs, limit)
-    elif question := ask(ours, theirs, limit):
+    elif question := make_question(ours, theirs, limit):
         yield from _of_one_shape(question)
     elif odd := explain_non_finite(ours, theirs):
         yield odd
@@ -89,7 +89,7 @@ def _comparable(*sides: Array) -> bool:
     return all(one.size and not np.iscomplexobj(one) for one in sides)
 
 
-def _of_one_shape(question: Question) -> Iterator[Hypothesis]:
+def _of_one_shape(question: Question) -> Iterator[Relation]:
     explained = False
     for family in (*WHOLE, *REST):
         if family in REST and explained:
@@ -100,9 +100,13 @@ def _of_one_shape(question: Question) -> Iterator[Hypothesis]:
         yield from found
 
 
-def _of_other_shape(reference: Array, candidate: Array, limit: Limit) -> Iterator[Hypothesis]:
+def _of_other_shape(reference: Array, candidate: Array, limit: Limit) -> Iterator[Relation]:
     question = Question(reference, candidate, limit)
-    families = (explain_layout(question), explain_cut_layout(question), explain_cut(reference, candidate, limit))
+    families = (
+        explain_permuted_axes(question),
+        explain_permuted_split_axes(question),
+        explain_cut(reference, candidate, limit),
+    )
     yield from islice(chain(*families), 1)
 
 

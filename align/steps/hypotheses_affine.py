@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.steps.hypotheses_evidence import ELEMENTS_PER_NUMBER, with_facts
-from align.steps.hypotheses_slices import over_rest, tables
+from align.steps.hypotheses_slices import other_axes, slice_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from align.core.dtypes import Array
-    from align.core.hypotheses import Fact, Hypothesis
+    from align.core.hypotheses import Fact, Relation
     from align.steps.hypotheses_evidence import Question
 
     Fit = Callable[[Array, Array, tuple[int, ...]], "_Correction"]
@@ -41,10 +41,10 @@ class _Correction:
         return corrected
 
 
-def explain_affine(question: Question) -> Iterator[Hypothesis]:
+def explain_affine(question: Question) -> Iterator[Relation]:
     """Yield the relation with the fewest kinds of fitted numbers, if there is one."""
     groups: list[tuple[int | None, Array, Array]] = [(None, question.sample[None], question.candidate_sample[None])]
-    slices = tables(question.reference, question.candidate, ELEMENTS_PER_NUMBER)
+    slices = slice_tables(question.reference, question.candidate, ELEMENTS_PER_NUMBER)
     found = (
         one
         for axis, reference, candidate in chain(groups, slices)
@@ -65,9 +65,9 @@ def _plausible(question: Question, fit: Fit, reference: Array, candidate: Array)
     return bool(changed.any() and varied[changed].mean() >= MOST and np.all(found.scale != 0.0))
 
 
-def _confirmed(question: Question, name: str, axis: int | None) -> Hypothesis | None:
+def _confirmed(question: Question, name: str, axis: int | None) -> Relation | None:
     ndim = question.reference.ndim
-    over = tuple(range(ndim)) if axis is None else over_rest(axis, ndim)
+    over = tuple(range(ndim)) if axis is None else other_axes(axis, ndim)
     candidate = question.candidate.astype(np.float64)
     found = FITS[name](question.reference, candidate, over)
     with np.errstate(divide="ignore", invalid="ignore"):

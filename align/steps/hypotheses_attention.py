@@ -14,13 +14,13 @@ import numpy as np
 from align.steps.activations import softmax
 from align.steps.describe_order import divisors
 from align.steps.hypotheses_evidence import agreement, with_facts
-from align.steps.hypotheses_pointwise import turned
+from align.steps.hypotheses_pointwise import swap_sides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.core.hypotheses import Fact, Hypothesis
+    from align.core.hypotheses import Fact, Relation
     from align.steps.hypotheses_evidence import Question
 
 LARGEST = 1 << 20  # elements: each way costs the whole layer
@@ -40,7 +40,7 @@ class _Way:
         bias = values.get("in_proj_bias", np.zeros(3 * inputs[0].shape[-1]))
         weights = zip(inputs, np.split(values["in_proj_weight"], 3), np.split(bias, 3), strict=True)
         query, key, value = (self._split(one @ weight.T + shift) for one, weight, shift in weights)
-        mixed = attend(query, key, value, scaled=self.scaled)
+        mixed = dot_product_attention(query, key, value, scaled=self.scaled)
         joined = mixed.swapaxes(1, 2).reshape(mixed.shape[0], mixed.shape[2], -1)
         output = joined @ values["out_proj.weight"].T + values.get("out_proj.bias", 0.0)
         return output if self.batch_first else output.swapaxes(0, 1)
@@ -50,7 +50,7 @@ class _Way:
         return batched.reshape(*batched.shape[:2], self.heads, -1).swapaxes(1, 2)
 
 
-def attend(query: Array, key: Array, value: Array, *, scaled: bool = True) -> Array:
+def dot_product_attention(query: Array, key: Array, value: Array, *, scaled: bool = True) -> Array:
     """Values mixed by the softmax of the products of queries and keys, over the last but one axis."""
     scores = query @ key.swapaxes(-1, -2) * (1.0 / sqrt(query.shape[-1]) if scaled else 1.0)
     mixed: Array = softmax(scores, -1) @ value
@@ -59,7 +59,7 @@ def attend(query: Array, key: Array, value: Array, *, scaled: bool = True) -> Ar
 
 def explain_attention(
     question: Question, inputs: Mapping[str, Array], values: Mapping[str, Array]
-) -> Iterator[Hypothesis]:
+) -> Iterator[Relation]:
     """Yield another number of heads, no scale, or the batch along another axis."""
     floats = [one.astype(np.float64) for one in inputs.values() if one.dtype.kind == "f"]
     if len(floats) != 3 or len(inputs) != 3 or any(one.ndim != 3 for one in floats):
@@ -78,7 +78,7 @@ def explain_attention(
     every = (_Way(count, batch_first=first) for count in heads for first in (True, False))
     if usual := next(filter(is_way, every), None):
         for name, way, facts in _others(usual, heads):
-            found = turned(question).confirm(name, way.of((query, key, value), values))
+            found = swap_sides(question).confirm(name, way.of((query, key, value), values))
             yield from filter(None, [with_facts(found, facts)])
 
 

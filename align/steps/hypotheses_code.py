@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
-from align.core.hypotheses import Hypothesis
-from align.steps.hypotheses import likeliest
+from align.core.hypotheses import Relation
+from align.steps.hypotheses import likeliest_relation
 from align.steps.hypotheses_evidence import agreement, at_places
 from align.steps.hypotheses_given import explain_function, explain_inputs
-from align.steps.hypotheses_mixing import explain_mixing
-from align.steps.hypotheses_pointwise import turned
+from align.steps.hypotheses_mixing import explain_attention_in_code
+from align.steps.hypotheses_pointwise import swap_sides
 from align.steps.hypotheses_resizing import explain_resizing
 from align.steps.hypotheses_rounding import NARROW
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST_TERMS = 16
 
 
-def explain_code(question: Question, known: Mapping[str, Array]) -> Iterator[Hypothesis]:
+def explain_code(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:
     """Yield what explains the candidate by the tensors known before, the latest first."""
     floats = {name: value for name, value in known.items() if value.dtype.kind == "f" and value.size}
     yield from explain_inputs(question, floats)
@@ -38,26 +38,28 @@ def explain_code(question: Question, known: Mapping[str, Array]) -> Iterator[Hyp
         for family in (explain_function, explain_resizing, explain_reduction):
             for found in family(question, value):
                 yield replace(found, facts={**found.facts, "input": name})
-    yield from explain_mixing(question, floats)
+    yield from explain_attention_in_code(question, floats)
     yield from explain_terms(question, floats)
 
 
-def explain_terms(question: Question, known: Mapping[str, Array]) -> Iterator[Hypothesis]:
+def explain_terms(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:
     """Where the reference is the sum of two: what became of one of them in the candidate, named as `term`."""
     same = [(name, value) for name, value in known.items() if value.shape == question.reference.shape][:MOST_TERMS]
     samples = {name: at_places(value, question.places) for name, value in same}
     for (one, first), (other, second) in combinations(same, 2):
         if question.fits(samples[one] + samples[other]):
             for name, term, rest in ((one, first, second), (other, second, first)):
-                found = _cast(question, term, rest) or likeliest(term, question.candidate - rest, question.limit)
+                found = _cast(question, term, rest) or likeliest_relation(
+                    term, question.candidate - rest, question.limit
+                )
                 if found and found.factor <= 1.0:
                     yield replace(found, facts={**found.facts, "term": name})
 
 
-def _cast(question: Question, term: Array, rest: Array) -> Hypothesis | None:
+def _cast(question: Question, term: Array, rest: Array) -> Relation | None:
     """A term that was rounded before it was added: the sum no longer shows it in its bits."""
     for dtype in NARROW:
-        if found := turned(question).confirm("rounded", rest + term.astype(numpy_dtype(dtype)).astype(np.float64)):
+        if found := swap_sides(question).confirm("rounded", rest + term.astype(numpy_dtype(dtype)).astype(np.float64)):
             return replace(found, facts={"dtype": dtype})
     return None
 
@@ -71,7 +73,7 @@ REDUCTIONS: dict[str, Callable[[Array, tuple[int, ...]], Array]] = {
 }
 
 
-def explain_reduction(question: Question, value: Array) -> Iterator[Hypothesis]:
+def explain_reduction(question: Question, value: Array) -> Iterator[Relation]:
     """Two ways to make one number of many along some axes: the mean for the largest, the first for the mean."""
     lost = value.ndim - question.reference.ndim
     if lost < 1:
@@ -79,7 +81,7 @@ def explain_reduction(question: Question, value: Array) -> Iterator[Hypothesis]:
     ours, theirs = (_reductions(side, value, lost, question) for side in (question.reference, question.candidate))
     if ours and theirs and not ours.keys() & theirs.keys():
         facts = {"reference": " or ".join(ours), "candidate": " or ".join(theirs)}
-        yield Hypothesis("reduction-differs", min(theirs.values()), facts={**facts})
+        yield Relation("reduction-differs", min(theirs.values()), facts={**facts})
 
 
 def _reductions(output: Array, value: Array, lost: int, question: Question) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.hypotheses import Hypothesis
+from align.core.hypotheses import Relation
 from align.steps.hypotheses_evidence import SAMPLE, Question, agreement, at_places, sample_places, with_facts
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MOST_CUT = 64
 FEW = 64
 
 
-def explain_displaced(question: Question) -> Iterator[Hypothesis]:
+def explain_displaced(question: Question) -> Iterator[Relation]:
     """Yield a displacement by a pixel or two along two neighbouring axes at once; along one it is an order."""
     steps = [one for one in range(-FARTHEST, FARTHEST + 1) if one]
     for axis in range(question.reference.ndim - 1):
@@ -45,7 +45,7 @@ def _likely(question: Question, axis: int, by: tuple[int, int]) -> bool:
     return bool(np.all(np.abs(question.candidate[tuple(places)] - reference) <= question.limit.max_abs))
 
 
-def _displaced(question: Question, axis: int, by: tuple[int, int]) -> Hypothesis | None:
+def _displaced(question: Question, axis: int, by: tuple[int, int]) -> Relation | None:
     still, moved = (
         (*[slice(None)] * axis, *(slice(FARTHEST + one, one - FARTHEST or None) for one in steps))
         for steps in ((0, 0), by)
@@ -56,7 +56,7 @@ def _displaced(question: Question, axis: int, by: tuple[int, int]) -> Hypothesis
     return with_facts(found, {"axes": f"{axis},{axis + 1}", "by": f"{by[0]},{by[1]}"}, share)
 
 
-def explain_cut(reference: Array, candidate: Array, limit: Limit) -> Iterator[Hypothesis]:
+def explain_cut(reference: Array, candidate: Array, limit: Limit) -> Iterator[Relation]:
     """Yield where the one is the other without some slices at the ends of one axis."""
     odd = [axis for axis, (a, b) in enumerate(zip(reference.shape, candidate.shape, strict=False)) if a != b]
     if reference.ndim != candidate.ndim or len(odd) != 1:
@@ -71,5 +71,5 @@ def explain_cut(reference: Array, candidate: Array, limit: Limit) -> Iterator[Hy
         left = agreement(parts[0], parts[1], limit) if near else None
         if left is not None:
             facts: dict[str, Fact] = {"axis": axis, "reference": lengths[0], "candidate": lengths[1], "offset": offset}
-            yield Hypothesis("cut" if lengths[1] < lengths[0] else "extended", left, facts=facts)
+            yield Relation("cut" if lengths[1] < lengths[0] else "extended", left, facts=facts)
             return

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.hypotheses import Hypothesis
+from align.core.hypotheses import Relation
 from align.core.measurements import smallest_factor
 from align.steps.measure import measure
 
@@ -60,7 +60,7 @@ class Question:
 
     def confirm(
         self, name: str, predicted: Array, *, fitted: int = 0, choice_bits: float = 0.0, wrong: int | None = None
-    ) -> Hypothesis | None:
+    ) -> Relation | None:
         """The hypothesis, if the prediction of the reference is right and could not be so by chance.
 
         `choice_bits` is the logarithm of the number of relations among which this one was looked for, `wrong` the
@@ -70,12 +70,12 @@ class Question:
         if mended < ELEMENTS_PER_NUMBER * fitted or mended * self.bits < ENOUGH_BITS + choice_bits:
             return None
         left = smallest_factor(measure(self.reference, predicted), self.limit)
-        return Hypothesis(name, left, fitted=fitted) if left <= min(1.0, self.factor / GAIN) else None
+        return Relation(name, left, fitted=fitted) if left <= min(1.0, self.factor / GAIN) else None
 
     @cached_property
     def bits(self) -> float:
         """How much one element of the reference tells; 0 where the limit leaves nothing to be told."""
-        return told_by(self.sample, self.limit)
+        return information_bits(self.sample, self.limit)
 
     def fits(self, predicted: Array) -> bool:
         """Whether a prediction of the sample (at `places`) is within the limit: a quick look before the whole."""
@@ -96,7 +96,7 @@ def agreement(reference: Array, candidate: Array, limit: Limit) -> float | None:
     """Multiple of the limit at which two arrays agree; None if they do not, or might by chance."""
     left = smallest_factor(measure(reference, candidate), limit)
     sample = reference.reshape(-1)[sample_places(reference.size, SAMPLE)]
-    return left if left <= 1.0 and reference.size * told_by(sample, limit) >= ENOUGH_BITS else None
+    return left if left <= 1.0 and reference.size * information_bits(sample, limit) >= ENOUGH_BITS else None
 
 
 def at_places(values: Array, places: Array) -> Array:
@@ -114,7 +114,7 @@ def sample_places(size: int, count: int) -> Array:
     return places
 
 
-def told_by(values: Array, limit: Limit) -> float:
+def information_bits(values: Array, limit: Limit) -> float:
     """Bits that one of these values tells, if it is known to within the limit."""
     different, spread = np.unique(values).size, float(values.std(dtype=np.float64)) if values.size else 0.0
     if spread == 0.0:
@@ -123,6 +123,6 @@ def told_by(values: Array, limit: Limit) -> float:
     return min(by_limit, log2(different)) if by_limit >= LEAST_BITS else 0.0
 
 
-def with_facts(found: Hypothesis | None, facts: dict[str, Fact], share: float = 1.0) -> Hypothesis | None:
+def with_facts(found: Relation | None, facts: dict[str, Fact], share: float = 1.0) -> Relation | None:
     """The hypothesis, if there is one, with its figures."""
     return found and replace(found, share=share, facts=facts)

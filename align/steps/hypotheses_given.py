@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.hypotheses import Hypothesis
-from align.steps.activations import FUNCTIONS, leaky, softmax
+from align.core.hypotheses import Relation
+from align.steps.activations import FUNCTIONS, leaky_relu, softmax
 from align.steps.hypotheses_evidence import agreement, at_places, with_facts
-from align.steps.hypotheses_pointwise import turned
+from align.steps.hypotheses_pointwise import swap_sides
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHIFTS = (1, -1, 2, -2, 3, -3)
 
 
-def explain_inputs(question: Question, inputs: Mapping[str, Array]) -> Iterator[Hypothesis]:
+def explain_inputs(question: Question, inputs: Mapping[str, Array]) -> Iterator[Relation]:
     """An input that was to be added and was not (`residual-missing`), one added on top, or given back as it is."""
     for name, value in inputs.items():
         if value.shape == question.reference.shape and value.dtype.kind == "f":
@@ -34,7 +34,7 @@ def explain_inputs(question: Question, inputs: Mapping[str, Array]) -> Iterator[
             yield from (one for each in found if (one := with_facts(each, {"input": name})))
 
 
-def explain_parameters(question: Question, values: Mapping[str, Array]) -> Iterator[Hypothesis]:
+def explain_parameters(question: Question, values: Mapping[str, Array]) -> Iterator[Relation]:
     """A bias that is missing or added twice, a scale that is missing, along the axis of their length."""
     for axis in range(question.reference.ndim):
         bias, weight = (_along(values.get(role), axis, question.reference.shape) for role in ("bias", "weight"))
@@ -48,9 +48,7 @@ def explain_parameters(question: Question, values: Mapping[str, Array]) -> Itera
         yield from (one for each in found if (one := with_facts(each, {"axis": axis})))
 
 
-def _sum(
-    question: Question, name: str, term: Array, sign: float = 1.0, scale: Array | None = None
-) -> Hypothesis | None:
+def _sum(question: Question, name: str, term: Array, sign: float = 1.0, scale: Array | None = None) -> Relation | None:
     """Confirm that the candidate (times a scale) plus or minus a term is the reference, some elements first."""
     sample = question.candidate_sample * (1.0 if scale is None else at_places(scale, question.places))
     if not question.fits(sample + sign * at_places(term, question.places)):
@@ -60,13 +58,13 @@ def _sum(
     )
 
 
-def _rescaled(question: Question, name: str, weight: Array, bias: Array | float) -> Hypothesis | None:
+def _rescaled(question: Question, name: str, weight: Array, bias: Array | float) -> Relation | None:
     return _sum(question, name, bias - bias * weight, scale=weight)
 
 
-def _is(question: Question, name: str, value: Array) -> Hypothesis | None:
+def _is(question: Question, name: str, value: Array) -> Relation | None:
     """Confirm that the candidate is something else."""
-    other = turned(question)
+    other = swap_sides(question)
     return other.confirm(name, value) if other.fits(at_places(value, question.places)) else None
 
 
@@ -78,7 +76,7 @@ def _along(values: Array | None, axis: int, shape: tuple[int, ...]) -> Array | N
     return np.broadcast_to(numbers, shape)
 
 
-def explain_function(question: Question, value: Array) -> Iterator[Hypothesis]:
+def explain_function(question: Question, value: Array) -> Iterator[Relation]:
     """The function of the input that each side is, where both are known and unlike (`activation-differs`)."""
     if value.shape != question.reference.shape or value.dtype.kind != "f":
         return
@@ -86,7 +84,7 @@ def explain_function(question: Question, value: Array) -> Iterator[Hypothesis]:
     theirs = _functions(question.candidate, value, question) if ours else {}
     if theirs and not ours.keys() & theirs.keys():
         facts = {"reference": " or ".join(ours), "candidate": " or ".join(theirs)}
-        yield Hypothesis("activation-differs", min(theirs.values()), facts={**facts})
+        yield Relation("activation-differs", min(theirs.values()), facts={**facts})
 
 
 def _functions(output: Array, value: Array, question: Question) -> dict[str, float]:
@@ -109,7 +107,7 @@ def _fitted(value: Array, output: Array) -> Iterator[tuple[str, Function]]:
     low, seen = value[value < 0.0], output[value < 0.0]
     if low.size:
         slope, scale = (float(seen @ one / (one @ one)) for one in (low, np.expm1(low)))
-        yield f"leaky-relu {slope:.4g}", leaky(slope)
+        yield f"leaky-relu {slope:.4g}", leaky_relu(slope)
         yield f"elu {scale:.4g}", lambda x: np.where(x > 0.0, x, scale * np.expm1(np.minimum(x, 0.0)))
 
 
@@ -121,12 +119,12 @@ def _softmaxes(output: Array, value: Array, question: Question) -> dict[str, flo
     return {name: one for name, one in left.items() if one is not None}
 
 
-def explain_rows(question: Question, numbers: Array, table: Array) -> Iterator[Hypothesis]:
+def explain_rows(question: Question, numbers: Array, table: Array) -> Iterator[Relation]:
     """Rows of an embedding: those of the numbers next to the ones given, or zeros for one number."""
     rows = (*numbers.shape, *table.shape[1:])
     if numbers.dtype.kind not in "iu" or rows != question.reference.shape or not _within(numbers, table):
         return
-    other = turned(question)
+    other = swap_sides(question)
     for by in SHIFTS:
         shifted = numbers + by
         if _within(shifted, table) and (one := other.confirm("rows-shifted", table[shifted])):
@@ -144,9 +142,9 @@ def _within(numbers: Array, table: Array) -> bool:
     return bool(numbers.min() >= 0 and numbers.max() < len(table))
 
 
-def explain_product(question: Question, value: Array, weight: Array, bias: Array | None) -> Iterator[Hypothesis]:
+def explain_product(question: Question, value: Array, weight: Array, bias: Array | None) -> Iterator[Relation]:
     """A square weight that was used the other way round."""
     if weight.ndim == 2 and weight.shape[0] == weight.shape[1] == value.shape[-1] and value.dtype.kind == "f":
         product = value.astype(np.float64) @ weight.astype(np.float64) + (0.0 if bias is None else bias)
         if product.shape == question.reference.shape:
-            yield from filter(None, [turned(question).confirm("weight-transposed", product)])
+            yield from filter(None, [swap_sides(question).confirm("weight-transposed", product)])

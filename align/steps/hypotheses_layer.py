@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import dtype_name
-from align.steps.hypotheses import ask, explain_output, rank
+from align.steps.hypotheses import explain_output, make_question, relation_sort_key
 from align.steps.hypotheses_attention import explain_attention
 from align.steps.hypotheses_code import explain_code
 from align.steps.hypotheses_given import (
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
     from align.core.measurements import Limit
     from align.steps.hypotheses_evidence import Question
 
@@ -52,7 +52,7 @@ def explain_layer(
     reference: Array,
     candidate: Array,
     limit: Limit,
-) -> tuple[Hypothesis, ...]:
+) -> tuple[Relation, ...]:
     """Return what makes the candidate's output differ though both got these inputs and values, the likeliest first.
 
     `kind` is that of the layer rules ("batch_norm"), `inputs` are by leaf name, `values` the parameters and buffers by
@@ -66,7 +66,7 @@ def explain_layer(
     >>> found[0].id
     'bias-missing'
     """
-    question = ask(reference, candidate, limit)
+    question = make_question(reference, candidate, limit)
     if question is None:
         return explain_output(reference, candidate, limit)
     parameters = {ROLES.get(role, role): _widened(value) for role, value in values.items()}
@@ -75,7 +75,7 @@ def explain_layer(
         found = [one for one in _given(question, kind, given, parameters) if one.factor <= 1.0]
     returned = [one for one in found if one.id == "input-returned"]
     # What is given back may also be the output without what is done to it: that says more.
-    told = sorted((one for one in found if one not in returned), key=rank)
+    told = sorted((one for one in found if one not in returned), key=relation_sort_key)
     return (*(told or explain_output(reference, candidate, limit)), *returned)
 
 
@@ -86,7 +86,7 @@ def _widened(values: Array) -> Array:
 
 def _given(
     question: Question, kind: str, inputs: Mapping[str, Array], values: Mapping[str, Array]
-) -> Iterator[Hypothesis]:
+) -> Iterator[Relation]:
     yield from explain_parameters(question, values)
     first, weight, bias = next(iter(inputs.values()), None), values.get("weight"), values.get("bias")
     if first is None:

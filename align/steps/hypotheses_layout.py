@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
     from align.core.parameters import Shape
     from align.steps.hypotheses_evidence import Question
 
@@ -29,18 +29,18 @@ MOST_AXES = 5
 FEW = 32
 
 
-def explain_layout(question: Question) -> Iterator[Hypothesis]:
+def explain_permuted_axes(question: Question) -> Iterator[Relation]:
     """Yield the first order of the axes, or reading with another shape, that makes both equal."""
     yield from _first(question, [_without_ones(question.reference.shape)])
 
 
-def explain_cut_layout(question: Question) -> Iterator[Hypothesis]:
+def explain_permuted_split_axes(question: Question) -> Iterator[Relation]:
     """The same with one axis cut into two, in each way."""
     kept = _without_ones(question.reference.shape)
     yield from _first(question, [*_cut(kept)] if len(kept) < MOST_AXES else [])
 
 
-def _first(question: Question, shapes: list[Shape]) -> Iterator[Hypothesis]:
+def _first(question: Question, shapes: list[Shape]) -> Iterator[Relation]:
     if question.reference.size != question.candidate.size:
         return
     ways = [(shape, axes) for shape in shapes if len(shape) <= MOST_AXES for axes in permutations(range(len(shape)))]
@@ -74,7 +74,7 @@ def _likely(question: Question, shape: Shape, axes: Axes, few: Array) -> bool:
     )
 
 
-def _confirmed(question: Question, shape: Shape, axes: Axes, choice_bits: float) -> Hypothesis | None:
+def _confirmed(question: Question, shape: Shape, axes: Axes, choice_bits: float) -> Relation | None:
     moved = tuple(shape[axis] for axis in axes)
     put_right = question.candidate.reshape(moved).transpose(np.argsort(axes)).reshape(question.reference.shape)
     found = question.confirm(_name(question, shape, axes, moved), put_right, choice_bits=choice_bits)

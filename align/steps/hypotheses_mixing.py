@@ -16,13 +16,13 @@ import numpy as np
 from align.steps.activations import softmax
 from align.steps.describe_order import divisors
 from align.steps.hypotheses_evidence import agreement, with_facts
-from align.steps.hypotheses_pointwise import turned
+from align.steps.hypotheses_pointwise import swap_sides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.core.hypotheses import Fact, Hypothesis
+    from align.core.hypotheses import Fact, Relation
     from align.steps.hypotheses_evidence import Question
 
 MOST_TENSORS = 5
@@ -59,7 +59,7 @@ class _Way:
         return {"1": 1.0, "1/sqrt(features)": 1.0 / sqrt(features * self.heads)}.get(self.scale, 1.0 / sqrt(features))
 
 
-def explain_mixing(question: Question, known: Mapping[str, Array]) -> Iterator[Hypothesis]:
+def explain_attention_in_code(question: Question, known: Mapping[str, Array]) -> Iterator[Relation]:
     """Yield what the candidate does otherwise with the tensors of which attention made the reference's value."""
     shape = question.reference.shape
     if len(shape) != 3 or shape[1] * shape[2] > LARGEST_SAMPLE or question.reference.size > LARGEST:
@@ -68,7 +68,7 @@ def explain_mixing(question: Question, known: Mapping[str, Array]) -> Iterator[H
     if usual := next(_made(question, tensors), None):
         way, given = usual
         for name, other, facts in _others(way, _heads(question)):
-            found = turned(question).confirm(name, other.of(*given))
+            found = swap_sides(question).confirm(name, other.of(*given))
             yield from filter(None, [with_facts(found, facts)])
 
 

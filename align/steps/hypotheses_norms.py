@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.steps.hypotheses_evidence import Question, agreement, with_facts
-from align.steps.hypotheses_pointwise import turned
+from align.steps.hypotheses_pointwise import swap_sides
 from align.steps.norm_forms import norm_forms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.core.hypotheses import Fact, Hypothesis
+    from align.core.hypotheses import Fact, Relation
     from align.steps.norm_forms import NormForm
 
 LARGEST_EPSILON = 0.1
@@ -40,7 +40,7 @@ class _Affine:
         return made
 
 
-def explain_norm(question: Question, kind: str, value: Array, parameters: Mapping[str, Array]) -> Iterator[Hypothesis]:
+def explain_norm(question: Question, kind: str, value: Array, parameters: Mapping[str, Array]) -> Iterator[Relation]:
     """Yield the other epsilon, and each other way with the reference's epsilon, that makes the candidate's output.
 
     What is normalised apart from the rest stands for it first: a few samples, or channels of a batch norm.
@@ -60,7 +60,7 @@ def _found(
     value: Array,
     parameters: Mapping[str, Array],
     labels: set[str] | None = None,
-) -> Iterator[tuple[Hypothesis, str, str]]:
+) -> Iterator[tuple[Relation, str, str]]:
     """What explains, with the labels of the reference's way and the candidate's; of these ways only."""
     wide = {role: one.astype(np.float64) for role, one in parameters.items()}
     every = norm_forms(kind, value.astype(np.float64), wide)
@@ -99,22 +99,20 @@ def _made_by(question: Question, form: NormForm, affine: _Affine) -> tuple[NormF
 
 def _other_epsilon(
     question: Question, form: NormForm, affine: _Affine, reference: tuple[float, float]
-) -> Hypothesis | None:
+) -> Relation | None:
     epsilon, error = _epsilon(question.candidate, form, affine, question.limit.rmse)
     if not 0.0 <= epsilon <= LARGEST_EPSILON:
         return None
     made = affine.of(form.normalised(epsilon), question.candidate)
-    found = turned(question).confirm("epsilon", made, fitted=1)
+    found = swap_sides(question).confirm("epsilon", made, fitted=1)
     facts: dict[str, Fact] = {"reference": likely_epsilon(*reference), "candidate": likely_epsilon(epsilon, error)}
     return with_facts(found, {**facts, "error": error})
 
 
-def _other_way(
-    question: Question, form: NormForm, usual: NormForm, epsilon: float, affine: _Affine
-) -> Hypothesis | None:
+def _other_way(question: Question, form: NormForm, usual: NormForm, epsilon: float, affine: _Affine) -> Relation | None:
     made = affine.of(form.normalised(epsilon), question.candidate)
     name = form.id or OPPOSITE.get(usual.id, usual.id)
-    found = turned(question).confirm(name, made)
+    found = swap_sides(question).confirm(name, made)
     return with_facts(found, {"reference": usual.label, "candidate": form.label})
 
 

@@ -14,22 +14,22 @@ import numpy as np
 
 from align.steps.describe_order import describe_order
 from align.steps.hypotheses_evidence import Question, with_facts
-from align.steps.hypotheses_slices import tables
+from align.steps.hypotheses_slices import slice_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
 
 STEPS = (0, -1, 1, -2, 2, -3, 3)
 LONGEST_OF_NUMBERS = 1 << 16
 MOST = 0.5
 
 
-def explain_order(question: Question) -> Iterator[Hypothesis]:
+def explain_order(question: Question) -> Iterator[Relation]:
     """Yield one relation for each axis along which slices stand in each other's places."""
-    for axis, reference, candidate in tables(question.reference, question.candidate):
+    for axis, reference, candidate in slice_tables(question.reference, question.candidate):
         if reference.shape[1] == 1 and len(reference) > LONGEST_OF_NUMBERS:
             continue  # so many numbers lie closer than the limit: no order of them is told
         order = find_order(reference, candidate, question.limit.max_abs)
@@ -61,7 +61,7 @@ def find_order(reference: Array, candidate: Array, allowed: float) -> Array:
     return order
 
 
-def _confirmed(question: Question, axis: int, order: Array) -> Hypothesis | None:
+def _confirmed(question: Question, axis: int, order: Array) -> Relation | None:
     """Hold the candidate's known slices against the reference's that they are said to be."""
     known = np.flatnonzero(order >= 0)
     moved = int(np.count_nonzero(order[known] != known))

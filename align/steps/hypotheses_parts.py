@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.hypotheses import Hypothesis
+from align.core.hypotheses import Relation
 from align.core.measurements import smallest_factor
 from align.steps.hypotheses_evidence import ENOUGH_BITS, agreement
-from align.steps.hypotheses_slices import over_rest
+from align.steps.hypotheses_slices import other_axes
 from align.steps.measure import measure
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ DEVIATIONS = 5.0
 SHOWN = 8
 
 
-def explain_non_finite(reference: Array, candidate: Array) -> Hypothesis | None:
+def explain_non_finite(reference: Array, candidate: Array) -> Relation | None:
     """NaN or Inf of the candidate where the reference has numbers: the large ones only, or any."""
     ours, theirs = np.isfinite(reference), np.isfinite(candidate)
     odd = ours & ~theirs
@@ -41,37 +41,37 @@ def explain_non_finite(reference: Array, candidate: Array) -> Hypothesis | None:
     facts: dict[str, Fact] = {"elements": count, "of": odd.size, "nan": nan}
     smallest, kept = float(np.abs(reference[odd]).min()), float(np.abs(reference[ours & theirs]).max(initial=0.0))
     if smallest <= kept or nan == count:
-        return Hypothesis("not-finite", inf, 1.0 - count / odd.size, facts=facts)
-    return Hypothesis("overflowed", inf, 1.0 - count / odd.size, facts={**facts, "smallest": smallest, "kept": kept})
+        return Relation("not-finite", inf, 1.0 - count / odd.size, facts=facts)
+    return Relation("overflowed", inf, 1.0 - count / odd.size, facts={**facts, "smallest": smallest, "kept": kept})
 
 
-def explain_parts(question: Question) -> Iterator[Hypothesis]:
+def explain_wrong_regions(question: Question) -> Iterator[Relation]:
     """Yield the narrowest description of where the candidate is wrong, if it is right elsewhere."""
     far = np.abs(question.reference - question.candidate) > question.limit.max_abs
     yield from islice(chain(_zeros(question), _border(question, far), _slices(question, far)), 1)
 
 
-def _zeros(question: Question) -> Iterator[Hypothesis]:
+def _zeros(question: Question) -> Iterator[Relation]:
     """All that is wrong is zero, and so not by ones and twos; what is left may be larger by what dropout makes up."""
     zero = (question.candidate == 0.0) & (np.abs(question.reference) > question.limit.rmse)
     kept, share = ~zero, float(np.count_nonzero(zero)) / zero.size
     if share * zero.size < ENOUGH_BITS:
         return
     if share == 1.0:
-        yield Hypothesis("zeros", question.factor, 0.0, facts={"zeros": share})
+        yield Relation("zeros", question.factor, 0.0, facts={"zeros": share})
         return
     reference, candidate = question.reference[kept].astype(np.float64), question.candidate[kept].astype(np.float64)
     left = smallest_factor(measure(reference, candidate), question.limit)
     if left <= 1.0:
-        yield Hypothesis("zeros", left, 1.0 - share, facts={"zeros": share})
+        yield Relation("zeros", left, 1.0 - share, facts={"zeros": share})
         return
     scale = float(candidate @ reference / max(float(candidate @ candidate), np.finfo(float).tiny))
     left = smallest_factor(measure(reference, candidate * scale), question.limit)
     if left <= 1.0 and abs(1.0 - scale - share) < DEVIATIONS * sqrt(share * (1.0 - share) / zero.size):
-        yield Hypothesis("dropout", left, 1.0 - share, 1, {"p": 1.0 - scale, "zeros": share})
+        yield Relation("dropout", left, 1.0 - share, 1, {"p": 1.0 - scale, "zeros": share})
 
 
-def _border(question: Question, far: Array) -> Iterator[Hypothesis]:
+def _border(question: Question, far: Array) -> Iterator[Relation]:
     """Right inside and wrong within some elements of the ends of the spatial axes, channels first or last."""
     for axes in (range(2, far.ndim), range(1, far.ndim - 1)):
         for width in range(1, WIDEST_BORDER + 1):
@@ -82,7 +82,7 @@ def _border(question: Question, far: Array) -> Iterator[Hypothesis]:
             if left is not None:
                 ends = ", ".join(_wrong_ends(far, axes, width))
                 share = 1.0 - float(np.count_nonzero(far)) / far.size
-                yield Hypothesis("border", left, share, facts={"width": width, "ends": ends})
+                yield Relation("border", left, share, facts={"width": width, "ends": ends})
 
 
 def _wrong_ends(far: Array, axes: range, width: int) -> Iterator[str]:
@@ -95,9 +95,9 @@ def _wrong_ends(far: Array, axes: range, width: int) -> Iterator[str]:
                 yield f"{axis} {name}"
 
 
-def _slices(question: Question, far: Array) -> Iterator[Hypothesis]:
+def _slices(question: Question, far: Array) -> Iterator[Relation]:
     """Right but for some slices of the axis of which the smallest share is wrong, and those wrong throughout."""
-    wrong = {axis: far.any(axis=over_rest(axis, far.ndim)) for axis in range(far.ndim) if far.shape[axis] > 1}
+    wrong = {axis: far.any(axis=other_axes(axis, far.ndim)) for axis in range(far.ndim) if far.shape[axis] > 1}
     if not wrong:
         return
     axis = min(wrong, key=lambda one: (float(wrong[one].mean()), -far.shape[one]))
@@ -108,7 +108,7 @@ def _slices(question: Question, far: Array) -> Iterator[Hypothesis]:
     left = _agreement(question, (*[slice(None)] * axis, np.flatnonzero(~wrong[axis])))
     if left is not None:
         facts: dict[str, Fact] = {"axis": axis, "slices": places.size, "of": length, "places": _ranges(places)}
-        yield Hypothesis("slices", left, 1.0 - places.size / length, facts=facts)
+        yield Relation("slices", left, 1.0 - places.size / length, facts=facts)
 
 
 def _agreement(question: Question, inside: tuple[Any, ...]) -> float | None:

@@ -17,12 +17,12 @@ from align.steps.hypotheses_evidence import Question, with_facts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
 
 
-def explain_pointwise(question: Question) -> Iterator[Hypothesis]:
+def explain_pointwise(question: Question) -> Iterator[Relation]:
     """Yield the function of the candidate that the reference is (`activation-missing`), and the reverse (`-extra`)."""
-    other = turned(question)
+    other = swap_sides(question)
     found = chain(
         _function(question, "activation-missing"),
         _function(other, "activation-extra"),
@@ -32,7 +32,7 @@ def explain_pointwise(question: Question) -> Iterator[Hypothesis]:
     yield from islice(found, 1)
 
 
-def turned(question: Question) -> Question:
+def swap_sides(question: Question) -> Question:
     """The same question of the candidate, whose values may be larger than those that the limit was made for."""
     ours, theirs = np.abs(question.sample).max(initial=0.0), np.abs(question.candidate_sample).max(initial=0.0)
     larger = max(1.0, float(theirs / ours)) if ours > 0.0 else 1.0
@@ -41,7 +41,7 @@ def turned(question: Question) -> Question:
     return Question(question.candidate, question.reference, limit)
 
 
-def _function(question: Question, name: str) -> Iterator[Hypothesis]:
+def _function(question: Question, name: str) -> Iterator[Relation]:
     likely = [key for key, function in FUNCTIONS.items() if question.fits(function(question.candidate_sample))]
     if not likely:
         return
@@ -53,7 +53,7 @@ def _function(question: Question, name: str) -> Iterator[Hypothesis]:
         yield replace(best, facts={"function": " or ".join(named)})
 
 
-def _clipped(question: Question, name: str) -> Iterator[Hypothesis]:
+def _clipped(question: Question, name: str) -> Iterator[Relation]:
     """The bounds are the largest and the smallest value; one that nothing reaches beyond is none."""
     low, high = float(question.reference.min()), float(question.reference.max())
     if not question.fits(np.clip(question.candidate_sample, low, high)):

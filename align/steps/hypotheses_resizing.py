@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.hypotheses import Hypothesis
+from align.core.hypotheses import Relation
 from align.steps.hypotheses_evidence import agreement
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ NEAREST: dict[str, Places] = {
 }
 
 
-def explain_resizing(question: Question, value: Array) -> Iterator[Hypothesis]:
+def explain_resizing(question: Question, value: Array) -> Iterator[Relation]:
     """Yield `interpolation` where both conventions are known and unlike; the axes after the channels are resized."""
     output = question.reference
     if (
@@ -46,7 +46,7 @@ def explain_resizing(question: Question, value: Array) -> Iterator[Hypothesis]:
     ours, theirs = (_left(side, ways, question) for side in (output, question.candidate))
     if ours and theirs and not ours.keys() & theirs.keys():
         facts = {"reference": " or ".join(ours), "candidate": " or ".join(theirs)}
-        yield Hypothesis("interpolation", min(theirs.values()), facts={**facts})
+        yield Relation("interpolation", min(theirs.values()), facts={**facts})
 
 
 def _left(output: Array, ways: dict[str, Array], question: Question) -> dict[str, float]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import EPSILON, numpy_dtype
-from align.core.hypotheses import Hypothesis
+from align.core.hypotheses import Relation
 from align.core.measurements import Limit, smallest_factor
 from align.steps.hypotheses_evidence import ENOUGH_BITS
 from align.steps.limits import TYPICAL_UNITS, WORST_UNITS
@@ -30,20 +30,20 @@ UNRELATED = 4.0  # standard deviations
 FEWEST = 256
 
 
-def explain_rounding(question: Question) -> Iterator[Hypothesis]:
+def explain_rounding(question: Question) -> Iterator[Relation]:
     """Yield the dtype that the bits tell: `rounded` (the output only) or `lower-precision` (what is before it too)."""
-    dtype = next((one for one in NARROW if held_by(question.candidate, one)), None)
-    if dtype is None or held_by(question.reference, dtype) or question.wrong * question.bits < ENOUGH_BITS:
+    dtype = next((one for one in NARROW if is_exact_in(question.candidate, one)), None)
+    if dtype is None or is_exact_in(question.reference, dtype) or question.wrong * question.bits < ENOUGH_BITS:
         return
     measured, unit = measure(question.reference, question.candidate), EPSILON[dtype]
     for name, typical, worst in (("rounded", 1.0, 1.0), ("lower-precision", TYPICAL_UNITS, WORST_UNITS)):
         limit = Limit(worst * unit * measured.reference_max, typical * unit * measured.reference_rms, "dtype")
         if (left := smallest_factor(measured, limit)) <= 1.0:
-            yield Hypothesis(name, left, facts={"dtype": dtype})
+            yield Relation(name, left, facts={"dtype": dtype})
             return
 
 
-def explain_error_size(question: Question) -> Iterator[Hypothesis]:
+def explain_error_size(question: Question) -> Iterator[Relation]:
     """Yield `rounding-sized`: errors of the size of a few roundings, with no mean and no relation to the values."""
     reference, error = question.sample, question.candidate_sample - question.sample
     size, typical = (sqrt(float(np.mean(one**2))) for one in (error, reference))
@@ -55,10 +55,10 @@ def explain_error_size(question: Question) -> Iterator[Hypothesis]:
     apart = [float(error.mean()) / float(error.std()), *related]
     if max(map(abs, apart)) * sqrt(reference.size) < UNRELATED:
         facts: dict[str, Fact] = {"dtype": dtype, "relative_error": size / typical}
-        yield Hypothesis("rounding-sized", question.factor, 0.0, facts=facts)
+        yield Relation("rounding-sized", question.factor, 0.0, facts=facts)
 
 
-def held_by(values: Array, dtype: str) -> bool:
+def is_exact_in(values: Array, dtype: str) -> bool:
     """Whether a narrower dtype holds these values exactly, a thousand of them first."""
     with np.errstate(over="ignore", under="ignore"):
         return all(

@@ -18,7 +18,7 @@ COLUMNS = 64
 CELLS = 1 << 21
 
 
-def tables(reference: Array, candidate: Array, least: int = 1) -> Iterator[tuple[int, Array, Array]]:
+def slice_tables(reference: Array, candidate: Array, least: int = 1) -> Iterator[tuple[int, Array, Array]]:
     """For each axis whose slices have as many elements: the axis, and the same ones of all slices of both.
 
     These are in float64 and of shape (slice, element).
@@ -30,7 +30,7 @@ def tables(reference: Array, candidate: Array, least: int = 1) -> Iterator[tuple
             yield axis, _table(reference, axis, columns), _table(candidate, axis, columns)
 
 
-def over_rest(axis: int, ndim: int) -> tuple[int, ...]:
+def other_axes(axis: int, ndim: int) -> tuple[int, ...]:
     """All axes but this one."""
     return tuple(one for one in range(ndim) if one != axis)
 

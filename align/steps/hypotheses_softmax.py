@@ -14,26 +14,26 @@ import numpy as np
 from align.steps.activations import softmax
 from align.steps.hypotheses_affine import known_number
 from align.steps.hypotheses_evidence import with_facts
-from align.steps.hypotheses_pointwise import turned
+from align.steps.hypotheses_pointwise import swap_sides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.dtypes import Array
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
     from align.steps.hypotheses_evidence import Question
 
 CLOSE = 1e-3
 
 
-def explain_softmax(question: Question) -> Iterator[Hypothesis]:
+def explain_softmax(question: Question) -> Iterator[Relation]:
     """Yield the first of these relations that holds."""
     axes, others = _axes_of_shares(question.reference), _axes_of_shares(question.candidate)
     found = chain(
         (_scaled(question, axis) for axis in axes & others),
         (_other_axis(question, axis, other) for axis in axes - others for other in others - axes),
         (_missing(question, axis, "activation-missing") for axis in axes - others),
-        (_missing(turned(question), axis, "activation-extra") for axis in others - axes),
+        (_missing(swap_sides(question), axis, "activation-extra") for axis in others - axes),
     )
     yield from islice((one for one in found if one), 1)
 
@@ -46,7 +46,7 @@ def _axes_of_shares(values: Array) -> set[int]:
     return {axis for axis, total in sums.items() if np.all(np.abs(total - 1.0) < CLOSE)}
 
 
-def _scaled(question: Question, axis: int) -> Hypothesis | None:
+def _scaled(question: Question, axis: int) -> Relation | None:
     """Small shares tell little of their logarithm: they weigh as much as they are."""
     weights = np.minimum(question.reference, question.candidate).astype(np.float64)
     middles = weights.sum(axis=axis, keepdims=True)
@@ -60,7 +60,7 @@ def _scaled(question: Question, axis: int) -> Hypothesis | None:
     return with_facts(found, {"axis": axis, "scale": 1.0 / scale, "scale_is": known_number(1.0 / scale)})
 
 
-def _other_axis(question: Question, axis: int, other: int) -> Hypothesis | None:
+def _other_axis(question: Question, axis: int, other: int) -> Relation | None:
     candidate = _logarithms(question.candidate)
     lost = (_logarithms(question.reference) - candidate).mean(axis=other, keepdims=True)
     found = question.confirm("softmax-axis", softmax(candidate + lost, axis), fitted=lost.size)
@@ -72,6 +72,6 @@ def _logarithms(shares: Array) -> Array:
     return logarithms
 
 
-def _missing(question: Question, axis: int, name: str) -> Hypothesis | None:
+def _missing(question: Question, axis: int, name: str) -> Relation | None:
     found = question.confirm(name, softmax(question.candidate.astype(np.float64), axis))
     return with_facts(found, {"function": "softmax", "axis": axis})

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import EPSILON, dtype_name, is_float
-from align.core.hypotheses import Hypothesis
+from align.core.hypotheses import Relation
 from align.core.measurements import Limit
 from align.core.pieces import apart_from_whole
-from align.steps.hypotheses import likeliest
+from align.steps.hypotheses import likeliest_relation
 from align.steps.hypotheses_evidence import SAMPLE, at_places, sample_places
 from align.steps.initial_values import initial_distribution
 
@@ -38,7 +38,7 @@ UNITS = 4.0  # of the last place: a scaled weight was rounded once more
 
 def weight_causes(
     reference: Mapping[str, Array], candidate: Mapping[str, Array], name_map: NameMap
-) -> dict[str, Hypothesis]:
+) -> dict[str, Relation]:
     """For each target parameter whose values differ from what the map says: the relation that was found, if any.
 
     Beside those of an output: `swapped-weights` and `weights-of-another` (`holds` names the reference's parameter
@@ -48,7 +48,7 @@ def weight_causes(
     pairs = [_pair(pairing, reference, candidate) for pairing in name_map.pairings]
     apart = [pair for pair in pairs if not _equal(*pair[1:])]
     elsewhere = _elsewhere(pairs, apart)
-    causes: dict[str, Hypothesis] = {}
+    causes: dict[str, Relation] = {}
     for pairing, meant, held in apart:
         if pairing.target not in causes and (found := elsewhere.get(_names(pairing)) or _cause(meant, held)):
             causes[pairing.target] = found
@@ -71,7 +71,7 @@ def _as_held(meant: Array, held: Array) -> Array:
         return meant.astype(held.dtype, copy=False)
 
 
-def _elsewhere(pairs: Sequence[Pair], apart: Sequence[Pair]) -> dict[Names, Hypothesis]:
+def _elsewhere(pairs: Sequence[Pair], apart: Sequence[Pair]) -> dict[Names, Relation]:
     """Values that another parameter, or another piece of a fused one, should have."""
     shapes = {held.shape for _, _, held in apart}
     owners: dict[bytes, list[Names]] = defaultdict(list)
@@ -80,7 +80,7 @@ def _elsewhere(pairs: Sequence[Pair], apart: Sequence[Pair]) -> dict[Names, Hypo
             owners[_digest(_as_held(meant, held))].append(_names(pairing))
     holds = {_names(pairing): owners.get(_digest(held), []) for pairing, _, held in apart}
     return {
-        names: Hypothesis(
+        names: Relation(
             "swapped-weights" if names in holds.get(others[0], []) else "weights-of-another",
             0.0,
             facts={"holds": others[0][0]},
@@ -103,16 +103,16 @@ def _varies(values: Array) -> bool:
     return bool(values.size > 1 and np.any(values != values.reshape(-1)[0]))
 
 
-def _cause(meant: Array, held: Array) -> Hypothesis | None:
+def _cause(meant: Array, held: Array) -> Relation | None:
     """The likeliest relation of one parameter's value to what it should be."""
     if held.size > 1 and _varies(meant) and not _varies(held):
-        return Hypothesis("initial-value", inf, 0.0, facts={"value": float(np.real(held.reshape(-1)[0]))})
+        return Relation("initial-value", inf, 0.0, facts={"value": float(np.real(held.reshape(-1)[0]))})
     apart = meant.shape == held.shape and _uncorrelated(meant, held)
     common = not apart or _have_common_values(meant, held)
-    if common and (found := likeliest(meant, held, _rounding(meant, held))):
+    if common and (found := likeliest_relation(meant, held, _rounding(meant, held))):
         return found
     if common and _varies(meant) and _same_values(meant, held):
-        return Hypothesis("shuffled", inf, 0.0)
+        return Relation("shuffled", inf, 0.0)
     return _fresh(held) if apart else None
 
 
@@ -136,10 +136,10 @@ def _same_values(meant: Array, held: Array) -> bool:
     return meant.size == held.size and np.array_equal(np.sort(_as_held(meant, held), None), np.sort(held, None))
 
 
-def _fresh(held: Array) -> Hypothesis:
+def _fresh(held: Array) -> Relation:
     name = initial_distribution(np.real(held))
     facts: dict[str, Fact] = {"distribution": name} if name else {}
-    return Hypothesis("not-loaded" if name else "unrelated", inf, 0.0, facts=facts)
+    return Relation("not-loaded" if name else "unrelated", inf, 0.0, facts=facts)
 
 
 def _rounding(meant: Array, held: Array) -> Limit:

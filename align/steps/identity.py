@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Namesakes:
+class EqualPaths:
     """Layers that have one path on both sides: `pairs` are the same layer, what is at an `unlike` path has changed.
 
     A layer whose width was changed, or that keeps its matrix the other way round, is no other layer for it.
@@ -33,18 +33,18 @@ class Namesakes:
     unlike: Set[str]
 
 
-def find_namesakes(left: Sequence[Layer], right: Sequence[Layer]) -> Namesakes:
+def find_equal_paths(left: Sequence[Layer], right: Sequence[Layer]) -> EqualPaths:
     """Return the layers of equal path whose indices, if the path has any, mean the same on both sides."""
     others = {layer.path: layer for layer in right}
     common = [(layer, others[layer.path]) for layer in left if layer.path in others]
     if not common:
-        return Namesakes([], set())
+        return EqualPaths([], set())
     changed = {a.path for a, b in common if a.signature != b.signature and of_one_kind(a, b)}
     moved = _moved_lists(left, right, changed)
     doubtful = _unlike_lists(left, right) | _clashing_lists(left, right, common) | _crossed_lists(left, right, common)
     doubtful |= moved | _shortened_lists(left, right, changed)
     pairs = [(a, b) for a, b in common if may_pair(a, b) and doubtful.isdisjoint(_lists_above(a.path))]
-    return Namesakes(pairs, {path for path in changed if moved.isdisjoint(_lists_above(path))})
+    return EqualPaths(pairs, {path for path in changed if moved.isdisjoint(_lists_above(path))})
 
 
 def _moved_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from align.core.names import LayerChoice
-    from align.steps.translations import Translation
+    from align.steps.translations import DirectedRule
 
 CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class RenamedChildren:
     """A module that looks like the rules of these ids, which would rename its children so."""
 
     prefix: str
@@ -37,15 +37,15 @@ class Container:
         return {f"{self.prefix}.{old}" if self.prefix else old: new for old, new in self.children.items()}
 
 
-def find_containers(
+def find_renamed_children(
     names: Collection[str],
-    rules: Iterable[Translation],
+    rules: Iterable[DirectedRule],
     choices: Sequence[LayerChoice],
     told: Mapping[str, Sequence[str]],
-) -> list[Container]:
+) -> list[RenamedChildren]:
     """All modules that look like one with renamed children, each with the last choice that speaks of it."""
     known = dict.fromkeys([*names, *(path for name in names for path in _modules_above(name))])
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[Translation]] = {}
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[DirectedRule]] = {}
     for rule in rules:
         for form in rule.forms if rule.children else ():
             first, *others = form.attributes
@@ -59,7 +59,7 @@ def find_containers(
     ]
 
 
-def renamed(path: str, renames: dict[str, str]) -> str:
+def renamed_path(path: str, renames: dict[str, str]) -> str:
     """The path with every renamed child on it under its new name; one that is renamed to "" is left out."""
     parts = path.split(".")
     new = (renames.get(".".join(parts[: n + 1]), part) for n, part in enumerate(parts))
@@ -72,8 +72,8 @@ def _modules_above(name: str) -> list[str]:
 
 
 def _container(
-    prefix: str, children: dict[str, str], rules: Sequence[Translation], choices: Sequence[LayerChoice]
-) -> Container:
+    prefix: str, children: dict[str, str], rules: Sequence[DirectedRule], choices: Sequence[LayerChoice]
+) -> RenamedChildren:
     words = {CUSTOM} | {word for rule in rules for word in (rule.id, rule.kind)}
     spoken = [choice for choice in choices if choice.kind in words]
-    return Container(prefix, tuple(rule.id for rule in rules), children, spoken[-1] if spoken else None)
+    return RenamedChildren(prefix, tuple(rule.id for rule in rules), children, spoken[-1] if spoken else None)

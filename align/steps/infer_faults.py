@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from align.core.words import some
+from align.core.words import first_few
 from align.steps.infer_children import CUSTOM
 from align.steps.infer_layers import AS_IS
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
     from align.core.mappings import LayerRule
     from align.core.names import LayerChoice
-    from align.steps.infer_layers import Reading
-    from align.steps.translations import Translation
+    from align.steps.infer_layers import LayerReading
+    from align.steps.translations import DirectedRule
 
 
-def faults_of(
+def choice_faults(
     choices: Iterable[LayerChoice],
     used: Set[LayerChoice | None],
-    readings: Sequence[Reading],
+    readings: Sequence[LayerReading],
     rules: Iterable[LayerRule],
-    ways: Iterable[Translation],
+    ways: Iterable[DirectedRule],
 ) -> Iterable[str]:
     """What is wrong with each choice that was not used; `ways` are rules of layers that leave something in a file."""
     known = {kind for rule in rules for kind in (rule.kind, rule.id)} | {AS_IS, CUSTOM}
@@ -42,10 +42,10 @@ def _instead(kind: str, held: Sequence[str]) -> str:
     return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(held)}"
 
 
-def _why_idle(choice: LayerChoice, readings: Sequence[Reading]) -> str:
+def _why_idle(choice: LayerChoice, readings: Sequence[LayerReading]) -> str:
     reached = [reading for reading in readings if fnmatchcase(reading.group.prefix, choice.pattern)]
     if reached:
-        return f"no layer that the pattern reaches looks like that kind: {some([_can_be(one) for one in reached])}"
+        return f"no layer that the pattern reaches looks like that kind: {first_few([_can_be(one) for one in reached])}"
     names = (reading.group.path(attribute) for reading in readings for attribute in reading.group.shapes)
     if meant := next((name for name in names if fnmatchcase(name, choice.pattern)), ""):
         layer = meant.rpartition(".")[0]
@@ -55,7 +55,7 @@ def _why_idle(choice: LayerChoice, readings: Sequence[Reading]) -> str:
     return "no layer of the file has such a path"
 
 
-def _can_be(reading: Reading) -> str:
+def _can_be(reading: LayerReading) -> str:
     where = reading.group.prefix or "the top level"
     ids = " or ".join(dict.fromkeys(rule.id for rule in reading.rules)) or "no layer that a rule knows"
     return f"{where} is {ids} by {reading.choice}" if reading.choice else f"{where} can be {ids}"

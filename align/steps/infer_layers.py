@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
     from align.core.mappings import FileForm
     from align.core.parameters import Shape
-    from align.steps.translations import Translation
+    from align.steps.translations import DirectedRule
 
 AS_IS = "as-is"
 # A parameter of one's own is called so too (the bias of a language model's head), and no layer has it alone.
 NOT_TELLING = frozenset({"bias"})
 
 # What becomes of one attribute: its new name and transform, or the reason to drop it.
-Fate = tuple[str, Transform] | str
-Fates = dict[str, Fate]
+AttributeChange = tuple[str, Transform] | str
+AttributeChanges = dict[str, AttributeChange]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PrefixGroup:
     """The tensors directly under one prefix."""
 
     prefix: str
@@ -44,17 +44,17 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LayerReading:
     """A group with the rules that can be meant and the choice that narrowed them; `odd` if none of them explains it."""
 
-    group: Group
-    rules: tuple[Translation, ...]
+    group: PrefixGroup
+    rules: tuple[DirectedRule, ...]
     choice: LayerChoice | None
     odd: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class FileContext:
     """What else the file holds: the numbers of axes of its tensors, and whether any kernel is two rows high."""
 
     axes: frozenset[int]
@@ -63,19 +63,19 @@ class Surroundings:
 
 def read_groups(
     shapes: Mapping[str, Shape],
-    rules: Sequence[Translation],
+    rules: Sequence[DirectedRule],
     choices: Sequence[LayerChoice],
     told: Mapping[str, Sequence[str]],
-) -> list[Reading]:
+) -> list[LayerReading]:
     """What each group of the file can be, in the file's order, by its form and the last choice that speaks of it.
 
     `told` maps prefixes to kinds, which count less than the choices.
     """
-    groups: dict[str, Group] = {}
+    groups: dict[str, PrefixGroup] = {}
     for name, shape in shapes.items():
         prefix, _, attribute = name.rpartition(".")
-        groups.setdefault(prefix, Group(prefix)).shapes[attribute] = shape
-    beside = surroundings_of(shapes)
+        groups.setdefault(prefix, PrefixGroup(prefix)).shapes[attribute] = shape
+    beside = file_context(shapes)
     known = {name for rule in rules for form in rule.forms for name in (*form.attributes, *form.optional)}
     telling = (known - NOT_TELLING) | SPLIT
     fitting = _Fitting(rules, beside)
@@ -92,17 +92,17 @@ def spoken_of(
     return (*said, *(choice for choice in choices if fnmatchcase(prefix, choice.pattern)))
 
 
-def surroundings_of(shapes: Mapping[str, Shape]) -> Surroundings:
+def file_context(shapes: Mapping[str, Shape]) -> FileContext:
     """What the whole file tells of each of its layers."""
     kernels = [shape[2:] for shape in shapes.values() if len(shape) == 4]
-    return Surroundings(frozenset(len(shape) for shape in shapes.values()), any(height > 1 for height, _ in kernels))
+    return FileContext(frozenset(len(shape) for shape in shapes.values()), any(height > 1 for height, _ in kernels))
 
 
-def fates_of(group: Group, rule: Translation) -> Fates:
+def attribute_changes(group: PrefixGroup, rule: DirectedRule) -> AttributeChanges:
     """What the rule makes of the group; what it does not know, and a layer that the family lacks, keeps its name."""
     target = rule.target
     roles = {attribute: role for role, attribute in rule.source.parameters.items()}
-    fates: Fates = {}
+    fates: AttributeChanges = {}
     for attribute, shape in group.shapes.items():
         role = roles.get(attribute)
         if target is None or role is None:
@@ -116,7 +116,7 @@ def fates_of(group: Group, rule: Translation) -> Fates:
     return fates
 
 
-def filled_by(group: Group, rule: Translation) -> dict[str, int]:
+def filled_by(group: PrefixGroup, rule: DirectedRule) -> dict[str, int]:
     """Attributes of the target that the file's family never has, with the number that each is filled with."""
     target = rule.target
     if target is None or not set(rule.source.parameters.values()) & group.shapes.keys():
@@ -130,17 +130,17 @@ def _other_shape(shape: Shape, removed: int | None, inserted: int | None) -> Sha
     return shape if inserted is None else (*shape[:inserted], 1, *shape[inserted:])
 
 
-def kept(group: Group) -> Fates:
+def unchanged_attributes(group: PrefixGroup) -> AttributeChanges:
     """Every attribute under its own name."""
     return {attribute: (attribute, IDENTITY) for attribute in group.shapes}
 
 
-def could_be(group: Group, rules: Iterable[Translation], beside: Surroundings) -> list[Translation]:
+def could_be(group: PrefixGroup, rules: Iterable[DirectedRule], beside: FileContext) -> list[DirectedRule]:
     """Rules whose form fits but for what should stand beside it in the file."""
     return [rule for rule in rules if not _fits_one(group, rule, beside) and _fits_one(group, rule, None)]
 
 
-def is_rare(group: Group, rule: Translation) -> bool:
+def is_rare(group: PrefixGroup, rule: DirectedRule) -> bool:
     """Whether the form by which the rule fits is a rare one."""
     return any(form.rare and _fits(group.shapes, form, None) for form in rule.forms)
 
@@ -148,13 +148,13 @@ def is_rare(group: Group, rule: Translation) -> bool:
 class _Fitting:
     """The rules that fit a group; groups of like form, as repeated blocks have them, are looked at once."""
 
-    def __init__(self, rules: Sequence[Translation], beside: Surroundings) -> None:
+    def __init__(self, rules: Sequence[DirectedRule], beside: FileContext) -> None:
         self.beside = beside
         self._rules = rules
         self._inner = {rule.inner for rule in rules}
-        self._known: dict[object, list[Translation]] = {}
+        self._known: dict[object, list[DirectedRule]] = {}
 
-    def of(self, group: Group) -> list[Translation]:
+    def of(self, group: PrefixGroup) -> list[DirectedRule]:
         """The rules of which a form fits."""
         last = group.prefix.rpartition(".")[2]
         key = tuple(group.shapes.items()), last if last in self._inner else ""
@@ -164,30 +164,30 @@ class _Fitting:
 
 
 def _reading(
-    group: Group,
-    rules: Sequence[Translation],
+    group: PrefixGroup,
+    rules: Sequence[DirectedRule],
     fits: _Fitting,
     choices: Sequence[LayerChoice],
     telling: Set[str],
-) -> Reading:
+) -> LayerReading:
     fitting, beside = fits.of(group), fits.beside
     odd = not fitting and bool(telling & group.shapes.keys() or PARAMETRIZED in group.prefix.split("."))
     offered = fitting or (_nearest(group, rules, beside) if odd else [])
     for choice in reversed(choices):
         if choice.kind == AS_IS:
-            return Reading(group, (), choice, odd)
+            return LayerReading(group, (), choice, odd)
         if chosen := _chosen(group, rules, offered, choice, beside):
-            return Reading(group, tuple(chosen), choice, odd)
-    return Reading(group, tuple(offered), None, odd)
+            return LayerReading(group, tuple(chosen), choice, odd)
+    return LayerReading(group, tuple(offered), None, odd)
 
 
 def _chosen(
-    group: Group,
-    rules: Sequence[Translation],
-    offered: Collection[Translation],
+    group: PrefixGroup,
+    rules: Sequence[DirectedRule],
+    offered: Collection[DirectedRule],
     choice: LayerChoice,
-    beside: Surroundings,
-) -> list[Translation]:
+    beside: FileContext,
+) -> list[DirectedRule]:
     """Rules of the chosen kind or id that the group can be.
 
     A pattern without wildcards is taken at its word if the rule knows all attributes. One with wildcards only
@@ -205,19 +205,19 @@ def _chosen(
     return [rule for rule in by_id if _fits_one(group, rule, None)] or by_id or with_forms or named
 
 
-def _nearest(group: Group, rules: Iterable[Translation], beside: Surroundings) -> list[Translation]:
+def _nearest(group: PrefixGroup, rules: Iterable[DirectedRule], beside: FileContext) -> list[DirectedRule]:
     """Rules with a form that explains a part of the group, those that explain most of it."""
-    found: dict[int, list[Translation]] = {}
+    found: dict[int, list[DirectedRule]] = {}
     for rule in rules:
         known = set(rule.source.parameters.values())
         part = {name: shape for name, shape in group.shapes.items() if name in known}
         loose = replace(rule, forms=tuple(replace(form, gates={}) for form in rule.forms))  # an LSTM may project
-        if part and _fits_one(Group(group.prefix, part), loose, beside):
+        if part and _fits_one(PrefixGroup(group.prefix, part), loose, beside):
             found.setdefault(len(part), []).append(rule)
     return found[max(found)] if found else []
 
 
-def _knows(rule: Translation, group: Group) -> bool:
+def _knows(rule: DirectedRule, group: PrefixGroup) -> bool:
     """Whether the rule has all attributes of the group, and each with the axis of length 1 that it would take away."""
     axes = {rule.source.parameters[role]: axis for role, axis in rule.source.insert_axis.items()}
     return (
@@ -227,15 +227,15 @@ def _knows(rule: Translation, group: Group) -> bool:
     )
 
 
-def _is_inside(rule: Translation, group: Group) -> bool:
+def _is_inside(rule: DirectedRule, group: PrefixGroup) -> bool:
     return not rule.inner or group.prefix.rpartition(".")[2] == rule.inner
 
 
-def _fits_one(group: Group, rule: Translation, beside: Surroundings | None) -> bool:
+def _fits_one(group: PrefixGroup, rule: DirectedRule, beside: FileContext | None) -> bool:
     return _is_inside(rule, group) and any(_fits(group.shapes, form, beside) for form in rule.forms)
 
 
-def _fits(shapes: Mapping[str, Shape], form: FileForm, beside: Surroundings | None) -> bool:
+def _fits(shapes: Mapping[str, Shape], form: FileForm, beside: FileContext | None) -> bool:
     """Whether these attributes look like the form; `beside` is None where what stands beside them does not matter."""
     present, required = shapes.keys(), set(form.attributes)
     if not required <= present or not present <= required | set(form.optional):
@@ -251,7 +251,7 @@ def _fits(shapes: Mapping[str, Shape], form: FileForm, beside: Surroundings | No
     return beside is None or form.beside_ndim is None or form.beside_ndim in beside.axes
 
 
-def _has_unit_axes(shapes: Mapping[str, Shape], form: FileForm, beside: Surroundings | None) -> bool:
+def _has_unit_axes(shapes: Mapping[str, Shape], form: FileForm, beside: FileContext | None) -> bool:
     """A kernel of one row may be that of a 1-D convolution; one of a single element is so only among its like."""
     flat = [(shapes[name], axis) for name, axis in form.unit_axis.items() if name in shapes]
     if any(shape[axis : axis + 1] != (1,) for shape, axis in flat):

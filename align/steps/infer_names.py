@@ -14,11 +14,20 @@ import numpy as np
 
 from align.core.names import Dropped, Evidence, Fill, NameMap, Pairing
 from align.core.transforms import Reshape
-from align.steps.infer_children import CUSTOM, Container, find_containers, renamed
-from align.steps.infer_faults import faults_of
-from align.steps.infer_layers import AS_IS, Fate, Fates, fates_of, filled_by, is_rare, kept, read_groups
-from align.steps.infer_warnings import warnings_of
-from align.steps.translations import TargetFamily, translations
+from align.steps.infer_children import CUSTOM, RenamedChildren, find_renamed_children, renamed_path
+from align.steps.infer_faults import choice_faults
+from align.steps.infer_layers import (
+    AS_IS,
+    AttributeChange,
+    AttributeChanges,
+    attribute_changes,
+    filled_by,
+    is_rare,
+    read_groups,
+    unchanged_attributes,
+)
+from align.steps.infer_warnings import inferred_name_warnings
+from align.steps.translations import TargetFamily, directed_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
     from align.core.mappings import LayerRule
     from align.core.names import LayerChoice
     from align.core.parameters import Shape
-    from align.steps.infer_layers import Reading
+    from align.steps.infer_layers import LayerReading
 
 LABELS = {
     "nn": ("torch file", "mindspore nn"),
@@ -66,7 +75,7 @@ class _Outcome:
     """What rules of these ids make of a layer; with `lifted`, its parameters go one level up."""
 
     ids: tuple[str, ...]
-    fates: Fates
+    fates: AttributeChanges
     filled: dict[str, int]
     lifted: bool = False
 
@@ -89,11 +98,11 @@ def infer_names(
     `shapes` maps the file's names, in its order, to shapes. `told` maps prefixes to the kinds that a model or a family
     says the layer is; they count less than the user's choices, the last most, and need not be of use.
     """
-    ways = translations(rules, family, alone=not any("." in name for name in shapes))
-    containers = find_containers(shapes, ways, choices, told or {})
+    ways = directed_rules(rules, family, alone=not any("." in name for name in shapes))
+    containers = find_renamed_children(shapes, ways, choices, told or {})
     readings = read_groups(shapes, ways, choices, told or {})
     renames = {old: new for container in containers for old, new in container.renames.items()}
-    fates: dict[str, tuple[Fate, Evidence, str]] = {}
+    fates: dict[str, tuple[AttributeChange, Evidence, str]] = {}
     filled: dict[str, int] = {}
     open_layers = [_open_container(container) for container in containers if container.choice is None]
     for reading in readings:
@@ -111,19 +120,21 @@ def infer_names(
     return InferredNames(
         _name_map(shapes, fates, family, renames),
         tuple(open_layers),
-        tuple(faults_of(choices, used, readings, rules, ways)),
-        tuple(warnings_of(shapes, readings, ways, family, renames)),
+        tuple(choice_faults(choices, used, readings, rules, ways)),
+        tuple(inferred_name_warnings(shapes, readings, ways, family, renames)),
         tuple(_fill(_place(name, renames), value) for name, value in filled.items()),
     )
 
 
-def _outcomes(reading: Reading) -> list[_Outcome]:
+def _outcomes(reading: LayerReading) -> list[_Outcome]:
     """Different outcomes among the rules, each with the ids that lead to it; that of no rule is to keep the names."""
     group = reading.group
     rules = sorted(reading.rules, key=lambda rule: is_rare(group, rule))
-    made = [_Outcome((rule.id,), fates_of(group, rule), filled_by(group, rule), bool(rule.inner)) for rule in rules]
+    made = [
+        _Outcome((rule.id,), attribute_changes(group, rule), filled_by(group, rule), bool(rule.inner)) for rule in rules
+    ]
     if not rules or (reading.odd and not reading.choice):
-        made.insert(0, _Outcome((AS_IS,) if reading.odd else (), kept(group), {}))
+        made.insert(0, _Outcome((AS_IS,) if reading.odd else (), unchanged_attributes(group), {}))
     outcomes: list[_Outcome] = []
     for outcome in made:
         same = next((place for place, other in enumerate(outcomes) if outcome.is_like(other)), None)
@@ -135,7 +146,7 @@ def _outcomes(reading: Reading) -> list[_Outcome]:
     return outcomes
 
 
-def _open_layer(reading: Reading, outcomes: Iterable[_Outcome]) -> OpenLayer:
+def _open_layer(reading: LayerReading, outcomes: Iterable[_Outcome]) -> OpenLayer:
     alternatives = []
     for outcome in outcomes:
         names = (_in_words(attribute, fate) for attribute, fate in outcome.fates.items())
@@ -144,21 +155,21 @@ def _open_layer(reading: Reading, outcomes: Iterable[_Outcome]) -> OpenLayer:
     return OpenLayer(reading.group.prefix, reading.group.shapes, tuple(alternatives))
 
 
-def _in_words(attribute: str, fate: Fate) -> str:
+def _in_words(attribute: str, fate: AttributeChange) -> str:
     if isinstance(fate, str):
         return f"{attribute} dropped"
     name, transform = fate
     return f"{name} {transform.shape}" if isinstance(transform, Reshape) else name
 
 
-def _open_container(container: Container) -> OpenLayer:
+def _open_container(container: RenamedChildren) -> OpenLayer:
     old, new = tuple(container.children), tuple(container.children.values())
     return OpenLayer(container.prefix, {}, ((", ".join(container.ids), new), (CUSTOM, old)))
 
 
 def _name_map(
     shapes: Mapping[str, Shape],
-    fates: dict[str, tuple[Fate, Evidence, str]],
+    fates: dict[str, tuple[AttributeChange, Evidence, str]],
     family: TargetFamily,
     renames: dict[str, str],
 ) -> NameMap:
@@ -178,7 +189,7 @@ def _name_map(
 def _place(name: str, renames: dict[str, str]) -> str:
     """The name with every renamed module on its path."""
     prefix, _, attribute = name.rpartition(".")
-    return f"{renamed(prefix, renames)}.{attribute}".removeprefix(".")
+    return f"{renamed_path(prefix, renames)}.{attribute}".removeprefix(".")
 
 
 def _fill(name: str, value: int) -> Fill:

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.words import counted, some
-from align.steps.infer_children import renamed
-from align.steps.infer_layers import could_be, fates_of, surroundings_of
+from align.core.words import counted, first_few
+from align.steps.infer_children import renamed_path
+from align.steps.infer_layers import attribute_changes, could_be, file_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from align.core.parameters import Shape
-    from align.steps.infer_layers import Reading
-    from align.steps.translations import Translation
+    from align.steps.infer_layers import LayerReading
+    from align.steps.translations import DirectedRule
 
 MOST_NAMED = 12
 PLACES = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn", "torch": "torch.nn"}
 
 
-def warnings_of(
+def inferred_name_warnings(
     shapes: Mapping[str, Shape],
-    readings: Sequence[Reading],
-    rules: Sequence[Translation],
+    readings: Sequence[LayerReading],
+    rules: Sequence[DirectedRule],
     family: str,
     renames: dict[str, str],
 ) -> Iterable[str]:
@@ -44,21 +44,21 @@ def warnings_of(
         )
 
 
-def _missing(readings: Iterable[Reading], renames: dict[str, str]) -> Iterable[str]:
+def _missing(readings: Iterable[LayerReading], renames: dict[str, str]) -> Iterable[str]:
     """Parameters that the target has whichever of its kinds the layer is."""
     missing = []
     for reading in readings:
-        path = renamed(reading.group.prefix, renames)
+        path = renamed_path(reading.group.prefix, renames)
         absent = [_absent(reading, rule) for rule in reading.rules if rule.target]
         if absent:
             common = [name for name in absent[0] if all(name in other for other in absent)]
             missing += [f"{path}.{name}" if path else name for name in common]
     if missing:
-        have = counted(len(missing), "parameter")
-        yield f"the target also has {have} that the file lacks; a strict load will miss: {some(missing, MOST_NAMED)}"
+        have, named = counted(len(missing), "parameter"), first_few(missing, MOST_NAMED)
+        yield f"the target also has {have} that the file lacks; a strict load will miss: {named}"
 
 
-def _refused_perhaps(readings: Iterable[Reading]) -> Iterable[str]:
+def _refused_perhaps(readings: Iterable[LayerReading]) -> Iterable[str]:
     """Parameters that the target's layer has only on request, whichever of its kinds the layer is."""
     found: dict[str, list[str]] = {}
     for reading in readings:
@@ -78,7 +78,7 @@ def _refused_perhaps(readings: Iterable[Reading]) -> Iterable[str]:
         )
 
 
-def _missing_perhaps(readings: Sequence[Reading], family: str) -> Iterable[str]:
+def _missing_perhaps(readings: Sequence[LayerReading], family: str) -> Iterable[str]:
     """Parameters that the target has if the layer is one of some kinds; layers of one such doubt share a line.
 
     Layers with statistics stand behind a convolution: a LayerNorm of a net of other layers is not doubted.
@@ -100,7 +100,7 @@ def _missing_perhaps(readings: Sequence[Reading], family: str) -> Iterable[str]:
         )
 
 
-def _behind_convolutions(readings: Iterable[Reading]) -> Iterable[Reading]:
+def _behind_convolutions(readings: Iterable[LayerReading]) -> Iterable[LayerReading]:
     """Layers behind a convolution of as many channels, and those with no weights before them."""
     channels: set[int] | None = None
     for reading in readings:
@@ -111,7 +111,7 @@ def _behind_convolutions(readings: Iterable[Reading]) -> Iterable[Reading]:
             yield reading
 
 
-def _without_a_layer(readings: Iterable[Reading], family: str) -> Iterable[str]:
+def _without_a_layer(readings: Iterable[LayerReading], family: str) -> Iterable[str]:
     """Layers for which the family has nothing: their names stay, and the port brings a class of its own."""
     found: dict[str, list[str]] = {}
     for reading in readings:
@@ -122,10 +122,10 @@ def _without_a_layer(readings: Iterable[Reading], family: str) -> Iterable[str]:
 
 
 def _perhaps_deeper(
-    shapes: Mapping[str, Shape], readings: Iterable[Reading], rules: Sequence[Translation]
+    shapes: Mapping[str, Shape], readings: Iterable[LayerReading], rules: Sequence[DirectedRule]
 ) -> Iterable[str]:
     """Layers whose number of dimensions no convolution in the file tells, and whose names would differ by it."""
-    if surroundings_of(shapes).axes & {3, 4}:
+    if file_context(shapes).axes & {3, 4}:
         return
     deep = [rule for rule in rules if any(form.beside_ndim for form in rule.forms)]
     for rule_id, prefixes in _perhaps(shapes, readings, deep).items():
@@ -136,7 +136,7 @@ def _perhaps_deeper(
 
 
 def _perhaps_flat(
-    shapes: Mapping[str, Shape], readings: Iterable[Reading], rules: Sequence[Translation]
+    shapes: Mapping[str, Shape], readings: Iterable[LayerReading], rules: Sequence[DirectedRule]
 ) -> Iterable[str]:
     """Kernels of a single element, taken as 2-D like the others in the file."""
     flat = [rule for rule in rules if any(form.unit_axis for form in rule.forms)]
@@ -150,22 +150,22 @@ def _perhaps_flat(
 
 
 def _perhaps(
-    shapes: Mapping[str, Shape], readings: Iterable[Reading], rules: Sequence[Translation]
+    shapes: Mapping[str, Shape], readings: Iterable[LayerReading], rules: Sequence[DirectedRule]
 ) -> dict[str, list[str]]:
     """Rule -> layers that were decided as something else only for what stands beside them in the file."""
-    beside = surroundings_of(shapes)
+    beside = file_context(shapes)
     found: dict[str, list[str]] = {}
     for reading in readings:
         if reading.rules and not reading.choice and not reading.odd:
             decided = reading.rules[0]
-            names = fates_of(reading.group, decided), decided.inner
+            names = attribute_changes(reading.group, decided), decided.inner
             for rule in could_be(reading.group, rules, beside):
-                if (fates_of(reading.group, rule), rule.inner) != names:
+                if (attribute_changes(reading.group, rule), rule.inner) != names:
                     found.setdefault(rule.id, []).append(reading.group.prefix)
     return found
 
 
-def _absent(reading: Reading, rule: Translation) -> list[str]:
+def _absent(reading: LayerReading, rule: DirectedRule) -> list[str]:
     """Parameters that the target's layer always has and the group lacks, by the target's names."""
     if rule.target is None:
         return []
@@ -174,4 +174,4 @@ def _absent(reading: Reading, rule: Translation) -> list[str]:
 
 
 def _listed(prefixes: Sequence[str]) -> str:
-    return some([prefix or "the top level" for prefix in prefixes])
+    return first_few([prefix or "the top level" for prefix in prefixes])

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.allowances import NOTHING
+from align.core.allowances import NO_ALLOWANCES
 from align.core.dtypes import rounded_as
 from align.core.measurements import smallest_factor
 from align.steps.compare_traces import coarser_of, paired_outputs, same_layer
 from align.steps.limits import limit_for
 from align.steps.measure import measure
 from align.steps.pair_inputs import call_key, inputs_of_calls, pair_inputs
-from align.steps.samples import sampled
-from align.steps.views import Layouts
+from align.steps.samples import sample_values
+from align.steps.views import LearnedLayouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class IsolatedTensor:
     """One tensor that was given to a call, or returned by it, against the reference's.
 
     `value` is kept if it is off, in the reference's layout; `view` is the candidate's layout. A tensor of another size
@@ -68,10 +68,10 @@ class IsolatedCall:
     class_name: str = ""
     given: list[NDArray[np.float64]] = field(default_factory=list)
     samples: list[NDArray[np.float64]] = field(default_factory=list)
-    inputs: dict[str, Alone] = field(default_factory=dict)
-    outputs: dict[str, Alone] = field(default_factory=dict)
+    inputs: dict[str, IsolatedTensor] = field(default_factory=dict)
+    outputs: dict[str, IsolatedTensor] = field(default_factory=dict)
 
-    def take_input(self, alone: Alone) -> bool:
+    def take_input(self, alone: IsolatedTensor) -> bool:
         """Keep one tensor that the call was given; return whether it is right."""
         self.inputs[alone.reference.key] = alone
         return alone.factor <= 1.0
@@ -93,7 +93,7 @@ class IsolatedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class IsolationOptions:
     """How a run of the port is changed.
 
     Calls that are `forced` are given the reference's inputs even where the port's are other ones. If it `resizes`,
@@ -116,7 +116,7 @@ class IsolatedNoise:
         return (self.inputs if capture.role == "input" else self.outputs).get(capture.key)
 
 
-class NoiseAlone:
+class NoiseIsolation:
     """An Intervention for the reference in float64: every call is given, and returns, what the ordinary run had."""
 
     def __init__(self, ordinary: Trace) -> None:
@@ -164,8 +164,8 @@ class Isolation:
         pairs: Sequence[CallPair],
         noise: IsolatedNoise | None,
         *,
-        way: Way,
-        allowances: Allowances = NOTHING,
+        way: IsolationOptions,
+        allowances: Allowances = NO_ALLOWANCES,
     ) -> None:
         self._trace, self._noise, self._allowances = reference, noise, allowances
         self._trusted, self._way = {call_key(pair) for pair in pairs if pair.certain}, way
@@ -173,7 +173,7 @@ class Isolation:
         self._same = {call_key(pair) for pair in pairs if same_layer(pair)}
         self._returned = {b.key: a for pair in pairs for a, b in _outputs(pair)}
         self._precise = _is_mostly_as_precise(pairs)
-        self._layouts = Layouts()
+        self._layouts = LearnedLayouts()
         self._coarsest = ""
         self._coarser: dict[CallKey, str] = {}
         self._ended = 0
@@ -190,7 +190,7 @@ class Isolation:
         key = self._entered = module, call
         seen = self.calls[key] = IsolatedCall(begun=self._ended)
         if key not in self._given:
-            seen.given = [sampled(value) for value in inputs.values()]
+            seen.given = [sample_values(value) for value in inputs.values()]
         paired = pair_inputs(self._given.get(key, ()), inputs)
         new = {}
         for name, mine in paired.items():
@@ -216,7 +216,7 @@ class Isolation:
                 seen.outputs[mine.key] = alone
             self._coarsest = coarser_of(self._coarsest, mine.dtype, capture.dtype)
         if key not in self._given:
-            seen.samples.append(sampled(value))
+            seen.samples.append(sample_values(value))
             seen.class_name = capture.class_name
         self._ended += 1
         seen.ended, seen.returned = self._ended, seen.returned + 1
@@ -229,22 +229,22 @@ class Isolation:
             return None
         return self._meant(alone) if key in self._trusted or alone.factor <= 1.0 else None
 
-    def _may_give_way(self, alone: Alone) -> bool:
+    def _may_give_way(self, alone: IsolatedTensor) -> bool:
         return self._way.resizes or alone.view is not None
 
-    def _meant(self, alone: Alone) -> Array:
+    def _meant(self, alone: IsolatedTensor) -> Array:
         """The reference's tensor in the candidate's layout."""
         value = self._trace.value(alone.reference)
         return value if alone.view is None else alone.view.to_candidate(value)
 
     def _alone(
         self, mine: Capture, value: Array, noise: Measurement | None, coarser: str, returned_by: str | None = None
-    ) -> Alone | None:
+    ) -> IsolatedTensor | None:
         """None where the layouts differ, and values do not tell how; the models' own outputs must have one shape."""
         meant = self._trace.value(mine)
         view = self._layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
         if view is None:
-            return Alone(mine, None, None, inf, np.array(value)) if meant.size != value.size else None
+            return IsolatedTensor(mine, None, None, inf, np.array(value)) if meant.size != value.size else None
         turned = view.to_reference(value)
         measurement = measure(meant, turned)
         own = mine.dtype if returned_by is not None and self._precise else value.dtype.name
@@ -252,7 +252,7 @@ class Isolation:
         if returned_by is not None:
             limit = self._allowances.limit(limit, mine.module, returned_by)
         factor = smallest_factor(measurement, limit)
-        return Alone(mine, measurement, limit, factor, np.array(turned) if factor > 1.0 else None, view)
+        return IsolatedTensor(mine, measurement, limit, factor, np.array(turned) if factor > 1.0 else None, view)
 
     def _carried(self, inputs: Mapping[str, Array], new: Mapping[str, Array], paired: Mapping[str, Capture]) -> str:
         """The coarsest dtype whose rounding is in what a call is given: its own, or that of all before it."""

@@ -12,12 +12,12 @@ import numpy as np
 
 from align.core.curve_results import CurveComparison, CurveEvent, CurvePoints
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.steps.classify_trouble import classify
+from align.steps.classify_trouble import classify_trouble
 from align.steps.common_base import find_common_base
 from align.steps.curves import cadence
 from align.steps.drift import FEWEST, drift_note
 from align.steps.gather_evidence import gather_evidence
-from align.steps.loss_case import LossCase, examine
+from align.steps.loss_case import ExaminedCurves, examine_curves
 from align.steps.loss_evidence import NOTHING_BESIDE
 from align.steps.loss_limits import GUIDE
 from align.steps.loss_notes import curve_notes, hidden_by_rounding
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from align.core.curve_results import Criterion
     from align.core.curves import Curve, PairedCurves
     from align.steps.loss_limits import Preset
-    from align.steps.other_metrics import Beside
+    from align.steps.other_metrics import OtherMetrics
 
 LOOK_AT_EACH = "align loss REFERENCE, and align loss CANDIDATE: each shows what is understood of one log"
 
@@ -40,7 +40,7 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
     last_step: int | None = None,
     preset: Preset = GUIDE,
     reference_runs: Sequence[Curve] = (),
-    beside: Beside = NOTHING_BESIDE,
+    beside: OtherMetrics = NOTHING_BESIDE,
 ) -> CurveComparison:
     """Judge two curves up to `last_step`, by the limits of a preset or against several runs of the reference.
 
@@ -48,12 +48,12 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
     Without a common point that can be judged, or with too few of them to pass, the outcome is NOT_COMPARED. Raises
     UsageError for reference runs that make no envelope (one, equal ones), UnlikeCurvesError.
     """
-    case = examine(reference, candidate, pairs, last_step, preset, reference_runs)
+    case = examine_curves(reference, candidate, pairs, last_step, preset, reference_runs)
     verdict = _verdict(case)
     judged = verdict.outcome is not Outcome.NOT_COMPARED
     divergent = _first_divergent_step(case)
     evidence = gather_evidence(case, _failed(case), divergent, last_step, beside)
-    trouble, command = classify(evidence) if judged else ("", _look_again(case))
+    trouble, command = classify_trouble(evidence) if judged else ("", _look_again(case))
     points = _points(case)
     return CurveComparison(
         metric=reference.metric,
@@ -73,13 +73,13 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
     )
 
 
-def _look_again(case: LossCase) -> str:
+def _look_again(case: ExaminedCurves) -> str:
     """Return what to run where nothing could be compared."""
     option = "" if len(case.pairs.steps) else find_common_base(case.reference, case.candidate)
     return f"align loss REFERENCE CANDIDATE {option}, if that log counts from 0" if option else LOOK_AT_EACH
 
 
-def _first_divergent_step(case: LossCase) -> int | None:
+def _first_divergent_step(case: ExaminedCurves) -> int | None:
     """Return where the values part and stay apart, or before that a point that must not differ even alone."""
     if not case.values_differ:
         return None
@@ -89,7 +89,7 @@ def _first_divergent_step(case: LossCase) -> int | None:
     return int(case.pairs.steps[min(places)]) if places else None
 
 
-def _change_points(case: LossCase, points: CurvePoints) -> tuple[CurveEvent, ...]:
+def _change_points(case: ExaminedCurves, points: CurvePoints) -> tuple[CurveEvent, ...]:
     """Return where the stretch that differs begins, with the mean difference over it, and where it ends if it does."""
     if case.stretch is None or not case.values_differ:
         return ()
@@ -103,13 +103,13 @@ def _change_points(case: LossCase, points: CurvePoints) -> tuple[CurveEvent, ...
     return apart, CurveEvent("together again", int(points.step[last + 1]))
 
 
-def _drift_notes(case: LossCase, points: CurvePoints) -> list[str]:
+def _drift_notes(case: ExaminedCurves, points: CurvePoints) -> list[str]:
     told = drift_note(case.drift, points.difference[np.isfinite(points.difference)])
     within = "" if case.values_differ else ", within the limits"
     return [*_untested(case), *([told + within] if told else [])]
 
 
-def _untested(case: LossCase) -> list[str]:
+def _untested(case: ExaminedCurves) -> list[str]:
     """Say what was to be tested and could not be; drift is where there are points enough."""
     asked = case.judged.limits.drift or len(case.pairs.steps) >= FEWEST
     untested = ["drift"] if asked and case.criteria and not case.drift else []
@@ -118,7 +118,7 @@ def _untested(case: LossCase) -> list[str]:
     return [f"{what} could not be tested: too few points are independent of their neighbours" for what in untested]
 
 
-def _failed(case: LossCase) -> frozenset[str]:
+def _failed(case: ExaminedCurves) -> frozenset[str]:
     """Return the keys of the criteria that failed, and "first" and "mean" where others failed for these points."""
     failed = case.failed
     if failed.isdisjoint({"every", "share", "drift"}):
@@ -128,7 +128,7 @@ def _failed(case: LossCase) -> frozenset[str]:
     return failed | {"mean"} | ({"first"} if first else set())
 
 
-def _points(case: LossCase) -> CurvePoints:
+def _points(case: ExaminedCurves) -> CurvePoints:
     pairs, judged = case.pairs, case.judged
     with np.errstate(invalid="ignore", over="ignore"):
         difference = pairs.candidate - pairs.reference
@@ -137,7 +137,7 @@ def _points(case: LossCase) -> CurvePoints:
     )
 
 
-def _verdict(case: LossCase) -> Verdict:
+def _verdict(case: ExaminedCurves) -> Verdict:
     alike = int(np.count_nonzero(~case.judged.finite & case.judged.within))
     coverage = Coverage(
         unit="steps" if case.reference.axis == "step" else "epochs",
@@ -180,7 +180,7 @@ def _where(curve: Curve) -> str:
     return f"{curve.axis}s {curve.steps[0]} to {curve.steps[-1]}{every}"
 
 
-def _what_a_pass_covers(case: LossCase, coverage: Coverage) -> list[str]:
+def _what_a_pass_covers(case: ExaminedCurves, coverage: Coverage) -> list[str]:
     """Say over how much the curves agree, and what the reader should know before relying on it."""
     judged = case.judged
     said = [f"within the limits over {coverage.compared} common {coverage.unit}"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.capturing import Kept
+from align.core.capturing import KeptValues
 from align.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ LARGEST_SHUFFLED = 1 << 24
 WORDS = "all, none, first:N, sample:N, or globs over the paths of modules"
 
 
-def read_kept(words: Sequence[str]) -> Kept:
+def read_kept(words: Sequence[str]) -> KeptValues:
     """Read what the user wants kept; `first:N` and `sample:N` go together with globs.
 
     Raises UsageError for words that cannot go together.
@@ -38,19 +38,19 @@ def read_kept(words: Sequence[str]) -> Kept:
     if strange or len(parts) > 1 or len({*alone}) + bool(globs) > 1 or ("none" in alone and parts):
         raise UsageError(f"cannot keep the tensors {' '.join(words)}", f"--tensors takes {WORDS}")
     part = parts[0] if parts else None
-    return Kept(
+    return KeptValues(
         () if "none" in alone else globs or ("*",),
         int(part[2]) if part else None,
         part is not None and part[1] == "sample",
     )
 
 
-def is_kept(kept: Kept, capture: Capture) -> bool:
+def is_kept(kept: KeptValues, capture: Capture) -> bool:
     """Tell whether elements of a tensor are kept at all."""
     return bool(kept.globs) and (not capture.module or any(fnmatchcase(capture.module, glob) for glob in kept.globs))
 
 
-def keep_part(kept: Kept, capture: Capture, value: Array) -> Array | None:
+def keep_part(kept: KeptValues, capture: Capture, value: Array) -> Array | None:
     """Return what is kept of a tensor: itself, some of its elements in C order, or None."""
     if not is_kept(kept, capture):
         return None
@@ -58,7 +58,7 @@ def keep_part(kept: Kept, capture: Capture, value: Array) -> Array | None:
     return value if places is None else value.reshape(-1)[places]
 
 
-def kept_places(kept: Kept, size: int) -> Array | None:
+def kept_places(kept: KeptValues, size: int) -> Array | None:
     """Places (in C order) of the elements that are kept of a tensor of `size` elements; None for all."""
     if kept.elements is None or size <= kept.elements:
         return None

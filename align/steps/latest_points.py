@@ -33,7 +33,7 @@ class KeptPoints:
     each: int = 1
 
 
-def latest_points(steps: Integers, values: Floats) -> KeptPoints:
+def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
     """Keep one point a step, the latest, in the order of steps.
 
     Where the log goes back to an earlier step and tells another value of one before it goes back again, the training

@@ -124,7 +124,7 @@ def roles_by_name(side: ParameterSet) -> dict[str, tuple[Layer, str]]:
     return {p.name: (layer, role) for layer in read_layers(side) for role, p in layer.roles.items()}
 
 
-def loosened(layers: Iterable[Layer]) -> list[Layer]:
+def without_optional_roles(layers: Iterable[Layer]) -> list[Layer]:
     """Return the layers as what they hold beside biases and statistics, which one side may lack.
 
     Of layers of one kind that hold the same tensors under several names, the first is taken.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from align.core.setting_forms import Form
     from align.core.settings import LayerSettings, Setting
 
-GRAVITY: tuple[Severity, ...] = ("error", "warning", "note")
+SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class LayerPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedSettings:
     """Findings, and how many settings were compared and how many could not be read."""
 
     findings: tuple[SettingFinding, ...]
@@ -47,7 +47,7 @@ class Compared:
     unread: int
 
 
-def compare_settings(pairs: Sequence[LayerPair], rules: Sequence[Pitfall]) -> Compared:
+def compare_settings(pairs: Sequence[LayerPair], rules: Sequence[Pitfall]) -> ComparedSettings:
     """Compare every setting that a rule knows of both layers of a pair; findings come gravest first."""
     findings = [finding for pair in pairs if (finding := _other_kind(pair))]
     checks = [check for rule in rules for check in _checks(rule, pairs)]
@@ -57,8 +57,8 @@ def compare_settings(pairs: Sequence[LayerPair], rules: Sequence[Pitfall]) -> Co
         apart = _apart(own)
         findings += [check.finding(apart) for check in own if check.unlike]
     places = {pair.reference.path: number for number, pair in enumerate(pairs)}
-    findings.sort(key=lambda finding: (GRAVITY.index(finding.severity), places[finding.reference]))
-    return Compared(tuple(findings), len(readable), len(checks) - len(readable))
+    findings.sort(key=lambda finding: (SEVERITY_ORDER.index(finding.severity), places[finding.reference]))
+    return ComparedSettings(tuple(findings), len(readable), len(checks) - len(readable))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from align.core.mappings import rule_for
 from align.steps.calls import CalledModules
 from align.steps.lint import LayerPair
 from align.steps.pair_calls import pair_calls
-from align.steps.tree_calls import tree_calls
+from align.steps.tree_calls import calls_in_tree_order
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +31,8 @@ def pair_layers(
 
     `settings` are by path. Modules around others are certain where they hold the same parameters and are of one kind.
     """
-    left = CalledModules(tree_calls(sides[0]), sides[0], name_map, "source")
-    right = CalledModules(tree_calls(sides[1]), sides[1], name_map, "target")
+    left = CalledModules(calls_in_tree_order(sides[0]), sides[0], name_map, "source")
+    right = CalledModules(calls_in_tree_order(sides[1]), sides[1], name_map, "target")
     calls = pair_calls(left, right)
     padded = _behind_padding(left, settings[0]), _behind_padding(right, settings[1])
 

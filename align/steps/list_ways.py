@@ -14,7 +14,7 @@ _FEW = 2
 
 
 @dataclass(frozen=True, slots=True)
-class ListWay:
+class ListDirection:
     """How two lists run as points tell: `way` is 1 for the same way, -1 for opposite ways, 0 for neither or unknown.
 
     None if the points stand at one place, or tell no more than that the `moved` numbers of the source are exchanged.
@@ -24,24 +24,24 @@ class ListWay:
     moved: frozenset[int] = frozenset()
 
 
-def way_of_lists(points: set[tuple[int, int]], mine: set[int], theirs: set[int], nested: bool) -> ListWay:
+def list_direction(points: set[tuple[int, int]], mine: set[int], theirs: set[int], nested: bool) -> ListDirection:
     """Read points: a number of the source's list, and one of the target's, for each settled pair in both.
 
     `mine` and `theirs` are all numbers of the lists; those of `nested` lists stand in several lists of any length.
     """
     if any(len({point[side] for point in points}) == 1 for side in (0, 1)):
-        return ListWay(None)
+        return ListDirection(None)
     way = _way(points)
     if any(len({point[side] for point in points}) < len(points) for side in (0, 1)):
-        return ListWay(way)
+        return ListDirection(way)
     ranks = [(sorted(mine).index(number), sorted(theirs).index(other)) for number, other in sorted(points)]
     alike = len(mine) == len(theirs) and not nested
     may_be_turned = way < 0 and not (alike and any(x + y != len(mine) - 1 for x, y in ranks))
     moved = _exchanged(ranks, 0 if alike else sum(y - x for x, y in ranks) / len(ranks))
     if moved and not may_be_turned:
-        return ListWay(None, frozenset(sorted(mine)[rank] for rank in moved))
+        return ListDirection(None, frozenset(sorted(mine)[rank] for rank in moved))
     clear = len(ranks) == len(mine) if moved else alike or len(ranks) > _FEW
-    return ListWay(way if way >= 0 or (may_be_turned and clear) else 0)
+    return ListDirection(way if way >= 0 or (may_be_turned and clear) else 0)
 
 
 def _way(points: set[tuple[int, int]]) -> int:

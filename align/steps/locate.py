@@ -18,7 +18,7 @@ from align.core.dtypes import rounded_as
 from align.core.traces import capture_key
 from align.steps.compare_traces import outcome_of
 from align.steps.pair_inputs import call_key
-from align.steps.samples import sampled
+from align.steps.samples import sample_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from align.core.culprits import IsolatedOutcome, Part
     from align.core.dtypes import Array
     from align.steps.calls import Call, CallPair
-    from align.steps.isolate import Alone, IsolatedCall, Way
+    from align.steps.isolate import IsolatedCall, IsolatedTensor, IsolationOptions
     from align.steps.pair_inputs import CallKey
 
 NOT_THE_SAME_END = "differs, but what comes next is given what it should be: the two do not end at the same place"
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class ProducerLayer:
     """A layer of the port without counterpart, or (with one) one that calls its activation itself."""
 
     module: str
@@ -52,8 +52,8 @@ class Fault:
 
     pair: CallPair
     part: Part
-    tensor: Alone
-    made_by: Maker | None = None
+    tensor: IsolatedTensor
+    made_by: ProducerLayer | None = None
 
     @property
     def path(self) -> str:
@@ -66,8 +66,11 @@ class Fault:
         return call_key(self.pair)
 
 
-def to_force(
-    pairs: Iterable[CallPair], calls: Mapping[CallKey, IsolatedCall], way: Way, helpless: Set[CallKey] = frozenset()
+def calls_to_force(
+    pairs: Iterable[CallPair],
+    calls: Mapping[CallKey, IsolatedCall],
+    way: IsolationOptions,
+    helpless: Set[CallKey] = frozenset(),
 ) -> set[CallKey]:
     """Calls that are off, and that the port gives something else than the reference does: it may be that alone.
 
@@ -76,7 +79,7 @@ def to_force(
     certain = {call_key(pair) for pair in pairs if pair.certain}
     seen = {call_key(pair): calls[call_key(pair)] for pair in pairs if call_key(pair) in calls}
     misgiven = {
-        key: call for key, call in seen.items() if is_misgiven(call) and (way.resizes or call.inputs_factor != inf)
+        key: call for key, call in seen.items() if has_wrong_inputs(call) and (way.resizes or call.inputs_factor != inf)
     }
     around = [key for key in misgiven if key not in helpless]
     around.sort(key=lambda key: (misgiven[key].begun, -misgiven[key].ended))
@@ -84,7 +87,7 @@ def to_force(
     return {next((key for key in around if _holds(misgiven, key, inner)), inner) for inner in off}
 
 
-def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], way: Way) -> list[Fault]:
+def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], way: IsolationOptions) -> list[Fault]:
     """Return the faults in the order in which they show, in a run of this way.
 
     A forced call is at fault in what the port itself would give it, and if it is off all the same, itself. In a port
@@ -109,7 +112,10 @@ class _Run:
     """The paired calls of one run, in which each began with what the reference had."""
 
     def __init__(
-        self, seen: Sequence[tuple[CallPair, IsolatedCall]], calls: Mapping[CallKey, IsolatedCall], way: Way
+        self,
+        seen: Sequence[tuple[CallPair, IsolatedCall]],
+        calls: Mapping[CallKey, IsolatedCall],
+        way: IsolationOptions,
     ) -> None:
         self._seen, self._calls, self._way = seen, calls, way
         self._certain = [call for pair, call in seen if pair.certain]
@@ -125,7 +131,7 @@ class _Run:
     def faults(self, pair: CallPair, call: IsolatedCall) -> Iterator[Fault]:
         """What is at fault where a call is off: what it is given, it, or a module that ended just before."""
         other_form = not self._way.resizes and call.inputs_factor == inf
-        if other_form or (call_key(pair) in self._way.forced and is_misgiven(call)):
+        if other_form or (call_key(pair) in self._way.forced and has_wrong_inputs(call)):
             yield self._misgiven(pair, call)
         if _is_off(call) and not other_form:
             around = None if call.is_leaf or not pair.certain else self._ended_just_before(call.ended - call.returned)
@@ -133,7 +139,7 @@ class _Run:
 
     def _doubted(self, pair: CallPair, call: IsolatedCall) -> Fault:
         """What is at fault where a doubtful call is off: it, or a layer without counterpart that misgives it."""
-        wrong = _worst(call.inputs) if is_misgiven(call) and call.inputs_factor != inf else None
+        wrong = _worst(call.inputs) if has_wrong_inputs(call) and call.inputs_factor != inf else None
         if wrong and (maker := _maker(wrong, call, self._calls)):
             return Fault(pair, "inputs", wrong, maker)
         return Fault(pair, _part(pair, call), _worst(call.outputs))
@@ -146,7 +152,7 @@ class _Run:
 
     def _is_suspect(self, pair: CallPair, call: IsolatedCall) -> bool:
         off = _is_off(call) and (pair.certain or self._is_handed_on(call))
-        return off or (call_key(pair) in self._way.forced and is_misgiven(call))
+        return off or (call_key(pair) in self._way.forced and has_wrong_inputs(call))
 
     def _is_handed_on(self, call: IsolatedCall) -> bool:
         """Tell whether both sides give what a call returned to the next layer: then both do end at the same place."""
@@ -154,11 +160,11 @@ class _Run:
         later = (one for one in self._certain if one.begun >= call.ended)
         return any(given.measurement in own for one in later for given in one.inputs.values())
 
-    def _layer_around(self, pair: CallPair) -> Maker | None:
+    def _layer_around(self, pair: CallPair) -> ProducerLayer | None:
         """The layer, not a container, that calls this one: what it gives it is its own work."""
         for outer, _ in self._seen:
             if outer.certain and outer.candidate.kind and _holds(self._calls, call_key(outer), call_key(pair)):
-                return Maker(outer.candidate.module, outer.candidate.class_name, outer.reference)
+                return ProducerLayer(outer.candidate.module, outer.candidate.class_name, outer.reference)
         return None
 
     def _ended_just_before(self, shows: int) -> tuple[CallPair, IsolatedCall] | None:
@@ -171,7 +177,7 @@ class _Run:
         end = self._calls[fault.key].ended
         after = (one for one in self._certain if one.ended > end and one.inputs_factor not in (None, inf))
         following = min(after, key=lambda one: one.ended, default=None)
-        return following is not None and not is_misgiven(following)
+        return following is not None and not has_wrong_inputs(following)
 
 
 def _part(pair: CallPair, call: IsolatedCall) -> Part:
@@ -189,27 +195,27 @@ def _is_given_floats(call: IsolatedCall) -> bool:
     return any(rounded_as(one.reference.dtype) for one in call.inputs.values())
 
 
-def _maker(wrong: Alone, given: IsolatedCall, calls: Mapping[CallKey, IsolatedCall]) -> Maker | None:
+def _maker(wrong: IsolatedTensor, given: IsolatedCall, calls: Mapping[CallKey, IsolatedCall]) -> ProducerLayer | None:
     """The latest call without counterpart that returned this tensor as it is, and was not given it so."""
     if wrong.value is None:
         return None
-    sample = sampled(wrong.value)
+    sample = sample_values(wrong.value)
     for (module, _), call in sorted(calls.items(), key=lambda one: -one[1].ended):
         leaf = call.samples and call.is_leaf and call.ended <= given.begun
         if leaf and _is_among(sample, call.samples) and not _is_among(sample, call.given):
-            return Maker(module, call.class_name)
+            return ProducerLayer(module, call.class_name)
     return None
 
 
-def applied_inside(fault: Fault, value: Array, calls: Mapping[CallKey, IsolatedCall]) -> Maker | None:
+def applied_inside(fault: Fault, value: Array, calls: Mapping[CallKey, IsolatedCall]) -> ProducerLayer | None:
     """The layer without counterpart inside a module that was given this value and returned what is wrong of it."""
     if fault.tensor.value is None:
         return None
-    given, returned = sampled(value), sampled(fault.tensor.value)
+    given, returned = sample_values(value), sample_values(fault.tensor.value)
     for key, call in calls.items():
         inside = call.is_leaf and _holds(calls, fault.key, key)
         if inside and _is_among(returned, call.samples) and _is_among(given, call.given):
-            return Maker(key[0], call.class_name)
+            return ProducerLayer(key[0], call.class_name)
     return None
 
 
@@ -260,13 +266,13 @@ def isolated_comparisons(
     return found
 
 
-def _outcome(alone: Alone) -> tuple[IsolatedOutcome, str]:
+def _outcome(alone: IsolatedTensor) -> tuple[IsolatedOutcome, str]:
     if alone.measurement is None or alone.limit is None:
         return "not aligned", "another number of elements"
     return outcome_of(alone.measurement, alone.limit)
 
 
-def is_misgiven(call: IsolatedCall) -> bool:
+def has_wrong_inputs(call: IsolatedCall) -> bool:
     """Tell whether the port gives a call something else than the reference does."""
     return (call.inputs_factor or 0.0) > 1.0
 
@@ -275,7 +281,7 @@ def _is_off(call: IsolatedCall) -> bool:
     return (call.factor or 0.0) > 1.0
 
 
-def _worst(tensors: Mapping[str, Alone]) -> Alone:
+def _worst(tensors: Mapping[str, IsolatedTensor]) -> IsolatedTensor:
     """The tensor that is off most; a floating one says more than the index of its largest element."""
     return max(
         tensors.values(), key=lambda one: (one.factor > 1.0 and bool(rounded_as(one.reference.dtype)), one.factor)

@@ -8,7 +8,7 @@ import numpy as np
 
 from align.core.curves import AxisHints, LogSummary, MetricSummary
 from align.steps.curves import cadence, find_series, place_on_axis
-from align.steps.loss_holes import find_holes
+from align.steps.loss_holes import find_missing_steps
 from align.steps.numbering import number_steps
 from align.steps.skips import printed_steps, skipped_runs
 
@@ -38,7 +38,7 @@ def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         first_value=float(curve.values[0]),
         last_value=float(curve.values[-1]),
         resolution=float(series.resolution.max()),
-        gaps=tuple((hole.before, hole.after) for hole in find_holes(printed_steps(curve))),
+        gaps=tuple((hole.before, hole.after) for hole in find_missing_steps(printed_steps(curve))),
         duplicates=len(series.values) - len(curve.steps),
         non_finite_steps=tuple(curve.steps[~np.isfinite(curve.values)].tolist()),
         skipped_steps=tuple(zip(runs.first.tolist(), runs.last.tolist(), runs.counts.tolist(), strict=True)),

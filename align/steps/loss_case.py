@@ -14,7 +14,7 @@ from align.steps.curves import cadence, cut_after
 from align.steps.drift import find_drift
 from align.steps.envelope import pair_with_runs
 from align.steps.loss_criteria import Ends, evaluate_steps, evaluate_values, measure_points
-from align.steps.loss_holes import find_holes, starts_late
+from align.steps.loss_holes import find_missing_steps, starts_late
 from align.steps.loss_limits import GUIDE
 from align.steps.loss_ratio import find_ratio
 from align.steps.loss_shift import find_shift
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from align.steps.change_point import Stretch
     from align.steps.envelope import Envelope
     from align.steps.loss_criteria import JudgedPoints
-    from align.steps.loss_holes import Hole
+    from align.steps.loss_holes import MissingSteps
     from align.steps.loss_limits import Preset
     from align.steps.loss_ratio import Ratio
     from align.steps.loss_shift import Shift
@@ -38,7 +38,7 @@ OF_VALUES = frozenset({"first", "mean", "every", "share", "drift", "non-finite"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LossCase:
+class ExaminedCurves:
     """Two curves, their pairs, and what was found; `holes` and `too_few` speak of what the logs lack.
 
     `too_few` says why the common points are too few to pass, "" if they are not. `stretch` is where the difference
@@ -50,7 +50,7 @@ class LossCase:
     pairs: PairedCurves
     judged: JudgedPoints
     criteria: dict[str, Criterion]
-    holes: dict[str, tuple[Hole, ...]]
+    holes: dict[str, tuple[MissingSteps, ...]]
     shift: Shift | None
     ratio: Ratio | None
     too_few: str
@@ -83,14 +83,14 @@ class LossCase:
         return not OF_VALUES.isdisjoint(self.failed)
 
 
-def examine(
+def examine_curves(
     reference: Curve,
     candidate: Curve,
     pairs: PairedCurves,
     last_step: int | None = None,
     preset: Preset = GUIDE,
     runs: Sequence[Curve] = (),
-) -> LossCase:
+) -> ExaminedCurves:
     """Find what can be found of two curves up to `last_step`; raises UsageError for runs that make no envelope."""
     shift = find_shift(reference, candidate, pairs, preset)
     envelope = None
@@ -100,12 +100,12 @@ def examine(
     drift = _drift(pairs, envelope)
     curves = [cut_after(curve, last_step) for curve in (reference, candidate)]
     left, right = map(printed_steps, curves)
-    holes = {"reference": find_holes(left, right), "candidate": find_holes(right, left)}
+    holes = {"reference": find_missing_steps(left, right), "candidate": find_missing_steps(right, left)}
     missing = sum(hole.missing for side in holes.values() for hole in side)
     last, last_of_candidate = (int(steps_to_the_end(curve).max(initial=0)) for curve in curves)
     ends = Ends(last, last_of_candidate, max(cadence(left), cadence(right)))
     criteria = evaluate_values(pairs, judged, drift, envelope)
-    return LossCase(
+    return ExaminedCurves(
         reference=reference,
         candidate=candidate,
         pairs=pairs,

@@ -13,19 +13,19 @@ import numpy as np
 
 from align.core.metric_names import is_loss
 from align.steps.curve_shapes import find_excursions, noise_size, part_means
-from align.steps.other_metrics import Beside
+from align.steps.other_metrics import OtherMetrics
 
 if TYPE_CHECKING:
     from align.core.curve_results import DriftTest, Side
     from align.core.curves import Curve, Floats, Integers, PairedCurves
     from align.steps.curve_shapes import Excursion
 
-NOTHING_BESIDE = Beside()
+NOTHING_BESIDE = OtherMetrics()
 PARTS = 8
 BEGINNING = 5
 
 
-class Finite(NamedTuple):
+class FinitePoints(NamedTuple):
     """The common points that are finite on both sides, columns of shape (points,)."""
 
     steps: Integers
@@ -80,7 +80,7 @@ class CurveEvidence:
     run_noise: float | None = None
     drift: tuple[DriftTest, ...] = ()
     curves: tuple[Curve, ...] = ()
-    beside: Beside = NOTHING_BESIDE
+    beside: OtherMetrics = NOTHING_BESIDE
 
     @property
     def of_loss(self) -> bool:
@@ -88,12 +88,12 @@ class CurveEvidence:
         return is_loss(self.metric)
 
     @cached_property
-    def points(self) -> Finite:
+    def points(self) -> FinitePoints:
         """The points at which both sides are finite."""
         pairs = self.pairs
         use = np.isfinite(pairs.reference) & np.isfinite(pairs.candidate)
         left, right = pairs.reference[use], pairs.candidate[use]
-        return Finite(pairs.steps[use], left, right, right - left, pairs.widening[use])
+        return FinitePoints(pairs.steps[use], left, right, right - left, pairs.widening[use])
 
     @cached_property
     def courses(self) -> tuple[Course, Course]:

@@ -19,7 +19,7 @@ TRIED_PERIODS = 100
 NARROW_IN_AN_EPOCH = 2
 
 
-class Hole(NamedTuple):
+class MissingSteps(NamedTuple):
     """Nothing between two steps of a log, although `missing` points are expected there, as the other log has them."""
 
     before: int
@@ -27,7 +27,7 @@ class Hole(NamedTuple):
     missing: int
 
 
-def find_holes(steps: Integers, other: Integers | None = None) -> tuple[Hole, ...]:
+def find_missing_steps(steps: Integers, other: Integers | None = None) -> tuple[MissingSteps, ...]:
     """Find the holes in the increasing `steps` of a log against those of the other; None: against every step."""
     if len(steps) < 2:
         return ()
@@ -37,10 +37,10 @@ def find_holes(steps: Integers, other: Integers | None = None) -> tuple[Hole, ..
         inside = np.searchsorted(other, steps[wide], "left") - np.searchsorted(other, steps[wide - 1], "right")
     missing = np.minimum(inside, expected)
     columns = (column[missing > 0].tolist() for column in (steps[wide - 1], steps[wide], missing))
-    return tuple(starmap(Hole, zip(*columns, strict=True)))
+    return tuple(starmap(MissingSteps, zip(*columns, strict=True)))
 
 
-def places_after_holes(steps: Integers) -> Integers:
+def places_after_missing_steps(steps: Integers) -> Integers:
     """Return the places of points before which others seem to be missing; the first if the log starts late."""
     if len(steps) < 2:
         return np.zeros(0, np.int64)

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.curves import Curve
-    from align.steps.loss_case import LossCase
+    from align.steps.loss_case import ExaminedCurves
     from align.steps.loss_criteria import JudgedPoints
 
 
-def curve_notes(case: LossCase) -> tuple[str, ...]:
+def curve_notes(case: ExaminedCurves) -> tuple[str, ...]:
     """Return all notes on two curves, those of their pairing first."""
     explained = [str(found) for found in (case.shift, case.ratio) if found]
     return (
@@ -49,7 +49,7 @@ def _cadence_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
             yield f"{len(lone)} {curve.axis}s are only in the {side} (first: {lone[0]})"
 
 
-def _hole_notes(case: LossCase) -> Iterator[str]:
+def _hole_notes(case: ExaminedCurves) -> Iterator[str]:
     for side, holes in case.holes.items():
         if holes:
             missing, first = sum(hole.missing for hole in holes), holes[0]
@@ -57,7 +57,7 @@ def _hole_notes(case: LossCase) -> Iterator[str]:
             yield f"{missing} points are missing inside the {side}, where the other log has some ({between})"
 
 
-def _exceptions(case: LossCase) -> Iterator[str]:
+def _exceptions(case: ExaminedCurves) -> Iterator[str]:
     alike = case.pairs.steps[~case.judged.finite & case.judged.within]
     if len(alike):
         yield f"exception: NaN or Inf alike on both sides at {len(alike)} steps, first {alike[0]}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from align.core.curves import RAW
 from align.core.metric_names import is_loss
-from align.steps.curves import common_places, until
+from align.steps.curves import common_places, steps_until
 from align.steps.loss_limits import GUIDE, limits_for
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _explain(side: Side, moved: Curve, other: Curve, *, behind: bool) -> tuple[s
 
 def _one_later(moved: Curve, other: Curve, last: int) -> tuple[int, float]:
     """Return the number of common steps, up to `last`, and their mean difference if `moved` is counted one later."""
-    at_moved, at_other = common_places(moved.steps + 1, until(other.steps, last))
+    at_moved, at_other = common_places(moved.steps + 1, steps_until(other.steps, last))
     return len(at_moved), _mean_difference(moved.values[at_moved], other.values[at_other])
 
 

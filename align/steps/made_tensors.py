@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from align.core.transforms import Transform
 
 
-def made_tensor(source: StoredTensor, name: str, transform: Transform) -> StoredTensor:
+def transformed_tensor(source: StoredTensor, name: str, transform: Transform) -> StoredTensor:
     """The source's value under another name after a transform; raises ValueError if its shape does not fit.
 
     Tensors of one storage stay of one storage if they are made alike, and only then.

@@ -13,9 +13,9 @@ from align.core.names import NameMap, Pairing
 from align.steps.apply_rules import apply_rules_to_sides
 from align.steps.follow_fused import follow_fused
 from align.steps.forms import transform_between
-from align.steps.front import without_fronts
+from align.steps.front import without_outer_wrappers
 from align.steps.layers import roles_by_name
-from align.steps.remainder import explain_remainder
+from align.steps.remainder import explain_unpaired
 from align.steps.stages import match_in_stages
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     stand in execution order.
     """
     ruled = apply_rules_to_sides(rules, source, target)
-    sides = without_fronts(source, target)
+    sides = without_outer_wrappers(source, target)
     spoken = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
         spoken[drop.side == "target"].add(drop.name)
@@ -54,7 +54,7 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     found = [_unsure(one, matched.notes[one.source]) if one.source in matched.notes else one for one in found]
     pairings = [*ruled.pairings, *followed, *found, *matched.fused]
     layers = [pair for pair, _ in (*matched.pairs, *matched.other_forms)]
-    dropped, unmatched = explain_remainder(sides, ruled.dropped, pairings, matched.ambiguous, layers)
+    dropped, unmatched = explain_unpaired(sides, ruled.dropped, pairings, matched.ambiguous, layers)
     place = {name: index for index, name in enumerate(source.names)}
     return NameMap(
         source=source.label,

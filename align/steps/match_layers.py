@@ -12,12 +12,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.steps.ambiguity import OpenGroup, as_ambiguities, group_links
-from align.steps.evidence import SETTLED, learn
-from align.steps.exchange import confidence, may_pair, settle
-from align.steps.identity import find_namesakes
-from align.steps.repeats import find_repeats
+from align.steps.evidence import SETTLED, learn_from_pairs
+from align.steps.exchange import confidence, may_pair, settle_exchanges
+from align.steps.identity import find_equal_paths
+from align.steps.repeats import find_repeated_blocks
 from align.steps.sequences import align_alike
-from align.steps.strangers import OwnWords, by_shape_alone, is_estranged, is_out_of_place, stands_elsewhere
+from align.steps.strangers import (
+    DistinctiveWords,
+    by_shape_alone,
+    has_unrelated_names,
+    is_out_of_place,
+    stands_elsewhere,
+)
 from align.steps.unfold import unfold_groups, unfold_pairs, unlike_lists
 
 if TYPE_CHECKING:
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
 
 # A pair that stands in one place of both models, and is told by nothing but that and its shape: never sure.
 _BY_SHAPE = 0.75
-_ESTRANGED = "the only free ones of this class and shape, but what stands around them is paired otherwise"
+_UNRELATED = "the only free ones of this class and shape, but what stands around them is paired otherwise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], o
         return LayerMatch([], [])
     whole: tuple[set[str], set[str]] = (set(), set())
     while True:
-        folded = find_repeats((left, right), known, whole)
+        folded = find_repeated_blocks((left, right), known, whole)
         taught = [(a, b) for a, b in known if folded[0].spots[a.path].kept and folded[1].spots[b.path].kept]
         pairs, groups = _match(folded[0].kept, folded[1].kept, taught, ordered)
         if not any(unlike := unlike_lists(folded, [pair for pair, _ in pairs], groups)):
@@ -63,29 +69,29 @@ def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], o
 def _match(
     left: list[Layer], right: list[Layer], known: Sequence[Pair], ordered: bool
 ) -> tuple[list[tuple[Pair, float]], list[OpenGroup]]:
-    namesakes = find_namesakes(left, right)
+    namesakes = find_equal_paths(left, right)
     same = namesakes.pairs
     told = {a.signature for a, _ in known}
     known = [*known, *same]
     left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
-    settlement = settle(place_layers(left, right), (left, right), known, ordered, namesakes.unlike)
+    settlement = settle_exchanges(place_layers(left, right), (left, right), known, ordered, namesakes.unlike)
     groups = group_links(settlement.links)
     sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
     settled = [*known, *(pair for pair, _ in sure)]
-    learnt = learn(settled, ordered)
+    learnt = learn_from_pairs(settled, ordered)
     placed = [*same, *(pair for pair, _ in sure)]
-    own = OwnWords([*left, *(a for a, _ in known)], [*right, *(b for _, b in known)], settled)
+    own = DistinctiveWords([*left, *(a for a, _ in known)], [*right, *(b for _, b in known)], settled)
     number = Counter(layer.signature for layer in (*left, *right))
     lone = [pair for pair, _ in sure if number[pair[0].signature] == 2 and pair[0].signature not in told]
     chance = {pair[0].path for pair in lone if by_shape_alone(pair, learnt, own.of(pair))}
     strange = {
         pair[0].path
         for pair, _ in sure
-        if is_estranged(pair, learnt, own) or is_out_of_place(pair, placed, learnt, own)
+        if has_unrelated_names(pair, learnt, own) or is_out_of_place(pair, placed, learnt, own)
     }
     strange |= {pair[0].path for pair in lone if stands_elsewhere(pair, settled, learnt)}
     open_pairs = [pair for pair, _ in sure if pair[0].path in strange]
-    groups += [OpenGroup((("source", a), ("target", b)), _ESTRANGED) for a, b in open_pairs]
+    groups += [OpenGroup((("source", a), ("target", b)), _UNRELATED) for a, b in open_pairs]
     pairs = [
         (pair, _BY_SHAPE if pair[0].path in chance else confidence(weak))
         for pair, weak in sure

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.steps.measure_numpy import BLOCK, NumpyKernel
-from align.steps.sums import Sums
+from align.steps.sums import RunningSums
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -24,6 +24,6 @@ def measure(reference: Array, candidate: Array) -> Measurement:
     if reference.shape != candidate.shape:
         msg = f"shapes differ: {reference.shape} and {candidate.shape}"
         raise ValueError(msg)
-    sums = Sums()
+    sums = RunningSums()
     NumpyKernel(min(BLOCK, 2 * max(reference.size, 1))).add(sums, reference.ravel(), candidate.ravel())
     return sums.result(reference.shape)

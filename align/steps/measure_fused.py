@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.steps.sums import Sums
+    from align.steps.sums import RunningSums
 
 AS_FLOAT32 = {"float16", "bfloat16", "float32"}
 TILE = 1 << 11  # elements of the memory that the loop needs
@@ -31,7 +31,7 @@ PROTOTYPE = ctypes.CFUNCTYPE(
 )
 
 
-class FusedLoops:
+class CompiledLoops:
     """The compiled loops by dtype, from what `compile_loop` gives.
 
     Raises ImportError without llvmlite, and RuntimeError or AttributeError if this llvmlite cannot load them.
@@ -54,18 +54,18 @@ class FusedLoops:
             self.by_dtype[dtype] = PROTOTYPE(engine.get_function_address(name))
 
 
-class FusedKernel(NumpyKernel):
+class CompiledKernel(NumpyKernel):
     """Adds floats by the compiled loops, half precision after widening it to float32; all else as NumpyKernel does."""
 
-    def __init__(self, loops: FusedLoops, block: int = SHARED_BLOCK) -> None:
+    def __init__(self, loops: CompiledLoops, block: int = SHARED_BLOCK) -> None:
         super().__init__(block)
         self._loops = loops
 
-    def _add_equal(self, sums: Sums, values: Array) -> bool:
+    def _add_equal(self, sums: RunningSums, values: Array) -> bool:
         """Leave floats to the loop, which is as fast for equal values."""
         return values.dtype.kind in "iub" and super()._add_equal(sums, values)
 
-    def _add_block(self, sums: Sums, left: Array, right: Array, start: int) -> None:
+    def _add_block(self, sums: RunningSums, left: Array, right: Array, start: int) -> None:
         pair = self._as_floats(left, right)
         done = self._add_floats(sums, *pair, start) if pair else 0
         if done < left.size:
@@ -78,7 +78,7 @@ class FusedKernel(NumpyKernel):
             return _as_float32(left, self._x), _as_float32(right, self._y)
         return (left, right) if names == {"float64"} and left.flags.aligned and right.flags.aligned else None
 
-    def _add_floats(self, sums: Sums, x: Array, y: Array, start: int) -> int:
+    def _add_floats(self, sums: RunningSums, x: Array, y: Array, start: int) -> int:
         """Add the tiles that are finite; return how many elements that were."""
         figures, counts = np.zeros(8), np.zeros(2 + DECADES, np.int64)
         figures[6] = sums.max_rel or 0.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.steps.sums import LOWEST_DECADE, Sums, decade
+from align.steps.sums import LOWEST_DECADE, RunningSums, decade
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ class NumpyKernel:
         self._x, self._y, self._difference, self._scratch = np.empty((4, block))
         self._flags = np.empty(block, np.bool_)
 
-    def add(self, sums: Sums, left: Array, right: Array, start: int = 0) -> None:
+    def add(self, sums: RunningSums, left: Array, right: Array, start: int = 0) -> None:
         """Add all pairs of `left` (the reference) and `right`; `start` is the flat index of their first element."""
         step = self.block // 2 if "c" in (left.dtype.kind, right.dtype.kind) else self.block
         with np.errstate(all="ignore"):
@@ -44,7 +44,7 @@ class NumpyKernel:
                 if not (same and self._add_equal(sums, ours)):
                     self._add_block(sums, ours, theirs, start + begin)
 
-    def _add_equal(self, sums: Sums, values: Array) -> bool:
+    def _add_equal(self, sums: RunningSums, values: Array) -> bool:
         """Add a block that is the same on both sides; False, and nothing added, if it holds NaN or Inf."""
         x = _widened(values, self._x)
         square = _dot(x, x)
@@ -60,7 +60,7 @@ class NumpyKernel:
             sums.add_relative(0.0)
         return True
 
-    def _add_block(self, sums: Sums, left: Array, right: Array, start: int) -> None:
+    def _add_block(self, sums: RunningSums, left: Array, right: Array, start: int) -> None:
         x, y = _widened(left, self._x), _widened(right, self._y)
         difference = self._absolute_difference(left, right, x, y)
         total = float(difference.sum())
@@ -85,7 +85,7 @@ class NumpyKernel:
             np.abs(out, out=out)
         return out
 
-    def _add_differences(self, sums: Sums, difference: NDArray[np.float64], total: float, start: int) -> None:
+    def _add_differences(self, sums: RunningSums, difference: NDArray[np.float64], total: float, start: int) -> None:
         worst = int(difference.argmax())
         largest = float(difference[worst])
         if largest == 0.0:
@@ -95,7 +95,7 @@ class NumpyKernel:
         sums.square += _dot(difference, difference)
         self._add_decades(sums, difference, largest)
 
-    def _add_decades(self, sums: Sums, difference: NDArray[np.float64], largest: float) -> None:
+    def _add_decades(self, sums: RunningSums, difference: NDArray[np.float64], largest: float) -> None:
         """Count from the largest down: a few comparisons of all elements cost less than one logarithm of each."""
         flags = self._flags[: difference.size]
         moved, counted = int(np.count_nonzero(np.greater(difference, 0.0, out=flags))), 0
@@ -108,7 +108,7 @@ class NumpyKernel:
                 return
         sums.decades[0] += moved - counted
 
-    def _add_magnitudes(self, sums: Sums, x: Array, y: Array, difference: NDArray[np.float64]) -> None:
+    def _add_magnitudes(self, sums: RunningSums, x: Array, y: Array, difference: NDArray[np.float64]) -> None:
         sums.reference_square += _dot(x, x)
         sums.candidate_square += _dot(y, y)
         sums.product += _dot(x, y)
@@ -159,7 +159,7 @@ def _dot(x: Array, y: Array) -> float:
     return total
 
 
-def _take_out_non_finite(sums: Sums, x: Array, y: Array, difference: NDArray[np.float64]) -> int:
+def _take_out_non_finite(sums: RunningSums, x: Array, y: Array, difference: NDArray[np.float64]) -> int:
     """Count NaN and Inf, set such pairs to 0 in place, and return how many pairs are left."""
     both = np.isfinite(x) & np.isfinite(y)
     for side, values in enumerate((x, y)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from align.core.words import counted, some
+from align.core.words import counted, first_few
 from align.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _EXPORTER = "onnx::"  # torch.onnx.export calls so what it computed: `onnx::Conv
 
 
 @dataclass(frozen=True, slots=True)
-class Direction:
+class NamingDirection:
     """From whose names to whose; `family` is None where the names stay."""
 
     source: FrameworkName
@@ -37,7 +37,7 @@ def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple
 
     A file that says nothing, with names that tell nothing, is taken as torch's.
     """
-    if known := told_framework(metadata):
+    if known := declared_framework(metadata):
         return known, ""
     groups: dict[str, set[str]] = {}
     for name in names:
@@ -52,12 +52,14 @@ def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple
     return "torch", ""
 
 
-def told_framework(metadata: Mapping[str, str]) -> FrameworkName | None:
+def declared_framework(metadata: Mapping[str, str]) -> FrameworkName | None:
     """Whose names a file says that it has, None where it does not say."""
     return _FORMATS.get(metadata.get("format", ""))
 
 
-def direction(source: FrameworkName, target: TargetFamily | None, destination: FrameworkName | None) -> Direction:
+def naming_direction(
+    source: FrameworkName, target: TargetFamily | None, destination: FrameworkName | None
+) -> NamingDirection:
     """Where the names go; `target` is the user's word, `destination` what the file's suffix tells.
 
     A MindSpore file keeps its names, nn's or mint's, if it does not become torch's. Raises UsageError where the two
@@ -66,10 +68,12 @@ def direction(source: FrameworkName, target: TargetFamily | None, destination: F
     check_target(target, destination)
     if source == "torch":
         family: TargetFamily = target or ("torch" if destination == "torch" else "nn")
-        return Direction(source, "torch" if family == "torch" else "mindspore", None if family == "torch" else family)
+        return NamingDirection(
+            source, "torch" if family == "torch" else "mindspore", None if family == "torch" else family
+        )
     if target == "torch" or destination == "torch":
-        return Direction(source, "torch", "torch")
-    return Direction(source, "mindspore", None)
+        return NamingDirection(source, "torch", "torch")
+    return NamingDirection(source, "mindspore", None)
 
 
 def check_target(target: TargetFamily | None, destination: FrameworkName | None) -> None:
@@ -98,6 +102,6 @@ def exporter_warnings(names: Iterable[str]) -> Iterable[str]:
     """Say which tensors an exporter to ONNX made of several, or turned: none of a model's is called so."""
     if made := [name for name in names if name.startswith(_EXPORTER)]:
         yield (
-            f"{counted(len(made), 'tensor')} with a name that the exporter to ONNX made ({some(made)}): the values are "
-            "folded or transposed, no layer of the model has them so"
+            f"{counted(len(made), 'tensor')} with a name that the exporter to ONNX made ({first_few(made)}): the "
+            "values are folded or transposed, no layer of the model has them so"
         )

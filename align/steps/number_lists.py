@@ -16,7 +16,7 @@ from math import gcd
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from align.steps.list_ways import way_of_lists
+from align.steps.list_ways import list_direction
 from align.steps.paths import likeness, words
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
-    from align.steps.list_ways import ListWay
+    from align.steps.list_ways import ListDirection
 
 _INDEX = re.compile(r"(?<![^._\-\s])[A-Za-z]*([0-9]{1,9})(?![^._\-\s])")
 _DEEPEST = 4  # lists within lists, of which all orders are tried
@@ -33,10 +33,10 @@ Lists = tuple[str, ...]
 
 
 @lru_cache(maxsize=1 << 17)
-def levels(path: str) -> tuple[tuple[str, int], ...]:
+def list_levels(path: str) -> tuple[tuple[str, int], ...]:
     """The numbered lists that a path goes through, the outermost first, each with the number there.
 
-    >>> levels("up.2.block_1.conv")
+    >>> list_levels("up.2.block_1.conv")
     (('up.', 2), ('up.#.block_', 1))
     """
     found: list[tuple[str, int]] = []
@@ -51,7 +51,7 @@ def levels(path: str) -> tuple[tuple[str, int], ...]:
 @lru_cache(maxsize=1 << 17)
 def _compared(a: str, b: str) -> tuple[Lists, tuple[int, ...]]:
     """The lists that both paths go through, and the order of the two numbers in each: -1, 0 or 1."""
-    both = list(takewhile(lambda two: two[0][0] == two[1][0], zip(levels(a), levels(b), strict=False)))
+    both = list(takewhile(lambda two: two[0][0] == two[1][0], zip(list_levels(a), list_levels(b), strict=False)))
     return tuple(mine[0] for mine, _ in both), tuple(
         (mine[1] > other[1]) - (mine[1] < other[1]) for mine, other in both
     )
@@ -65,7 +65,7 @@ class _Read:
     way: int
 
 
-class NumberLists:
+class NumberedLists:
     """How the numbered lists of two sides go together, as settled pairs and the lists themselves tell."""
 
     def __init__(self, left: Iterable[Layer], right: Iterable[Layer], settled: Iterable[Pair]) -> None:
@@ -86,7 +86,7 @@ class NumberLists:
         mine, signs = _compared(a.path, a2.path)
         theirs, other_signs = _compared(b.path, b2.path)
         first, at = next(filter(itemgetter(0), zip(signs, mine, strict=True)), (0, ""))
-        moved = any((at, dict(levels(path)).get(at)) in self._moved for path in (a.path, a2.path))
+        moved = any((at, dict(list_levels(path)).get(at)) in self._moved for path in (a.path, a2.path))
         if not first or not any(other_signs) or moved:
             return 0, True
         if (mine, theirs) not in self._readings:
@@ -122,14 +122,14 @@ class NumberLists:
     def _fall(self, mine: str, theirs: str) -> tuple[bool, bool]:
         return mine in self._sides[0].falling, theirs in self._sides[1].falling
 
-    def _learn_ways(self, settled: Iterable[Pair]) -> dict[tuple[str, str], ListWay]:
+    def _learn_ways(self, settled: Iterable[Pair]) -> dict[tuple[str, str], ListDirection]:
         points: dict[tuple[str, str], set[tuple[int, int]]] = defaultdict(set)
         for a, b in settled:
-            for mine, number in levels(a.path):
-                for theirs, other in levels(b.path):
+            for mine, number in list_levels(a.path):
+                for theirs, other in list_levels(b.path):
                     points[mine, theirs].add((number, other))
         left, right = (side.seen for side in self._sides)
-        return {(x, y): way_of_lists(told, left[x], right[y], "#" in x + y) for (x, y), told in points.items()}
+        return {(x, y): list_direction(told, left[x], right[y], "#" in x + y) for (x, y), told in points.items()}
 
     def _order(self, inner: Lists, outer: Lists) -> Lists:
         """The outer lists in the order of the inner ones that they are; () if several orders fit as well."""
@@ -156,7 +156,7 @@ class _Side:
 
     def __init__(self, layers: Iterable[Layer]) -> None:
         layers = sorted(layers, key=lambda layer: layer.position)
-        self._levels = [dict(levels(layer.path)) for layer in layers]
+        self._levels = [dict(list_levels(layer.path)) for layer in layers]
         self._members = Counter(name for own in self._levels for name in own)
         self.seen: dict[str, set[int]] = defaultdict(set)
         falling: dict[str, bool] = {}

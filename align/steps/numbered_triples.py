@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from align.steps.exchange import may_pair
 from align.steps.paths import numbered
 from align.steps.piece_order import ATTENTION, NUMBERED
-from align.steps.places import Places
+from align.steps.places import PairedModules
 from align.steps.reserved import named_groups
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ class _Convention:
     chosen: Callable[[str, _Members], Group]
 
 
-def match_numbered_triples(
+def match_numbered_projections(
     left: Sequence[Layer], right: Sequence[Layer], known: Sequence[Pair]
 ) -> list[tuple[Pair, float]]:
     """Pair free layers that one side names and the other numbers; the pairs that are `known` tell the places."""
-    places = Places(known)
+    places = PairedModules(known)
     pairs: list[Pair] = []
     for convention in _CONVENTIONS:
         for named, listed in _triples(convention, (left, right), places, 0):
@@ -51,7 +51,7 @@ def match_numbered_triples(
 
 
 def _triples(
-    convention: _Convention, layers: tuple[Sequence[Layer], Sequence[Layer]], places: Places, side: int
+    convention: _Convention, layers: tuple[Sequence[Layer], Sequence[Layer]], places: PairedModules, side: int
 ) -> Iterator[tuple[Group, Group]]:
     """Yield each named group with the numbered one that alone stands in its place; `side` is that of the named."""
     written = [group for group in named_groups(layers[0], convention.signs) if _in_order(group)]
@@ -62,7 +62,7 @@ def _triples(
             yield here[0], others[0]
 
 
-def _by_place(groups: Sequence[Group], places: Places, side: int) -> dict[str | None, list[Group]]:
+def _by_place(groups: Sequence[Group], places: PairedModules, side: int) -> dict[str | None, list[Group]]:
     found: dict[str | None, list[Group]] = defaultdict(list)
     for group in groups:
         found[places.module(group[0], side)].append(group)

@@ -18,7 +18,7 @@ from align.steps.fused import match_fused
 from align.steps.layers import with_shapes
 from align.steps.match_layers import match_layers
 from align.steps.paths import likeness, words
-from align.steps.places import Places
+from align.steps.places import PairedModules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,9 +53,9 @@ class OtherForms:
 
 def match_other_forms(left: list[Layer], right: list[Layer], known: Sequence[Pair], ordered: bool) -> OtherForms:
     """Pair what is left of both sides; `known` are the pairs of layers so far, which teach."""
-    found, places = OtherForms(), Places(known)
-    left, right = [plain(layer) for layer in left], [plain(layer) for layer in right]
-    forms: tuple[tuple[_Form, _Form], ...] = ((_same, _same), (_same, turned), (turned, _same))
+    found, places = OtherForms(), PairedModules(known)
+    left, right = [plain_layer(layer) for layer in left], [plain_layer(layer) for layer in right]
+    forms: tuple[tuple[_Form, _Form], ...] = ((_same, _same), (_same, transposed_layer), (transposed_layer, _same))
     for before, after in forms:
         one, two = _in_form(left, before, found), _in_form(right, after, found)
         matched = match_layers(one, two, [*known, *(pair for pair, _ in found.pairs)], ordered)
@@ -74,7 +74,7 @@ def match_other_forms(left: list[Layer], right: list[Layer], known: Sequence[Pai
     return found
 
 
-def plain(layer: Layer) -> Layer:
+def plain_layer(layer: Layer) -> Layer:
     """The layer as one of the simplest kind that holds the same values: no axes of length 1, no packed roles."""
     if "in_proj_weight" in layer.roles and layer.roles.keys() <= _PACKED.keys():
         roles = {_PACKED[role]: parameter for role, parameter in layer.roles.items()}
@@ -88,7 +88,7 @@ def plain(layer: Layer) -> Layer:
     return with_shapes(layer, {role: _squeezed(shape) for role, shape in layer.shapes.items()})
 
 
-def turned(layer: Layer) -> Layer | None:
+def transposed_layer(layer: Layer) -> Layer | None:
     """A layer of unknown class as if its matrix stood as (in, out); None if it has no matrix, or its class is known."""
     weight = layer.shapes.get("weight", ())
     if layer.inputs_first is not None or len(weight) != 2:
@@ -138,7 +138,7 @@ def _in_form(layers: Sequence[Layer], form: Callable[[Layer], Layer | None], fou
     return [formed for layer in free if (formed := form(layer))]
 
 
-def _in_place(pair: Pair, places: Places) -> bool:
+def _in_place(pair: Pair, places: PairedModules) -> bool:
     """Tell whether something beside its shape speaks for a pair of another form."""
     a, b = pair
     return places.together(a, b) or likeness(words(a.path), words(b.path)) >= _ALIKE

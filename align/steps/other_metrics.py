@@ -35,7 +35,7 @@ COUNTERS = frozenset({"step", "epoch", "iter", "iteration", "global_step", "batc
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Beside:
+class OtherMetrics:
     """What two logs tell beside the compared metric; `losses` are those of training, where it is not these itself.
 
     They, `lr` and `loss_scale` are curves, None where a log lacks them.
@@ -48,13 +48,15 @@ class Beside:
     notes: tuple[str, ...] = ()
 
 
-def look_beside(reference: LossLog, candidate: LossLog, metric: str, place: Place, preset: Preset = GUIDE) -> Beside:
+def read_other_metrics(
+    reference: LossLog, candidate: LossLog, metric: str, place: Place, preset: Preset = GUIDE
+) -> OtherMetrics:
     """Compare what both logs have besides `metric`, and take the learning rates and loss scales of either."""
     others, notes = compare_others(reference, candidate, metric, place, preset)
     rates, scales, losses = (
         (_placed(reference, name, place), _placed(candidate, name, place)) for name in ("lr", "loss_scale", "loss")
     )
-    return Beside(others, rates, scales, losses if metric != "loss" else (None, None), notes)
+    return OtherMetrics(others, rates, scales, losses if metric != "loss" else (None, None), notes)
 
 
 def compare_others(

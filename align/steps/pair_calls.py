@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from align.core.probing import is_probe
 from align.core.unpaired_layer import UnpairedLayer
 from align.steps.calls import CallPair
-from align.steps.pair_places import pair_places
+from align.steps.pair_places import pair_by_place
 from align.steps.sequences import align_sequences, equality_scores
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class CallPairs:
 def pair_calls(left: CalledModules, right: CalledModules) -> CallPairs:
     """Pair the calls of reference (`left`) and candidate; the model itself ("") pairs with the model itself only."""
     pairs = [*_root_pair(left, right), *_probe_pairs(left, right), *_owner_pairs(left, right)]
-    pairs += pair_places(left, right, pairs)
+    pairs += pair_by_place(left, right, pairs)
     pairs += _container_pairs(left, right, pairs)
     pairs.sort(key=lambda pair: pair.reference.order)
     unpaired = [*_alone("reference", left, right, [pair.reference for pair in pairs])]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.steps.pair_calls import CallPairs
-from align.steps.samples import distance, sampled
+from align.steps.samples import relative_rms_distance, sample_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ _NEAR = 0.05  # relative root mean square; faults of earlier layers are in it
 _CLEARLY = 10.0
 
 
-def pair_true_ends(pairs: CallPairs, reference: Trace, candidate: Trace) -> CallPairs:
+def pair_fused_layers(pairs: CallPairs, reference: Trace, candidate: Trace) -> CallPairs:
     """Let a pair end with the reference's next call where the port's layer surely does.
 
     That call has no counterpart, or one inside the port's layer, which keeps it.
@@ -81,7 +81,7 @@ def _last_inside(call: Call, trace: Trace, by_order: Mapping[int, Capture]) -> C
 
 
 def _is_same(inner: Capture, last: Capture, trace: Trace) -> bool:
-    one, two = sampled(trace.value(inner)), sampled(trace.value(last))
+    one, two = sample_values(trace.value(inner)), sample_values(trace.value(last))
     return prod(inner.shape) == prod(last.shape) and np.array_equal(one, two, equal_nan=True)
 
 
@@ -109,8 +109,8 @@ def _ends_there(pair: CallPair, end: Capture, reference: Trace, candidate: Trace
     own, theirs = pair.reference.outputs[0], pair.candidate.outputs[0]
     if end.shape != own.shape or own.shape[-1:] != theirs.shape[-1:]:
         return False
-    given = sampled(candidate.value(theirs))
+    given = sample_values(candidate.value(theirs))
     if not given.size:
         return False
-    there = distance(sampled(reference.value(end)), given)
-    return there < _NEAR and there * _CLEARLY < distance(sampled(reference.value(own)), given)
+    there = relative_rms_distance(sample_values(reference.value(end)), given)
+    return there < _NEAR and there * _CLEARLY < relative_rms_distance(sample_values(reference.value(own)), given)

@@ -26,7 +26,7 @@ _OTHER_SHAPE, _OTHER_KIND = 0.5, 0.25
 _PASSIVE = frozenset({"identity", "dropout", "channel_dropout", "flatten", "unflatten"})
 
 
-def pair_places(left: CalledModules, right: CalledModules, anchors: Sequence[CallPair]) -> list[CallPair]:
+def pair_by_place(left: CalledModules, right: CalledModules, anchors: Sequence[CallPair]) -> list[CallPair]:
     """Pair leaf calls without parameters in order: best by kind and output shapes, else by one of the two.
 
     A pair is certain if both sides have as many calls of its kind and shapes between the same anchors; or, for unlike

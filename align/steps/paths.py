@@ -133,7 +133,7 @@ def difference(a: str, b: str) -> tuple[Tokens, Tokens]:
 
 
 @lru_cache(maxsize=1 << 17)
-def apart(a: str, b: str) -> tuple[Tokens, Tokens]:
+def unshared_words(a: str, b: str) -> tuple[Tokens, Tokens]:
     """Return the words of each of two paths that the other does not have."""
     x, y = words(a), words(b)
     return tuple(word for word in x if word not in y), tuple(word for word in y if word not in x)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from align.steps.layers import Layer
 
 
-class Places:
+class PairedModules:
     """The modules of both sides with the paired layers below each; `side` is 0 for the source's, 1 for the target's."""
 
     def __init__(self, pairs: Sequence[Pair]) -> None:

@@ -40,20 +40,20 @@ WEAK = 0.01
 _SEED = 1
 
 
-def scales_of(trace: Trace, limits: Mapping[str, Limit]) -> dict[str, float]:
+def tensor_scales(trace: Trace, limits: Mapping[str, Limit]) -> dict[str, float]:
     """Scale of each compared tensor by its key: in that unit its difference has length 1 at the limit."""
     compared = [capture for capture in trace.captures if capture.key in limits and rounded_as(capture.dtype)]
     return {c.key: (limits[c.key].rmse or LEAST_LIMIT) * sqrt(prod(c.shape)) for c in compared if prod(c.shape)}
 
 
-def size_of(value: Array) -> float:
+def parameter_rms(value: Array) -> float:
     """Root mean square of a parameter; 1 for one that is all zero or empty, of which no change is relative."""
     return float(np.sqrt(np.mean(np.square(np.abs(value).astype(np.float64))))) or 1.0 if value.size else 1.0
 
 
-def suspects(values: Mapping[str, Array], gradients: Mapping[str, Array]) -> dict[str, NDArray[np.bool_]]:
+def suspect_elements(values: Mapping[str, Array], gradients: Mapping[str, Array]) -> dict[str, NDArray[np.bool_]]:
     """Mask, by parameter, of the elements that seem to move nothing, for parameters that have such."""
-    masks = {name: _seems_blind(np.abs(gradient), size_of(values[name])) for name, gradient in gradients.items()}
+    masks = {name: _seems_blind(np.abs(gradient), parameter_rms(values[name])) for name, gradient in gradients.items()}
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 
@@ -64,17 +64,17 @@ def _seems_blind(gradient: Array, size: float) -> NDArray[np.bool_]:
     return blind
 
 
-def changed(values: Mapping[str, Array], masks: Mapping[str, NDArray[np.bool_]]) -> dict[str, Array]:
+def perturb_elements(values: Mapping[str, Array], masks: Mapping[str, NDArray[np.bool_]]) -> dict[str, Array]:
     """The values with the masked elements changed at random by the size of their parameter."""
     generator = np.random.default_rng(_SEED)
-    steps = {name: size_of(values[name]) * generator.standard_normal(mask.shape) for name, mask in masks.items()}
+    steps = {name: parameter_rms(values[name]) * generator.standard_normal(mask.shape) for name, mask in masks.items()}
     return {
         name: np.where(masks[name], value + steps[name], value).astype(value.dtype) if name in masks else value
         for name, value in values.items()
     }
 
 
-def without_effect(names: Sequence[str], has_effect: Callable[[Sequence[str]], bool]) -> set[str]:
+def names_without_effect(names: Sequence[str], has_effect: Callable[[Sequence[str]], bool]) -> set[str]:
     """All names, if they have no effect together, else those of each half, and so on for MOST_RUNS trials at most."""
     found: set[str] = set()
     groups = [names]
@@ -99,7 +99,7 @@ def parameter_powers(
     """Yield one row for each parameter with elements; `tensors` is the number of compared ones."""
     for name, gradient in gradients.items():
         if gradient.size:
-            moved = size_of(values[name]) * float(np.linalg.norm(gradient))
+            moved = parameter_rms(values[name]) * float(np.linalg.norm(gradient))
             shows_at = sqrt(tensors) / moved if moved > SUSPECT else None
             count = int(np.count_nonzero(blind[name])) if name in blind else 0
             yield ParameterPower(name, gradient.size, count, shows_at, _state(count, gradient.size, shows_at))

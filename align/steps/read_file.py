@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.steps.infer_layers import read_groups
 from align.steps.layout import tied_names
-from align.steps.translations import translations
+from align.steps.translations import directed_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from align.core.checkpoints import StoredTensor
     from align.core.mappings import LayerRule
     from align.core.names import FrameworkName
-    from align.steps.infer_layers import Reading
-    from align.steps.translations import TargetFamily, Translation
+    from align.steps.infer_layers import LayerReading
+    from align.steps.translations import DirectedRule, TargetFamily
 
 
 def parameters_of_file(
@@ -29,7 +29,7 @@ def parameters_of_file(
     """Return what a file tells of its parameters, in its order; `framework` is whose names it has."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     family: TargetFamily = "nn" if framework == "torch" else "torch"
-    known = translations(rules, family, alone=not any("." in name for name in shapes))
+    known = directed_rules(rules, family, alone=not any("." in name for name in shapes))
     readings = read_groups(shapes, known, (), {})
     ties = {name: names[0] for names in tied_names(tensors.values()) for name in names[1:]}
     return ParameterSet(
@@ -46,12 +46,12 @@ def _parameter(tensor: StoredTensor, tied_to: str | None) -> Parameter:
     return Parameter(tensor.name, tensor.shape, tensor.dtype, module, attribute, tied_to=tied_to)
 
 
-def _module(reading: Reading) -> Module:
+def _module(reading: LayerReading) -> Module:
     group = reading.group
     return Module(group.prefix, _classes(reading), tuple(group.path(attribute) for attribute in group.shapes))
 
 
-def _classes(reading: Reading) -> tuple[str, ...]:
+def _classes(reading: LayerReading) -> tuple[str, ...]:
     """A class that all rules stand for that can be meant; none where they are of two kinds, or name things unlike."""
     rules = [rule for rule in reading.rules if not _is_asked_for(reading, rule)] or reading.rules
     alike = {(rule.kind, *sorted(rule.source.parameters.items()), *rule.source.insert_axis.items()) for rule in rules}
@@ -60,7 +60,7 @@ def _classes(reading: Reading) -> tuple[str, ...]:
     return rules[0].source.classes[:1]
 
 
-def _is_asked_for(reading: Reading, rule: Translation) -> bool:
+def _is_asked_for(reading: LayerReading, rule: DirectedRule) -> bool:
     """Whether torch's layer has one of these parameters on request only, as an InstanceNorm its statistics."""
     families = [family for family in (rule.source, rule.target) if family is not None]
     roles = {role for role, attribute in rule.source.parameters.items() if attribute in reading.group.shapes}

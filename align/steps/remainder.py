@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SIDES: tuple[SideName, SideName] = ("source", "target")
 
 
-def explain_remainder(
+def explain_unpaired(
     sides: tuple[ParameterSet, ParameterSet],
     ruled: Sequence[Dropped],
     pairings: Sequence[Pairing],
@@ -61,7 +61,7 @@ def explain_remainder(
     return dropped, unmatched
 
 
-def explain_anew(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> NameMap:
+def explain_unpaired_anew(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> NameMap:
     """Return the map with what is not paired explained by the pairings that it has now.
 
     Of a group that has lost all names of one side, the others are unmatched.
@@ -71,7 +71,7 @@ def explain_anew(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) ->
         (left[p.source][0], right[p.target][0]) for p in name_map.pairings if p.source in left and p.target in right
     ]
     ambiguous = [group for group in name_map.ambiguous if group.sources and group.targets]
-    dropped, unmatched = explain_remainder(sides, name_map.dropped, name_map.pairings, ambiguous, layers)
+    dropped, unmatched = explain_unpaired(sides, name_map.dropped, name_map.pairings, ambiguous, layers)
     return replace(name_map, ambiguous=tuple(ambiguous), dropped=tuple(dropped), unmatched=tuple(unmatched))
 
 

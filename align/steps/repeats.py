@@ -30,7 +30,7 @@ Coordinates = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class BlockPosition:
     """Where a layer stands in the runs around it, the outermost first.
 
     `family` is its path with the numbers of the runs left open, `lengths` are those of the runs, `lists` their lists
@@ -49,10 +49,10 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Repeats:
+class RepeatedBlocks:
     """The runs of one side: a spot for the path of each layer, and the layers that are free to be paired."""
 
-    spots: dict[str, Spot]
+    spots: dict[str, BlockPosition]
     free: Sequence[Layer]
 
     @cached_property
@@ -70,9 +70,9 @@ class Repeats:
         return found
 
 
-def find_repeats(
+def find_repeated_blocks(
     sides: tuple[Sequence[Layer], Sequence[Layer]], known: Sequence[Pair], whole: tuple[Set[str], Set[str]]
-) -> tuple[Repeats, Repeats]:
+) -> tuple[RepeatedBlocks, RepeatedBlocks]:
     """Return the runs of both sides; `known` pairs are no longer free, lists named in `whole` are not folded."""
     joined = [a for a, _ in known], [b for _, b in known]
     children = [
@@ -87,7 +87,7 @@ def find_repeats(
     found = []
     for free, taken, own in zip(sides, joined, runs, strict=True):
         places = {child.path: (piece, at) for piece in _pieces(own, ranks, numbers) for at, child in enumerate(piece)}
-        found.append(Repeats({layer.path: _spot(layer.path, places) for layer in (*free, *taken)}, free))
+        found.append(RepeatedBlocks({layer.path: _spot(layer.path, places) for layer in (*free, *taken)}, free))
     return found[0], found[1]
 
 
@@ -164,7 +164,7 @@ def _step(run: Sequence[_Child]) -> int:
     return run[1].number - run[0].number if len(run) > 1 else 1
 
 
-def _spot(path: str, places: dict[str, tuple[list[_Child], int]]) -> Spot:
+def _spot(path: str, places: dict[str, tuple[list[_Child], int]]) -> BlockPosition:
     parts, coordinates, lengths, lists = path.split("."), [], [], []
     for container, _, child in numbered(path):
         if child in places:
@@ -174,7 +174,7 @@ def _spot(path: str, places: dict[str, tuple[list[_Child], int]]) -> Spot:
             lists.append(without_numbers(container))
             name = container.rpartition(".")[2]
             parts[child.count(".")] = f"{name}{{{run[0].number}…{run[-1].number}}}"
-    return Spot(".".join(parts), tuple(coordinates), tuple(lengths), tuple(lists))
+    return BlockPosition(".".join(parts), tuple(coordinates), tuple(lengths), tuple(lists))
 
 
 def without_numbers(path: str) -> str:

@@ -27,7 +27,7 @@ SAME = 1e-5
 NORM, SUM, WAVE, EXACT, LABEL = range(5)
 
 
-def sample_facts(inputs: Iterable[Array], labels: Any, size: int) -> Facts:
+def sample_fingerprints(inputs: Iterable[Array], labels: Any, size: int) -> Facts:
     """The facts of each sample of a batch, (size, 5); labels are an array, or anything that has a repr."""
     facts = np.zeros((size, 5))
     for place, value in enumerate(inputs):
@@ -46,7 +46,7 @@ def sample_facts(inputs: Iterable[Array], labels: Any, size: int) -> Facts:
     return facts
 
 
-def count_unlike(reference: Facts, candidate: Facts) -> tuple[int, int]:
+def count_differing_samples(reference: Facts, candidate: Facts) -> tuple[int, int]:
     """In how many of the common samples of two datasets the inputs, and the labels, differ."""
     common = min(len(reference), len(candidate))
     a, b = reference[:common], candidate[:common]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SAMPLE = 4096
 
 
-def sampled(value: Array) -> NDArray[np.float64]:
+def sample_values(value: Array) -> NDArray[np.float64]:
     """Return up to 4096 values in float64; none of what is no number."""
     flat = np.asarray(value).reshape(-1)
     chosen = flat if flat.size <= _SAMPLE else flat[_places(flat.size)]
@@ -27,7 +27,7 @@ def _places(size: int) -> NDArray[np.int64]:
     return np.random.default_rng(size).integers(0, size, _SAMPLE)
 
 
-def distance(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
+def relative_rms_distance(one: NDArray[np.float64], two: NDArray[np.float64]) -> float:
     """Root mean square of the difference as a share of that of the first; infinite for unlike sizes and NaN."""
     if one.shape != two.shape:
         return float("inf")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.steps.curve_shapes import filled
+from align.steps.curve_shapes import fill_non_finite
 
 if TYPE_CHECKING:
     from align.core.curves import Curve, Floats, Integers
@@ -27,7 +27,7 @@ def find_boundaries(rate: Curve) -> Integers:
     """Return the indices of the points that are the first of another level or slope."""
     if len(rate.values) < LASTS or not np.isfinite(rate.values).any():
         return np.zeros(0, np.int64)
-    values, gaps = filled(rate.values), np.diff(rate.steps)
+    values, gaps = fill_non_finite(rate.values), np.diff(rate.steps)
     slopes = np.diff(values) / gaps
     changes = np.abs(np.diff(slopes)) * np.minimum(gaps[1:], gaps[:-1])
     noise = max(UNITS * float(rate.resolution.max()), ROUNDING * float(np.abs(values).max()))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Sides = tuple["ParameterSet", "ParameterSet"]
 
 
-def told_by_values(name_map: NameMap, sides: Sides, values: tuple[Values, Values]) -> dict[str, Pairing]:
+def pairs_by_values(name_map: NameMap, sides: Sides, values: tuple[Values, Values]) -> dict[str, Pairing]:
     """Return the pairs, by source, that values settle beside or against the map, and those that they confirm.
 
     What the user said stands.
@@ -52,7 +52,7 @@ def told_by_values(name_map: NameMap, sides: Sides, values: tuple[Values, Values
     return told
 
 
-def with_told(name_map: NameMap, told: Mapping[str, Pairing]) -> NameMap:
+def with_value_pairs(name_map: NameMap, told: Mapping[str, Pairing]) -> NameMap:
     """The map that was made with these pairs as rules, with the evidence, transform and note of each."""
     pairings = (
         told[p.source] if p.source in told and p.target == told[p.source].target else p for p in name_map.pairings

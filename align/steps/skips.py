@@ -22,7 +22,7 @@ NO_STEPS = np.zeros(0, np.int64)
 NO_SKIPS = Skips(NO_STEPS, NO_STEPS, NO_STEPS)
 
 
-class Lone(NamedTuple):
+class SkippedByOneSide(NamedTuple):
     """Steps that one log alone skipped: how many, and the first; if not `exact` it is that one or one before."""
 
     steps: int
@@ -30,15 +30,15 @@ class Lone(NamedTuple):
     exact: bool
 
 
-class Apart(NamedTuple):
+class SkipComparison(NamedTuple):
     """Skipped steps of two logs: those that each has alone, and how many both have, at most where which is not told."""
 
-    reference: Lone
-    candidate: Lone
+    reference: SkippedByOneSide
+    candidate: SkippedByOneSide
     shared: int
 
 
-class Runs(NamedTuple):
+class SkippedRuns(NamedTuple):
     """Skipped steps in a row: `counts` from `first` to `last`, all that the log tells of these where `whole`."""
 
     first: Integers
@@ -125,19 +125,19 @@ def until_step(skips: Skips | None, last_step: int) -> Skips | None:
     return None if skips is None or skips.ends[0] > last_step else skips.take(skips.ends <= last_step)
 
 
-def skipped_runs(curve: Curve) -> Runs:
+def skipped_runs(curve: Curve) -> SkippedRuns:
     """Put together what was skipped in all prints in a row."""
     skips = curve.skips
     if skips is None:
-        return Runs(NO_STEPS, NO_STEPS, NO_STEPS, NO_STEPS > 0)
+        return SkippedRuns(NO_STEPS, NO_STEPS, NO_STEPS, NO_STEPS > 0)
     place, whole = np.searchsorted(printed_steps(curve), skips.ends), skips.whole
     joins = whole[1:] & whole[:-1] & (np.diff(place) == 1)
     first, last = np.append(True, ~joins), np.append(~joins, True)
     counts = np.add.reduceat(skips.counts, np.flatnonzero(first))
-    return Runs(skips.starts[first] + 1, skips.ends[last], counts, whole[first])
+    return SkippedRuns(skips.starts[first] + 1, skips.ends[last], counts, whole[first])
 
 
-def compare_skips(reference: Skips | None, candidate: Skips | None) -> Apart:
+def compare_skips(reference: Skips | None, candidate: Skips | None) -> SkipComparison:
     """Count the steps that one side alone skipped, and those that both may have, in stretches that no span leaves."""
     sides = reference or NO_SKIPS, candidate or NO_SKIPS
     starts, ends = (np.concatenate([getattr(side, name) for side in sides]) for name in ("starts", "ends"))
@@ -151,15 +151,15 @@ def compare_skips(reference: Skips | None, candidate: Skips | None) -> Apart:
     ]
     both = np.minimum(*counts)
     left, right = (_lone(side, place, own, both) for side, place, own in zip(sides, places, counts, strict=True))
-    return Apart(left, right, int(both.sum()))
+    return SkipComparison(left, right, int(both.sum()))
 
 
-def _lone(skips: Skips, place: Integers, counts: Integers, both: Integers) -> Lone:
+def _lone(skips: Skips, place: Integers, counts: Integers, both: Integers) -> SkippedByOneSide:
     """Tell what a side skipped beyond `both`, by the stretch that each of its spans is in."""
     alone = counts - both
     if not alone.any():
-        return Lone(0, 0, exact=True)
+        return SkippedByOneSide(0, 0, exact=True)
     inside = np.flatnonzero(place == np.argmax(alone > 0))
     first, last = inside[0], inside[-1]
     exact = bool(skips.whole[first] and not both[place[first]])
-    return Lone(int(alone.sum()), int(skips.starts[first] + 1 if exact else skips.ends[last]), exact)
+    return SkippedByOneSide(int(alone.sum()), int(skips.starts[first] + 1 if exact else skips.ends[last]), exact)

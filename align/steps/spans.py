@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.core.curves import RAW
-from align.steps.loss_holes import places_after_holes
+from align.steps.loss_holes import places_after_missing_steps
 from align.steps.skips import count_within
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _weights(curve: Curve, *, skipped: bool) -> Floats:
 def _since_previous(curve: Curve) -> Integers:
     """Return the step of the point before each, 0 before the first; UNKNOWN after a resume or a hole."""
     starts: Integers = np.append(0, curve.steps)[: len(curve.steps)]
-    starts[places_after_holes(curve.steps)] = UNKNOWN
+    starts[places_after_missing_steps(curve.steps)] = UNKNOWN
     if curve.resumed is not None:
         starts[curve.resumed] = UNKNOWN
     return starts

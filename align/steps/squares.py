@@ -27,7 +27,7 @@ _REASON = "a square weight of a class that no rule knows: a trial with values te
 _EITHER = frozenset({False, True})
 
 
-class ClassWays:
+class ClassOrientations:
     """Whether matrices of unknown classes stand turned to their counterparts, as told by those that are not square.
 
     Those at `open_paths` may stand either way.
@@ -62,14 +62,14 @@ class ClassWays:
         return None if layer.kind else (self._classes[side].get(weight.module, ""), weight.attribute)
 
 
-def doubt_squares(
+def settle_square_matrices(
     pairs: Sequence[Sure], sides: Sides, open_paths: Set[str] = frozenset()
 ) -> tuple[list[Sure], list[Ambiguity]]:
     """Return the pairs with squares turned as their classes show, and the weights for which nothing does.
 
     The matrices at `open_paths` of the source may stand either way.
     """
-    ways = ClassWays(pairs, sides, open_paths)
+    ways = ClassOrientations(pairs, sides, open_paths)
     settled: list[Sure] = []
     doubtful: list[Ambiguity] = []
     for (a, b), sure in pairs:

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from align.core.names import SURE
-from align.steps.crossed_matrices import settle_crossed
-from align.steps.file_matrices import UNTOLD, doubt_file_matrices
-from align.steps.layers import cut_alike, loosened, read_layers, remaining
+from align.steps.crossed_matrices import settle_crossed_matrices
+from align.steps.file_matrices import UNTOLD, settle_file_matrices
+from align.steps.layers import cut_alike, read_layers, remaining, without_optional_roles
 from align.steps.match_layers import match_layers
-from align.steps.numbered_triples import match_numbered_triples
-from align.steps.other_forms import match_other_forms, plain
+from align.steps.numbered_triples import match_numbered_projections
+from align.steps.other_forms import match_other_forms, plain_layer
 from align.steps.reserved import reserve_fused
 from align.steps.shifted_names import note_shifted
-from align.steps.squares import doubt_squares
+from align.steps.squares import settle_square_matrices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,16 +71,16 @@ def match_in_stages(
     """
     free = _Free(sides, spoken)
     found = Matching([(pair, 1.0) for pair in taught])
-    reserved = reserve_fused(*([plain(layer) for layer in side] for side in free.whole(found.names())))
+    reserved = reserve_fused(*([plain_layer(layer) for layer in side] for side in free.whole(found.names())))
     _match_plain(found, free, reserved, ordered)
     open_layers = free.whole(_joined(Matching(found.pairs).names(), reserved))
-    if triples := match_numbered_triples(*open_layers, found.known):
+    if triples := match_numbered_projections(*open_layers, found.known):
         found = Matching([*found.pairs, *triples])
         _match_plain(found, free, reserved, ordered)
     other = match_other_forms(*free.whole(found.names()), found.known, ordered)
-    crossed = settle_crossed([*found.pairs, *other.pairs], sides, spoken[0])
-    settled, doubtful = doubt_squares(crossed.pairs, sides, crossed.open_paths)
-    matrices = doubt_file_matrices(settled, sides, spoken[0], crossed.open_paths)
+    crossed = settle_crossed_matrices([*found.pairs, *other.pairs], sides, spoken[0])
+    settled, doubtful = settle_square_matrices(crossed.pairs, sides, crossed.open_paths)
+    matrices = settle_file_matrices(settled, sides, spoken[0], crossed.open_paths)
     count = len(found.pairs)
     ambiguous = [*found.ambiguous, *other.ambiguous, *crossed.ambiguous, *doubtful, *matrices.ambiguous]
     joined = [pair for pair, _ in crossed.pairs]
@@ -114,7 +114,9 @@ class _Free:
 
     def loose(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
         """The layers as what they hold beside biases and statistics."""
-        return _pair_of(loosened(remaining(layers, names)) for layers, names in zip(self._loose, gone, strict=True))
+        return _pair_of(
+            without_optional_roles(remaining(layers, names)) for layers, names in zip(self._loose, gone, strict=True)
+        )
 
 
 def _pair_of(sides: Iterable[list[Layer]]) -> tuple[list[Layer], list[Layer]]:

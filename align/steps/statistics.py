@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.capturing import Statistics
+from align.core.capturing import TensorStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ PIECE = 4096
 _ONES = {np.dtype(dtype): np.ones(PIECE, dtype) for dtype in (np.float32, np.float64)}
 
 
-def summarize_tensor(value: Array) -> Statistics:
+def summarize_tensor(value: Array) -> TensorStatistics:
     """Figures of the finite elements, and how many are not; those of complex values are of their absolute values.
 
     Sums run in the tensor's dtype inside a piece (float32 at least) and in float64 across pieces: they are good to
@@ -33,9 +33,9 @@ def summarize_tensor(value: Array) -> Statistics:
     for block in _blocks(value.reshape(-1)):
         sums.add(_as_plain_floats(block))
     if not sums.count:
-        return Statistics(None, None, None, None, sums.nan, sums.inf)
+        return TensorStatistics(None, None, None, None, sums.nan, sums.inf)
     mean, rms = sums.sum / sums.count, sqrt(sums.squares / sums.count)
-    return Statistics(sums.low, sums.high, mean, rms, sums.nan, sums.inf)
+    return TensorStatistics(sums.low, sums.high, mean, rms, sums.nan, sums.inf)
 
 
 def _blocks(flat: Array) -> Iterator[Array]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, Trace
 
 
-class SteadySink:
+class NondeterminismSink:
     """A CaptureSink that looks for the `first` tensor of a run that is not what it was in an earlier run (`trace`).
 
     Kernels need not add in the same order twice: what is within the limit by dtype is the same.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _DIGITS = re.compile(r"\d+")
 
 
-class OwnWords:
+class DistinctiveWords:
     """The words that tell a layer from the others of its side."""
 
     def __init__(self, left: Iterable[Layer], right: Iterable[Layer], settled: Sequence[Pair]) -> None:
@@ -67,12 +67,12 @@ class OwnWords:
         )
 
 
-def is_estranged(pair: Pair, learnt: Learnt, own: OwnWords) -> bool:
+def has_unrelated_names(pair: Pair, learnt: Learnt, own: DistinctiveWords) -> bool:
     """Tell whether no words of their own are alike, and the names or the layers around both are of others."""
     return own.differ(pair) or (learnt.around.context(pair, (pair,)) < 0 and not own.alike(pair))
 
 
-def is_out_of_place(pair: Pair, placed: Sequence[Pair], learnt: Learnt, own: OwnWords) -> bool:
+def is_out_of_place(pair: Pair, placed: Sequence[Pair], learnt: Learnt, own: DistinctiveWords) -> bool:
     """Tell whether nothing but its shape speaks for a pair, and its place against it.
 
     Its place is judged among the pairs of its own shape, and among those of equal names: where a port keeps the

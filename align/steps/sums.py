@@ -22,7 +22,7 @@ LOWEST_DECADE = -16
 
 
 @dataclass(slots=True)
-class Sums:
+class RunningSums:
     """Sums over the elements seen; those of differences and magnitudes are over finite pairs only.
 
     `worst` is the flat index of `max_abs`. `identical` says whether all that was seen is equal bit for bit.
@@ -46,7 +46,7 @@ class Sums:
     decades: NDArray[np.int64] = field(default_factory=lambda: np.zeros(DECADES, dtype=np.int64))
     identical: bool = True
 
-    def merge(self, other: Sums) -> None:
+    def merge(self, other: RunningSums) -> None:
         """Take in what another pass has found in other elements."""
         if other.max_abs > 0.0:
             self.add_largest(other.max_abs, other.worst)

@@ -25,7 +25,7 @@ Pair = tuple["Layer", "Layer"]
 
 
 @dataclass
-class Surroundings:
+class SettledNeighbours:
     """Settled pairs by position, the settled children of each module in order, and how many pairs join two containers.
 
     Containers are modules and numbered lists.

@@ -22,7 +22,7 @@ STRETCHES = 1_000
 ENDS = 100
 
 
-def thinned(comparison: CurveComparison) -> CurveComparison:
+def thin_points(comparison: CurveComparison) -> CurveComparison:
     """Keep at most about `MOST_POINTS` points of each curve and of the pairs."""
     first = comparison.first_divergent_step
     named = np.array([event.step for event in comparison.events] + [first] * (first is not None), np.int64)

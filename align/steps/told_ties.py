@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.extents import same_bytes
-from align.core.words import some
+from align.core.words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from align.core.checkpoints import StoredTensor
 
 
-def tie_equal(
+def retie_tensors(
     tensors: Iterable[StoredTensor], told: Sequence[Sequence[str]]
 ) -> tuple[dict[str, StoredTensor], list[str]]:
     """Return the tensors by name, those of a told tie with one storage if they are equal, and a warning for each other.
@@ -35,7 +35,9 @@ def tie_equal(
             storage = present[0].storage or f"tied to {present[0].name}"
             tied |= {tensor.name: replace(tensor, storage=storage) for tensor in present}
         else:
-            warnings.append(f"{some([t.name for t in present])} were one tensor and differ now: they are written apart")
+            warnings.append(
+                f"{first_few([t.name for t in present])} were one tensor and differ now: they are written apart"
+            )
     return tied, warnings
 
 

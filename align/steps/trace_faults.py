@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SAME = {"mode": "mode", "step": "step", "seed": "seed", "direction": "direction"}
 
 
-def unlike_heads(reference: TraceHead, candidate: TraceHead) -> Iterator[str]:
+def trace_incompatibilities(reference: TraceHead, candidate: TraceHead) -> Iterator[str]:
     """Say, one line each, in what two runs are unlike although a comparison needs it to be the same."""
     for field, name in SAME.items():
         mine, theirs = getattr(reference, field), getattr(candidate, field)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import StoredTensor
     from align.core.parameters import Shape
-    from align.core.training_rules import OptimizerState, TrainingRules
+    from align.core.training_rules import OptimizerState, TrainingStateRules
     from align.steps.naming import FrameworkName
 
     Tensors = Mapping[str, StoredTensor]
@@ -25,7 +25,7 @@ REASONS = frozenset({STATE, COUNTER})
 ENOUGH = 2  # parameters of one state, or kinds of state, that need no number beside them
 
 
-def training_state(tensors: Tensors, rules: TrainingRules, framework: FrameworkName) -> dict[str, str]:
+def training_state(tensors: Tensors, rules: TrainingStateRules, framework: FrameworkName) -> dict[str, str]:
     """Name -> reason of every tensor that is none of the weights, in the file's order.
 
     Only MindSpore writes the state of an optimizer beside the weights, as if it were one of them.
@@ -36,7 +36,7 @@ def training_state(tensors: Tensors, rules: TrainingRules, framework: FrameworkN
     return {name: found[name] for name in tensors if name in found}
 
 
-def _optimizer_state(tensors: Tensors, rules: TrainingRules) -> Iterator[str]:
+def _optimizer_state(tensors: Tensors, rules: TrainingStateRules) -> Iterator[str]:
     numbers = _numbers(tensors, rules)
     owners: dict[str, str] = {}
     heads: set[str] = set()
@@ -93,7 +93,7 @@ def _is_sure(groups: Mapping[str, Mapping[str, str]], numbered: bool) -> bool:
     return numbered or max(len(groups), *(len(names) for names in groups.values())) >= ENOUGH
 
 
-def _numbers(tensors: Tensors, rules: TrainingRules) -> list[str]:
+def _numbers(tensors: Tensors, rules: TrainingStateRules) -> list[str]:
     return [
         name
         for name, tensor in tensors.items()
@@ -107,7 +107,7 @@ def _are_several(tensors: Tensors, numbers: list[str], head: str) -> bool:
     return len(together) >= ENOUGH and any(tensors[name].dtype.startswith("int") for name in together)
 
 
-def _counters(tensors: Tensors, rules: TrainingRules) -> Iterator[str]:
+def _counters(tensors: Tensors, rules: TrainingStateRules) -> Iterator[str]:
     for counter in rules.counters:
         tensor = tensors.get(counter.name)
         others = [name for name in tensors if name != counter.name]

@@ -20,7 +20,7 @@ TargetFamily = Literal["nn", "mint", "torch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Translation:
+class DirectedRule:
     """One layer rule from the file's family to the target's, which is None where the target has no such layer.
 
     `children` maps the file's name of a child to the target's. With `inner` the layer's parameters lie in a child of
@@ -36,7 +36,7 @@ class Translation:
     inner: str = ""
 
 
-def translations(rules: Iterable[LayerRule], family: TargetFamily, *, alone: bool) -> list[Translation]:
+def directed_rules(rules: Iterable[LayerRule], family: TargetFamily, *, alone: bool) -> list[DirectedRule]:
     """The rules for files whose target is of this family; for "torch" the files are MindSpore's, of either family.
 
     Rules of layers that leave nothing in a file are left out. `alone` says that the file holds one layer that is no
@@ -49,19 +49,19 @@ def translations(rules: Iterable[LayerRule], family: TargetFamily, *, alone: boo
     return [one for one in both if one.source.parameters or one.forms]
 
 
-def _from_torch(rules: Iterable[LayerRule], family: TargetFamily, *, alone: bool) -> Iterator[Translation]:
+def _from_torch(rules: Iterable[LayerRule], family: TargetFamily, *, alone: bool) -> Iterator[DirectedRule]:
     for rule in rules:
         if "torch" in rule.families:
             target = _with_lone_names(rule.families.get(family), alone=alone)
             children = target.children if target else {}
-            yield Translation(rule.id, rule.kind, rule.families["torch"], target, rule.files, children)
+            yield DirectedRule(rule.id, rule.kind, rule.families["torch"], target, rule.files, children)
 
 
 def _with_lone_names(family: LayerFamily | None, *, alone: bool) -> LayerFamily | None:
     return replace(family, parameters=family.parameters | family.alone) if family and alone else family
 
 
-def _from_mindspore(rule: LayerRule, *, alone: bool) -> Iterator[Translation]:
+def _from_mindspore(rule: LayerRule, *, alone: bool) -> Iterator[DirectedRule]:
     known: list[LayerFamily] = []
     for name in ("nn", "mint"):
         source = _with_lone_names(next((f for key, f in rule.families.items() if key == name), None), alone=alone)
@@ -75,7 +75,7 @@ def _from_mindspore(rule: LayerRule, *, alone: bool) -> Iterator[Translation]:
         torch = rule.families["torch"]
         forms = tuple(_form_of(form, torch, source) for form in rule.files)
         children = {new: old for old, new in source.children.items()}
-        yield Translation(rule.id, rule.kind, source, torch, forms, children, inner)
+        yield DirectedRule(rule.id, rule.kind, source, torch, forms, children, inner)
 
 
 def _are_named_alike(one: LayerFamily, other: LayerFamily) -> bool:

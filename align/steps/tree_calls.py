@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from align.core.parameters import Module, ParameterSet
 
 
-def tree_calls(side: ParameterSet) -> list[Capture]:
+def calls_in_tree_order(side: ParameterSet) -> list[Capture]:
     """Return a capture of unknown output for each module; it comes after all modules inside, as it returns later."""
     return [Capture(order, one.path, 0, "", one.class_name, (), "") for order, one in enumerate(_returned(side))]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.steps.samples import distance
+from align.steps.samples import relative_rms_distance
 from align.steps.trial_groups import components
 from align.steps.trial_sinks import agree, alike, varies
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 
     from align.steps.layers import Layer
     from align.steps.trial_groups import TrialGroup
-    from align.steps.trial_sinks import CallKey, Watch
+    from align.steps.trial_sinks import CallKey, CallSampler
 
 # Terms that are added in another order differ by as much.
 _ROUNDING = 1e-5
 
-Sight = tuple[str, int, str]  # path of the source's module, number of the call, what of it
+ComparedValue = tuple[str, int, str]  # path of the source's module, number of the call, what of it
 
 
 @dataclass(frozen=True)
-class Calls:
+class PairedRuns:
     """A run of the target beside that of the source.
 
     `modules` are the paths of paired ones; `free` gives the kinds of those without parameters, by path, on each side;
     `past` says of each side whether layers that are never called have an effect.
     """
 
-    source: Watch
-    target: Watch
+    source: CallSampler
+    target: CallSampler
     modules: dict[str, str]
     free: tuple[dict[str, str], dict[str, str]]
     past: tuple[bool, bool] = (False, False)
 
-    def agreeing(self) -> frozenset[Sight]:
+    def agreeing(self) -> frozenset[ComparedValue]:
         """Inputs and outputs of paired modules, and the model's outputs, that are the source's."""
         found = []
         for path, other in (*self.modules.items(), ("", "")):
@@ -57,14 +57,16 @@ class Calls:
             for what in ("inputs", "outputs")
         )
 
-    def changed(self, other: Calls) -> frozenset[Sight]:
+    def changed(self, other: PairedRuns) -> frozenset[ComparedValue]:
         """Sights, as those of `agreeing`, in which the target gives other values than in another run."""
         found = []
         for path, theirs in (*self.modules.items(), ("", "")):
             for call in range(self.source.calls(path)):
                 for what, tensors in (("in", "inputs"), ("out", "outputs")):
                     mine, others = (getattr(run.target, tensors).get((theirs, call), ()) for run in (self, other))
-                    if len(mine) != len(others) or any(distance(a, b) > 0 for a, b in zip(mine, others, strict=True)):
+                    if len(mine) != len(others) or any(
+                        relative_rms_distance(a, b) > 0 for a, b in zip(mine, others, strict=True)
+                    ):
                         found.append((path, call, what))
         return frozenset(found)
 
@@ -112,15 +114,15 @@ def module_of(layer: Layer) -> str:
     return next(iter(layer.roles.values())).module
 
 
-def shown(runs: Sequence[Calls], own: set[str]) -> bool:
+def choice_matters(runs: Sequence[PairedRuns], own: set[str]) -> bool:
     """Tell whether anything but the layers themselves gives other values for another choice."""
     return any(_unlike(runs[0].target, run.target, own) for run in runs[1:])
 
 
-def _unlike(one: Watch, two: Watch, own: set[str]) -> bool:
+def _unlike(one: CallSampler, two: CallSampler, own: set[str]) -> bool:
     """Tell whether two runs of the target differ elsewhere than in the modules that were filled differently."""
     return any(
-        distance(a, b) > _ROUNDING
+        relative_rms_distance(a, b) > _ROUNDING
         for key, samples in one.outputs.items()
         if key[0] not in own
         for a, b in zip(samples, two.outputs.get(key, ()), strict=False)

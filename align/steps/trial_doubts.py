@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from align.core.names import Pairing
     from align.steps.layers import Layer, Signature
-    from align.steps.trial_calls import Calls
+    from align.steps.trial_calls import PairedRuns
     from align.steps.trial_groups import Alternative
 
     Layers = Sequence[Mapping[str, Layer]]
@@ -42,8 +42,8 @@ class Contradiction:
         return bool(self.groups)
 
 
-def contradicted(
-    pairings: Sequence[Pairing], calls: Calls, layer_of: Layers, free: tuple[Sequence[Layer], Sequence[Layer]]
+def contradicted_pairs(
+    pairings: Sequence[Pairing], calls: PairedRuns, layer_of: Layers, free: tuple[Sequence[Layer], Sequence[Layer]]
 ) -> Contradiction:
     """What a run with all pairs contradicts: a layer is given what the counterpart of another one is given.
 
@@ -69,7 +69,7 @@ def _form(layer: Layer) -> tuple[str, Signature]:
     return layer.kind, layer.signature
 
 
-def _stands(calls: Calls, a: Layer, b: Layer) -> bool:
+def _stands(calls: PairedRuns, a: Layer, b: Layer) -> bool:
     return _form(a) == _form(b) and bool(calls.same_place(module_of(a), module_of(b)))
 
 
@@ -78,7 +78,7 @@ def _group(role: str, sources: Sequence[Layer], targets: Sequence[Layer]) -> Amb
     return Ambiguity(tuple(left), tuple(right), CROSSED)
 
 
-def sibling_doubts(pairings: Sequence[Pairing], calls: Calls, layer_of: Layers) -> list[list[Alternative]]:
+def sibling_orders(pairings: Sequence[Pairing], calls: PairedRuns, layer_of: Layers) -> list[list[Alternative]]:
     """Every order of siblings before a layer that is given something else than its counterpart; the present one first.
 
     Siblings are paired layers of one kind and shape that are given the same tensors.
@@ -125,7 +125,9 @@ def _by_role(pairings: Sequence[Pairing], layer_of: Mapping[str, Layer]) -> Iter
         yield Ambiguity(tuple(p.source for p in group), tuple(p.target for p in group), CROSSED)
 
 
-def _siblings(calls: Calls, joined: Mapping[str, tuple[Layer, Layer, list[Pairing]]], one: str, other: str) -> bool:
+def _siblings(
+    calls: PairedRuns, joined: Mapping[str, tuple[Layer, Layer, list[Pairing]]], one: str, other: str
+) -> bool:
     a, b = joined[one][0], joined[other][0]
     if (a.kind, a.signature) != (b.kind, b.signature) or calls.source.calls(one) != calls.source.calls(other):
         return False

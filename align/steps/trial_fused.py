@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from align.core.names import Pairing
 from align.steps.forms import in_pieces
-from align.steps.other_forms import plain
+from align.steps.other_forms import plain_layer
 from align.steps.trial_groups import MOST_ALTERNATIVES
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from align.steps.trial_groups import Alternative
 
 
-def orders_of_pieces(
+def fused_piece_orders(
     ambiguous: Iterable[Ambiguity], left: Mapping[str, Layer], right: Mapping[str, Layer]
 ) -> list[list[Alternative]]:
     """For each open fused layer of either side, the pairings of its pieces in every order.
@@ -35,8 +35,8 @@ def orders_of_pieces(
         names = (left, right) if cut else (right, left)
         if len(whole) == 1 < len(pieces) and whole[0] in names[0] and all(name in names[1] for name in pieces):
             key = names[0][whole[0]].path, cut
-            wholes[key] = plain(names[0][whole[0]])
-            groups[key] |= {names[1][name].path: plain(names[1][name]) for name in pieces}
+            wholes[key] = plain_layer(names[0][whole[0]])
+            groups[key] |= {names[1][name].path: plain_layer(names[1][name]) for name in pieces}
     return [found for key, pieces in groups.items() if (found := _orders(wholes[key], [*pieces.values()], cut=key[1]))]
 
 

@@ -121,7 +121,7 @@ def rivals(pairings: Iterable[Pairing], layer_of: Mapping[str, Layer]) -> list[A
     return [Ambiguity(*names, "not sure") for names in groups if len(names[0]) > 1]
 
 
-def doubtful_pieces(pairings: Iterable[Pairing]) -> list[list[Alternative]]:
+def uncertain_piece_orders(pairings: Iterable[Pairing]) -> list[list[Alternative]]:
     """For each fused tensor whose pieces are not surely in order, with what shares its partners: every order of them.
 
     The present one comes first.

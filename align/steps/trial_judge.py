@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from align.steps.trial_calls import module_of
-from align.steps.trial_doubts import contradicted, sibling_doubts
+from align.steps.trial_doubts import contradicted_pairs, sibling_orders
 from align.steps.trial_groups import open_groups, rivals
-from align.steps.trial_jury import Jury
+from align.steps.trial_jury import PartnerChoice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from align.core.names import Ambiguity, Pairing
     from align.steps.layers import Layer
     from align.steps.trial_groups import Alternative, TrialGroup
-    from align.steps.trial_jury import Bench
+    from align.steps.trial_jury import AssignmentRunner
 
     Layers = Sequence[Mapping[str, Layer]]
 
@@ -24,7 +24,7 @@ _MOST_CONFIRMED = 200  # layers: each takes a run
 
 
 @dataclass(frozen=True)
-class Found:
+class SettledGroups:
     """New pairings, the reasons of source names that stay open, and the groups that the run reopened."""
 
     pairings: list[Pairing]
@@ -35,26 +35,26 @@ class Found:
 def settle_groups(
     groups: Sequence[TrialGroup],
     pairings: Sequence[Pairing],
-    bench: Bench,
+    bench: AssignmentRunner,
     layer_of: Layers,
     orders: Sequence[list[Alternative]] = (),
-) -> Found:
+) -> SettledGroups:
     """Settle what can be settled, doubt what the run contradicts, confirm or correct what was not sure.
 
     `orders` are those in which open fused layers may be their pieces.
     """
-    jury = Jury(list(groups), list(pairings), bench)
+    jury = PartnerChoice(list(groups), list(pairings), bench)
     jury.doubt(orders)
     jury.settle()
     reopened = _reopened(jury, bench, layer_of)
-    jury.doubt(sibling_doubts(jury.settled(), bench.observe(jury.settled()), layer_of))
+    jury.doubt(sibling_orders(jury.settled(), bench.observe(jury.settled()), layer_of))
     jury.settle()
     sure = {p.source: p for p in _confirmed(jury, bench, layer_of)}
     new = [*jury.new, *sure.values(), *_corrected(jury, sure, bench, layer_of)]
-    return Found(new, jury.reasons, reopened)
+    return SettledGroups(new, jury.reasons, reopened)
 
 
-def _reopened(jury: Jury, bench: Bench, layer_of: Layers) -> list[Ambiguity]:
+def _reopened(jury: PartnerChoice, bench: AssignmentRunner, layer_of: Layers) -> list[Ambiguity]:
     """Open pairs again that the run contradicts, and settle them, until it contradicts none; return the groups.
 
     Exchanged layers put what stands behind them out of place too: such pairs are given back where nothing settles
@@ -62,7 +62,7 @@ def _reopened(jury: Jury, bench: Bench, layer_of: Layers) -> list[Ambiguity]:
     """
     reopened: list[Ambiguity] = []
     before, crossed = list(jury.pairings), set[str]()
-    while found := contradicted(jury.pairings, bench.observe(jury.settled()), layer_of, jury.free()):
+    while found := contradicted_pairs(jury.pairings, bench.observe(jury.settled()), layer_of, jury.free()):
         names = {name for group in found.groups for name in group.sources}
         crossed |= found.crossed
         reopened = [group for group in reopened if names.isdisjoint(group.sources)] + found.groups
@@ -74,7 +74,7 @@ def _reopened(jury: Jury, bench: Bench, layer_of: Layers) -> list[Ambiguity]:
     return [one for group in reopened if (one := _without(group, left)).sources]
 
 
-def _confirmed(jury: Jury, bench: Bench, layer_of: Layers) -> list[Pairing]:
+def _confirmed(jury: PartnerChoice, bench: AssignmentRunner, layer_of: Layers) -> list[Pairing]:
     """Pairs that were not sure, and with which all is right: the whole model, else all that changes without them.
 
     None of them returns what the source's did: two branches that were exchanged as a whole would agree up to where
@@ -106,7 +106,9 @@ def _as_trial(pairing: Pairing) -> Pairing:
     return replace(pairing, evidence="trial", confidence=1.0, note="")
 
 
-def _corrected(jury: Jury, sure: Mapping[str, Pairing], bench: Bench, layer_of: Layers) -> list[Pairing]:
+def _corrected(
+    jury: PartnerChoice, sure: Mapping[str, Pairing], bench: AssignmentRunner, layer_of: Layers
+) -> list[Pairing]:
     """Pairs that were not sure, exchanged among layers of one shape if the values then settle each of them."""
     settled = [sure.get(pairing.source, pairing) for pairing in jury.settled()]
     ambiguous = rivals([p for p in settled if p.confidence < 1 and p.evidence != "user"], layer_of[0])
@@ -115,7 +117,7 @@ def _corrected(jury: Jury, sure: Mapping[str, Pairing], bench: Bench, layer_of: 
     groups = open_groups(ambiguous, *layer_of)
     members = [{name for path in group.sources for name in group.names(path)} for group in groups]
     doubted = set().union(*members)
-    second = Jury(groups, [pairing for pairing in settled if pairing.source not in doubted], bench)
+    second = PartnerChoice(groups, [pairing for pairing in settled if pairing.source not in doubted], bench)
     second.settle()
     closed = set().union(*(names for group, names in zip(groups, members, strict=True) if not group.sources))
     return [pairing for pairing in second.new if pairing.source in closed]

@@ -6,15 +6,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from align.steps.trial_calls import module_of, shown
-from align.steps.trial_groups import components, doubtful_pieces, open_groups
+from align.steps.trial_calls import choice_matters, module_of
+from align.steps.trial_groups import components, open_groups, uncertain_piece_orders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from align.core.names import Ambiguity, Pairing
     from align.steps.layers import Layer
-    from align.steps.trial_calls import Calls, Sight
+    from align.steps.trial_calls import ComparedValue, PairedRuns
     from align.steps.trial_groups import Alternative, Edges, TrialGroup
 
 BLIND = "blind: nothing that the run captured depends on which is which"
@@ -24,24 +24,24 @@ TOO_MANY = "too many choices for a trial"
 _DEPTH = 8  # how many layers further two choices are followed
 
 
-class Bench(Protocol):
+class AssignmentRunner(Protocol):
     """Runs the target with an assignment."""
 
-    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> Calls:
+    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> PairedRuns:
         """Load both kinds of pairings and run; layers of the first kind return what the source's returned."""
         ...
 
 
-class Jury:
+class PartnerChoice:
     """Pairs and open groups of a trial, and what runs settle of them."""
 
-    def __init__(self, groups: list[TrialGroup], pairings: list[Pairing], bench: Bench) -> None:
+    def __init__(self, groups: list[TrialGroup], pairings: list[Pairing], bench: AssignmentRunner) -> None:
         self._groups, self.pairings, self._bench = groups, pairings, bench
         self.new: list[Pairing] = []
         self._assumed: list[Pairing] = []
         self.reasons: dict[str, str] = {}
         self._asked: dict[tuple[str, ...], int] = {}
-        self._doubts = doubtful_pieces(pairings)
+        self._doubts = uncertain_piece_orders(pairings)
 
     def settle(self) -> None:
         """Settle whatever can be settled."""
@@ -156,7 +156,7 @@ class Jury:
             runs = {n: self._bench.observe(self.settled(), tried[n]) for n in tried}
             sights = (runs[n].agreeing() | self._placed(runs[n]) for n in tried)
             seen = [frozenset(sight for sight in seen_by if sight[0] not in hidden) for seen_by in sights]
-            reason = reason or (UNLIKE if shown(list(runs.values()), own) else BLIND)
+            reason = reason or (UNLIKE if choice_matters(list(runs.values()), own) else BLIND)
             best = _best(list(tried), seen, modules - hidden)
             if not best:
                 return [], reason
@@ -175,14 +175,14 @@ class Jury:
         without, with_it = ({sight for sight in run.agreeing() if sight[0] not in modules} for run in runs)
         return with_it > without
 
-    def _placed(self, calls: Calls) -> frozenset[Sight]:
+    def _placed(self, calls: PairedRuns) -> frozenset[ComparedValue]:
         """Open layers of the source that some open layer of the target is given the inputs of."""
         fits = partial(_fits, calls, bool)
         return frozenset(
             (path, 0, "place") for group in self._groups for path, found in group.edges(fits).items() if found
         )
 
-    def _follow(self, calls: Calls, alternative: Alternative) -> Alternative:
+    def _follow(self, calls: PairedRuns, alternative: Alternative) -> Alternative:
         """What would be settled next by the places of layers, if an alternative were right."""
         known = {p.source for p in alternative}
         found: list[Pairing] = []
@@ -209,7 +209,7 @@ class Jury:
         return [*self.pairings, *self.new, *self._assumed]
 
 
-def _fits(calls: Calls, fits: Callable[[bool | None], bool], a: Layer, b: Layer) -> bool:
+def _fits(calls: PairedRuns, fits: Callable[[bool | None], bool], a: Layer, b: Layer) -> bool:
     return fits(calls.same_place(module_of(a), module_of(b)))
 
 
@@ -222,9 +222,9 @@ def _certain(group: TrialGroup, sources: Sequence[str], targets: Sequence[str]) 
     return forms[0] if len(forms) == 1 and a.kind and a.kind == b.kind else ()
 
 
-def _best(tried: Sequence[int], seen: Sequence[frozenset[Sight]], modules: set[str]) -> list[int]:
+def _best(tried: Sequence[int], seen: Sequence[frozenset[ComparedValue]], modules: set[str]) -> list[int]:
     """Those that make agree whatever any of them does; in one of them at least, the layers themselves have to."""
-    most: frozenset[Sight] = frozenset().union(*seen)
+    most: frozenset[ComparedValue] = frozenset().union(*seen)
     if not modules <= {path for path, _, what in most if what == "out"} and len(tried) == 1:
         return []
     return [number for number, sights in zip(tried, seen, strict=True) if sights == most]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from align.core.names import NameMap, Pairing
     from align.core.parameters import ParameterSet
-    from align.steps.trial_judge import Found
+    from align.steps.trial_judge import SettledGroups
 
 
 UNSEEN = "blind: no output of the trial's run depends on it"
@@ -21,7 +21,7 @@ UNTOLD = "of equal class and shape; a trial was run and does not tell: none is g
 _CROSSED = "the names say {}, which stands elsewhere in the run"
 
 
-def inverted(name_map: NameMap, target: ParameterSet, source: ParameterSet) -> NameMap:
+def inverted_map(name_map: NameMap, target: ParameterSet, source: ParameterSet) -> NameMap:
     """The map from the target to the source, as far as its transforms can be undone."""
     return replace(
         name_map,
@@ -43,7 +43,7 @@ def inverted_pairings(pairings: Sequence[Pairing], source: ParameterSet) -> list
     return found
 
 
-def with_trial(name_map: NameMap, found: Found, order: Sequence[str]) -> NameMap:
+def with_trial(name_map: NameMap, found: SettledGroups, order: Sequence[str]) -> NameMap:
     """Return the map with the settled pairings in place of older ones and of their groups, in the source's order."""
     gone = {p.source for p in found.pairings}, {p.target for p in found.pairings}
     reopened = {name for group in found.reopened for name in group.sources}

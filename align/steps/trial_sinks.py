@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.steps.samples import distance, sampled
+from align.steps.samples import relative_rms_distance, sample_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ AGREES = 1e-3
 _DEAD = 1e-9
 
 
-class Watch:
+class CallSampler:
     """An Intervention that samples every call, and lets those modules return what they are `told`."""
 
     def __init__(self, told: Mapping[CallKey, Array] | None = None, *, keep: bool = False) -> None:
@@ -40,12 +40,12 @@ class Watch:
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
         """Sample what a call is given."""
-        self.inputs[module, call] = tuple(sampled(value) for value in inputs.values())
+        self.inputs[module, call] = tuple(sample_values(value) for value in inputs.values())
 
     def add(self, capture: Capture, value: Array) -> None:
         """Sample what a call returns."""
         key = capture.module, capture.call
-        self.outputs[key] = (*self.outputs.get(key, ()), sampled(value))
+        self.outputs[key] = (*self.outputs.get(key, ()), sample_values(value))
 
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Return what the source's counterpart returned, of modules that return a lone tensor."""
@@ -76,7 +76,7 @@ def agree(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]
 def alike(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]) -> bool:
     """Tell whether all tensors of the common beginning that vary are equal up to rounding."""
     both = [(a, b) for a, b in zip(one, two, strict=False) if varies(a) or varies(b)]
-    return all(distance(a, b) < AGREES for a, b in both)
+    return all(relative_rms_distance(a, b) < AGREES for a, b in both)
 
 
 def varies(sample: NDArray[np.float64]) -> bool:

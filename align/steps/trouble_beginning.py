@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from align.steps.loss_evidence import CurveEvidence
 
 
-class Beginning(NamedTuple):
+class TroubleStart(NamedTuple):
     """The last step that is known to be well (0: none is), and the last one at which the trouble can have begun."""
 
     before: int
@@ -32,11 +32,11 @@ class Beginning(NamedTuple):
         return f"the batches of the steps {self.before + 1} to {self.last}"
 
 
-def find_beginning(evidence: CurveEvidence, step: int) -> Beginning:
+def find_trouble_start(evidence: CurveEvidence, step: int) -> TroubleStart:
     """Find where the trouble that shows at `step` begins: since the common step before it, closer if a log tells."""
     pairs = evidence.pairs
     at = int(np.searchsorted(pairs.steps, step))
-    found = Beginning(int(pairs.steps[at - 1]) if at else 0, step)
+    found = TroubleStart(int(pairs.steps[at - 1]) if at else 0, step)
     common = at < len(pairs.steps) and pairs.steps[at] == step
     values = (pairs.reference[at], pairs.candidate[at]) if common else (0.0, 0.0)
     for curve, own, other in zip(evidence.curves, values, values[::-1], strict=False):
@@ -45,13 +45,13 @@ def find_beginning(evidence: CurveEvidence, step: int) -> Beginning:
     return found
 
 
-def _closer(found: Beginning, curve: Curve, troubled: Booleans) -> Beginning:
+def _closer(found: TroubleStart, curve: Curve, troubled: Booleans) -> TroubleStart:
     """Take the first troubled point of a log in the range, and the point that the log has before it."""
     places = np.flatnonzero(troubled & (curve.steps > found.before) & (curve.steps <= found.last))
     if not len(places):
         return found
     first = int(places[0])
-    return Beginning(max(found.before, int(curve.steps[first - 1]) if first else 0), int(curve.steps[first]))
+    return TroubleStart(max(found.before, int(curve.steps[first - 1]) if first else 0), int(curve.steps[first]))
 
 
 def _troubled(curve: Curve, *, above: bool) -> Booleans:

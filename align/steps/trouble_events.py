@@ -14,7 +14,7 @@ from align.steps.trouble_noise import FLOAT32_ROUNDING
 if TYPE_CHECKING:
     from align.core.curve_results import OtherMetric
     from align.core.curves import Curve, Skips
-    from align.steps.loss_evidence import CurveEvidence, Finite
+    from align.steps.loss_evidence import CurveEvidence, FinitePoints
 
 IN_A_ROW = 10
 OFTEN, OFTEN_OF = 0.2, 50
@@ -111,7 +111,7 @@ def _falls(scale: Curve) -> int | None:
     return int(scale.steps[middle])
 
 
-def _jumps_at(points: Finite, step: int, parted: int) -> bool:
+def _jumps_at(points: FinitePoints, step: int, parted: int) -> bool:
     """Tell whether the sizes of the difference jump at a step and stay; the loss may follow its rate a step later."""
     sizes, at = np.abs(points.difference), int(np.searchsorted(points.steps, step))
     before, after = sizes[max(0, at - BEFORE) : max(at - 1, 0)], sizes[at + 2 : at + 2 + BEFORE]

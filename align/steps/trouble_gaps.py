@@ -13,12 +13,12 @@ import numpy as np
 
 from align.steps.curve_shapes import noise_size, part_means
 from align.steps.loss_evidence import PARTS
-from align.steps.trouble_noise import ENOUGH_FOR_NOISE, FLOAT32_ROUNDING, SURE, off_line
+from align.steps.trouble_noise import ENOUGH_FOR_NOISE, FLOAT32_ROUNDING, SURE, detrended
 from align.steps.trouble_rules import FEWEST
 
 if TYPE_CHECKING:
     from align.core.curves import Floats
-    from align.steps.loss_evidence import CurveEvidence, Finite
+    from align.steps.loss_evidence import CurveEvidence, FinitePoints
 
 # A difference keeps its sign at so many of its points; it grows from half to half, or not from quarter to quarter.
 KEPT_SIGN, GROWTH, STILL = 0.9, 1.5, 1.1
@@ -97,7 +97,7 @@ def _is_apart_from_runs(evidence: CurveEvidence) -> bool:
     return evidence.run_noise is not None and "drift" in evidence.failed and not moves
 
 
-def _has_stopped(points: Finite) -> bool:
+def _has_stopped(points: FinitePoints) -> bool:
     """Tell whether the candidate stands still since the gap is there: that fits well, or better than a line of gaps."""
     gaps, levels = part_means(points.difference, FINE_PARTS), part_means(points.candidate, FINE_PARTS)
     missing = np.flatnonzero(gaps < THERE * gaps[-2:].mean())
@@ -106,7 +106,7 @@ def _has_stopped(points: Finite) -> bool:
     if len(gaps) < FEWEST_PARTS:
         return False
     still, grown = float(np.std(levels)), float(np.std(gaps))
-    return still <= grown / 2 and still <= max(float(np.std(off_line(gaps))), LEFT * grown)
+    return still <= grown / 2 and still <= max(float(np.std(detrended(gaps))), LEFT * grown)
 
 
 def _keeps_sign(difference: Floats) -> bool:
@@ -121,7 +121,7 @@ def _keeps_sign(difference: Floats) -> bool:
     return bool(np.all(means > 0) or np.all(means < 0)) and abs(float(np.mean(second))) >= sure
 
 
-def _sets_in_at_once(evidence: CurveEvidence, points: Finite) -> bool:
+def _sets_in_at_once(evidence: CurveEvidence, points: FinitePoints) -> bool:
     """Tell whether the difference jumps where the curves part, after step 2, to half or more of all that it gets to.
 
     Whatever the jitter: a difference that grows is as large right before it leaves its limit as right after.

@@ -17,7 +17,7 @@ from align.steps.loss_evidence import PARTS
 
 if TYPE_CHECKING:
     from align.core.curves import Floats
-    from align.steps.loss_evidence import CurveEvidence, Finite
+    from align.steps.loss_evidence import CurveEvidence, FinitePoints
 
 FLOAT32_ROUNDING = 1e-6
 ENOUGH_FOR_NOISE = 48
@@ -86,7 +86,7 @@ def is_jitter(evidence: CurveEvidence, difference: float) -> bool:
     )
 
 
-def _is_noise(points: Finite) -> int | None:
+def _is_noise(points: FinitePoints) -> int | None:
     """Tell from which step on the difference is noise around 0, if it is from the beginning on.
 
     No part has a mean of its own, or next to none, and the sign changes in both halves.
@@ -105,7 +105,7 @@ def _is_noise(points: Finite) -> int | None:
     return int(points.steps[0]) if around_zero and lasting else None
 
 
-def _lies_in_few(points: Finite) -> bool:
+def _lies_in_few(points: FinitePoints) -> bool:
     """Tell whether few points make the difference, also as a part of the loss, which noise may come down with."""
     lengths = np.diff(np.arange(PARTS + 1) * len(points.steps) // PARTS)
     levels = np.repeat(part_means(np.abs(points.reference), PARTS), lengths)
@@ -115,7 +115,7 @@ def _lies_in_few(points: Finite) -> bool:
     )
 
 
-def off_line(values: Floats) -> Floats:
+def detrended(values: Floats) -> Floats:
     """Return what the values are off the straight line through them."""
     times = centred_times(len(values))
     off: Floats = values - values.mean() - times * (times @ values) / (times @ times)
@@ -125,7 +125,7 @@ def off_line(values: Floats) -> Floats:
 def _noise(difference: Floats) -> Floats:
     """Return what each value is off the straight line through its part, of `PARTS` parts of two points or more."""
     return np.concatenate(
-        [off_line(part) for part in np.split(difference, np.arange(1, PARTS) * len(difference) // PARTS)]
+        [detrended(part) for part in np.split(difference, np.arange(1, PARTS) * len(difference) // PARTS)]
     )
 
 

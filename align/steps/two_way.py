@@ -13,7 +13,7 @@ from align.core.folding import as_literal
 from align.core.names import Dropped, NameMap, Pairing, Unmatched
 from align.core.pieces import filled_up, join_fault
 from align.core.rename import NameRules
-from align.core.words import close_names, some
+from align.core.words import close_names, first_few
 from align.errors import MapError
 from align.steps.apply_rules import apply_rules
 from align.steps.refill import refilled
@@ -51,7 +51,7 @@ class TwoWayMap:
 
 
 @dataclass(frozen=True, slots=True)
-class Directed:
+class DirectedMap:
     """A map followed in one direction, with all that stands against it for the file at hand."""
 
     name_map: NameMap
@@ -83,15 +83,15 @@ def as_rules(
     return names, further
 
 
-def forward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed:
+def follow_forward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> DirectedMap:
     """Follow the map from its sources to its targets."""
     if two_way.given is not None:
-        return Directed(two_way.given, backwards=False, ties=two_way.ties)
+        return DirectedMap(two_way.given, backwards=False, ties=two_way.ties)
     rules = two_way.rules
     try:
         name_map = apply_rules(rules, list(tensors), None)
     except MapError as error:
-        return Directed(NameMap("", ""), backwards=False, problems=error.faults)
+        return DirectedMap(NameMap("", ""), backwards=False, problems=error.faults)
     absent = [Pairing(name, to, "user", 1.0, change) for name, to, change in rules.all_names if name not in tensors]
     name_map = replace(
         name_map,
@@ -102,11 +102,11 @@ def forward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed
     only_there = [glob for glob in rules.dropped_target if glob not in rules.dropped_source]
     fills, lost = refilled(only_there, {}, {p.target for p in name_map.pairings})
     missing = [glob for glob in lost if rules.dropped_target[glob] == FILLED]
-    warnings = (f"filled before, without a known default, and left out: {some(missing)}",) if missing else ()
-    return Directed(name_map, False, tuple(fills), two_way.ties, warnings)
+    warnings = (f"filled before, without a known default, and left out: {first_few(missing)}",) if missing else ()
+    return DirectedMap(name_map, False, tuple(fills), two_way.ties, warnings)
 
 
-def backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directed:
+def follow_backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> DirectedMap:
     """Follow the map from its targets to its sources."""
     rules, names = two_way.rules, SourceNames(two_way.rules)
     pairings, dropped, unmatched = _led_back(two_way, names, tensors)
@@ -121,10 +121,10 @@ def backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directe
     fills, lost = refilled(drops, two_way.values, spoken)
     warnings = []
     if lost:
-        left_out = f"dropped on the way there, without a kept value or a known default, and left out: {some(lost)}"
+        left_out = f"dropped on the way there, without a kept value or a known default, and left out: {first_few(lost)}"
         warnings.append(left_out)
     if cut := [pair for pair in pairings if filled_up(pair.transform)]:
-        warnings.append(f"cropped on the way there, and filled up again: {some([pair.target for pair in cut])}")
+        warnings.append(f"cropped on the way there, and filled up again: {first_few([pair.target for pair in cut])}")
     name_map = NameMap(
         "target",
         "source",
@@ -135,7 +135,7 @@ def backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> Directe
     )
     sources = {p.source: p.target for p in pairings}
     ties = tuple(tuple(sources[name] for name in group if name in sources) for group in two_way.ties)
-    return Directed(name_map, True, tuple(fills), ties, tuple(warnings))
+    return DirectedMap(name_map, True, tuple(fills), ties, tuple(warnings))
 
 
 def _led_back(
@@ -201,7 +201,7 @@ class SourceNames:
     def why_not(self, target: str) -> str:
         """Why no source is known for a target name."""
         if target in self.shared:
-            return f"{some(self.shared[target])} all lead to it: pair it with one of them"
+            return f"{first_few(self.shared[target])} all lead to it: pair it with one of them"
         for rename in self.rules.renames:
             if rename.back and (found := self.rules.matched([rename.back[0]], target)):
                 source = found[1].expand(rename.back[1])

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
     from align.steps.evidence import Pair
     from align.steps.layers import Layer
-    from align.steps.repeats import Coordinates, Repeats, Spot
+    from align.steps.repeats import BlockPosition, Coordinates, RepeatedBlocks
 
-Folded = tuple["Repeats", "Repeats"]
+Folded = tuple["RepeatedBlocks", "RepeatedBlocks"]
 _SIDES = {"source": 0, "target": 1}
 
 
 def unlike_lists(folded: Folded, pairs: Iterable[Pair], groups: Iterable[OpenGroup]) -> tuple[set[str], set[str]]:
     """Lists of each side whose matched members do not agree, so that no other member can follow them."""
     unlike = _folded_alone(folded, groups)
-    partners: list[dict[str, list[Spot]]] = [defaultdict(list), defaultdict(list)]
+    partners: list[dict[str, list[BlockPosition]]] = [defaultdict(list), defaultdict(list)]
     for a, b in pairs:
         spots = folded[0].spots[a.path], folded[1].spots[b.path]
         if spots[0].lengths != spots[1].lengths or spots[0].coordinates != spots[1].coordinates:
@@ -47,7 +47,7 @@ def _folded_alone(folded: Folded, groups: Iterable[OpenGroup]) -> tuple[set[str]
     """Lists of open groups that are folded on one side alone: there the other has its numbers within words."""
     found: tuple[set[str], set[str]] = (set(), set())
     for group in groups:
-        spots: tuple[list[Spot], list[Spot]] = ([], [])
+        spots: tuple[list[BlockPosition], list[BlockPosition]] = ([], [])
         for side, layer in group.members:
             spots[_SIDES[side]].append(_spot(folded, side, layer))
         if all(spots) and len({frozenset(len(spot.lengths) for spot in own) for own in spots}) > 1:
@@ -115,5 +115,5 @@ def _separating_axes(folded: Folded, groups: Sequence[OpenGroup]) -> list[int]:
     ]
 
 
-def _spot(folded: Folded, side: str, layer: Layer) -> Spot:
+def _spot(folded: Folded, side: str, layer: Layer) -> BlockPosition:
     return folded[_SIDES[side]].spots[layer.path]

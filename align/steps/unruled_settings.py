@@ -21,7 +21,7 @@ SETTING_DIFFERS = "setting-differs"
 LAST = -1  # axis
 
 
-def switched(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterator[SettingFinding]:
+def switched_settings(layer: LayerSettings, rules: Sequence[Pitfall]) -> Iterator[SettingFinding]:
     """Each switch of a layer of the port put to its other position; of the reference's code nothing is known."""
     for rule in rules:
         form = rule.form_of(layer.classes)
@@ -51,7 +51,7 @@ def other_kind(layer: LayerSettings, class_name: str) -> SettingFinding:
     return _finding("other-kind", "kind of layer", told, (None, layer), {})
 
 
-def settings_moved(before: LayerSettings, after: LayerSettings, rules: Sequence[Pitfall]) -> int:
+def count_changed_settings(before: LayerSettings, after: LayerSettings, rules: Sequence[Pitfall]) -> int:
     """How many settings that rules know are other ones after a change: an argument may bring others with it."""
     moved = 0
     for rule in rules:
@@ -62,7 +62,7 @@ def settings_moved(before: LayerSettings, after: LayerSettings, rules: Sequence[
     return moved
 
 
-def namesakes(reference: LayerSettings, candidate: LayerSettings) -> Iterator[SettingFinding]:
+def same_named_settings(reference: LayerSettings, candidate: LayerSettings) -> Iterator[SettingFinding]:
     """Settings of one name, and of one type, that differ; those that tell a size are the same in both or fail."""
     theirs = {_plain_name(name): name for name in candidate.values}
     for name, value in reference.values.items():

@@ -70,7 +70,7 @@ def metric_limit(scores: Scores, moved: Scores | None, near: int) -> float:
     return floor + by_noise + near / scores.samples * (scores.high - scores.low)
 
 
-def combine(
+def list_combinations(
     values: Mapping[Setup, float],
     within: Mapping[tuple[SideOf, SideOf], bool],
     limit: float,

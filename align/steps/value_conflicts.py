@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _DOUBTED = 0.5
 
 
-def doubt_by_values(name_map: NameMap, values: tuple[Values, Values]) -> tuple[NameMap, tuple[str, ...]]:
+def note_value_conflicts(name_map: NameMap, values: tuple[Values, Values]) -> tuple[NameMap, tuple[str, ...]]:
     """Return the map with a note at each contradicted pair and at its followers, and a line for each contradiction."""
     told = {p.source: p for p in name_map.pairings if p.evidence == "user" and _is_whole(p)}
     if not told or not all(values):

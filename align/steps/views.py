@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from align.core.dtypes import rounded_as
-from align.steps.samples import distance
+from align.steps.samples import relative_rms_distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ _CLEAR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PermutedLayout:
     """The candidate's tensor is the reference's with its axes in this `order`, read with the candidate's `shape`."""
 
     order: tuple[int, ...]
@@ -67,7 +67,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class RepeatedLayout:
     """One side has the same values for each sample, the other has them once, or once with an axis of length 1."""
 
     reference: Shape
@@ -94,21 +94,21 @@ class Repeated:
         return _repeated(value, self.reference)
 
 
-Layout: TypeAlias = "View | Repeated"
+Layout: TypeAlias = "PermutedLayout | RepeatedLayout"
 
 
-def find_view(reference: Array, candidate: Array) -> View | None:
+def find_permuted_layout(reference: Array, candidate: Array) -> PermutedLayout | None:
     """Return how the candidate lays out the reference's values; None if its shape is another and values do not tell."""
     if reference.shape == candidate.shape:
-        return View(tuple(range(reference.ndim)), reference.shape, candidate.shape)
+        return PermutedLayout(tuple(range(reference.ndim)), reference.shape, candidate.shape)
     floats = rounded_as(reference.dtype.name) and rounded_as(candidate.dtype.name)
     if reference.size != candidate.size or not floats or candidate.size < _FEWEST or reference.ndim > _MOST_AXES:
         return None
     places = np.random.default_rng(0).integers(0, candidate.size, _SAMPLE)
     sample = candidate.reshape(-1)[places].astype(np.float64)
-    distances = [(distance(values, sample), order) for order, values in _orders(reference, places)]
+    distances = [(relative_rms_distance(values, sample), order) for order, values in _orders(reference, places)]
     least, order = min(distances)
-    return View(order, reference.shape, candidate.shape) if least < _CLEAR else None
+    return PermutedLayout(order, reference.shape, candidate.shape) if least < _CLEAR else None
 
 
 def _is_repeated(whole: Array, once: Array) -> bool:
@@ -126,7 +126,7 @@ def _repeated(value: Array, shape: Shape) -> Array:
     return value.reshape(shape) if value.size == size else np.broadcast_to(value.reshape(-1, *shape[1:])[:1], shape)
 
 
-class Layouts:
+class LearnedLayouts:
     """How a port lays out its tensors: learnt where the values tell, and used where a fault hides it.
 
     What is learnt of one shape counts for others that differ in the last axis alone.
@@ -136,18 +136,18 @@ class Layouts:
         self._known: dict[tuple[Shape, Shape], tuple[int, ...]] = {}
 
     def find(self, reference: Array, candidate: Array) -> Layout | None:
-        """As `find_view`, or as it was with other tensors of these shapes."""
+        """As `find_permuted_layout`, or as it was with other tensors of these shapes."""
         if _is_repeated(reference, candidate) or _is_repeated(candidate, reference):
-            return Repeated(reference.shape, candidate.shape)
-        view = find_view(reference, candidate)
+            return RepeatedLayout(reference.shape, candidate.shape)
+        view = find_permuted_layout(reference, candidate)
         key = _without_last(reference.shape, candidate.shape)
         if view is not None:
             self._learn(key, view)
             return view
         known = self._known.get(key) if reference.size == candidate.size else None
-        return None if known is None else View(known, reference.shape, candidate.shape)
+        return None if known is None else PermutedLayout(known, reference.shape, candidate.shape)
 
-    def _learn(self, key: tuple[Shape, Shape], view: View) -> None:
+    def _learn(self, key: tuple[Shape, Shape], view: PermutedLayout) -> None:
         if not view.is_same:
             keeps_last = view.order[-1] == len(view.order) - 1
             if keeps_last or key == (view.reference, view.candidate):

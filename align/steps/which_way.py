@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from align.core.transforms import Cast, steps_of
 from align.errors import UsageError
 from align.steps.convert import plan_conversion
-from align.steps.two_way import Directed, SourceNames, backward, forward
+from align.steps.two_way import DirectedMap, SourceNames, follow_backward, follow_forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,25 +26,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class EndFrameworks:
     """Whose names the file has by its format, and whose the destination is to have; None where that is not told."""
 
     file: FrameworkName | None = None
     destination: FrameworkName | None = None
 
 
-def direct(two_way: TwoWayMap, tensors: Tensors, ends: Ends) -> Directed:
+def choose_direction(two_way: TwoWayMap, tensors: Tensors, ends: EndFrameworks) -> DirectedMap:
     """Follow the map in the direction that fits these tensors; `problems` tells what stands against it if none does.
 
     Raises UsageError if both directions fit, with different results, and nothing that is stated settles which is meant.
     """
     known = names_known(two_way, tensors)
     whole = two_way.given is None or two_way.given.complete
-    follow = (forward, backward) if whole else (forward,)
+    follow = (follow_forward, follow_backward) if whole else (follow_forward,)
     able = [one for one, count in zip(follow, known, strict=False) if count == len(tensors)]
     sound = [way for one in able if not (way := _checked(one(two_way, tensors), tensors)).problems]
     if not sound:
-        return _checked((backward if whole and known[1] > known[0] else forward)(two_way, tensors), tensors)
+        return _checked(
+            (follow_backward if whole and known[1] > known[0] else follow_forward)(two_way, tensors), tensors
+        )
     if len(sound) == 1 or _meaning(sound[0]) == _meaning(sound[1]):
         return sound[0]
     said = _said(two_way, tensors, ends, sound)
@@ -61,25 +63,25 @@ def names_known(two_way: TwoWayMap, names: Iterable[str]) -> tuple[int, int]:
     return sources, sum(bool(back.sources_of(name) or rules.drop_of("target", name)) for name in listed)
 
 
-def _checked(way: Directed, tensors: Tensors) -> Directed:
+def _checked(way: DirectedMap, tensors: Tensors) -> DirectedMap:
     if way.problems:
         return way
     return replace(way, problems=plan_conversion(tensors, way.name_map, way.fills).problems)
 
 
-def _meaning(way: Directed) -> object:
+def _meaning(way: DirectedMap) -> object:
     """Equal for two ways that write the same tensors."""
     fills = {(fill.name, fill.value.dtype.str, fill.value.shape, fill.value.tobytes()) for fill in way.fills}
     return {(pair.source, pair.target, pair.transform) for pair in way.name_map.pairings}, fills
 
 
-def _said(two_way: TwoWayMap, tensors: Tensors, ends: Ends, ways: Sequence[Directed]) -> set[bool]:
+def _said(two_way: TwoWayMap, tensors: Tensors, ends: EndFrameworks, ways: Sequence[DirectedMap]) -> set[bool]:
     """Which ways are stated, `True` for backwards; several if the statements contradict each other."""
 
-    def sides(way: Directed) -> Sequence[FrameworkName | None]:
+    def sides(way: DirectedMap) -> Sequence[FrameworkName | None]:
         return two_way.rules.frameworks[:: -1 if way.backwards else 1]
 
-    clues: tuple[Callable[[Directed], bool], ...] = (
+    clues: tuple[Callable[[DirectedMap], bool], ...] = (
         lambda way: ends.file is None or sides(way)[0] in (None, ends.file),
         lambda way: ends.destination is None or sides(way)[1] in (None, ends.destination),
         lambda way: _has_forms(two_way, tensors, way),
@@ -88,7 +90,7 @@ def _said(two_way: TwoWayMap, tensors: Tensors, ends: Ends, ways: Sequence[Direc
     return {only[0] for only in fitting if len(only) == 1}
 
 
-def _has_forms(two_way: TwoWayMap, tensors: Tensors, way: Directed) -> bool:
+def _has_forms(two_way: TwoWayMap, tensors: Tensors, way: DirectedMap) -> bool:
     """Tell whether the tensors have the shapes and dtypes that are remembered of the side from which the way starts."""
     forms = two_way.target_forms if way.backwards else two_way.forms
     return all(
@@ -106,7 +108,7 @@ def _has_origin(pair: Pairing, dtype: str) -> bool:
     return True
 
 
-def _undecided(two_way: TwoWayMap, ends: Ends, ways: Sequence[Directed]) -> UsageError:
+def _undecided(two_way: TwoWayMap, ends: EndFrameworks, ways: Sequence[DirectedMap]) -> UsageError:
     there, back = ({pair.source: pair for pair in way.name_map.pairings} for way in ways)
     first = next((name for name in there if there[name] != back.get(name)), "what is filled")
     stated = set(two_way.rules.frameworks) == {"torch", "mindspore"}

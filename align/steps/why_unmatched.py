@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.core.folding import NUMBER
 from align.core.names import Unmatched
-from align.core.words import some
+from align.core.words import first_few
 from align.steps.layers import whole_of
 from align.steps.paths import numbered
 
@@ -136,7 +136,7 @@ class WhyUnmatched:
         mine = self.roles[0].get(parameter.name)
         theirs = [self.roles[1].get(other.name) for other in others]
         told = (_difference(mine, one) for one in theirs if mine and one)
-        return some(list(dict.fromkeys(told))) or "is of no layer"
+        return first_few(list(dict.fromkeys(told))) or "is of no layer"
 
 
 def _difference(mine: tuple[Layer, str], theirs: tuple[Layer, str]) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LikeCurves:
+class MatchedCurves:
     """Two curves of which the values at common steps are over the same steps.
 
     `unused_...` counts the points of a side that went into no value any more; `notes` says what was done.
@@ -38,10 +38,10 @@ class LikeCurves:
     notes: tuple[str, ...] = ()
 
 
-def match_windows(reference: Curve, candidate: Curve) -> LikeCurves:
+def match_windows(reference: Curve, candidate: Curve) -> MatchedCurves:
     """Smooth the rawer curve to the spans of the other; raises UnlikeCurvesError where not one value can be made."""
     if reference.window == candidate.window and (reference.axis == "epoch" or reference.window == RAW):
-        return LikeCurves(reference, candidate)
+        return MatchedCurves(reference, candidate)
     # No median can be made of values that are means, nor of other medians.
     medians = "median of last" in (reference.window.kind, candidate.window.kind)
     if reference.axis == "epoch" or (medians and reference.window != candidate.window):
@@ -50,12 +50,12 @@ def match_windows(reference: Curve, candidate: Curve) -> LikeCurves:
     if not left.used and not right.used:
         if _reach_into_each_other(reference, candidate):
             raise _unlike(reference, candidate, skipped=bool(left.unlike + right.unlike))
-        return LikeCurves(reference, candidate)
+        return MatchedCurves(reference, candidate)
     if len(right.curve.steps) > len(left.curve.steps):
         notes = tuple(_notes(("candidate", candidate), right, ("reference", reference)))
-        return LikeCurves(reference, right.curve, 0, len(candidate.steps) - right.used, notes)
+        return MatchedCurves(reference, right.curve, 0, len(candidate.steps) - right.used, notes)
     notes = tuple(_notes(("reference", reference), left, ("candidate", candidate)))
-    return LikeCurves(left.curve, candidate, len(reference.steps) - left.used, 0, notes)
+    return MatchedCurves(left.curve, candidate, len(reference.steps) - left.used, 0, notes)
 
 
 def _smoothed(fine: Curve, wide: Curve) -> Averages:

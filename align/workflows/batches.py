@@ -13,7 +13,7 @@ import numpy as np
 
 from align.core.user_code import run_user_code
 from align.errors import InputsError, UsageError, UserCodeError
-from align.steps.sample_facts import sample_facts
+from align.steps.sample_facts import sample_fingerprints
 from align.workflows.sides import load_function
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Batch:
 class Dataset:
     """An iterable of batches, or (by name) a function that returns one; `limit` is the most samples to take.
 
-    `facts` are those of `sample_facts` after the last whole pass.
+    `facts` are those of `sample_fingerprints` after the last whole pass.
     """
 
     def __init__(self, source: str | Iterable[Any], limit: int | None = None) -> None:
@@ -59,7 +59,7 @@ class Dataset:
             batch = self._cut(_batch(raw, f"batch {number} of {self.label}"), size)
             if not batch.size:
                 continue
-            facts.append(sample_facts(batch.inputs.values(), batch.labels, batch.size))
+            facts.append(sample_fingerprints(batch.inputs.values(), batch.labels, batch.size))
             size += batch.size
             yield batch
             if size == self._limit:

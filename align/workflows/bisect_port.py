@@ -16,7 +16,7 @@ from align.core.words import counted
 from align.errors import CannotRunError, NothingInCommonError
 from align.runs.points import read_points
 from align.runs.traces import TraceFolder, TraceWriter
-from align.steps.bisect import INPUTS, find_stretches
+from align.steps.bisect import INPUTS, find_wrong_stretches
 from align.steps.bisect_points import points_as_given, points_of_runs
 from align.steps.compare_traces import paired_outputs
 from align.steps.splice import Point, Splice, worst_factor
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.core.traces import Trace
-    from align.steps.bisect import Found, Search
-    from align.steps.bisect_points import Candidates
+    from align.steps.bisect import FoundStretch, StretchSearch
+    from align.steps.bisect_points import CorrespondingPoints
     from align.steps.calls import CallPair
     from align.workflows.measure_noise import Noise
 
@@ -74,7 +74,7 @@ def bisect_port(
         noise = measure_noise(sides[0], arrays, traces[0])
         bench = _Bench(sides[1], arrays, traces[0], noise, found.points, _outputs(pairs), progress)
         factor = bench.judge((), len(found.points))
-        search = find_stretches(len(found.points), bench.judge)
+        search = find_wrong_stretches(len(found.points), bench.judge)
         progress("bisect", len(bench.runs), len(bench.runs))
         stretches = tuple(_stretch(one, found.points, traces[1]) for one in reversed(search.stretches))
     return Bisection(
@@ -161,7 +161,7 @@ def _paired(pair: CallPair) -> list[tuple[Point, str]]:
     return [(Point(a, b), obstacle) for a, b, obstacle in paired_outputs(pair.reference, pair.candidate)]
 
 
-def _stretch(found: Found, points: Sequence[Point], candidate: TraceFolder) -> WrongStretch:
+def _stretch(found: FoundStretch, points: Sequence[Point], candidate: TraceFolder) -> WrongStretch:
     start, end = found.start, found.end
     begins = points[start].candidate.order if start > INPUTS else INPUTS
     ends = points[end].candidate.order if end < len(points) else len(candidate.captures)
@@ -170,7 +170,7 @@ def _stretch(found: Found, points: Sequence[Point], candidate: TraceFolder) -> W
     return WrongStretch(after, before, found.factor, tuple(dict.fromkeys(between)))
 
 
-def _told(found: Candidates, search: Search) -> tuple[SplicePoint, ...]:
+def _told(found: CorrespondingPoints, search: StretchSearch) -> tuple[SplicePoint, ...]:
     return tuple(
         SplicePoint(point.reference.key, point.candidate.key, origin, search.states.get(number, "untried"))
         for number, (point, origin) in enumerate(zip(found.points, found.origins, strict=True))

@@ -12,7 +12,7 @@ from align.core.capturing import TraceHead
 from align.core.progress import silent
 from align.core.protocols import BackwardRunner, SettingsReader
 from align.core.untouched import SEED
-from align.core.words import some
+from align.core.words import first_few
 from align.errors import CannotRunError, DestinationError, UserCodeError
 from align.runs.call_writer import CallWriter, GivenWriter
 from align.runs.trace_model import MODEL, VALUES, write_model, write_values
@@ -123,7 +123,8 @@ def _make_room(folder: Path) -> None:
         strange = sorted(path.name for path in folder.iterdir() if path.name not in (*_FILES, BACKWARD))
         if strange and not (folder / MANIFEST).is_file():
             raise DestinationError(
-                f"{folder} is no trace folder, it holds {some(strange)}", "name a folder that does not exist yet"
+                f"{folder} is no trace folder, it holds {first_few(strange)}",
+                "name a folder that does not exist yet",
             )
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)

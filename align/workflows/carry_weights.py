@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from align.core.findings import Finding
 from align.core.names import NameMap
 from align.core.rename import NameRules
-from align.core.words import counted, some
+from align.core.words import counted, first_few
 from align.errors import NothingInCommonError
 from align.runs.mapfile import read_map
 from align.steps.apply_rules import check_shapes
-from align.steps.compare_weights import compare_weights, meant_values
+from align.steps.compare_weights import compare_weights, expected_weights
 from align.steps.match_by_order import match_by_order
 from align.workflows.map_parameters import executed, match_sides
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from align.workflows.sides import Side
 
 
-class CarriedWeights:
+class TransferredWeights:
     """What the candidate would hold with the reference's weights.
 
     `findings` are the paired parameters whose values differ. `problem` says why values could not be compared, or cannot
@@ -49,16 +49,16 @@ class CarriedWeights:
             return
         self.findings = compare_weights(source, target, paired)
         if self.findings:
-            self._values = target | meant_values(source, target, paired)
+            self._values = target | expected_weights(source, target, paired)
         left_open = [one.name for one in paired.unmatched]
         left_open += [name for group in paired.ambiguous for name in (*group.sources, *group.targets)]
         if left_open:
-            self.problem = f"{counted(len(left_open), 'parameter')} not paired: {some(left_open)}"
+            self.problem = f"{counted(len(left_open), 'parameter')} not paired: {first_few(left_open)}"
 
     def told(self, label: str) -> Iterator[Finding]:
         """Warn of values that differ, and of those that are not known to be the same."""
         if self.findings:
-            names = some([finding.subject for finding in self.findings])
+            names = first_few([finding.subject for finding in self.findings])
             message = f"other values than the reference's in {counted(len(self.findings), 'parameter')}: {names}"
             yield Finding("weights-differ", "warning", label, message)
         if self.problem:

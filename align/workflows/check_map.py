@@ -12,7 +12,7 @@ from align.core.verdicts import Coverage, Outcome, Verdict
 from align.core.words import counted
 from align.errors import NothingInCommonError
 from align.runs.mapfile import read_rules
-from align.steps.check_map import check_map
+from align.steps.check_map import name_map_faults
 from align.steps.match import match_names
 from align.workflows.map_sides import open_map_side
 
@@ -50,7 +50,7 @@ def check_name_map(
     dropped = _dropped(rules, "source", sides[0]), _dropped(rules, "target", sides[1])
     if not any(p.source in sides[0].by_name and p.target in sides[1].by_name for p in pairings):
         raise NothingInCommonError(sides[0].label, sides[1].label, f"parameter that {name_map} pairs")
-    faults = check_map(pairings, dropped, sides, match_names(*sides, NameRules()))
+    faults = name_map_faults(pairings, dropped, sides, match_names(*sides, NameRules()))
     unused = [rule for rule in rules.all_rules if rule.startswith("[[rename]]") and not _is_used(rules, rule, sides[0])]
     verdict = _verdict(pairings, dropped, faults)
     return MapCheck(str(name_map), sides[0].label, sides[1].label, tuple(faults), tuple(unused), verdict)

@@ -11,26 +11,26 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from align.core.names import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
-from align.core.training_rules import training_rules
-from align.core.words import counted, some
+from align.core.training_rules import training_state_rules
+from align.core.words import counted, first_few
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
 from align.steps.convert import plan_conversion
 from align.steps.naming import (
-    Direction,
     FrameworkName,
+    NamingDirection,
     check_kept,
     check_target,
-    direction,
+    declared_framework,
     exporter_warnings,
+    naming_direction,
     source_framework,
-    told_framework,
 )
 from align.steps.prefixes import shared_prefixes, with_file_names, without_prefixes
 from align.steps.refill import default_fill
 from align.steps.training_state import REASONS, training_state
-from align.steps.which_way import Ends, direct, names_known
+from align.steps.which_way import EndFrameworks, choose_direction, names_known
 from align.workflows.map_from_file import map_from_file
-from align.workflows.map_from_model import model_faults, model_warnings, told_by
+from align.workflows.map_from_model import layer_kinds, model_faults, model_warnings
 from align.workflows.sides import open_side
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def choose_names(
     names = without_prefixes(checkpoint.tensors, request.strip)
     tensors = {name: checkpoint.tensors[was] for name, was in names.items()}
     source, told = source_framework(checkpoint.metadata, tensors)
-    state = training_state(checkpoint.tensors, training_rules(), source)
+    state = training_state(checkpoint.tensors, training_state_rules(), source)
     beside = {name: state[was] for name, was in names.items() if was in state}
     task = _Task(checkpoint, request, source, destination_framework, {name: tensors[name] for name in beside})
     way = _told_way(task)
@@ -154,7 +154,7 @@ def _told_way(task: _Task) -> Way | None:
 
 
 def _by_file(task: _Task, tensors: Tensors) -> ChosenNames:
-    way = direction(task.source, task.request.target, task.destination)
+    way = naming_direction(task.source, task.request.target, task.destination)
     if way.family is None:
         return _kept(task, way, tensors)
     try:
@@ -179,7 +179,7 @@ def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
     spoken |= {name for name in task.beside if rules.drop_of("source", name)}
     tensors = {**tensors, **task.known_beside(spoken)}
     wanted: FrameworkName | None = "torch" if task.request.target == "torch" else task.destination
-    found = direct(two_way, tensors, Ends(told_framework(task.checkpoint.metadata), wanted))
+    found = choose_direction(two_way, tensors, EndFrameworks(declared_framework(task.checkpoint.metadata), wanted))
     label = rules.label
     if found.problems:
         sources, targets = names_known(two_way, tensors)
@@ -194,7 +194,7 @@ def _by_map(task: _Task, two_way: TwoWayMap, tensors: Tensors) -> ChosenNames:
 
 
 def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenNames:
-    way = direction(task.source, task.request.target, task.destination)
+    way = naming_direction(task.source, task.request.target, task.destination)
     origin = f"the family {family.name}"
     if way.family is None:
         raise UsageError(
@@ -210,11 +210,11 @@ def _by_model(task: _Task, model: ParameterSet, tensors: Tensors) -> ChosenNames
     tensors = {**tensors, **task.known_beside(model.names)}
     _check_model(task, model.label, model.parameters, tensors)
     source = FRAMEWORKS.get(model.framework or "", task.source)
-    way = direction(source, task.request.target, task.destination)
+    way = naming_direction(source, task.request.target, task.destination)
     origin = f"the model {model.label}"
     if way.family is None:
         return replace(_kept(task, way, tensors), origin=origin)
-    chosen = _inferred(map_from_file(tensors, way.family, task.request.layers, told_by(model)), way, origin)
+    chosen = _inferred(map_from_file(tensors, way.family, task.request.layers, layer_kinds(model)), way, origin)
     return replace(chosen, warnings=(*chosen.warnings, *model_warnings(model, tensors)))
 
 
@@ -231,11 +231,11 @@ def _by_models(task: _Task, models: MapResult, tensors: Tensors) -> ChosenNames:
     return ChosenNames(models.name_map, framework, origin=origin)
 
 
-def _inferred(inferred: InferredNames, way: Direction, origin: str) -> ChosenNames:
+def _inferred(inferred: InferredNames, way: NamingDirection, origin: str) -> ChosenNames:
     return ChosenNames(inferred.name_map, way.framework, inferred.warnings, inferred.fills, origin=origin)
 
 
-def _kept(task: _Task, way: Direction, tensors: Tensors) -> ChosenNames:
+def _kept(task: _Task, way: NamingDirection, tensors: Tensors) -> ChosenNames:
     """Every name as it is, and nothing left out."""
     if task.request.layers:
         raise UsageError(
@@ -260,7 +260,8 @@ def _without(beside: Mapping[str, str], chosen: ChosenNames) -> ChosenNames:
         if drop.name in beside and drop.reason in REASONS:  # a record may have left it out before
             left_out.setdefault(drop.reason, []).append(drop.name)
     said = (
-        f"{reason}: {counted(len(names), 'tensor')} NOT CONVERTED ({some(names)})" for reason, names in left_out.items()
+        f"{reason}: {counted(len(names), 'tensor')} NOT CONVERTED ({first_few(names)})"
+        for reason, names in left_out.items()
     )
     return replace(chosen, name_map=name_map, warnings=(*chosen.warnings, *said))
 
@@ -334,4 +335,4 @@ def _fill_warnings(fills: Iterable[Fill]) -> Iterable[str]:
     for fill in fills:
         reasons.setdefault(fill.reason, []).append(fill.name)
     for reason, names in reasons.items():
-        yield f"filled, as the source lacks {counted(len(names), 'tensor')} ({reason}): {some(names)}"
+        yield f"filled, as the source lacks {counted(len(names), 'tensor')} ({reason}): {first_few(names)}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from align.core.allowances import NOTHING
+from align.core.allowances import NO_ALLOWANCES
 from align.core.comparisons import ForwardComparison
 from align.core.progress import silent
 from align.core.verdicts import Outcome
@@ -23,7 +23,7 @@ from align.workflows.isolate_layers import Bench, isolate_layers
 from align.workflows.measure_power import power_of
 from align.workflows.pair_traces import choose_map, map_in_order, open_names, pair_traces
 from align.workflows.refuse_random import refuse_random
-from align.workflows.run_both import kept_traces, run_both
+from align.workflows.run_both import kept_traces, run_both_models
 from align.workflows.sides import environments, open_side, unseen_layers
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     inputs: Path | str | Mapping[str, Array],
     name_map: NameMap | Path | str | None = None,
     traces: Path | None = None,
-    allowances: Allowances = NOTHING,
+    allowances: Allowances = NO_ALLOWANCES,
     power: bool = True,
     progress: Progress = silent,
 ) -> ForwardComparison:
@@ -83,7 +83,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     task = _Task(sides, read_inputs(inputs), allowances, _announced(progress))
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
-        run = run_both(sides, task.inputs, folder, task.begun)
+        run = run_both_models(sides, task.inputs, folder, task.begun)
         gathered = _gather(task, names, run, settled=name_map is not None)
         judged = _judge(task, gathered)
         task.begun()

@@ -14,9 +14,9 @@ from align.core.findings import Finding
 from align.core.generations import GenerationComparison
 from align.core.progress import silent
 from align.errors import CannotRunError, InputsError, UsageError
-from align.steps.generation import LogitsNoise, compare_logits, first_differences, judge_generation
+from align.steps.generation import LogitsNoise, compare_logits, first_token_differences, judge_generation
 from align.workflows.call_models import noise_unmeasured, widened_side
-from align.workflows.carry_weights import CarriedWeights
+from align.workflows.carry_weights import TransferredWeights
 from align.workflows.decoders import Decoder
 from align.workflows.inputs import describe_inputs, read_inputs
 from align.workflows.sides import Side, open_side
@@ -66,7 +66,7 @@ def compare_generation(  # noqa: PLR0913 - one parameter an option
     sides = open_side(reference), open_side(candidate)
     arrays = read_inputs(inputs)
     prompts = _prompts(arrays, tokens)
-    weights = CarriedWeights(sides, name_map, arrays)
+    weights = TransferredWeights(sides, name_map, arrays)
     decoders = Decoder(sides[0], reference_step), Decoder(sides[1], candidate_step)
     progress("generate", 1, STAGES)
     continuation = decoders[0].greedy(prompts, tokens)
@@ -79,7 +79,9 @@ def compare_generation(  # noqa: PLR0913 - one parameter an option
     progress("generate", 3, STAGES)
     comparisons = tuple(compare_logits(name, *both, noise) for name, both in logits.items())
     differences = [
-        one for name, (_, found) in logits.items() for one in first_differences(name, continuation, own, found, noise)
+        one
+        for name, (_, found) in logits.items()
+        for one in first_token_differences(name, continuation, own, found, noise)
     ]
     progress("generate", STAGES, STAGES)
     return GenerationComparison(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.core.pieces import Slice
 from align.core.transforms import IDENTITY
-from align.steps.compare_weights import compare_weights, meant_values
+from align.steps.compare_weights import compare_weights, expected_weights
 from align.steps.hypotheses_weights import weight_causes
 from align.workflows.confirm_causes import Owner
 from align.workflows.explain_culprits import Weights
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.findings import Finding
-    from align.core.hypotheses import Fact, Hypothesis
+    from align.core.hypotheses import Fact, Relation
     from align.core.names import NameMap
     from align.workflows.sides import Side
 
@@ -45,7 +45,7 @@ def compare_live_weights(
         replace(one, facts={**one.facts, **_told(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
     )
     by_module = {owners[1][name]: cause for name, cause in causes.items() if name in owners[1]}
-    meant = meant_values(values[0], values[1], name_map)
+    meant = expected_weights(values[0], values[1], name_map)
     modules = frozenset(owners[1][name] for name in meant if name in owners[1])
     weights = Weights(values[1], meant, modules, by_module, _counterparts(owners, name_map))
     return ComparedWeights(tuple(told), weights)
@@ -62,5 +62,5 @@ def _counterparts(owners: tuple[Mapping[str, str], Mapping[str, str]], name_map:
     return found
 
 
-def _told(cause: Hypothesis | None) -> dict[str, Fact]:
+def _told(cause: Relation | None) -> dict[str, Fact]:
     return {"cause": cause.id, **cause.facts} if cause else {}

@@ -17,9 +17,9 @@ from align.steps.judge_curves import judge_curves
 from align.steps.log_summary import summarize_log
 from align.steps.loss_events import find_events
 from align.steps.loss_limits import find_preset
-from align.steps.other_metrics import look_beside
+from align.steps.other_metrics import read_other_metrics
 from align.steps.speed import compare_speed
-from align.steps.thin_points import thinned
+from align.steps.thin_points import thin_points
 from align.workflows.read_logs import read_log
 
 if TYPE_CHECKING:
@@ -144,12 +144,12 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
         raise UsageError("the candidate is one of the runs of the reference", "give it as the candidate only")
     others = [log for log in reference_runs if log != logs[0]]
     runs = [curves[0], *(placed[0](readings[0].read(log), metric) for log in others)] if reference_runs else []
-    beside = look_beside(
+    beside = read_other_metrics(
         left, right, metric, lambda log, name: cut_after(placed[log is right](log, name), last_step), criteria
     )
     comparison = judge_curves(*curves, pair_curves(*curves, last_step), last_step, criteria, runs, beside)
     events, notes = find_events(cut_after(curves[0], last_step), cut_after(curves[1], last_step), beside.lr)
-    return thinned(
+    return thin_points(
         replace(
             comparison,
             events=(*comparison.events, *events),

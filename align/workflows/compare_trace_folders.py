@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.allowances import NOTHING
+from align.core.allowances import NO_ALLOWANCES
 from align.core.comparisons import ForwardComparison
 from align.core.findings import Finding
 from align.core.pitfalls import pitfalls
@@ -24,7 +24,7 @@ from align.steps.judge_forward import judge_forward
 from align.steps.keep_tensors import kept_places
 from align.steps.lint import compare_settings
 from align.steps.lint_pairs import pair_layers
-from align.steps.trace_faults import unlike_heads
+from align.steps.trace_faults import trace_incompatibilities
 from align.workflows.open_trace import TracedSide, open_trace
 from align.workflows.pair_traces import choose_map, map_in_order, open_names, pair_traces
 
@@ -51,7 +51,7 @@ def compare_trace_folders(
     *,
     name_map: NameMap | Path | str | None = None,
     partial: bool = False,
-    allowances: Allowances = NOTHING,
+    allowances: Allowances = NO_ALLOWANCES,
 ) -> ForwardComparison:
     """Compare two folders that `align capture` wrote, as compare_forward compares two models.
 
@@ -105,7 +105,7 @@ def compare_trace_folders(
 
 def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[Finding]:
     """Raise UnlikeTracesError, listing all reasons, for traces that must not be compared; tell of those cut short."""
-    faults = list(unlike_heads(sides[0].head, sides[1].head))
+    faults = list(trace_incompatibilities(sides[0].head, sides[1].head))
     cut = [(folder, side.ending) for folder, side in zip(folders, sides, strict=True) if side.ending]
     if not partial:
         faults += [f"{folder} was cut short: it {ending}" for folder, ending in cut]

@@ -14,7 +14,7 @@ from align.core.about import __version__
 from align.core.conversion_result import ConversionRecord, ConvertedTensor, DroppedValue
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.core.words import counted
-from align.steps.naming import told_framework
+from align.steps.naming import declared_framework
 from align.workflows.conversion_warnings import cast_warnings
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def conversion_record(job: Conversion, hashes: Mapping[str, str] | None, *, writ
         versions={"mindalign": __version__, "numpy": np.__version__, "python": platform.python_version()},
         verdict=_verdict(job, hashes is not None, written),
         left_out=job.checkpoint.other,
-        source_framework=told_framework(job.checkpoint.metadata) or job.names.name_map.frameworks[0],
+        source_framework=declared_framework(job.checkpoint.metadata) or job.names.name_map.frameworks[0],
         dropped_target=tuple(name for name in job.plan.dropped if name not in own),
     )
 

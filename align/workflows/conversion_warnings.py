@@ -10,9 +10,9 @@ from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks
 from align.core.pieces import Part
 from align.core.transforms import Cast, steps_of
-from align.core.words import counted, some
+from align.core.words import counted, first_few
 from align.steps.cast_loss import CastLoss, cast_loss
-from align.steps.made_tensors import made_tensor
+from align.steps.made_tensors import transformed_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,7 +41,7 @@ def cast_losses(plan: ConversionPlan) -> Losses:
                     key = planned.target.name, f"{before.dtype} -> {step.dtype}"
                     losses[key] = losses.get(key, CastLoss()) + loss
             if not isinstance(step, Part):
-                before = made_tensor(before, before.name, step)
+                before = transformed_tensor(before, before.name, step)
     return losses
 
 
@@ -60,5 +60,5 @@ def cast_warnings(losses: Losses) -> Iterable[str]:
         else:
             rounded.setdefault(dtypes, []).append(name)
     for dtypes, names in rounded.items():
-        values = sum(losses[name, dtypes].rounded for name in names)
-        yield f"the cast {dtypes} rounds {counted(values, 'value')} of {counted(len(names), 'tensor')}: {some(names)}"
+        values = counted(sum(losses[name, dtypes].rounded for name in names), "value")
+        yield f"the cast {dtypes} rounds {values} of {counted(len(names), 'tensor')}: {first_few(names)}"

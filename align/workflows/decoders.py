@@ -15,7 +15,7 @@ import numpy as np
 
 from align.core.user_code import run_user_code
 from align.errors import InputsError, UserCodeError
-from align.steps.generation import best_tokens
+from align.steps.generation import greedy_tokens
 from align.workflows.call_models import forward_of, model_caller
 from align.workflows.sides import find_function
 
@@ -61,7 +61,7 @@ class Decoder:
         with self._caller.evaluating(self.side.model):
             for _ in range(tokens):
                 logits, _ = self._call(text, None)
-                text = np.concatenate([text, best_tokens(logits[:, -1:])], axis=1)
+                text = np.concatenate([text, greedy_tokens(logits[:, -1:])], axis=1)
         return text[:, prompts.shape[1] :]
 
     def _call(self, ids: Array, cache: Any) -> tuple[Array, Any]:

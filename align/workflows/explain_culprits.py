@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.core.rebuilding import with_attributes
 from align.core.source_lines import called_at, made_at
-from align.core.untouched import attributes_kept
+from align.core.untouched import restored_attributes
 from align.steps.culprits import (
     WEIGHTS,
     at_layer,
@@ -21,10 +21,10 @@ from align.steps.culprits import (
     findings_around,
     is_mended,
     with_findings,
-    with_hypothesis,
+    with_relation,
     with_weights,
 )
-from align.steps.locate import Maker
+from align.steps.locate import ProducerLayer
 from align.workflows.guess_causes import applied_by, guess_cause
 from align.workflows.try_changes import module_at, settings_of, try_settings, try_unpaired
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from align.core.culprits import Culprit
     from align.core.dtypes import Array
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
     from align.core.lint import SettingFinding
     from align.core.protocols import Model
-    from align.steps.isolate import IsolatedCall, Way
+    from align.steps.isolate import IsolatedCall, IsolationOptions
     from align.steps.locate import Fault
     from align.steps.pair_inputs import CallKey
     from align.workflows.confirm_causes import Owner
@@ -55,7 +55,7 @@ class Weights:
     held: Mapping[str, Array]
     meant: Mapping[str, Array] = field(default_factory=dict)
     modules: frozenset[str] = frozenset()
-    causes: Mapping[str, Hypothesis] = field(default_factory=dict)
+    causes: Mapping[str, Relation] = field(default_factory=dict)
     owners: Mapping[str, Owner] = field(default_factory=dict)
 
 
@@ -81,7 +81,7 @@ def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weigh
         for group, finding in _try_around(reference, bench, unexplained(), alone):
             culprits[id(group)] = with_findings(culprits[id(group)], [finding], confirmed=True)
         for group, change, _ in try_unpaired(reference, bench, unexplained(), alone, weights.owners):
-            layer = at_layer(culprits[id(group)], Maker(change.path, change.findings[0].candidate_class))
+            layer = at_layer(culprits[id(group)], ProducerLayer(change.path, change.findings[0].candidate_class))
             culprits[id(group)] = with_findings(layer, change.findings, confirmed=True)
     for group in unexplained():
         culprits[id(group)] = _guessed(bench, group[0], culprits[id(group)], alone)
@@ -95,7 +95,7 @@ def _guessed(bench: Bench, fault: Fault, culprit: Culprit, alone: IsolatedLayers
     if found is None:
         return culprit
     maker = applied_by(bench, fault, found, alone.calls)
-    return with_hypothesis(at_layer(culprit, maker) if maker else culprit, found)
+    return with_relation(at_layer(culprit, maker) if maker else culprit, found)
 
 
 def _try_around(
@@ -108,7 +108,7 @@ def _try_around(
             continue
         for finding in findings_around(group[0], settings):
             module = module_at(bench.side.model, finding.candidate)
-            with attributes_kept([module]):
+            with restored_attributes([module]):
                 with_attributes(module, finding.arguments)
                 calls = _tried(bench, alone.way, {})
             if is_mended(group, calls):
@@ -116,13 +116,13 @@ def _try_around(
                 break
 
 
-def _owner(group: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall], weights: Weights) -> Maker | None:
+def _owner(group: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall], weights: Weights) -> ProducerLayer | None:
     """The latest layer without counterpart that holds other values and was called before a fault shows."""
     if group[0].pair.candidate.module in weights.modules:
         return None
     shows = calls[group[0].key].begun if group[0].part == "inputs" else calls[group[0].key].ended
     before = [(key, call) for key, call in calls.items() if call.samples and call.ended <= shows]
-    owners = [(call.ended, Maker(key[0], call.class_name)) for key, call in before if key[0] in weights.modules]
+    owners = [(call.ended, ProducerLayer(key[0], call.class_name)) for key, call in before if key[0] in weights.modules]
     return max(owners, key=lambda one: one[0])[1] if owners else None
 
 
@@ -132,7 +132,7 @@ def _line(model: Model, culprit: Culprit) -> str:
     return calls or made_at(model, culprit.candidate)
 
 
-def _tried(bench: Bench, way: Way, stand_ins: Mapping[str, Model]) -> Mapping[CallKey, IsolatedCall]:
+def _tried(bench: Bench, way: IsolationOptions, stand_ins: Mapping[str, Model]) -> Mapping[CallKey, IsolatedCall]:
     """Run the candidate once more, its layers alone."""
     return bench.run(way, stand_ins).calls
 

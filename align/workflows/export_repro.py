@@ -19,7 +19,7 @@ from align.workflows.pair_traces import choose_map, map_in_order, pair_traces
 from align.workflows.script_layer import LayerFiles, ScriptedLayer, scripter_of
 from align.workflows.sides import Side, open_side
 from align.workflows.watch_call import Given, watch_call
-from align.workflows.whole_folder import whole_folder
+from align.workflows.whole_folder import atomic_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +64,7 @@ def export_repro(  # noqa: PLR0913 - the options of one command
     sides = open_side(reference), open_side(candidate)
     scripters = [scripter_of(side) for side in sides]
     arrays, folder = read_inputs(inputs), Path(folder)
-    with tempfile.TemporaryDirectory(prefix="align-") as kept, whole_folder(folder, FILES) as part:
+    with tempfile.TemporaryDirectory(prefix="align-") as kept, atomic_folder(folder, FILES) as part:
         pair, trace = _choose(sides, arrays, (layer, name_map), Path(kept) / "traces", progress)
         given = Given(trace, inputs_of_calls(trace).get((pair.reference.module, pair.reference.call), []))
         keys = [(call.module, call.call) for call in (pair.reference, pair.candidate)]

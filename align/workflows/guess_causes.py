@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
     from align.core.measurements import Limit
     from align.core.traces import Trace
-    from align.steps.isolate import Alone, IsolatedCall
-    from align.steps.locate import Fault, Maker
+    from align.steps.isolate import IsolatedCall, IsolatedTensor
+    from align.steps.locate import Fault, ProducerLayer
     from align.steps.pair_inputs import CallKey
     from align.workflows.isolate_layers import Bench
     from align.workflows.sides import Side
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_BEFORE, MOST_OTHERS = 8, 4  # tensors of the shape that is looked for, and of others
 
 
-def guess_cause(bench: Bench, fault: Fault) -> Hypothesis | None:
+def guess_cause(bench: Bench, fault: Fault) -> Relation | None:
     """Return the likeliest relation between what the port has and what the reference has; None if none is found."""
     tensor = fault.tensor
     if tensor.value is None:
@@ -43,7 +43,9 @@ def guess_cause(bench: Bench, fault: Fault) -> Hypothesis | None:
     return next(more, next(iter((*whole, *found)), None))
 
 
-def applied_by(bench: Bench, fault: Fault, found: Hypothesis, calls: Mapping[CallKey, IsolatedCall]) -> Maker | None:
+def applied_by(
+    bench: Bench, fault: Fault, found: Relation, calls: Mapping[CallKey, IsolatedCall]
+) -> ProducerLayer | None:
     """The layer without counterpart that is the other function which the code around seems to apply, None if none is.
 
     It was given what the reference applies its function to, and what it made of that is what is wrong.
@@ -81,6 +83,6 @@ def _values_by_role(side: Side, path: str) -> dict[str, Array]:
     return {role_of(classes[path], one.attribute) or one.attribute: values[one.name] for one in own}
 
 
-def _limit(tensor: Alone, meant: Array) -> Limit:
+def _limit(tensor: IsolatedTensor, meant: Array) -> Limit:
     """That of the dtype, for a tensor of another size, which has none of its own."""
     return limit_for(measure(meant, meant), (tensor.reference.dtype, tensor.reference.dtype), None)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FOLDERS: list[Path] = []
 
 
-def import_place(place: str) -> Any:
+def import_user_code(place: str) -> Any:
     """Import `package.module` (also from the current folder) or `path/to/file.py`; a file is run once."""
     if not place.endswith(".py"):
         put_first(Path.cwd())

@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from align.core.inspection import Inspection, TensorFacts
-from align.core.training_rules import training_rules
-from align.core.words import counted, some
+from align.core.training_rules import training_state_rules
+from align.core.words import counted, first_few
 from align.errors import SeveralEntriesError
 from align.steps.layout import overlapping_names, tied_names
-from align.steps.naming import source_framework, told_framework
+from align.steps.naming import declared_framework, source_framework
 from align.steps.training_state import training_state
 from align.workflows.open_checkpoint import open_checkpoint
 from align.workflows.open_trusted import open_trusted
@@ -50,7 +50,7 @@ def _described(checkpoint: Checkpoint) -> Inspection:
     return Inspection(
         path=str(checkpoint.path),
         format=checkpoint.format,
-        naming=told_framework(checkpoint.metadata),
+        naming=declared_framework(checkpoint.metadata),
         files=_sizes(checkpoint),
         metadata=checkpoint.metadata,
         key=checkpoint.key,
@@ -69,10 +69,10 @@ def _training_notes(checkpoint: Checkpoint) -> Iterator[str]:
     names = checkpoint.tensors
     framework, _ = source_framework(checkpoint.metadata, names)
     reasons: dict[str, list[str]] = {}
-    for name, reason in training_state(names, training_rules(), framework).items():
+    for name, reason in training_state(names, training_state_rules(), framework).items():
         reasons.setdefault(reason, []).append(name)
     for reason, found in reasons.items():
-        yield f"no weights but {reason}: {counted(len(found), 'tensor')} ({some(found)})"
+        yield f"no weights but {reason}: {counted(len(found), 'tensor')} ({first_few(found)})"
 
 
 def _undecided(checkpoint: Checkpoint, error: SeveralEntriesError) -> Inspection:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from align.core.allowances import NOTHING
+from align.core.allowances import NO_ALLOWANCES
 from align.core.findings import Finding
 from align.errors import UserCodeError
-from align.steps.isolate import Isolation, Way
-from align.steps.locate import find_faults, isolated_comparisons, to_force
+from align.steps.isolate import Isolation, IsolationOptions
+from align.steps.locate import calls_to_force, find_faults, isolated_comparisons
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MOST_ROUNDS = 4
 HELPED = 0.1  # of what a call was off by
-UNCHANGED = Way()
+UNCHANGED = IsolationOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class IsolatedLayers:
     faults: tuple[Fault, ...] = ()
     outputs: dict[str, IsolatedComparison] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
-    way: Way = UNCHANGED
+    way: IsolationOptions = UNCHANGED
     calls: Mapping[CallKey, IsolatedCall] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class IsolatedRun:
     """The calls of one run of the port, and what kept it from its end, "" if nothing did."""
 
     calls: dict[CallKey, IsolatedCall]
@@ -62,17 +62,17 @@ class Bench:
     reference: Trace
     pairs: Sequence[CallPair]
     noise: IsolatedNoise | None
-    allowances: Allowances = NOTHING
+    allowances: Allowances = NO_ALLOWANCES
 
-    def run(self, way: Way, stand_ins: Mapping[str, Model] | None = None) -> Seen:
+    def run(self, way: IsolationOptions, stand_ins: Mapping[str, Model] | None = None) -> IsolatedRun:
         """Run the port; if it fails on the reference's values, what was seen until then counts."""
         sink = Isolation(self.reference, self.pairs, self.noise, way=way, allowances=self.allowances)
         try:
             self.side.runner.run(self.side.model, self.inputs, sink, stand_ins)
         except UserCodeError as error:
             ended = {key: call for key, call in sink.calls.items() if call.ended}
-            return Seen(ended, error.message)
-        return Seen(sink.calls)
+            return IsolatedRun(ended, error.message)
+        return IsolatedRun(sink.calls)
 
 
 def isolate_layers(bench: Bench) -> IsolatedLayers:
@@ -87,7 +87,7 @@ def isolate_layers(bench: Bench) -> IsolatedLayers:
     return IsolatedLayers(tuple(faults), outputs, findings, way, seen.calls)
 
 
-def _run(bench: Bench) -> tuple[Seen, Way]:
+def _run(bench: Bench) -> tuple[IsolatedRun, IsolationOptions]:
     """Run until no call is off that the port gives something wrong.
 
     Such a call is given the reference's inputs in the next run. If that does not help it much, the port hands it the
@@ -97,19 +97,19 @@ def _run(bench: Bench) -> tuple[Seen, Way]:
     way = UNCHANGED
     seen = bench.run(way)
     if seen.failed:
-        way = Way(resizes=False)
+        way = IsolationOptions(resizes=False)
         seen = bench.run(way)
     own, helpless = seen.calls, set[tuple[str, int]]()
     for _ in range(MOST_ROUNDS):
-        still_off = to_force(bench.pairs, seen.calls, way, helpless) & way.forced
+        still_off = calls_to_force(bench.pairs, seen.calls, way, helpless) & way.forced
         helpless |= {key for key in still_off if not _helped(own[key], seen.calls[key])}
-        more = to_force(bench.pairs, seen.calls, way, helpless) - helpless
+        more = calls_to_force(bench.pairs, seen.calls, way, helpless) - helpless
         if not more - way.forced and not way.forced & helpless:
             break
         way = replace(way, forced=frozenset((way.forced | more) - helpless))
         seen = bench.run(way)
         if seen.failed and way.resizes:
-            way = Way(resizes=False)
+            way = IsolationOptions(resizes=False)
             seen = bench.run(way)
     return seen, way
 

@@ -23,7 +23,7 @@ from align.errors import DestinationError
 from align.steps.measure_numpy import SHARED_BLOCK, NumpyKernel
 
 if TYPE_CHECKING:
-    from align.steps.measure_fused import FusedLoops
+    from align.steps.measure_fused import CompiledLoops
 
 Code = dict[str, list[str]]
 WORTH_LOADING = 1 << 28  # bytes of both sides together
@@ -35,7 +35,7 @@ class Kernels:
     """The fastest kernel that is ready, for a comparison of so many bytes of both sides together."""
 
     def __init__(self, nbytes: int) -> None:
-        self._loops: FusedLoops | None = None
+        self._loops: CompiledLoops | None = None
         chosen = os.environ.get(VARIABLE, "")
         if chosen == "numpy" or importlib.util.find_spec("numba") is None:
             return
@@ -53,24 +53,24 @@ class Kernels:
         """Return a kernel of one's own, for blocks that several threads share."""
         if self._loops is None:
             return NumpyKernel(SHARED_BLOCK)
-        from align.steps.measure_fused import FusedKernel
+        from align.steps.measure_fused import CompiledKernel
 
-        return FusedKernel(self._loops, SHARED_BLOCK)
+        return CompiledKernel(self._loops, SHARED_BLOCK)
 
     def _load(self) -> None:
         with contextlib.suppress(*UNFIT):
             self._loops = load_loops()
 
 
-def load_loops() -> FusedLoops:
+def load_loops() -> CompiledLoops:
     """Load the compiled loops from the user's cache, after compiling them if need be.
 
     Raises one of UNFIT where numba or llvmlite is absent or of an unfit version, or the cache cannot be written.
     """
-    from align.steps.measure_fused import FusedLoops
+    from align.steps.measure_fused import CompiledLoops
 
     path = _cache_file()
-    return FusedLoops(_kept(path) or _compiled(path))
+    return CompiledLoops(_kept(path) or _compiled(path))
 
 
 def _kept(path: Path) -> Code | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
     from align.core.settings import LayerSettings
-    from align.steps.lint import Compared
+    from align.steps.lint import ComparedSettings
 
 
 def lint_models(
@@ -118,7 +118,7 @@ def _name_map(given: NameMap | Path | str | None, source: ParameterSet, target: 
     return match_sides(source, target, NameRules())
 
 
-def _verdict(compared: Compared, alone: tuple[int, int]) -> Verdict:
+def _verdict(compared: ComparedSettings, alone: tuple[int, int]) -> Verdict:
     coverage = Coverage("settings", compared.compared, compared.unread, *alone)
     grave = [finding for finding in compared.findings if finding.severity != "note"]
     if grave:

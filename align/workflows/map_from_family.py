@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from align.core.names import Dropped, Pairing
 from align.core.pieces import Part, Slice
 from align.core.transforms import IDENTITY, Reshape, Transform, chained
-from align.core.words import some
+from align.core.words import first_few
 from align.errors import MapError
 from align.workflows.map_from_file import map_from_file
 
@@ -50,7 +50,7 @@ def map_from_family(
     fills = tuple(replace(fill, name=_under(paths[fill.name.rpartition(".")[0]], fill.name)) for fill in inferred.fills)
     name_map = replace(inferred.name_map, pairings=tuple(pairings), dropped=dropped)
     own = [f"{glob} ({reason})" for glob, reason in family.dropped[there].items()]
-    warnings = (f"what only {there} has is not written: {some(own)}",) if own else ()
+    warnings = (f"what only {there} has is not written: {first_few(own)}",) if own else ()
     return replace(inferred, name_map=name_map, fills=fills, warnings=(*inferred.warnings, *warnings))
 
 

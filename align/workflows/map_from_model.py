@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.filling import fill_faults
+from align.core.filling import state_dict_faults
 from align.core.mappings import rule_for
-from align.core.words import counted, some
+from align.core.words import counted, first_few
 from align.steps.infer_children import CUSTOM
 from align.steps.infer_layers import AS_IS
 from align.steps.layers import USUAL_ROLES
@@ -28,10 +28,10 @@ def model_faults(parameters: Sequence[Parameter], tensors: Mapping[str, StoredTe
         for parameter in parameters
         if parameter.name in tensors or groups[parameter.tied_to or parameter.name].isdisjoint(tensors)
     }
-    return fill_faults(shapes, {name: tensor.shape for name, tensor in tensors.items()})
+    return state_dict_faults(shapes, {name: tensor.shape for name, tensor in tensors.items()})
 
 
-def told_by(model: ParameterSet) -> dict[str, list[str]]:
+def layer_kinds(model: ParameterSet) -> dict[str, list[str]]:
     """Path of each layer -> the kinds that it is, by its class; what counts most comes last.
 
     A class that no rule knows keeps its parameters' names, and is no module with renamed children.
@@ -60,9 +60,10 @@ def model_warnings(model: ParameterSet, tensors: Container[str]) -> Iterable[str
         if rule_for(module.classes) is None and any(p.rpartition(".")[2] in USUAL_ROLES for p in module.parameters):
             unknown.setdefault(module.class_name, []).append(module.path or "the top level")
     for name, paths in unknown.items():
-        yield f"no rule knows {name}, the names of {counted(len(paths), 'such layer')} stay as they are: {some(paths)}"
+        layers = counted(len(paths), "such layer")
+        yield f"no rule knows {name}, the names of {layers} stay as they are: {first_few(paths)}"
     if absent := [p.name for p in model.parameters if p.name not in tensors]:
-        yield f"tied to another tensor, not in the file and not written: {some(absent)}"
+        yield f"tied to another tensor, not in the file and not written: {first_few(absent)}"
 
 
 def _prefixes(module: Module) -> list[str]:

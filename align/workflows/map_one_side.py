@@ -21,10 +21,10 @@ from align.core.words import counted
 from align.errors import MapError, UsageError
 from align.runs.map_export import write_map_file
 from align.steps.apply_rules import apply_rules
-from align.steps.naming import direction
+from align.steps.naming import naming_direction
 from align.workflows.map_from_family import map_from_family
 from align.workflows.map_from_file import infer_from_file
-from align.workflows.map_from_model import model_warnings, told_by
+from align.workflows.map_from_model import layer_kinds, model_warnings
 from align.workflows.map_rules import MapRules, read_map_rules
 from align.workflows.map_sides import MapSide, open_map_side, require_parameters
 from align.workflows.open_names import open_names
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from align.core.parameters import Parameter
     from align.core.protocols import Model
     from align.steps.infer_names import InferredNames
-    from align.steps.naming import Direction
+    from align.steps.naming import NamingDirection
     from align.steps.translations import TargetFamily
     from align.workflows.sides import Side
 
@@ -91,9 +91,9 @@ def _path(path: object) -> Path | None:
     return Path(path) if isinstance(path, (str, Path)) else None
 
 
-def _direction(side: MapSide, target: TargetFamily) -> Direction:
+def _direction(side: MapSide, target: TargetFamily) -> NamingDirection:
     label, source = side.parameters.label, FRAMEWORKS.get(side.parameters.framework or "", "torch")
-    way = direction(source, target, None)
+    way = naming_direction(source, target, None)
     if way.family is None:
         other = "torch" if source == "mindspore" else "nn or mint"
         raise UsageError(f"the names of {label} are {source}'s already", f"give --target {other}, or the other side")
@@ -110,7 +110,7 @@ def _inferred(side: MapSide, target: TargetFamily, family: str | None, layers: I
             hint = f"name the family of the port: {', '.join(known) or 'none knows all names of this side'}"
             raise UsageError("--family auto tells families by both sides, and there is one", hint)
         return map_from_family(read_family(family), tensors, target)
-    inferred = infer_from_file(tensors, target, layers, told_by(side.parameters) if side.live else None)
+    inferred = infer_from_file(tensors, target, layers, layer_kinds(side.parameters) if side.live else None)
     warnings = model_warnings(side.parameters, side.parameters.by_name) if side.live else _families(side, inferred)
     return replace(inferred, warnings=(*inferred.warnings, *warnings))
 

@@ -13,12 +13,12 @@ from align.core.progress import silent
 from align.core.rename import NameRules
 from align.errors import ModelFailedError, NothingInCommonError, UsageError
 from align.runs.map_export import write_map_file
-from align.steps.execution import CallOrder, in_execution_order, unseen
+from align.steps.execution import CallOrder, in_execution_order, unseen_modules
 from align.steps.match import match_names
 from align.steps.match_by_order import match_by_order
-from align.steps.remainder import explain_anew
-from align.steps.settle_by_values import told_by_values, with_told
-from align.steps.value_conflicts import doubt_by_values
+from align.steps.remainder import explain_unpaired_anew
+from align.steps.settle_by_values import pairs_by_values, with_value_pairs
+from align.steps.value_conflicts import note_value_conflicts
 from align.workflows.inputs import read_inputs
 from align.workflows.map_rules import MapRules, read_map_rules
 from align.workflows.map_sides import MapSide, open_map_side, require_parameters
@@ -75,14 +75,14 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     warnings: list[str] = []
     if given is not None and not trial:  # what values do says more than the order of calls
         ordered = executed(_live(sides), (source, target), given)
-        warnings = [line for side in ordered for line in unseen(side)] if name_map.ambiguous else []
+        warnings = [line for side in ordered for line in unseen_modules(side)] if name_map.ambiguous else []
         name_map = match_by_order(name_map, *ordered, rules_of_all)
     name_map = _with_left_out(sides, name_map if known is None else known.marked(name_map, told.rules))
     unproven = ""
     if trial:
         name_map, unproven = _by_trial(sides, name_map, given, progress)
     if told.rules.all_rules:
-        name_map, conflicts = doubt_by_values(name_map, (sides[0].values, sides[1].values))
+        name_map, conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
         warnings += conflicts
     counts = summarize_parameters(source), summarize_parameters(target)
     both = source.parameters, target.parameters
@@ -113,12 +113,12 @@ def _settled(
     """
     name_map = _matched(*parameters, rules)
     values = sides[0].values, sides[1].values
-    told = told_by_values(name_map, parameters, values) if all(values) else {}
+    told = pairs_by_values(name_map, parameters, values) if all(values) else {}
     before = {pairing.source: pairing for pairing in name_map.pairings}
     if all(before.get(name) == pairing for name, pairing in told.items()):
         return name_map
     names = {name: (pairing.target, pairing.transform) for name, pairing in told.items()}
-    return with_told(_matched(*parameters, replace(rules, names=rules.names | names)), told)
+    return with_value_pairs(_matched(*parameters, replace(rules, names=rules.names | names)), told)
 
 
 def _with_left_out(sides: tuple[MapSide, MapSide], name_map: NameMap) -> NameMap:
@@ -141,7 +141,7 @@ def _by_trial(
         if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
             return name_map, f"names settle all, but the trial could not run: {error.message}"
         raise
-    return explain_anew((sides[0].parameters, sides[1].parameters), settled), ""
+    return explain_unpaired_anew((sides[0].parameters, sides[1].parameters), settled), ""
 
 
 def executed(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.core.mappings import layer_rules
-from align.core.training_rules import training_rules
+from align.core.training_rules import training_state_rules
 from align.errors import CannotRunError, SideError
-from align.steps.naming import source_framework, told_framework
+from align.steps.naming import declared_framework, source_framework
 from align.steps.read_file import parameters_of_file
 from align.steps.training_state import training_state
 from align.workflows.open_checkpoint import open_checkpoint
@@ -80,8 +80,8 @@ def _read_checkpoint(path: Path) -> MapSide:
     """Read as torch's names where neither file nor names tell; the map then does not say whose they are."""
     checkpoint = open_checkpoint(path)
     framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
-    told = told_framework(checkpoint.metadata) or (framework if framework == "mindspore" else None)
-    state = training_state(checkpoint.tensors, training_rules(), framework)
+    told = declared_framework(checkpoint.metadata) or (framework if framework == "mindspore" else None)
+    state = training_state(checkpoint.tensors, training_state_rules(), framework)
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name not in state}
     parameters = parameters_of_file(str(path), framework, tensors, layer_rules())
     return MapSide(replace(parameters, framework=told), None, tensors, state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import some
+from align.core.words import first_few
 from align.steps.swapped import swapped_places
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def map_verdict(name_map: NameMap, unproven: str = "") -> Verdict:
             f"{unsure} pairs are the best reading of the names and not sure (a trial or a line of yours tells)"
         )
     if swapped := swapped_places(name_map.pairings):
-        places = some([f"{one} and {other}" for one, other in swapped])
+        places = first_few([f"{one} and {other}" for one, other in swapped])
         reasons.append(f"{places} stand in each other's place by their shapes")
     if reasons:
         return Verdict(Outcome.NOT_ALIGNED, "; ".join(reasons), coverage)

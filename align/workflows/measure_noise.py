@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.core.findings import Finding
 from align.errors import UserCodeError
-from align.steps.isolate import NoiseAlone
+from align.steps.isolate import NoiseIsolation
 from align.steps.noise import NoiseSink
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def measure_noise(side: Side, inputs: Mapping[str, Array], trace: Trace) -> Nois
         return Noise(findings=_unmeasured(side, error.message))
     if wide is None:
         return Noise(findings=_unmeasured(side, f"{side.reader.name} models cannot run in float64"))
-    together, alone = NoiseSink(trace), NoiseAlone(trace)
+    together, alone = NoiseSink(trace), NoiseIsolation(trace)
     reasons = [_failure(side.runner, wide, inputs, sink) for sink in (together, alone)]
     return Noise(together.noise, alone.noise, _unmeasured(side, max(reasons)))
 

@@ -20,7 +20,7 @@ from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks
 from align.core.progress import Progress, silent
 from align.steps.measure_numpy import SHARED_BLOCK
-from align.steps.sums import Sums
+from align.steps.sums import RunningSums
 from align.workflows.kernels import Kernels
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ THREADS = 2  # more of them wait for each other where NumPy works, and for the m
 Pair = tuple["StoredTensor", "StoredTensor"]
 
 
-def measure_pairs(pairs: Sequence[Pair], progress: Progress = silent) -> list[Sums]:
+def measure_pairs(pairs: Sequence[Pair], progress: Progress = silent) -> list[RunningSums]:
     """Return the sums of each pair of equal shapes, reference first; dtypes may differ.
 
     Raises NotACheckpointError if a file has become shorter since it was opened.
@@ -47,7 +47,7 @@ def measure_pairs(pairs: Sequence[Pair], progress: Progress = silent) -> list[Su
             done = [future.result() for future in [pool.submit(work.run) for _ in range(THREADS)]]
         finally:
             work.parts.clear()  # after a failure or an interrupt the other thread ends with its part
-    results = [Sums() for _ in pairs]
+    results = [RunningSums() for _ in pairs]
     for part, sums in sorted((item for own in done for item in own), key=lambda item: (item[0].pair, item[0].start)):
         results[part.pair].merge(sums)
     return results
@@ -72,7 +72,7 @@ class _Work:
     kernels: Kernels
     tell: _Counter
 
-    def run(self) -> list[tuple[_Part, Sums]]:
+    def run(self) -> list[tuple[_Part, RunningSums]]:
         """Measure parts until none is left."""
         done = []
         kernel, fused = self.kernels.make(), self.kernels.fused
@@ -83,7 +83,7 @@ class _Work:
                 break
             if self.kernels.fused and not fused:
                 kernel, fused = self.kernels.make(), True
-            sums = Sums()
+            sums = RunningSums()
             for start, left, right in _blocks(part):
                 kernel.add(sums, left, right, start)
             done.append((part, sums))

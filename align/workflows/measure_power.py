@@ -18,7 +18,13 @@ from align.steps.limits import limit_for
 from align.steps.measure import measure
 from align.steps.power_inputs import replaced_in_turn, unrelated_inputs
 from align.steps.power_outputs import MovementSink, output_powers
-from align.steps.power_parameters import changed, parameter_powers, scales_of, suspects, without_effect
+from align.steps.power_parameters import (
+    names_without_effect,
+    parameter_powers,
+    perturb_elements,
+    suspect_elements,
+    tensor_scales,
+)
 from align.workflows.inputs import read_inputs
 from align.workflows.measure_noise import measure_noise
 from align.workflows.sides import Side, open_side
@@ -106,23 +112,23 @@ def _parameters(
     """Rows of all parameters that may have a gradient; raises CannotRunError where the model has no backward pass."""
     if not isinstance(side.runner, Differentiator):
         raise CannotRunError(f"{side.reader.name} models are run forwards only")
-    scales = scales_of(trace, limits)
+    scales = tensor_scales(trace, limits)
     gradients = side.runner.gradients(side.model, inputs, scales)
     values = side.reader.read_values(side.model)
-    masks = suspects(values, gradients)
+    masks = suspect_elements(values, gradients)
     tied = side.reader.read_parameters(side.model, side.label).parameters
     first = {p.name: p.tied_to for p in tied if p.tied_to}
 
     def has_effect(names: Sequence[str]) -> bool:
         """Tell whether any compared tensor leaves its limit if the suspect elements of these parameters change."""
-        new = changed(values, {name: masks[name] for name in names})
+        new = perturb_elements(values, {name: masks[name] for name in names})
         side.reader.load_values(side.model, {name: new[first.get(name, name)] for name in values})
         sink = MovementSink(trace, limits)
         side.runner.run(side.model, inputs, sink)
         return any(factor > 1.0 for factor in sink.factors.values())
 
     try:
-        blind = without_effect([*masks], has_effect)
+        blind = names_without_effect([*masks], has_effect)
     finally:
         side.reader.load_values(side.model, values)
     return tuple(parameter_powers(values, gradients, {name: masks[name] for name in blind}, len(scales)))

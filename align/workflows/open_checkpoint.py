@@ -56,7 +56,7 @@ def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool =
         raise UnsupportedCheckpointError(path, "what it says of its tensors takes all memory", hint) from error
 
 
-def presentable(checkpoint: Checkpoint) -> Checkpoint:
+def printable_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint with all its words fit to be shown; names of tensors go to maps and files and stay as they are.
 
     Raises HostileFileError for names of tensors that cannot be shown.
@@ -79,7 +79,7 @@ def _open_file(path: Path, key: str | None, odd_too: bool) -> Checkpoint:
     head = _head(path)
     for plugin in checkpoint_formats().values():
         if plugin.recognizes(path, head):
-            found = presentable(plugin.read(path, key))
+            found = printable_checkpoint(plugin.read(path, key))
             return found if odd_too else require_plain(found)
     for start, reason, hint in NOT_FETCHED:
         if head.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(start):

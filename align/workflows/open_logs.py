@@ -46,7 +46,7 @@ def beginnings(path: Path) -> Iterator[LogSource]:
         size *= 2
 
 
-def files_of(path: Path) -> list[Path]:
+def list_log_files(path: Path) -> list[Path]:
     """Return the file, or all files of a folder that are not hidden, in the order in which they were written.
 
     Raises MissingFileError, and UnreadableLogError for an empty file and for a folder without files.
@@ -61,10 +61,10 @@ def files_of(path: Path) -> list[Path]:
         raise UnreadableLogError(path, error.strerror or str(error)) from error
     if not files:
         raise UnreadableLogError(path, "the folder has no files")
-    return in_order(files)
+    return sort_log_files(files)
 
 
-def in_order(files: Iterable[Path]) -> list[Path]:
+def sort_log_files(files: Iterable[Path]) -> list[Path]:
     """Sort by name, numbers as numbers (event files bear the time in theirs); what was turned over is older."""
     listed = list(files)
     names = {file.name for file in listed}

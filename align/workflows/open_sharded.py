@@ -11,11 +11,11 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from align.core.beside import file_beside
+from align.core.beside import external_file
 from align.core.checkpoints import Checkpoint, StoredTensor
 from align.core.registry import checkpoint_formats
 from align.core.strict_json import parse_json
-from align.core.words import counted, some
+from align.core.words import counted, first_few
 from align.errors import (
     HostileFileError,
     MissingEntryError,
@@ -114,7 +114,7 @@ class _Merged:
         """Open one shard; what is wrong with it is a problem."""
         problem = "it is missing"
         try:
-            path = file_beside(self.index, name)
+            path = external_file(self.index, name)
             shard = None if path is None else open_file(path)
         except (NotACheckpointError, UnsupportedCheckpointError, MissingEntryError) as error:
             problem, shard = error.message, None
@@ -195,10 +195,12 @@ def _check_names(index: Path, tensors: Iterable[str], shards: set[str]) -> None:
     """Names can be shown; shards lie beside the index and are not too many."""
     unsound = [repr(name) for name in tensors if not name.isprintable()]
     if unsound:
-        raise HostileFileError(index, f"tensors are called {some(unsound)}, with characters not to be shown")
+        raise HostileFileError(index, f"tensors are called {first_few(unsound)}, with characters not to be shown")
     outside = sorted(repr(name) for name in shards if set(name) & {"/", "\\"} or name in ("", ".", ".."))
     outside += sorted(repr(name) for name in shards if not name.isprintable())
     if outside:
-        raise HostileFileError(index, f"{counted(len(outside), 'shard')} of it cannot lie beside it: {some(outside)}")
+        raise HostileFileError(
+            index, f"{counted(len(outside), 'shard')} of it cannot lie beside it: {first_few(outside)}"
+        )
     if len(shards) > MOST_SHARDS:
         raise HostileFileError(index, f"it names {len(shards)} shards; at most {MOST_SHARDS} are read")

@@ -14,7 +14,7 @@ from align.core.nested import choose_entry, describe_plain, read_others, read_te
 from align.core.registry import check_packages, trusted_loaders
 from align.errors import NeedsItsCodeError
 from align.workflows.import_place import put_first
-from align.workflows.open_checkpoint import open_checkpoint, presentable
+from align.workflows.open_checkpoint import open_checkpoint, printable_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ def open_trusted(path: Path | str, key: str | None = None, *, odd_too: bool = Fa
     loader = trusted_loaders()["torch"]
     check_packages(loader)
     put_first(Path.cwd())
-    tree, look = loader.load_trusted(path), _Loaded()
+    tree, look = loader.load_trusted(path), _LoadedTreeReader()
     chosen = choose_entry(path, tree, look, key)
     tensors, odd = read_tensors(chosen, look, lambda _, tensor: tensor)
     others, counts = read_others(path, tree, chosen, {*tensors, *odd}, look)
@@ -52,10 +52,10 @@ def open_trusted(path: Path | str, key: str | None = None, *, odd_too: bool = Fa
     found = Checkpoint(
         path, loader.name, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries, odd=odd, notes=notes
     )
-    return presentable(found if odd_too else require_plain(found))
+    return printable_checkpoint(found if odd_too else require_plain(found))
 
 
-class _Loaded:
+class _LoadedTreeReader:
     """Looks at a tree of plain data and tensors in memory."""
 
     def mapping(self, value: Any) -> dict[Any, Any] | None:

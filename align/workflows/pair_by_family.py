@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.core.names import Dropped, SideName, Unmatched
-from align.core.words import some
+from align.core.words import first_few
 from align.workflows.map_from_family import map_from_family
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _refused_targets(
 
 def _reason(names: Iterable[str], shape: tuple[int, ...] | None) -> str:
     has = "which the other side does not have" if shape is None else f"which has shape {list(shape)}"
-    return f"the family says {some(list(names))}, {has}"
+    return f"the family says {first_few(list(names))}, {has}"
 
 
 def _dropped(family: ModelFamily, side: SideName, parameters: ParameterSet) -> Iterator[Dropped]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from align.core.findings import Finding
 from align.core.names import NameMap
 from align.core.rename import NameRules
-from align.core.words import counted, some
+from align.core.words import counted, first_few
 from align.errors import NothingInCommonError
 from align.runs.mapfile import read_map
 from align.steps.apply_rules import check_shapes
@@ -16,7 +16,7 @@ from align.steps.calls import CalledModules
 from align.steps.execution import CallOrder, in_execution_order
 from align.steps.match_by_order import match_by_order
 from align.steps.pair_calls import pair_calls
-from align.steps.pair_ends import pair_true_ends
+from align.steps.pair_ends import pair_fused_layers
 from align.workflows.map_parameters import match_sides
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def pair_traces(traces: Traces, sides: Parameters, name_map: NameMap) -> CallPai
     if not calls.pairs:
         raise NothingInCommonError(sides[0].label, sides[1].label, "called layer")
     whole = all(trace.holds(one) for trace in traces for one in trace.captures)
-    return pair_true_ends(calls, *traces) if whole else calls
+    return pair_fused_layers(calls, *traces) if whole else calls
 
 
 def open_names(name_map: NameMap) -> Iterator[Finding]:
@@ -69,5 +69,5 @@ def open_names(name_map: NameMap) -> Iterator[Finding]:
     }
     for side, label in (("source", name_map.source), ("target", name_map.target)):
         if names := sides[side]:
-            message = f"{counted(len(names), 'parameter')} not paired: {some(names)}"
+            message = f"{counted(len(names), 'parameter')} not paired: {first_few(names)}"
             yield Finding("names-open", "warning", label, message)

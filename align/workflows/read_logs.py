@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from align.core.log_format import log_formats, pattern_format
 from align.core.log_ranks import RankedSource, choose_rank, lines_by_rank
 from align.core.registry import check_packages
-from align.core.words import close_names, some
+from align.core.words import close_names, first_few
 from align.errors import AmbiguousLogError, EmptyLogError, UsageError
 from align.steps.declare_window import declare_window, find_window
 from align.steps.join_logs import join_logs
-from align.workflows.open_logs import beginnings, files_of, open_log, rank_of
+from align.workflows.open_logs import beginnings, list_log_files, open_log, rank_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogReadOptions:
     """How logs are to be read: the formats in question, and the rank whose lines are wanted.
 
     `as_it_is`: no rank prefixes are taken off, since the user's own pattern was made for the lines as they are.
@@ -72,7 +72,7 @@ def read_log(
     >>> log.format, log.table.steps.tolist()
     ('csv', [1, 2, 3, 4])
     """
-    wanted = Wanted(_formats(format, pattern), rank, as_it_is=bool(pattern) and rank is None)
+    wanted = LogReadOptions(_formats(format, pattern), rank, as_it_is=bool(pattern) and rank is None)
     declared = find_window(window) if window else None
     paths = [Path(log)] if isinstance(log, (str, Path)) else [Path(path) for path in log]
     if not paths:
@@ -99,11 +99,11 @@ def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
     return {name: known[name]} if name else known
 
 
-def _recognised(paths: Sequence[Path], wanted: Wanted, label: str) -> dict[Path, Recognised]:
+def _recognised(paths: Sequence[Path], wanted: LogReadOptions, label: str) -> dict[Path, Recognised]:
     """Tell the formats of each file; files of a folder that no format knows are left out."""
     found: dict[Path, Recognised] = {}
     for path in paths:
-        for file in files_of(path):
+        for file in list_log_files(path):
             known = next(filter(None, (_recognise(source, wanted) for source in beginnings(file))), None)
             if known or file == path:
                 found[file] = known or Recognised((), None)
@@ -121,7 +121,7 @@ def _hint(formats: Mapping[str, LogFormat]) -> str:
     return EmptyLogError.OWN_PATTERN if "pattern" in formats else EmptyLogError.ONE_FORMAT
 
 
-def _recognise(source: LogSource, wanted: Wanted) -> Recognised | None:
+def _recognise(source: LogSource, wanted: LogReadOptions) -> Recognised | None:
     """Tell the formats of the beginning of a log, by the lines of the first rank that has any: often the last one."""
     parted = {None: source} if wanted.as_it_is else lines_by_rank(source)
     if len(parted) == 1:
@@ -135,11 +135,13 @@ def _recognise(source: LogSource, wanted: Wanted) -> Recognised | None:
     return None
 
 
-def _formats_of(source: LogSource, wanted: Wanted) -> tuple[str, ...]:
+def _formats_of(source: LogSource, wanted: LogReadOptions) -> tuple[str, ...]:
     return tuple(name for name, plugin in wanted.formats.items() if plugin.recognizes(source))
 
 
-def _of_one_rank(files: Mapping[Path, Recognised], wanted: Wanted) -> tuple[Mapping[Path, Recognised], tuple[str, ...]]:
+def _of_one_rank(
+    files: Mapping[Path, Recognised], wanted: LogReadOptions
+) -> tuple[Mapping[Path, Recognised], tuple[str, ...]]:
     """Keep the files of one rank, the lowest if none is asked for, where the names of several tell unlike ones."""
     ranks = {file: rank_of(file) for file in files}
     told = sorted({rank for rank in ranks.values() if rank is not None})
@@ -150,11 +152,11 @@ def _of_one_rank(files: Mapping[Path, Recognised], wanted: Wanted) -> tuple[Mapp
         listed = ", ".join(map(str, told))
         raise UsageError(f"no file is of rank {rank}: there are ranks {listed}", "choose another rank, or leave it out")
     kept = {file: known for file, known in files.items() if ranks[file] in (None, rank)}
-    others = some([file.name for file in files if file not in kept])
+    others = first_few([file.name for file in files if file not in kept])
     return kept, (f"only the files of rank {rank} are read, not {others}",)
 
 
-def _one_format(files: Mapping[Path, Recognised], wanted: Wanted, label: str) -> LogFormat:
+def _one_format(files: Mapping[Path, Recognised], wanted: LogReadOptions, label: str) -> LogFormat:
     """Return the format of all files; raises AmbiguousLogError, telling which file is which, if there are several."""
     names = {name for known in files.values() for name in known.formats}
     if len(names) > 1:

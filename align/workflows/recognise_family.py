@@ -16,7 +16,7 @@ from align.core.mappings import layer_rules
 from align.core.names import Dropped
 from align.errors import MapError, OpenNamesError, UsageError
 from align.steps.infer_layers import read_groups
-from align.steps.translations import translations
+from align.steps.translations import directed_rules
 from align.workflows.map_from_family import map_from_family
 from align.workflows.pair_by_family import pair_by_family
 
@@ -177,7 +177,7 @@ def _recognised(
 def _kinds_agree(family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily) -> bool:
     """Tell whether each layer looks like the kind that the family says it is."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    for reading in read_groups(shapes, translations(layer_rules(), to, alone=False), (), {}):
+    for reading in read_groups(shapes, directed_rules(layer_rules(), to, alone=False), (), {}):
         place = family.place(reading.group.path(next(iter(reading.group.shapes))), backwards=to == "torch")
         if place is None or place.rule.kind in ("", AS_IS):
             continue

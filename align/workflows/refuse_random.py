@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.untouched import other_random_numbers
+from align.core.untouched import other_seed
 from align.errors import CannotRunError
-from align.steps.steady import SteadySink
+from align.steps.steady import NondeterminismSink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def refuse_random(side: Side, inputs: Mapping[str, Array], trace: Trace) -> None:
     """Run a model that has left `trace` once more, from another seed; raises CannotRunError if that matters."""
-    sink = SteadySink(trace)
-    with other_random_numbers():
+    sink = NondeterminismSink(trace)
+    with other_seed():
         side.runner.run(side.model, inputs, sink)
     if sink.first is not None:
         where = f"layer {sink.first.module!r} ({sink.first.class_name})" if sink.first.module else "its output"

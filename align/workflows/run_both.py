@@ -35,7 +35,7 @@ class BothRuns:
         return self.reference, self.candidate
 
 
-def run_both(
+def run_both_models(
     sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Path, begun: Callable[[], None]
 ) -> BothRuns:
     """Run both models and measure the noise; `begun` is told of each of the three stages."""

@@ -17,8 +17,8 @@ from align.core.words import counted
 from align.errors import CannotRunError, InputsError
 from align.steps.metrics import main_output
 from align.steps.sample_differences import SampleTally
-from align.steps.sample_facts import count_unlike
-from align.steps.validate import Scores, Setup, combine, metric_limit
+from align.steps.sample_facts import count_differing_samples
+from align.steps.validate import Scores, Setup, list_combinations, metric_limit
 from align.workflows.call_models import call_model, noise_unmeasured, widened_side
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.validations import Combination, Part
     from align.workflows.batches import Batch, Dataset
-    from align.workflows.carry_weights import CarriedWeights
+    from align.workflows.carry_weights import TransferredWeights
     from align.workflows.named_metrics import NamedMetric
     from align.workflows.sides import Side
 
@@ -59,7 +59,7 @@ class ScoredModels:
         self.tallies: dict[tuple[SideOf, SideOf], SampleTally] = {}
         self.findings: tuple[Finding, ...] = ()
 
-    def compare(self, weights: CarriedWeights) -> tuple[tuple[Combination, ...], float]:
+    def compare(self, weights: TransferredWeights) -> tuple[tuple[Combination, ...], float]:
         """Run all that is needed; return the combinations, and the limit of the metric."""
         self._widen()
         self._read_all("candidate")
@@ -77,7 +77,7 @@ class ScoredModels:
     def _combine(self, limit: float) -> tuple[Combination, ...]:
         values = {setup: scores.value for setup, scores in self._scores.items()}
         within = {key: tally.result().factor <= 1.0 for key, tally in self.tallies.items()}
-        return combine(values, within, limit, self._unlike)
+        return list_combinations(values, within, limit, self._unlike)
 
     def _compare_metrics(self, limit: float) -> None:
         """Tell whether both metrics score the reference's outputs alike: a mean may be the same by chance."""
@@ -92,7 +92,7 @@ class ScoredModels:
         if "candidate" not in self._datasets:
             return
         mine, theirs = (self._datasets[side] for side in SIDES)
-        inputs, labels = count_unlike(mine.facts, theirs.facts)
+        inputs, labels = count_differing_samples(mine.facts, theirs.facts)
         counts = len(mine.facts), len(theirs.facts)
         if inputs or labels or counts[0] != counts[1]:
             self._unlike.append("data")

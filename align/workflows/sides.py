@@ -11,7 +11,7 @@ from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner, Preparer
 from align.core.registry import check_packages, model_readers
 from align.core.user_code import run_user_code
 from align.errors import CannotRunError, SideError, UsageError, UserCodeError
-from align.workflows.import_place import import_place
+from align.workflows.import_place import import_user_code
 from align.workflows.open_checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def find_function(side: str) -> Callable[..., Any]:
     place, separator, name = side.rpartition(":")
     if not separator or not place or not name.isidentifier():
         raise SideError(side, "it is not of the form `module:function`")
-    module = _guarded(side, lambda: import_place(place))
+    module = _guarded(side, lambda: import_user_code(place))
     function = getattr(module, name, None)
     if not callable(function):
         what = "is no function" if hasattr(module, name) else "does not exist"

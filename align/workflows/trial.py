@@ -19,13 +19,13 @@ from align.core.mappings import rule_for
 from align.core.pieces import apart_from_whole
 from align.core.progress import silent
 from align.steps.layers import read_layers
-from align.steps.trial_calls import Calls, module_of
+from align.steps.trial_calls import PairedRuns, module_of
 from align.steps.trial_equal import settle_by_equality
-from align.steps.trial_fused import orders_of_pieces
+from align.steps.trial_fused import fused_piece_orders
 from align.steps.trial_groups import open_groups
 from align.steps.trial_judge import settle_groups
-from align.steps.trial_result import inverted, inverted_pairings, with_blind, with_trial
-from align.steps.trial_sinks import Watch, alike
+from align.steps.trial_result import inverted_map, inverted_pairings, with_blind, with_trial
+from align.steps.trial_sinks import CallSampler, alike
 from align.steps.trial_values import Calibration, distinct_values, neutral_values
 from align.workflows.trial_blind import blind_parameters
 
@@ -60,13 +60,15 @@ def settle_by_trial(
         backwards = _seconds(target, inputs) > _seconds(source, inputs)
         if backwards:  # the slower one runs once, the faster one for every choice
             sides, parameters, values = sides[::-1], parameters[::-1], values[::-1]
-        asked = inverted(name_map, *parameters) if backwards else name_map
-        bench = _Bench([_Player(*player) for player in zip(sides, parameters, values, strict=True)], inputs, progress)
+        asked = inverted_map(name_map, *parameters) if backwards else name_map
+        bench = _AssignmentRunner(
+            [_TrialSide(*player) for player in zip(sides, parameters, values, strict=True)], inputs, progress
+        )
         bench.prepare(asked)
         layer_of = [player.layer_of for player in bench.players]
         groups = open_groups(asked.ambiguous, *layer_of)
         equal = settle_by_equality(groups, (values[0].own, values[1].own))
-        orders = orders_of_pieces(asked.ambiguous, *layer_of)
+        orders = fused_piece_orders(asked.ambiguous, *layer_of)
         found = settle_groups(groups, (*asked.pairings, *equal), bench, layer_of, orders)
         found = replace(found, pairings=[*equal, *found.pairings])
         bench.observe((), with_trial(asked, found, parameters[0].names).pairings)
@@ -80,7 +82,7 @@ def settle_by_trial(
 
 def _seconds(side: Side, inputs: Mapping[str, Array]) -> float:
     start = time.perf_counter()
-    side.runner.run(side.model, inputs, Watch())
+    side.runner.run(side.model, inputs, CallSampler())
     return time.perf_counter() - start
 
 
@@ -111,7 +113,7 @@ class _Values:
             self.load({})
 
 
-class _Player:
+class _TrialSide:
     """One side under trial."""
 
     def __init__(self, side: Side, parameters: ParameterSet, values: _Values) -> None:
@@ -136,10 +138,10 @@ class _Player:
         return not any(module.startswith(f"{path}.") for module in self.modules)
 
 
-class _Bench:
+class _AssignmentRunner:
     """Runs of the second player with assignments, seen beside one run of the first."""
 
-    def __init__(self, players: Sequence[_Player], inputs: Mapping[str, Array], progress: Progress) -> None:
+    def __init__(self, players: Sequence[_TrialSide], inputs: Mapping[str, Array], progress: Progress) -> None:
         self.players = players
         self._inputs, self._progress = inputs, progress
         self._generator = np.random.default_rng(SEED)
@@ -156,27 +158,27 @@ class _Bench:
         first.run(self._inputs, calibration)
         self._given |= calibration.statistics
         first.values.load(self._given)
-        self._seen = Watch(keep=True)
+        self._seen = CallSampler(keep=True)
         first.run(self._inputs, self._seen)
         paired = {p.target for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.targets}
         self._noise = second.drawn(paired, self._generator)
         second.values.load(self._noise)
-        other = Watch()
+        other = CallSampler()
         second.run(self._inputs, other)
         self._past = self._used_past(first, self._given, self._seen), self._used_past(second, self._noise, other)
 
-    def _used_past(self, player: _Player, values: Mapping[str, Array], seen: Watch) -> bool:
+    def _used_past(self, player: _TrialSide, values: Mapping[str, Array], seen: CallSampler) -> bool:
         """Tell whether an output depends on layers that are never called: their weights are used past them."""
         layers = [layer for layer in player.layers if not seen.calls(module_of(layer))]
         names = {p.name for layer in layers for p in layer.roles.values()}
         if not names:
             return False
         player.values.load({**values, **distinct_values(layers, names, self._generator)})
-        again = Watch()
+        again = CallSampler()
         player.run(self._inputs, again)
         return not alike(seen.outputs.get(("", 0), ()), again.outputs.get(("", 0), ()))
 
-    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> Calls:
+    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> PairedRuns:
         """Run the second player with both kinds loaded; layers of the first return what the first player's did."""
         first, second = self.players
         values = dict(self._noise)
@@ -191,11 +193,11 @@ class _Bench:
             for (path, call), output in self._seen.kept.items()
             if path in modules and first.is_leaf(path) and second.is_leaf(modules[path])
         }
-        seen = Watch(told)
+        seen = CallSampler(told)
         self._runs += 1
         self._progress("trial", self._runs, self._runs + 1)
         second.run(self._inputs, seen)
-        calls = Calls(self._seen, seen, self._modules((*forced, *loaded)), (first.free, second.free), self._past)
+        calls = PairedRuns(self._seen, seen, self._modules((*forced, *loaded)), (first.free, second.free), self._past)
         if not loaded and (new := calls.deviating().items() - self._deviating.items()):
             self._deviating |= dict(new)
             return self.observe(forced)

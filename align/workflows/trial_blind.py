@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.protocols import Differentiator
-from align.steps.samples import distance
-from align.steps.trial_sinks import Watch
+from align.steps.samples import relative_rms_distance
+from align.steps.trial_sinks import CallSampler
 from align.steps.trial_values import distinct_values
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ class _Perturbed:
         drawn = distinct_values(self._layers, names, np.random.default_rng(_SEED))
         after = self._outputs(drawn)
         return len(after) != len(self._before) or any(
-            distance(a, b) > self._noise for a, b in zip(self._before, after, strict=True)
+            relative_rms_distance(a, b) > self._noise for a, b in zip(self._before, after, strict=True)
         )
 
     def _outputs(self, values: Mapping[str, Array]) -> tuple[Array, ...]:
         new = {name: values.get(self._tied.get(name, name), own) for name, own in self._own.items()}
         self._side.reader.load_values(self._model, new)
-        seen = Watch()
+        seen = CallSampler()
         self._side.runner.run(self._model, self._inputs, seen)
         return seen.outputs.get(("", 0), ())

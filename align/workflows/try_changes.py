@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from align.core.pitfalls import pitfalls
 from align.core.protocols import LayerRebuilder, SettingsReader
 from align.core.rebuilding import with_attributes
-from align.core.untouched import attributes_kept
+from align.core.untouched import restored_attributes
 from align.steps.confirm import changes_for, same_windows
 from align.steps.culprits import findings_of, findings_of_unpaired, is_mended
 from align.steps.locate import unpaired_before
-from align.steps.unruled_settings import other_kind, settings_moved
+from align.steps.unruled_settings import count_changed_settings, other_kind
 from align.workflows.confirm_causes import Owner, rebuilt_layer
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _run_with(
 def _set_on_live_layers(side: Side, changes: Sequence[Change]) -> Iterator[set[str]]:
     """Set what changes ask for as attributes where a layer has such, and yield the paths; a run tells if it counts."""
     layers = {one.path: module_at(side.model, one.path) for one in changes if isinstance(side.reader, LayerRebuilder)}
-    with attributes_kept([*layers.values()]):
+    with restored_attributes([*layers.values()]):
         fitting = [one for one in changes if one.path in layers and one.fits(layers[one.path])]
         for one in fitting:
             with_attributes(layers[one.path], one.arguments)
@@ -187,4 +187,4 @@ def _moved(side: Side, settings: Mapping[str, LayerSettings], change: Change) ->
     layer = change.build()
     if layer is None or not isinstance(side.reader, SettingsReader):
         return len(settings)
-    return settings_moved(settings[change.path], side.reader.read_settings(layer)[0], pitfalls())
+    return count_changed_settings(settings[change.path], side.reader.read_settings(layer)[0], pitfalls())

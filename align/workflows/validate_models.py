@@ -10,7 +10,7 @@ from align.core.verdicts import Outcome
 from align.errors import UsageError
 from align.steps.validate import find_causes, judge_validation
 from align.workflows.batches import Dataset
-from align.workflows.carry_weights import CarriedWeights
+from align.workflows.carry_weights import TransferredWeights
 from align.workflows.named_metrics import NamedMetric
 from align.workflows.score_models import ScoredModels
 from align.workflows.sides import Side, open_side
@@ -62,7 +62,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
     sides = open_side(reference), open_side(candidate)
     datasets = _by_side(data, candidate_data, lambda source: Dataset(source, limit_samples))
     metrics = _by_side(metric, candidate_metric, NamedMetric)
-    weights = CarriedWeights(sides, name_map, next(datasets["reference"].batches()).inputs)
+    weights = TransferredWeights(sides, name_map, next(datasets["reference"].batches()).inputs)
     bench = ScoredModels(sides, datasets, metrics, progress)
     rows, limit = bench.compare(weights)
     first = bench.tallies["candidate", "reference"]

@@ -7,7 +7,7 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from align.core.words import some
+from align.core.words import first_few
 from align.errors import DestinationError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def whole_folder(destination: Path, own: Collection[str]) -> Iterator[Path]:
+def atomic_folder(destination: Path, own: Collection[str]) -> Iterator[Path]:
     """Yield a new folder, which takes the destination's place if the block ends without an error and goes otherwise.
 
     A folder that is there is replaced if it holds nothing but files called as in `own`. Raises DestinationError where
@@ -27,7 +27,7 @@ def whole_folder(destination: Path, own: Collection[str]) -> Iterator[Path]:
         strange = sorted(path.name for path in destination.iterdir()) if destination.exists() else []
         if strange := [name for name in strange if name not in own]:
             hint = "name a folder that does not exist yet"
-            raise DestinationError(f"{destination} is there, and holds {some(strange)}", hint)
+            raise DestinationError(f"{destination} is there, and holds {first_few(strange)}", hint)
         part.mkdir(parents=True)
         yield part
         shutil.rmtree(destination, ignore_errors=True)

@@ -50,7 +50,7 @@ class Target:
 
 def check_reader(path: Path) -> None:
     """Open the file and use all that comes out; an AlignError is a sound end, any other exception is a finding."""
-    from align.core.plain import to_plain
+    from align.core.plain import to_json_data
     from align.errors import AlignError
     from align.report.terminal import blocks_as_text
     from align.report.text import result_blocks
@@ -58,7 +58,7 @@ def check_reader(path: Path) -> None:
     from align.workflows.open_checkpoint import open_checkpoint
 
     try:
-        shown = to_plain(inspect_checkpoint(path)) | {"schema": "mindalign.inspect/1"}
+        shown = to_json_data(inspect_checkpoint(path)) | {"schema": "mindalign.inspect/1"}
         json.dumps(shown, ensure_ascii=False).encode("utf-8")
         blocks_as_text(result_blocks(shown, show_all=True)).encode("utf-8")
         checkpoint = open_checkpoint(path)

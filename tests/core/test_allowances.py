@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from align.core.allowances import NOTHING, AcceptedDeviation, Allowances, LayerLimit
+from align.core.allowances import NO_ALLOWANCES, AcceptedDeviation, Allowances, LayerLimit
 from align.core.measurements import Limit
 
 MEASURED = Limit(1e-4, 1e-5, "noise")
@@ -43,7 +43,7 @@ def test_absolute_bounds_take_its_place_and_a_mean_is_never_above_the_largest(
 def test_the_first_glob_that_fits_a_path_of_either_side_wins(paths: tuple[str, str], factor: float) -> None:
     rules = LayerLimit("*.softmax", factor=2.0), LayerLimit("decoder.*", factor=5.0), LayerLimit("", factor=7.0)
     assert Allowances(rules).limit(MEASURED, *paths).max_abs == pytest.approx(factor * 1e-4)
-    assert NOTHING.limit(MEASURED, *paths) is MEASURED
+    assert NO_ALLOWANCES.limit(MEASURED, *paths) is MEASURED
 
 
 def test_globs_that_fit_nothing_are_named_of_limits_and_of_accepted_deviations() -> None:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from align.core.constants import constants, read_constants
-from align.core.layouts import inputs_first, layouts, read_layouts
+from align.core.layouts import inputs_first, linear_layouts, read_linear_layouts
 from align.errors import MappingRuleError
 
 
@@ -23,7 +23,7 @@ def test_a_class_of_both_layouts_is_told_by_the_live_layer(transposed: bool, exp
 
 
 def test_each_rule_gives_a_reason() -> None:
-    assert all(layout.reason for layout in layouts().values())
+    assert all(layout.reason for layout in linear_layouts().values())
     assert all(constants().values())
 
 
@@ -41,7 +41,7 @@ def test_each_rule_gives_a_reason() -> None:
 def test_a_malformed_layout_is_refused_with_its_file(tmp_path, text: str) -> None:
     (tmp_path / "x.toml").write_text(text)
     with pytest.raises(MappingRuleError, match=r"x\.toml"):
-        read_layouts(tmp_path / "x.toml")
+        read_linear_layouts(tmp_path / "x.toml")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from align.core.pieces import (
     join_fault,
     tiling_fault,
 )
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.core.transform_parse import parse_transform
 from align.core.transforms import Cast, Permute, Reshape, Transform, chained
 
@@ -82,7 +82,7 @@ def test_shape_dtype_and_table_of_each_step_are_as_foretold(case: tuple[np.ndarr
     assert made.shape == step.output_shape(value.shape)
     assert made.dtype.name == step.output_dtype(value.dtype.name)
     assert parse_transform(step.as_table()) == step
-    assert to_plain(step) == step.as_table()
+    assert to_json_data(step) == step.as_table()
 
 
 @given(sized_steps())

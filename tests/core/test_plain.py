@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.core.transforms import Permute
 from align.core.verdicts import Outcome
 
@@ -36,28 +36,28 @@ class Box:
     ],
 )
 def test_the_plain_form_holds_the_value(value: object, plain: object) -> None:
-    assert to_plain(value) == plain
-    assert type(to_plain(value)) is type(plain)
+    assert to_json_data(value) == plain
+    assert type(to_json_data(value)) is type(plain)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_float_reads_non_finite_numbers_back(value: float) -> None:
-    text = json.dumps(to_plain({"x": value}), allow_nan=False)
+    text = json.dumps(to_json_data({"x": value}), allow_nan=False)
     back = float(json.loads(text)["x"])
     assert back == value or (math.isnan(back) and math.isnan(value))
 
 
 def test_arrays_are_columns_and_what_is_not_finite_in_them_is_text() -> None:
-    assert to_plain(np.array([1.5, np.nan, -np.inf])) == [1.5, "NaN", "-Infinity"]
-    assert to_plain(np.array([[1, 2], [3, 4]])) == [[1, 2], [3, 4]]
-    assert to_plain(np.array([True, False])) == [True, False]
+    assert to_json_data(np.array([1.5, np.nan, -np.inf])) == [1.5, "NaN", "-Infinity"]
+    assert to_json_data(np.array([[1, 2], [3, 4]])) == [[1, 2], [3, 4]]
+    assert to_json_data(np.array([True, False])) == [True, False]
 
 
 def test_fields_kept_out_of_the_repr_stay_out() -> None:
-    assert "hidden" not in to_plain(Box("b", (), hidden=3))
+    assert "hidden" not in to_json_data(Box("b", (), hidden=3))
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes"])
 def test_what_has_no_plain_form_is_refused_not_guessed(value: object) -> None:
     with pytest.raises(TypeError, match=f"no plain form for {type(value).__name__}"):
-        to_plain(value)
+        to_json_data(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.core.same_tensors import LatestTensors, unknown
+from align.core.same_tensors import LatestTensors, no_write_count
 from align.core.traces import Capture
 from align.frameworks._torch_state import writes
 
@@ -33,7 +33,7 @@ def test_what_nobody_counts_is_never_known() -> None:
 
     with torch.inference_mode():
         inference = torch.ones(3)
-    for count, tensor in ((writes, inference), (unknown, torch.ones(3))):
+    for count, tensor in ((writes, inference), (no_write_count, torch.ones(3))):
         latest = LatestTensors(count)
         latest.note(tensor, CAPTURE)
         latest.finish()

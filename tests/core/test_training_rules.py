@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from align.core import training_rules as module
-from align.core.training_rules import training_rules
+from align.core.training_rules import training_state_rules
 from align.errors import MappingRuleError
 
 
 def test_every_optimizer_has_a_name_and_a_state_of_its_own() -> None:
-    rules = training_rules()
+    rules = training_state_rules()
     assert len({one.id for one in rules.optimizers}) == len(rules.optimizers)
     assert all(one.states or one.reduced for one in rules.optimizers)
     assert len({(one.states, one.reduced) for one in rules.optimizers}) == len(rules.optimizers)
@@ -22,7 +22,7 @@ def test_every_optimizer_has_a_name_and_a_state_of_its_own() -> None:
 def test_a_faulty_file_is_refused(tmp_path, monkeypatch, text) -> None:
     monkeypatch.setattr(module, "mappings_folder", lambda: tmp_path)
     (tmp_path / "training_state.toml").write_text(text, encoding="utf-8")
-    training_rules.cache_clear()
+    training_state_rules.cache_clear()
     with pytest.raises(MappingRuleError, match="malformed"):
-        training_rules()
-    training_rules.cache_clear()
+        training_state_rules()
+    training_state_rules.cache_clear()

@@ -10,7 +10,7 @@ from weakref import ref
 import numpy as np
 import pytest
 
-from align.core.transplant import Built, LayerTypes, transplant
+from align.core.transplant import BuiltLayers, LayerTypes, copy_changed_setting
 
 NUMBERS = count()
 
@@ -58,7 +58,7 @@ TYPES = LayerTypes(Layer, Parameter, Tensor, lambda one, other: np.array_equal(o
 
 
 def changed(live: Layer, before: dict[str, Any], after: dict[str, Any]) -> bool:
-    return transplant(live, Built(Layer(**before), Layer(**before), Layer(**after)), TYPES)
+    return copy_changed_setting(live, BuiltLayers(Layer(**before), Layer(**before), Layer(**after)), TYPES)
 
 
 def test_what_the_change_made_is_taken_over_and_all_else_stays() -> None:

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from align.core.untouched import attributes_kept, same_random_numbers
+from align.core.untouched import fixed_seed, restored_attributes
 
 
 def test_attributes_and_what_their_containers_held_are_put_back() -> None:
     table, shared = {"a": 1}, [1, 2]
     model = SimpleNamespace(calls=0, table=table, order=OrderedDict(b=2, a=1), seen={3}, shared=shared, gone="here")
-    with attributes_kept([model]):
+    with restored_attributes([model]):
         model.calls, model.table, model.new = 1, {}, "added"
         table.update(a=2, c=3)
         model.order["b"] = model.order.pop("a")
@@ -33,7 +33,7 @@ def test_attributes_are_put_back_after_a_failure_and_those_that_do_not_count_sta
     model = SimpleNamespace(calls=0, _compiled=False)
 
     def fail() -> None:
-        with attributes_kept([model], lambda name: not name.startswith("_")):
+        with restored_attributes([model], lambda name: not name.startswith("_")):
             model.calls, model._compiled, model._new = 1, True, 1
             raise KeyboardInterrupt
 
@@ -54,7 +54,7 @@ def test_random_numbers_are_the_same_inside_and_as_they_would_have_been_outside(
     before = draw()
     inside = []
     for _ in range(2):
-        with same_random_numbers():
+        with fixed_seed():
             inside.append(draw())
     assert inside[0] == inside[1]
     assert (before, draw()) == expected

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from align.core.log_sources import LogBlock, LogSource
 from align.errors import AlignError
-from align.losslogs._alike_objects import part_alike
+from align.losslogs._alike_objects import split_uniform_objects
 from align.losslogs.jsonl import PLUGIN
 
 VALUES = ("1", "-2.5e-3", "NaN", "null", "nan", "-inf", "true", "1_0", '"x"', '"1"', "[1]", '{"a": 1}', "", " 7", "1 2")
@@ -54,7 +54,7 @@ def test_what_is_read_is_what_the_parser_reads(rows: list[tuple[str, list[str], 
 
 def test_values_stand_under_their_keys_as_printed() -> None:
     text = "".join(json.dumps({"step": step, "loss": step / 8, "lr": 1e-05}) + "\n" for step in range(1, 4))
-    assert part_alike(_block(text)) == {
+    assert split_uniform_objects(_block(text)) == {
         "step": ["1", "2", "3"],
         "loss": ["0.125", "0.25", "0.375"],
         "lr": ["1e-05"] * 3,
@@ -74,9 +74,9 @@ def test_values_stand_under_their_keys_as_printed() -> None:
 )
 def test_lines_of_another_shape_are_for_the_parser(second: str) -> None:
     first = '{"step": 1, "lr": 1}'
-    assert part_alike(_block(f"{first}\n{first}\n")) is not None
-    assert part_alike(_block(f"{first}\n{second}\n{first}\n")) is None
+    assert split_uniform_objects(_block(f"{first}\n{first}\n")) is not None
+    assert split_uniform_objects(_block(f"{first}\n{second}\n{first}\n")) is None
 
 
 def test_a_mark_that_stands_in_the_log_itself_parts_nothing() -> None:
-    assert part_alike(LogBlock('{"step": 1\x01 2, "lr": 1}', np.array([1]))) is None
+    assert split_uniform_objects(LogBlock('{"step": 1\x01 2, "lr": 1}', np.array([1]))) is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from align.core.curves import EPOCH_MEAN, LossLog
-from align.core.log_sources import LogSource
 from align.core.log_format import pattern_format
+from align.core.log_sources import LogSource
 from align.errors import EmptyLogError, NoStepError, UsageError
 from align.steps.curves import place_on_axis
 

@@ -40,9 +40,9 @@ def port(reference: Any) -> Any:
 
 
 def compared(reference: Any, candidate: Any) -> Any:
-    from align.workflows.carry_weights import CarriedWeights
+    from align.workflows.carry_weights import TransferredWeights
 
-    weights = CarriedWeights((align.open_side(reference), align.open_side(candidate)), None, PROMPTS)
+    weights = TransferredWeights((align.open_side(reference), align.open_side(candidate)), None, PROMPTS)
     assert weights.exchangeable
     with weights.loaded():
         result = align.compare_generation(reference, candidate, inputs=PROMPTS, tokens=TOKENS)

@@ -43,9 +43,9 @@ def sides(pairs: Any) -> Any:
 
 
 def carry(reference: Any, candidate: Any) -> None:
-    from align.workflows.carry_weights import CarriedWeights
+    from align.workflows.carry_weights import TransferredWeights
 
-    weights = CarriedWeights((align.open_side(reference), align.open_side(candidate)), None, {"x": batches()[0][0]})
+    weights = TransferredWeights((align.open_side(reference), align.open_side(candidate)), None, {"x": batches()[0][0]})
     assert weights.exchangeable
     with weights.loaded():
         values = align.open_side(candidate).reader.read_values(candidate)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 import numpy as np
 
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.frameworks.arrays import ArrayLayer, ArrayModel
 from align.report.frames import layer_frame, pair_frame, point_frame
 from align.workflows.compare_forward import compare_forward
@@ -24,13 +24,13 @@ def model(path: str, layer: str, factor: float = 1.0) -> ArrayModel:
 
 def test_each_pair_is_a_row() -> None:
     result = map_parameters(model("fc", "torch.nn.Linear"), model("head", "mindspore.nn.Dense"))
-    frame = pair_frame(to_plain(result))
+    frame = pair_frame(to_json_data(result))
     assert frame[["source", "target", "transform"]].values.tolist() == [["fc.weight", "head.weight", "identity"]]
 
 
 def test_each_compared_tensor_is_a_row_with_figures_and_limit() -> None:
     sides = model("fc", "torch.nn.Linear"), model("head", "mindspore.nn.Dense", factor=1.5)
-    frame = layer_frame(to_plain(compare_forward(*sides, inputs={"x": np.ones((4, 3), np.float32)})))
+    frame = layer_frame(to_json_data(compare_forward(*sides, inputs={"x": np.ones((4, 3), np.float32)})))
     assert list(frame["reference"]) == ["fc", ""]
     assert (frame["outcome"] == "not aligned").all()
     assert (frame["max_abs"] > frame["limit_max_abs"]).all()
@@ -39,6 +39,6 @@ def test_each_compared_tensor_is_a_row_with_figures_and_limit() -> None:
 def test_each_common_step_is_a_row(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2.25}\n', encoding="utf-8")
-    frame = point_frame(to_plain(compare_losses(log, log)))
+    frame = point_frame(to_json_data(compare_losses(log, log)))
     assert list(frame["step"]) == [1, 2]
     assert list(frame["difference"]) == [0.0, 0.0]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from align.report.numbers import as_float, layer_name, number, share, shorten
+from align.report.numbers import as_float, format_number, format_percentage, layer_name, shorten_path
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from align.report.numbers import as_float, layer_name, number, share, shorten
     ],
 )
 def test_numbers_have_three_significant_digits_and_integers_all(value, shown):
-    assert number(value) == shown
+    assert format_number(value) == shown
 
 
 def test_none_reads_back_as_nan():
@@ -35,24 +35,24 @@ def test_none_reads_back_as_nan():
 
 
 def test_a_share_is_never_rounded_to_nothing_or_to_everything():
-    assert share(0, 10) == "0 %"
-    assert share(1, 10**9) == "0.001 %"
-    assert share(10**9 - 1, 10**9) == "99.999 %"
-    assert share(10, 10) == "100 %"
-    assert share(0, 0) == "-"
+    assert format_percentage(0, 10) == "0 %"
+    assert format_percentage(1, 10**9) == "0.001 %"
+    assert format_percentage(10**9 - 1, 10**9) == "99.999 %"
+    assert format_percentage(10, 10) == "100 %"
+    assert format_percentage(0, 0) == "-"
 
 
 def test_shortening_keeps_numbers_longer_than_words():
     name = "resnet.encoder.stages.0.layers.11.layer.2.convolution"
-    assert shorten(name, 60) == name
-    assert shorten(name, 34) == "resnet.e.s.0.l.11.l.2.convolution"
-    assert shorten(name, 28) == "r.e.s.0.l.11.l.2.convolution"
-    assert len(shorten(name, 12)) == 12
+    assert shorten_path(name, 60) == name
+    assert shorten_path(name, 34) == "resnet.e.s.0.l.11.l.2.convolution"
+    assert shorten_path(name, 28) == "r.e.s.0.l.11.l.2.convolution"
+    assert len(shorten_path(name, 12)) == 12
 
 
 @pytest.mark.parametrize("width", range(1, 60))
 def test_a_shortened_name_fits(width):
-    assert len(shorten("/a/long/path/to/some-model_checkpoint.v2/file.ckpt", width)) <= width
+    assert len(shorten_path("/a/long/path/to/some-model_checkpoint.v2/file.ckpt", width)) <= width
 
 
 def test_a_layer_is_named_with_its_call_and_output():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.core.power import OutputPower, ParameterPower, Power
 from align.report.blocks import Lines
 from align.report.blocks_power import power_blocks
 
 
 def shown(power: Power | None, *, show_all: bool = False) -> tuple[list[str], str]:
-    (block,) = power_blocks(to_plain(power), show_all=show_all)
+    (block,) = power_blocks(to_json_data(power), show_all=show_all)
     assert isinstance(block, Lines)
     return list(block.lines), block.tone
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.capturing import CallStart, Kept, Statistics, TensorKind, TraceHead
+from align.core.capturing import CallStart, KeptValues, TensorKind, TensorStatistics, TraceHead
 from align.core.traces import Capture
 from align.errors import CannotRunError, RunFolderError
 from align.runs.call_writer import CallWriter, GivenWriter
@@ -30,7 +30,7 @@ def start(module: str, parent: str | None) -> CallStart:
 
 
 def head(**kept: object) -> TraceHead:
-    return TraceHead("", "", {}, kept=Kept(**kept))  # type: ignore[arg-type]
+    return TraceHead("", "", {}, kept=KeptValues(**kept))  # type: ignore[arg-type]
 
 
 def test_what_was_told_of_a_run_comes_back(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_what_was_told_of_a_run_comes_back(tmp_path: Path) -> None:
     assert (trace.complete, trace.environment, trace.events.head) == (True, {"torch": "2"}, HEAD)
     assert trace.events.starts == [start("", None), start("fc", "")]
     assert trace.captures == (of("fc"),)
-    assert trace.events.statistics == {"fc#0": Statistics(1.0, 3.0, 2.0, pytest.approx(np.sqrt(14 / 3)))}  # type: ignore[arg-type]
+    assert trace.events.statistics == {"fc#0": TensorStatistics(1.0, 3.0, 2.0, pytest.approx(np.sqrt(14 / 3)))}  # type: ignore[arg-type]
     assert (trace.events.running, trace.events.failure) == ([], "")
 
 

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import align
-from align.core import capturing, comparisons, generations, validations
+from align.core import capturing, comparisons, diff_result, generations, validations
 from align.core.findings import Finding
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.unpaired_layer import UnpairedLayer
+from align.core.verdicts import Coverage, LayerOutcome, Outcome, Verdict
 from align.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs import trace_model, trace_noise, traces
 from align.runs.folder import KINDS, RunFolder
@@ -32,11 +33,11 @@ def named(text: str = PAGE) -> set[str]:
 @pytest.mark.parametrize(
     "value",
     [
-        comparisons.CheckpointDiff, comparisons.TensorDifference,
-        comparisons.ForwardComparison, comparisons.LayerComparison, comparisons.UnpairedLayer, Measurement, Finding,
+        diff_result.CheckpointDiff, diff_result.TensorDifference,
+        comparisons.ForwardComparison, comparisons.LayerComparison, UnpairedLayer, Measurement, Finding,
         Capture, Coverage, Verdict,
-        capturing.TraceHead, capturing.Kept, capturing.Statistics, capturing.TraceSummary, capturing.TracedCall,
-        capturing.TracedTensor,
+        capturing.TraceHead, capturing.KeptValues, capturing.TensorStatistics, capturing.TraceSummary,
+        capturing.TracedCall, capturing.TracedTensor,
         validations.Validation, validations.OutputDifference, validations.SampleDifference, validations.Combination,
         generations.GenerationComparison, generations.LogitsComparison, generations.PositionComparison,
         generations.TokenDifference,
@@ -49,8 +50,8 @@ def test_every_field_is_described(value: type) -> None:
 def test_every_word_that_a_field_may_hold_is_described() -> None:
     assert set(typing.get_args(LimitSource)) <= named()
     assert {outcome.value for outcome in Outcome} <= set(re.findall(r"`([^`]+)`", PAGE))
-    assert set(typing.get_args(comparisons.TensorOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
-    assert set(typing.get_args(comparisons.LayerOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
+    assert set(typing.get_args(diff_result.TensorOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
+    assert set(typing.get_args(LayerOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
 
 
 def test_every_finding_is_described() -> None:

@@ -14,7 +14,7 @@ from align.errors import MapError, NothingInCommonError
 from align.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.mapfile import read_map
 from align.steps.apply_rules import check_shapes
-from align.steps.check_map import check_map
+from align.steps.check_map import name_map_faults
 from align.workflows.check_map import check_name_map
 from align.workflows.map_parameters import map_parameters
 from align.workflows.map_sides import open_map_side
@@ -152,7 +152,7 @@ def test_a_square_matrix_is_turned_as_the_classes_of_both_layers_say(written, tu
         source = replace(source, modules=(known,))
     target = w.side("nn", w.linear("proj", 4, 4, bias=False))
     given = [Pairing("c_proj.weight", "proj.weight", "user", 1.0, Permute((1, 0)) if told else IDENTITY)]
-    found = check_map(given, (set(), set()), (source, target), w.matched(source, target))
+    found = name_map_faults(given, (set(), set()), (source, target), w.matched(source, target))
     assert [fault.code for fault in found] == ([] if turned == told else ["transpose"])
 
 
@@ -161,4 +161,4 @@ def test_a_square_matrix_of_a_class_that_nobody_knows_may_stand_either_way(writt
     sides = w.side("torch", w.own("fc", weight=(4, 4))), w.side("nn", w.linear("fc", 4, 4, bias=False))
     for change in (IDENTITY, Permute((1, 0))):
         given = [Pairing("fc.weight", "fc.weight", "user", 1.0, change)]
-        assert check_map(given, (set(), set()), sides, w.matched(*sides)) == []
+        assert name_map_faults(given, (set(), set()), sides, w.matched(*sides)) == []

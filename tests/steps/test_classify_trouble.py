@@ -12,7 +12,7 @@ from align.core.curve_results import OtherMetric
 from align.core.curves import Curve, Window
 from align.steps.curves import pair_curves
 from align.steps.judge_curves import judge_curves
-from align.steps.other_metrics import Beside
+from align.steps.other_metrics import OtherMetrics
 
 if TYPE_CHECKING:
     from align.core.curve_results import CurveComparison
@@ -25,7 +25,7 @@ SHAPES = {
     "power law": 9.0 / np.sqrt(1.0 + 40.0 * DONE) + 1.0,
     "straight": 3.0 - 2.0 * DONE,
 }
-NOTHING = Beside()
+NOTHING = OtherMetrics()
 
 
 def _noise(seed: int, size: float) -> Values:
@@ -45,7 +45,7 @@ def _every(curve: Curve, every: int, *, means: bool = False) -> Curve:
 
 
 def _judge(
-    reference: Curve, candidate: Curve, runs: tuple[Curve, ...] = (), beside: Beside = NOTHING
+    reference: Curve, candidate: Curve, runs: tuple[Curve, ...] = (), beside: OtherMetrics = NOTHING
 ) -> CurveComparison:
     return judge_curves(reference, candidate, pair_curves(reference, candidate), reference_runs=runs, beside=beside)
 
@@ -140,8 +140,8 @@ def test_a_beginning_that_differs_and_comes_together_is_no_noise(shape: str, poi
     assert _judge(_curve(losses), _curve(losses * factors)).trouble == "first loss differs"
 
 
-def _shared(*metrics: str) -> Beside:
-    return Beside(tuple(OtherMetric(metric, STEPS, STEPS, None, 0.0, None) for metric in metrics))
+def _shared(*metrics: str) -> OtherMetrics:
+    return OtherMetrics(tuple(OtherMetric(metric, STEPS, STEPS, None, 0.0, None) for metric in metrics))
 
 
 def test_a_command_compares_only_what_both_logs_have() -> None:
@@ -154,7 +154,7 @@ def test_a_command_compares_only_what_both_logs_have() -> None:
 
 
 def test_a_learning_rate_that_agrees_again_is_said_to_differ_up_to_there() -> None:
-    rates = Beside((OtherMetric("lr", STEPS, STEPS - 39, 1, 0.1, 1, 39),))
+    rates = OtherMetrics((OtherMetric("lr", STEPS, STEPS - 39, 1, 0.1, 1, 39),))
     candidate = _curve(SHAPES["straight"] + 0.2 * (DONE > 0.5))
     assert (
         "as the learning rates differ from step 1 to 39"

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from align.core.culprits import Culprit
-from align.core.hypotheses import Hypothesis
+from align.core.hypotheses import Relation
 from align.core.lint import SettingFinding
 from align.core.pitfalls import pitfalls
 from align.core.settings import LayerSettings
@@ -19,19 +19,19 @@ from align.steps.culprits import (
     findings_of_unpaired,
     is_mended,
     with_findings,
-    with_hypothesis,
+    with_relation,
     with_weights,
 )
-from align.steps.isolate import Alone, IsolatedCall
-from align.steps.locate import Fault, Maker
+from align.steps.isolate import IsolatedCall, IsolatedTensor
+from align.steps.locate import Fault, ProducerLayer
 
 
-def alone(factor: float, role: Any = "output") -> Alone:
-    return Alone(Capture(0, "a", 0, "", "Norm", (3,), "float32", role=role), None, None, factor)
+def alone(factor: float, role: Any = "output") -> IsolatedTensor:
+    return IsolatedTensor(Capture(0, "a", 0, "", "Norm", (3,), "float32", role=role), None, None, factor)
 
 
 def fault(
-    candidate: str = "b", call: int = 0, factor: float = 2.0, part: Any = "layer", made_by: Maker | None = None
+    candidate: str = "b", call: int = 0, factor: float = 2.0, part: Any = "layer", made_by: ProducerLayer | None = None
 ) -> Fault:
     mine = Call("a", call, 0, "LayerNorm", "layer_norm", ())
     theirs = Call(candidate, call, 0, "Norm", "layer_norm", ())
@@ -60,31 +60,31 @@ def test_repeated_calls_of_a_module_are_one_culprit_with_the_worst_factor() -> N
 
 
 def test_a_layer_without_counterpart_that_made_a_wrong_input_is_the_culprit_itself() -> None:
-    culprit = culprit_of([fault(part="inputs", made_by=Maker("pool", "AvgPool2d"))])
+    culprit = culprit_of([fault(part="inputs", made_by=ProducerLayer("pool", "AvgPool2d"))])
     assert (culprit.candidate, culprit.candidate_class, culprit.part) == ("pool", "AvgPool2d", "layer")
     assert (culprit.reference, culprit.facts) == ("a", {"shows_at": "b"})
 
 
 def test_wrong_weights_are_confirmed_and_told_with_their_relation_where_one_is_known() -> None:
     culprit = culprit_of([fault()])
-    known = with_weights(culprit, None, {"b": Hypothesis("transposed", 0.0, facts={"axes": "1,0"})})
+    known = with_weights(culprit, None, {"b": Relation("transposed", 0.0, facts={"axes": "1,0"})})
     assert (known.cause, known.sureness) == ("weights-differ", "confirmed")
     assert known.facts == {"relation": "transposed", "axes": "1,0"}
-    assert with_weights(culprit, None, {"other": Hypothesis("transposed", 0.0)}).facts == {}
+    assert with_weights(culprit, None, {"other": Relation("transposed", 0.0)}).facts == {}
 
 
 def test_weights_of_a_layer_without_counterpart_make_it_the_culprit() -> None:
-    culprit = with_weights(culprit_of([fault(part="inputs")]), Maker("gate", "Dense"), {})
+    culprit = with_weights(culprit_of([fault(part="inputs")]), ProducerLayer("gate", "Dense"), {})
     assert (culprit.candidate, culprit.candidate_class, culprit.part) == ("gate", "Dense", "layer")
     assert culprit.facts == {"shows_at": "b"}
 
 
 def test_a_hypothesis_that_explains_all_is_suspected_and_one_that_does_not_is_a_hint() -> None:
     culprit = culprit_of([fault()])
-    whole = with_hypothesis(culprit, Hypothesis("scaled", 0.5, facts={"scale": 2.0}))
+    whole = with_relation(culprit, Relation("scaled", 0.5, facts={"scale": 2.0}))
     assert (whole.cause, whole.sureness, whole.facts) == ("scaled", "suspected", {"scale": 2.0})
-    for part in (Hypothesis("slices", 0.5, share=0.9, facts={"axis": 1}), Hypothesis("slices", 3.0, facts={"axis": 1})):
-        hinted = with_hypothesis(culprit, part)
+    for part in (Relation("slices", 0.5, share=0.9, facts={"axis": 1}), Relation("slices", 3.0, facts={"axis": 1})):
+        hinted = with_relation(culprit, part)
         assert (hinted.cause, hinted.sureness, hinted.facts) == ("", "unknown", {"hint": "slices", "axis": 1})
 
 
@@ -145,11 +145,11 @@ def test_a_layer_without_counterpart_is_held_against_the_layer_that_owns_its_par
 
 
 def test_a_layer_whose_settings_cannot_be_read_has_no_findings() -> None:
-    made = fault(part="inputs", made_by=Maker("probe:x", "Probe"))
+    made = fault(part="inputs", made_by=ProducerLayer("probe:x", "Probe"))
     assert findings_of([fault(), made], ({}, {}), pitfalls(), {}) == {}
 
 
 def test_a_culprit_keeps_what_it_knew() -> None:
     culprit = Culprit("a", "b", "A", "B", 0, "layer", 2.0, facts={"calls": 3})
-    assert with_hypothesis(culprit, Hypothesis("scaled", 0.5)).facts == {"calls": 3}
+    assert with_relation(culprit, Relation("scaled", 0.5)).facts == {"calls": 3}
     assert with_weights(culprit, None, {}).facts == {"calls": 3}

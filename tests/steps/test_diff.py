@@ -11,7 +11,7 @@ from align.core.checkpoints import StoredTensor
 from align.core.names import Dropped, NameMap, Pairing
 from align.core.verdicts import Outcome
 from align.steps.diff import judge_diff, judge_pair, naming_warning, pair_tensors
-from align.steps.sums import Sums
+from align.steps.sums import RunningSums
 
 
 def side(*names: str) -> dict[str, StoredTensor]:
@@ -53,7 +53,7 @@ def test_what_the_map_drops_is_neither_missing_nor_extra() -> None:
 
 def test_one_missing_tensor_is_enough_not_to_be_aligned() -> None:
     pairs = pair_tensors(side("a", "b"), side("a"))
-    tensors = [judge_pair(pair, Sums()) for pair in pairs.pairs]
+    tensors = [judge_pair(pair, RunningSums()) for pair in pairs.pairs]
     verdict = judge_diff(tensors, pairs)
     assert (verdict.outcome, verdict.reason) == (Outcome.NOT_ALIGNED, "1 missing; 1 equal bit for bit")
 

@@ -5,7 +5,7 @@ import pytest
 
 from align.core.generations import LogitsComparison, TokenDifference
 from align.core.verdicts import Outcome
-from align.steps.generation import LogitsNoise, best_tokens, compare_logits, first_differences, judge_generation
+from align.steps.generation import LogitsNoise, compare_logits, first_token_differences, greedy_tokens, judge_generation
 
 GENERATOR = np.random.default_rng(0)
 LOGITS = GENERATOR.standard_normal((2, 5, 20)).astype(np.float32)  # two sequences, a prompt of 3, 3 new tokens
@@ -24,8 +24,8 @@ def changed(position: int, by: float = 1.0) -> np.ndarray:
 
 
 def differences(found: np.ndarray, reference: np.ndarray = LOGITS) -> list[TokenDifference]:
-    continuation = best_tokens(reference[:, PROMPT - 1 :])
-    return list(first_differences("candidate", continuation, reference, found, NOISE))
+    continuation = greedy_tokens(reference[:, PROMPT - 1 :])
+    return list(first_token_differences("candidate", continuation, reference, found, NOISE))
 
 
 def test_equal_logits_are_aligned_at_every_position() -> None:

@@ -19,7 +19,7 @@ from align.steps.measure import measure
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.standard_normal((2, 12, 10, 14))
@@ -44,7 +44,7 @@ def limit_of(reference: Array) -> Limit:
     return limit_for(exact, ("float32", "float32"), exact)
 
 
-def explain(reference: Array, candidate: Array) -> tuple[Hypothesis, ...]:
+def explain(reference: Array, candidate: Array) -> tuple[Relation, ...]:
     ours = reference.astype(np.float32)
     return explain_output(ours, rounded(candidate), limit_of(ours))
 

@@ -13,7 +13,7 @@ from align.steps.measure import measure
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
 
 pytestmark = pytest.mark.frameworks
 RNG = np.random.default_rng(7)
@@ -29,7 +29,7 @@ def torch() -> Any:
     return torch
 
 
-def explain(known: dict[str, Array], reference: Array, candidate: Array) -> tuple[Hypothesis, ...]:
+def explain(known: dict[str, Array], reference: Array, candidate: Array) -> tuple[Relation, ...]:
     exact = measure(reference, reference)
     return explain_layer("", known, {}, reference, candidate, limit_for(exact, ("float32", "float32"), exact))
 

@@ -14,7 +14,7 @@ from align.steps.measure import measure
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
 
 pytestmark = pytest.mark.frameworks
 RNG = np.random.default_rng(5)
@@ -56,7 +56,7 @@ class Layer:
     def values(self) -> dict[str, Array]:
         return {name: one.numpy().copy() for name, one in self.module.state_dict().items()}
 
-    def explain(self, kind: str, candidate: Array, **inputs: Array) -> list[Hypothesis]:
+    def explain(self, kind: str, candidate: Array, **inputs: Array) -> list[Relation]:
         output = self.run()
         noise = measure(self.run(wide=True), output)
         limit = limit_for(measure(output, output), ("float32", "float32"), noise)
@@ -262,7 +262,7 @@ def test_attention_with_other_heads_without_a_scale_or_over_the_batch_is_named(b
         with torch.no_grad():
             return module.eval()(tokens, tokens, tokens)[0].numpy()
 
-    def explain(candidate: Array) -> Hypothesis:
+    def explain(candidate: Array) -> Relation:
         output = run(right)
         exact = measure(output, output)
         limit = limit_for(exact, ("float32", "float32"), exact)

@@ -17,7 +17,7 @@ from align.steps.initial_values import initial_distribution
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
-    from align.core.hypotheses import Hypothesis
+    from align.core.hypotheses import Relation
 
 RNG = np.random.default_rng(3)
 
@@ -29,12 +29,12 @@ def drawn(*shape: int) -> Array:
 SQUARE, KERNEL, FUSED = drawn(32, 32), drawn(16, 8, 3, 3), drawn(48, 16)
 
 
-def causes(meant: dict[str, Array], held: dict[str, Array], transform: Transform = IDENTITY) -> dict[str, Hypothesis]:
+def causes(meant: dict[str, Array], held: dict[str, Array], transform: Transform = IDENTITY) -> dict[str, Relation]:
     pairings = tuple(Pairing(a, b, "rule", 1.0, transform) for a, b in zip(meant, held, strict=True))
     return weight_causes(meant, held, NameMap("a", "b", pairings))
 
 
-def cause(meant: Array, held: Array) -> Hypothesis | None:
+def cause(meant: Array, held: Array) -> Relation | None:
     return causes({"fc.weight": meant}, {"head.weight": held}).get("head.weight")
 
 

@@ -12,13 +12,13 @@ import pytest
 from align.core.registry import model_readers
 from align.frameworks.arrays import ArrayLayer, ArrayModel
 from align.steps.calls import Call, CallPair
-from align.steps.isolate import Isolation, NoiseAlone, Way
+from align.steps.isolate import Isolation, IsolationOptions, NoiseIsolation
 
 if TYPE_CHECKING:
     from align.core.traces import Capture
 
 X = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32)
-UNCHANGED = Way()
+UNCHANGED = IsolationOptions()
 
 
 @dataclass
@@ -62,7 +62,7 @@ def isolated(
     port: ArrayModel,
     names: dict[str, str],
     *,
-    way: Way = UNCHANGED,
+    way: IsolationOptions = UNCHANGED,
     uncertain: tuple[str, ...] = (),
     kind: str = "linear",
 ) -> Isolation:
@@ -77,7 +77,7 @@ def isolated(
             if one.module == path
         ]
         pairs.append(CallPair(*calls, certain=a not in uncertain))
-    noise = NoiseAlone(mine)
+    noise = NoiseIsolation(mine)
     adapter: Any = model_readers()["arrays"]
     run(adapter.widened(reference), noise, X.astype(np.float64))
     found: Isolation = run(port, Isolation(mine, pairs, noise.noise, way=way))
@@ -128,7 +128,7 @@ def test_what_code_between_makes_wrong_is_an_input_and_gives_way_only_where_it_i
     first = isolated(*models, {"a": "x", "b": "y"})
     assert factors(first) == {"x": (True, True), "extra": (None, None), "y": (False, False)}
     assert not first.overwrites
-    second = isolated(*models, {"a": "x", "b": "y"}, way=Way(frozenset({("y", 0)})))
+    second = isolated(*models, {"a": "x", "b": "y"}, way=IsolationOptions(frozenset({("y", 0)})))
     assert factors(second) == {"x": (True, True), "extra": (None, None), "y": (False, True)}
     assert second.overwrites
 
@@ -157,7 +157,7 @@ def test_an_output_of_another_size_is_off_beyond_any_limit_and_gives_way() -> No
     found = isolated(*models, names)
     assert found.calls["x", 0].factor == inf
     assert factors(found)["y"] == (True, True)
-    kept = isolated(*models, names, way=Way(resizes=False))
+    kept = isolated(*models, names, way=IsolationOptions(resizes=False))
     assert kept.calls["x", 0].factor == inf
     assert kept.calls["y", 0].inputs_factor == inf
 
@@ -208,7 +208,7 @@ def test_the_noise_of_a_layer_is_that_on_its_ordinary_inputs() -> None:
         return x * x.dtype.type(1024)
 
     ordinary = run(chain(a=np.tanh, b=steep), Kept())
-    alone = NoiseAlone(ordinary)
+    alone = NoiseIsolation(ordinary)
     run(chain(a=np.tanh, b=steep), alone, X.astype(np.float64))
     noise = alone.noise
     assert noise.outputs["a#0"].rmse > 0.0
@@ -222,6 +222,6 @@ def test_a_layer_that_does_not_run_in_float64_has_no_noise() -> None:
     def single(x: Any) -> Any:
         return np.tanh(x.astype(np.float32))
 
-    alone = NoiseAlone(run(chain(a=single), Kept()))
+    alone = NoiseIsolation(run(chain(a=single), Kept()))
     run(chain(a=single), alone, X.astype(np.float64))
     assert alone.noise.outputs == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.core.capturing import Kept
+from align.core.capturing import KeptValues
 from align.core.traces import Capture
 from align.errors import UsageError
 from align.steps import keep_tensors
@@ -21,14 +21,14 @@ def of(module: str) -> Capture:
 @pytest.mark.parametrize(
     ("words", "kept"),
     [
-        (["all"], Kept()),
-        (["none"], Kept(())),
-        (["first:7"], Kept(elements=7)),
-        (["sample:7", "all"], Kept(elements=7, sampled=True)),
-        (["layers.*", "head", "first:7"], Kept(("layers.*", "head"), 7)),
+        (["all"], KeptValues()),
+        (["none"], KeptValues(())),
+        (["first:7"], KeptValues(elements=7)),
+        (["sample:7", "all"], KeptValues(elements=7, sampled=True)),
+        (["layers.*", "head", "first:7"], KeptValues(("layers.*", "head"), 7)),
     ],
 )
-def test_words_say_what_is_kept(words: list[str], kept: Kept) -> None:
+def test_words_say_what_is_kept(words: list[str], kept: KeptValues) -> None:
     assert read_kept(words) == kept
 
 
@@ -41,26 +41,26 @@ def test_words_that_do_not_go_together_are_refused(words: list[str]) -> None:
 
 
 def test_globs_choose_modules_and_the_models_own_output_stays() -> None:
-    kept = Kept(("layers.*.fc",))
+    kept = KeptValues(("layers.*.fc",))
     assert [keep_part(kept, of(path), VALUE) is not None for path in ("layers.3.fc", "layers.3", "")] == [
         True,
         False,
         True,
     ]
-    assert keep_part(Kept(()), of(""), VALUE) is None
+    assert keep_part(KeptValues(()), of(""), VALUE) is None
 
 
 def test_a_part_lies_flat_in_c_order_and_a_small_tensor_stays_whole() -> None:
-    part = keep_part(Kept(elements=3), of("fc"), VALUE.transpose(2, 1, 0))
+    part = keep_part(KeptValues(elements=3), of("fc"), VALUE.transpose(2, 1, 0))
     assert part is not None
     assert part.tolist() == [0, 12, 4]
-    assert keep_part(Kept(elements=24), of("fc"), VALUE) is VALUE
+    assert keep_part(KeptValues(elements=24), of("fc"), VALUE) is VALUE
 
 
 @pytest.mark.parametrize("largest", [keep_tensors.LARGEST_SHUFFLED, 1])
 def test_a_sample_is_drawn_alike_for_all_tensors_of_a_size(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keep_tensors, "LARGEST_SHUFFLED", largest)
-    places = kept_places(Kept(elements=50, sampled=True), 10_000 + largest % 7)
+    places = kept_places(KeptValues(elements=50, sampled=True), 10_000 + largest % 7)
     assert places is not None
     assert 45 <= len(places) <= 50
     assert (np.diff(places) > 0).all()

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.steps.latest_points import latest_points
+from align.steps.latest_points import deduplicate_steps
 
 NAN = math.nan
 
 
 def _kept(steps: list[int], values: list[float]) -> tuple[list[tuple[int, float]], str]:
-    kept = latest_points(np.array(steps), np.array(values))
+    kept = deduplicate_steps(np.array(steps), np.array(values))
     return [(steps[i], values[i]) for i in kept.index], " ".join(kept.notes)
 
 
@@ -37,7 +37,7 @@ def test_after_a_resume_the_later_point_replaces_the_earlier() -> None:
 
 
 def test_the_point_with_which_a_resumed_log_goes_on_is_marked() -> None:
-    kept = latest_points(np.array([1, 2, 3, 4, 3, 4, 5]), np.arange(7) * 1.0)
+    kept = deduplicate_steps(np.array([1, 2, 3, 4, 3, 4, 5]), np.arange(7) * 1.0)
     assert kept.resumed is not None
     assert kept.resumed.tolist() == [False, False, True, False, False]
 
@@ -74,18 +74,18 @@ def _interleaved(processes: int, behind: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("behind", [0, 1, 3])
 @pytest.mark.parametrize("processes", [2, 4, 8])
 def test_lines_of_several_processes_are_told_from_a_resumed_run(processes: int, behind: int) -> None:
-    assert latest_points(*_interleaved(processes, behind)).each == processes
+    assert deduplicate_steps(*_interleaved(processes, behind)).each == processes
 
 
 def test_processes_that_agree_are_as_good_as_one() -> None:
     steps, _ = _interleaved(4, 0)
-    kept = latest_points(steps, 1.0 / (1.0 + steps))
+    kept = deduplicate_steps(steps, 1.0 / (1.0 + steps))
     assert (kept.each, steps[kept.index].tolist()) == (1, list(range(40)))
 
 
 def test_a_run_started_again_and_again_is_not_taken_for_processes() -> None:
     steps = np.tile(np.arange(1, 6), 20)
-    kept = latest_points(steps, np.arange(100) * 1.0)
+    kept = deduplicate_steps(steps, np.arange(100) * 1.0)
     assert (kept.each, kept.index.tolist()) == (1, [95, 96, 97, 98, 99])
 
 
@@ -118,7 +118,7 @@ def _later_points(passes: list[dict[int, float]]) -> dict[int, float]:
 def test_a_run_resumed_anywhere_gives_the_later_points_be_they_equal_or_not(passes: list[dict[int, float]]) -> None:
     steps = np.array([step for points in passes for step in points])
     told = np.array([value for points in passes for value in points.values()])
-    kept = latest_points(steps, told)
+    kept = deduplicate_steps(steps, told)
     found = {int(step): repr(float(value)) for step, value in zip(steps[kept.index], told[kept.index], strict=True)}
     assert found == {step: repr(value) for step, value in sorted(_later_points(passes).items())}
     assert list(found) == sorted(found)

@@ -9,7 +9,7 @@ from align.core.settings import LayerSettings
 from align.steps.lint import LayerPair, compare_settings
 
 if TYPE_CHECKING:
-    from align.steps.lint import Compared
+    from align.steps.lint import ComparedSettings
 
 
 def layer(path: str, name: str, **values: Any) -> LayerSettings:
@@ -27,7 +27,7 @@ def slopes(*values: tuple[float, float], certain: bool = True) -> list[LayerPair
     ]
 
 
-def compare(pairs: list[LayerPair]) -> Compared:
+def compare(pairs: list[LayerPair]) -> ComparedSettings:
     return compare_settings(pairs, pitfalls())
 
 

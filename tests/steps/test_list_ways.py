@@ -6,34 +6,34 @@ import pytest
 
 from align.core.rename import NameRules
 from align.core.transforms import IDENTITY
-from align.steps.list_ways import ListWay, way_of_lists
+from align.steps.list_ways import ListDirection, list_direction
 
 
-def way(points: dict[int, int], count: int, other_count: int | None = None, *, nested: bool = False) -> ListWay:
+def way(points: dict[int, int], count: int, other_count: int | None = None, *, nested: bool = False) -> ListDirection:
     lists = set(range(count)), set(range(count if other_count is None else other_count))
-    return way_of_lists(set(points.items()), *lists, nested)
+    return list_direction(set(points.items()), *lists, nested)
 
 
 @pytest.mark.parametrize("points", [{0: 1, 1: 0}, {2: 0, 1: 1, 0: 2}, {3: 0, 2: 1}, {0: 4, 1: 3, 2: 2}])
 def test_numbers_that_only_a_turned_list_gives_tell_that_it_is_turned(points) -> None:
-    assert way(points, max(*points, *points.values()) + 1) == ListWay(-1)
+    assert way(points, max(*points, *points.values()) + 1) == ListDirection(-1)
 
 
 @pytest.mark.parametrize("points", [{0: 1, 1: 0}, {1: 2, 2: 1}, {0: 0, 1: 2, 2: 1}, {0: 2, 2: 0, 3: 3}])
 def test_two_exchanged_numbers_tell_nothing_of_the_others(points) -> None:
     moved = frozenset(number for number, other in points.items() if number != other)
-    assert way(points, 5) == ListWay(None, moved)
+    assert way(points, 5) == ListDirection(None, moved)
 
 
 @pytest.mark.parametrize("points", [{1: 2, 2: 1}, {0: 3, 3: 0}])
 def test_nobody_knows_what_an_exchange_and_a_turned_list_both_explain(points) -> None:
-    assert way(points, 4) == ListWay(0)
+    assert way(points, 4) == ListDirection(0)
 
 
 def test_points_of_an_exchange_tell_no_turned_list_where_the_lengths_of_the_lists_are_not_the_same() -> None:
-    assert way({0: 1, 1: 0}, 5, 4) == way({0: 1, 1: 0}, 5, nested=True) == ListWay(0)
-    assert way({0: 3, 1: 2, 2: 1}, 5, 4) == ListWay(0)
-    assert way({0: 3, 1: 2, 2: 1, 3: 0}, 5, 4) == ListWay(-1)
+    assert way({0: 1, 1: 0}, 5, 4) == way({0: 1, 1: 0}, 5, nested=True) == ListDirection(0)
+    assert way({0: 3, 1: 2, 2: 1}, 5, 4) == ListDirection(0)
+    assert way({0: 3, 1: 2, 2: 1, 3: 0}, 5, 4) == ListDirection(-1)
 
 
 def blocks(w, said: dict[int, int], count: int):

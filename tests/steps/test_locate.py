@@ -12,29 +12,29 @@ import pytest
 from align.core.measurements import Limit
 from align.core.traces import Capture
 from align.steps.calls import Call, CallPair
-from align.steps.isolate import Alone, IsolatedCall, Way
+from align.steps.isolate import IsolatedCall, IsolatedTensor, IsolationOptions
 from align.steps.locate import (
     Fault,
     applied_inside,
+    calls_to_force,
     find_faults,
     isolated_comparisons,
-    to_force,
     unpaired_before,
 )
 from align.steps.measure import measure
 
 RIGHT, OFF = 0.5, 5.0
-FREE = Way()
+FREE = IsolationOptions()
 ZEROS = np.zeros(20, np.float32)
 
 
-def tensor(path: str, factor: float, *, role: Any = "output", value: Any = None) -> Alone:
+def tensor(path: str, factor: float, *, role: Any = "output", value: Any = None) -> IsolatedTensor:
     capture = Capture(0, path.upper(), 0, "0" if role == "input" else "", "Odd", (20,), "float32", role=role)
     if factor == inf:
-        return Alone(capture, None, None, inf, value)
+        return IsolatedTensor(capture, None, None, inf, value)
     distinct = crc32(f"{path} {role}".encode()) % 97 / 1000
     measurement = measure(ZEROS, ZEROS + np.float32(factor + distinct))
-    return Alone(capture, measurement, Limit(1.0, 1.0, "noise"), factor, value)
+    return IsolatedTensor(capture, measurement, Limit(1.0, 1.0, "noise"), factor, value)
 
 
 class Seen:
@@ -76,11 +76,11 @@ class Seen:
         return [(one.path, one.part) for one in self.found(*forced)]
 
     def found(self, *forced: str) -> list[Fault]:
-        return find_faults(self.pairs, self.calls, Way(frozenset((path, 0) for path in forced)))
+        return find_faults(self.pairs, self.calls, IsolationOptions(frozenset((path, 0) for path in forced)))
 
     def to_force(self, *helpless: str) -> set[str]:
         keys = frozenset((path, 0) for path in helpless)
-        return {path for path, _ in to_force(self.pairs, self.calls, FREE, keys)}
+        return {path for path, _ in calls_to_force(self.pairs, self.calls, FREE, keys)}
 
 
 def test_nothing_off_is_no_fault() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.core.curves import EPOCH_MEAN, RAW, SINCE_LAST_PRINT, AxisHints, LogTable, LossLog, MetricSummary, Series
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.errors import MetricMissingError
 from align.steps.log_summary import summarize_log
 
@@ -51,7 +51,7 @@ def test_each_metric_is_told_with_what_it_is_the_mean_of() -> None:
 
 
 def test_a_summary_has_a_plain_form() -> None:
-    plain = to_plain(summarize_log(_log(), hints=AxisHints(base=1)))
+    plain = to_json_data(summarize_log(_log(), hints=AxisHints(base=1)))
     assert plain["metrics"][1] == {
         "name": "lr",
         "points": 2,

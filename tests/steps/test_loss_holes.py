@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.steps.loss_holes import Hole, find_holes, starts_late, usual_distance
+from align.steps.loss_holes import MissingSteps, find_missing_steps, starts_late, usual_distance
 
 DENSE = np.arange(1, 1001)
 
@@ -45,7 +45,7 @@ def _inside_epochs(interval: int, length: int, epochs: int) -> list[int]:
     ],
 )
 def test_what_follows_a_cadence_has_no_holes(steps: list[int]) -> None:
-    assert find_holes(np.array(steps, np.int64), DENSE) == find_holes(np.array(steps, np.int64)) == ()
+    assert find_missing_steps(np.array(steps, np.int64), DENSE) == find_missing_steps(np.array(steps, np.int64)) == ()
 
 
 @pytest.mark.parametrize(
@@ -62,18 +62,22 @@ def test_what_follows_a_cadence_has_no_holes(steps: list[int]) -> None:
     ],
 )
 def test_what_follows_none_is_a_hole(steps: list[int], holes: list[tuple[int, int, int]]) -> None:
-    assert find_holes(np.array(steps), DENSE) == find_holes(np.array(steps)) == tuple(Hole(*hole) for hole in holes)
+    assert (
+        find_missing_steps(np.array(steps), DENSE)
+        == find_missing_steps(np.array(steps))
+        == tuple(MissingSteps(*hole) for hole in holes)
+    )
 
 
 def test_where_the_other_log_has_no_points_either_nothing_is_missing() -> None:
     steps = np.array([1, 2, 3, 6, 7])
-    assert find_holes(steps, steps) == ()
-    assert find_holes(steps, np.array([3, 4, 6])) == (Hole(3, 6, 1),)
+    assert find_missing_steps(steps, steps) == ()
+    assert find_missing_steps(steps, np.array([3, 4, 6])) == (MissingSteps(3, 6, 1),)
 
 
 def test_a_point_that_lacks_at_the_end_of_an_epoch_is_a_hole_too() -> None:
     whole = np.array(_inside_epochs(10, 25, 4))
-    assert find_holes(whole[whole != 35], whole) == (Hole(20, 45, 1),)
+    assert find_missing_steps(whole[whole != 35], whole) == (MissingSteps(20, 45, 1),)
 
 
 def test_a_log_starts_late_if_its_distances_do_not_explain_it() -> None:
@@ -86,5 +90,5 @@ def test_a_log_starts_late_if_its_distances_do_not_explain_it() -> None:
 def test_a_long_log_with_many_holes_is_searched_quickly() -> None:
     steps = np.flatnonzero(np.random.default_rng(0).random(1_000_000) < 0.9) + 1
     lost = 1_000_000 - len(steps)
-    found = find_holes(steps, np.arange(1, 1_000_001))
+    found = find_missing_steps(steps, np.arange(1, 1_000_001))
     assert 0.9 * lost < sum(hole.missing for hole in found) <= lost

@@ -16,7 +16,7 @@ from align.core.verdicts import Outcome
 from align.steps.curves import pair_curves
 from align.steps.judge_curves import judge_curves
 from align.steps.loss_troubles import TROUBLES
-from align.steps.other_metrics import Beside
+from align.steps.other_metrics import OtherMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,9 +101,9 @@ def _skips(skipped: Values | None) -> Skips | None:
     return Skips(ends - 1, ends, np.ones(len(ends), int)) if len(ends) else None
 
 
-def _judge(reference: Curve, candidate: Curve, beside: Beside | None = None) -> CurveComparison:
+def _judge(reference: Curve, candidate: Curve, beside: OtherMetrics | None = None) -> CurveComparison:
     pairs = pair_curves(reference, candidate)
-    return judge_curves(reference, candidate, pairs, beside=beside or Beside())
+    return judge_curves(reference, candidate, pairs, beside=beside or OtherMetrics())
 
 
 def _batches(count: int, noise: float, seed: int = 0) -> Values:
@@ -195,10 +195,10 @@ PARTS_AT_100 = LOSSES * (1.0 + 0.3 * _late(DONE, 0.33))
 DECAYED, WARMED = np.where(DONE < 0.33, 0.1, 0.01), 0.1 * np.minimum(1.0, (1 + np.arange(STEPS)) / 99)
 
 
-def _rates(reference: Values, candidate: Values) -> Beside:
+def _rates(reference: Values, candidate: Values) -> OtherMetrics:
     apart = np.flatnonzero(reference != candidate)
     compared = OtherMetric("lr", STEPS, STEPS - len(apart), int(apart[0]) + 1 if len(apart) else None, 0.0, None)
-    return Beside((compared,), (_curve(reference, metric="lr"), _curve(candidate, metric="lr")))
+    return OtherMetrics((compared,), (_curve(reference, metric="lr"), _curve(candidate, metric="lr")))
 
 
 @pytest.mark.parametrize("rates", [DECAYED, WARMED])
@@ -254,10 +254,10 @@ def test_a_search_for_the_loss_scale_at_the_beginning_is_no_persistent_overflow(
 def test_a_loss_scale_that_keeps_falling_is_a_persistent_overflow(fall: float, trouble: str) -> None:
     falling = _curve(np.maximum(2.0 ** (24 - np.arange(STEPS) // fall), 1.0), metric="loss_scale")
     steady = _curve(np.full(STEPS, 65536.0), metric="loss_scale")
-    found = _judge(_curve(LOSSES), _curve(PARTS_AT_100), Beside(loss_scale=(steady, falling)))
+    found = _judge(_curve(LOSSES), _curve(PARTS_AT_100), OtherMetrics(loss_scale=(steady, falling)))
     assert found.trouble == trouble
     assert (
-        _judge(_curve(LOSSES), _curve(PARTS_AT_100), Beside(loss_scale=(falling, falling))).trouble
+        _judge(_curve(LOSSES), _curve(PARTS_AT_100), OtherMetrics(loss_scale=(falling, falling))).trouble
         != "persistent overflow"
     )
 

@@ -15,7 +15,7 @@ from align.core.extents import byte_blocks, mapped
 from align.core.names import Fill, NameMap, Pairing
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained
 from align.steps.convert import plan_conversion, with_dtype
-from align.steps.made_tensors import made_tensor
+from align.steps.made_tensors import transformed_tensor
 
 DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "uint8", "bool", "complex64"]
 
@@ -38,7 +38,7 @@ def test_blocks_and_array_are_the_same_bytes(tmp_path, data) -> None:
     steps = [Permute(tuple(data.draw(st.permutations(range(len(shape)))))), Cast(after), Reshape((value.size,))]
     chosen = data.draw(st.lists(st.sampled_from(steps[:2]), max_size=2, unique=True))
     transform = chained(*chosen, *data.draw(st.sampled_from([(), (steps[2],)])))
-    made = made_tensor(in_file(tmp_path, value), "x", transform)
+    made = transformed_tensor(in_file(tmp_path, value), "x", transform)
     block = 16 * data.draw(st.integers(1, 5))
     blocks = [bytes(part) for part in byte_blocks(made, block)]
     assert b"".join(blocks) == np.ascontiguousarray(transform.apply(value)).tobytes() == made.load().tobytes()
@@ -51,7 +51,7 @@ def test_blocks_and_array_are_the_same_bytes(tmp_path, data) -> None:
 )
 def test_no_large_tensor_is_held_in_memory(tmp_path, transform) -> None:
     source = in_file(tmp_path, np.zeros((1 << 10, 1 << 12), np.float32))
-    made = made_tensor(source, "x", transform)
+    made = transformed_tensor(source, "x", transform)
     tracemalloc.start()
     assert sum(len(block) for block in byte_blocks(made)) == made.nbytes
     assert tracemalloc.get_traced_memory()[1] < 6 << 20
@@ -60,9 +60,9 @@ def test_no_large_tensor_is_held_in_memory(tmp_path, transform) -> None:
 
 def test_bytes_that_stay_keep_their_place_in_the_file_and_others_do_not(tmp_path) -> None:
     source = in_file(tmp_path, np.ones((2, 3), np.float32))
-    assert made_tensor(source, "x", Reshape((6,))).extent == source.extent
+    assert transformed_tensor(source, "x", Reshape((6,))).extent == source.extent
     for transform in (Cast("float16"), Permute((1, 0)), chained(Reshape((6,)), Cast("float16"))):
-        assert made_tensor(source, "x", transform).extent is None
+        assert transformed_tensor(source, "x", transform).extent is None
 
 
 def tied(**transforms):

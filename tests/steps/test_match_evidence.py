@@ -10,7 +10,7 @@ from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.rename import NameRules
 from align.core.traces import Capture
 from align.core.transforms import IDENTITY
-from align.steps.execution import CallOrder, in_execution_order, unseen
+from align.steps.execution import CallOrder, in_execution_order, unseen_modules
 from align.steps.match import match_names
 
 
@@ -140,13 +140,15 @@ class TestExecutionOrder:
         assert [(module.path, module.ran) for module in ordered.modules] == [
             ("a", True), ("", True), ("b", False), ("relu", False),
         ]  # fmt: skip
-        assert unseen(ordered) == ["1 module of net was not seen to run, so that the order tells nothing of it: b"]
+        assert unseen_modules(ordered) == [
+            "1 module of net was not seen to run, so that the order tells nothing of it: b"
+        ]
 
     def test_a_side_of_which_no_hook_saw_a_layer_keeps_its_registration_order(self) -> None:
         ordered = in_execution_order(self.SIDE, self.called("relu", ""))
         assert [module.path for module in ordered.modules] == ["", "b", "a", "relu"]
         assert ordered.order == "registration"
-        assert "2 modules of net were not seen" in unseen(ordered)[0]
+        assert "2 modules of net were not seen" in unseen_modules(ordered)[0]
 
     def test_the_place_of_a_layer_that_did_not_run_is_no_evidence(self) -> None:
         """The first and third layers of three alike are told by their order; the second one ran on one side only."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from align.core.names import Ambiguity, NameMap, Pairing
-from align.steps.remainder import explain_anew
+from align.steps.remainder import explain_unpaired_anew
 
 
 def attention(w, family, block, names):
@@ -49,7 +49,7 @@ def test_a_group_that_lost_one_side_is_unmatched_and_a_tie_of_a_new_pair_dropped
         (Pairing("tok.weight", "e.embedding_table", "trial", 1.0),),
         ambiguous=(Ambiguity(("pos.weight",), (), "the run tells nothing"),),
     )
-    again = explain_anew(sides, settled)
+    again = explain_unpaired_anew(sides, settled)
     assert not again.ambiguous
     assert [one.name for one in again.unmatched] == ["pos.weight"]
     assert [(one.name, one.reason) for one in again.dropped] == [

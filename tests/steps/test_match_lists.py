@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.steps.number_lists import levels
+from align.steps.number_lists import list_levels
 
 
 def map_of(w, source, target):
@@ -108,4 +108,4 @@ def test_odd_digits_are_no_numbers(written, odd) -> None:
     w = written
     source, target = ([w.linear(f"{top}.{n}") for n in (odd, "1", "2")] for top in ("red", "blue"))
     assert map_of(w, source, target).pairings is not None
-    assert levels(f"red.{odd}.fc") == ()
+    assert list_levels(f"red.{odd}.fc") == ()

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align.steps.measure_fused import TILE, FusedKernel, FusedLoops
+from align.steps.measure_fused import TILE, CompiledKernel, CompiledLoops
 from align.steps.measure_numpy import NumpyKernel
-from align.steps.sums import Sums
+from align.steps.sums import RunningSums
 from align.workflows.kernels import load_loops
 
 pytestmark = pytest.mark.frameworks  # needs numba
@@ -26,13 +26,13 @@ BLOCK = 4 * TILE
 
 
 @pytest.fixture(scope="module")
-def loops() -> FusedLoops:
+def loops() -> CompiledLoops:
     return load_loops()
 
 
-def check_alike(loops: FusedLoops, reference: np.ndarray[Any, Any], candidate: np.ndarray[Any, Any]) -> None:
-    found, expected = Sums(), Sums()
-    FusedKernel(loops, BLOCK).add(found, reference, candidate)
+def check_alike(loops: CompiledLoops, reference: np.ndarray[Any, Any], candidate: np.ndarray[Any, Any]) -> None:
+    found, expected = RunningSums(), RunningSums()
+    CompiledKernel(loops, BLOCK).add(found, reference, candidate)
     NumpyKernel(BLOCK).add(expected, reference, candidate)
     assert found.identical == expected.identical
     one, other = (dataclasses.asdict(sums.result(reference.shape)) for sums in (found, expected))
@@ -47,52 +47,52 @@ def normal(size: int, seed: int = 0) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).standard_normal(size)
 
 
-def test_floats_really_go_through_the_compiled_loop(loops: FusedLoops) -> None:
+def test_floats_really_go_through_the_compiled_loop(loops: CompiledLoops) -> None:
     class OnlyFused(NumpyKernel):
         def _add_block(self, *arguments: object) -> None:
             raise AssertionError("NumPy was asked")
 
-    kernel = type("Kernel", (FusedKernel, OnlyFused), {})(loops, BLOCK)
+    kernel = type("Kernel", (CompiledKernel, OnlyFused), {})(loops, BLOCK)
     for dtype in DTYPES[:4]:
-        sums = Sums()
+        sums = RunningSums()
         kernel.add(sums, normal(3 * BLOCK + 7).astype(dtype), normal(3 * BLOCK + 7, 1).astype(dtype))
         assert sums.count == sums.finite == 3 * BLOCK + 7
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [0, 1, TILE - 1, TILE, TILE + 1, BLOCK, 2 * BLOCK + TILE + 3])
-def test_every_dtype_and_every_edge_of_tiles_and_blocks(loops: FusedLoops, dtype: Any, size: int) -> None:
+def test_every_dtype_and_every_edge_of_tiles_and_blocks(loops: CompiledLoops, dtype: Any, size: int) -> None:
     reference = (normal(size) * 20).astype(dtype)
     check_alike(loops, reference, (normal(size, 1) * 20).astype(dtype))
     check_alike(loops, reference, reference.copy())
 
 
 @pytest.mark.parametrize("pair", [(np.float32, np.float16), (np.float32, np.float64), (np.int32, np.float32)])
-def test_two_dtypes(loops: FusedLoops, pair: tuple[Any, Any]) -> None:
+def test_two_dtypes(loops: CompiledLoops, pair: tuple[Any, Any]) -> None:
     check_alike(loops, (normal(9000) * 9).astype(pair[0]), (normal(9000) * 9).astype(pair[1]))
 
 
 @pytest.mark.parametrize("place", [0, TILE - 1, TILE, BLOCK - 1, BLOCK + 5])
 @pytest.mark.parametrize("values", [(NAN, NAN), (NAN, 1.0), (INF, INF), (INF, -INF), (1.0, INF)])
-def test_nan_and_inf_anywhere(loops: FusedLoops, place: int, values: tuple[float, float]) -> None:
+def test_nan_and_inf_anywhere(loops: CompiledLoops, place: int, values: tuple[float, float]) -> None:
     reference, candidate = normal(2 * BLOCK).astype(np.float32), normal(2 * BLOCK, 1).astype(np.float32)
     reference[place], candidate[place] = values
     check_alike(loops, reference, candidate)
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e-200, 1e200, 1.7e308])
-def test_the_ends_of_float64(loops: FusedLoops, scale: float) -> None:
+def test_the_ends_of_float64(loops: CompiledLoops, scale: float) -> None:
     numbers = np.array([0.0, 1.0, -1.0, 0.5, -0.25])
     check_alike(loops, scale * np.resize(numbers, 3000), scale * np.resize(numbers[::-1], 3000))
 
 
-def test_the_largest_relative_difference_of_zeros_and_denormals(loops: FusedLoops) -> None:
+def test_the_largest_relative_difference_of_zeros_and_denormals(loops: CompiledLoops) -> None:
     reference = np.array([0.0, 5e-324, 1e-308, 3.0, -0.0])
     check_alike(loops, reference, np.array([7.0, 1.0, 1e-308, 3.0, 0.0]))
     check_alike(loops, np.zeros(5000, np.float32), normal(5000).astype(np.float32))
 
 
-def test_read_only_and_unaligned_memory(loops: FusedLoops) -> None:
+def test_read_only_and_unaligned_memory(loops: CompiledLoops) -> None:
     raw = np.arange(8 * 5000 + 1, dtype=np.uint8)
     for dtype in (np.float32, np.float64):
         unaligned = raw[1:].view(dtype)
@@ -107,7 +107,7 @@ numbers = st.floats(width=32) | st.sampled_from([0.0, -0.0, 2.0**-149, 2.0**127,
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_whatever_the_values(loops: FusedLoops, data: st.DataObject) -> None:
+def test_whatever_the_values(loops: CompiledLoops, data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from([np.float32, np.float64]))
     size = data.draw(st.integers(0, 40))
     both = (data.draw(arrays.arrays(dtype, size, elements=numbers)) for _ in range(2))

@@ -11,7 +11,7 @@ import pytest
 from align.core.curves import Curve
 from align.steps.curves import pair_curves
 from align.steps.judge_curves import judge_curves
-from align.steps.other_metrics import Beside
+from align.steps.other_metrics import OtherMetrics
 
 if TYPE_CHECKING:
     from align.core.curve_results import CurveComparison
@@ -32,7 +32,7 @@ def _curve(values: np.ndarray, metric: str = "lr") -> Curve:
 
 def _judge(reference: np.ndarray, candidate: np.ndarray, metric: str = "lr", losses: tuple = ()) -> CurveComparison:
     left, right = _curve(reference, metric), replace(_curve(candidate, metric), base_guessed=True)
-    beside = Beside(losses=tuple(_curve(one, "loss") for one in losses) or (None, None))
+    beside = OtherMetrics(losses=tuple(_curve(one, "loss") for one in losses) or (None, None))
     return judge_curves(left, right, pair_curves(left, right), beside=beside)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from align.errors import UsageError
-from align.steps.naming import Direction, check_kept, direction, exporter_warnings, source_framework
+from align.steps.naming import NamingDirection, check_kept, exporter_warnings, naming_direction, source_framework
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_format_tells_it_first_and_without_a_word() -> None:
     ],
 )
 def test_the_ends_decide_where_the_names_go(source, target, destination, framework, family) -> None:
-    assert direction(source, target, destination) == Direction(source, framework, family)
+    assert naming_direction(source, target, destination) == NamingDirection(source, framework, family)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_ends_decide_where_the_names_go(source, target, destination, framewo
 )
 def test_contradictions_are_refused(source, target, destination, word) -> None:
     with pytest.raises(UsageError, match=word):
-        direction(source, target, destination)
+        naming_direction(source, target, destination)
 
 
 NN, MINT = ["bn.gamma", "bn.moving_mean"], ["bn.weight", "bn.running_mean"]

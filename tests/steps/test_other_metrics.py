@@ -11,7 +11,7 @@ from align.core.curves import RAW, LogTable, LossLog, Series
 from align.errors import StepsPerEpochError
 from align.steps.curves import place_on_axis
 from align.steps.loss_limits import PRESETS
-from align.steps.other_metrics import compare_others, look_beside
+from align.steps.other_metrics import compare_others, read_other_metrics
 
 if TYPE_CHECKING:
     from align.core.curve_results import OtherMetric
@@ -111,7 +111,7 @@ def test_of_training_in_one_log_and_of_validation_in_the_other_is_no_shared_metr
 
 
 def test_rates_and_scales_are_taken_of_either_log() -> None:
-    beside = look_beside(_log("torch", lr=RATES), _log("port", loss_scale=LOSSES), "loss", place_on_axis)
+    beside = read_other_metrics(_log("torch", lr=RATES), _log("port", loss_scale=LOSSES), "loss", place_on_axis)
     assert beside.others == beside.notes == ()
     assert beside.lr[0] is not None
     assert beside.loss_scale[1] is not None

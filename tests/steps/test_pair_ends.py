@@ -11,7 +11,7 @@ from align.core.traces import Capture
 from align.core.unpaired_layer import UnpairedLayer
 from align.steps.calls import Call, CallPair
 from align.steps.pair_calls import CallPairs
-from align.steps.pair_ends import pair_true_ends
+from align.steps.pair_ends import pair_fused_layers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +49,7 @@ def ended(reference: Run, candidate: Run, pairs: dict[str, str]) -> CallPairs:
     made = tuple(CallPair(reference.call(a), candidate.call(b)) for a, b in pairs.items())
     left = [UnpairedLayer("reference", path, path, 0, "") for path in reference.returned if path not in pairs]
     left += [UnpairedLayer("candidate", b, b, 0, "") for b in candidate.returned if b not in pairs.values()]
-    return pair_true_ends(CallPairs(made, tuple(left)), reference, candidate)  # type: ignore[arg-type]
+    return pair_fused_layers(CallPairs(made, tuple(left)), reference, candidate)  # type: ignore[arg-type]
 
 
 def ends(found: CallPairs) -> dict[str, str]:

@@ -13,7 +13,7 @@ from align.core.transforms import IDENTITY, Permute, Transform, chained
 from align.steps.compare_weights import compare_weights
 from align.steps.convert import plan_conversion, with_dtype
 from align.steps.diff import pair_tensors
-from align.steps.two_way import as_two_way, backward, forward
+from align.steps.two_way import as_two_way, follow_backward, follow_forward
 
 WHOLE = np.arange(24, dtype=np.float32).reshape(6, 4)
 
@@ -118,12 +118,12 @@ def test_a_map_with_pieces_leads_there_and_back(tmp_path, mapped) -> None:
     (tmp_path / "there").mkdir()
     mine = {"w": WHOLE} if mapped is CUT else {"x": WHOLE[4:].copy(), "y": WHOLE[:4].T.copy()}
     tensors = stored(tmp_path, **mine)
-    there = plan_conversion(tensors, forward(as_two_way(mapped, "map"), tensors).name_map)
+    there = plan_conversion(tensors, follow_forward(as_two_way(mapped, "map"), tensors).name_map)
     assert there.problems == ()
     between = stored(tmp_path / "there", **values(there))
     two_way = as_two_way(mapped, "map")
     two_way = type(two_way)(two_way.rules, forms={name: (t.shape, t.dtype) for name, t in tensors.items()})
-    followed = backward(two_way, between)
+    followed = follow_backward(two_way, between)
     back = plan_conversion(between, followed.name_map, followed.fills)
     assert back.problems == ()
     made = values(back)
@@ -143,7 +143,7 @@ def test_a_cast_comes_before_the_pieces_are_joined(tmp_path) -> None:
 
 def test_the_way_back_of_a_crop_says_what_it_filled_up(tmp_path) -> None:
     mapped = name_map(("w", "e", Crop(0, 6, origin=9)))
-    found = backward(as_two_way(mapped, "map"), stored(tmp_path, e=WHOLE))
+    found = follow_backward(as_two_way(mapped, "map"), stored(tmp_path, e=WHOLE))
     assert found.warnings == ("cropped on the way there, and filled up again: w",)
     assert found.name_map.pairings[0].transform == Pad(0, 9)
 

@@ -12,12 +12,12 @@ from align.core.traces import Capture
 from align.steps.power_parameters import (
     LEAST_LIMIT,
     MOST_RUNS,
-    changed,
+    names_without_effect,
     parameter_powers,
-    scales_of,
-    size_of,
-    suspects,
-    without_effect,
+    parameter_rms,
+    perturb_elements,
+    suspect_elements,
+    tensor_scales,
 )
 
 if TYPE_CHECKING:
@@ -43,18 +43,18 @@ def test_a_scale_is_the_length_of_a_difference_at_its_limit() -> None:
 
     nothing = Limit(0.0, 0.0, "exact")
     limits = {"a#0": Limit(1.0, 0.5, "noise"), "b#0": nothing, "zero#0": nothing}
-    assert scales_of(Trace(), limits) == {"a#0": 5.0, "zero#0": 2 * LEAST_LIMIT}  # type: ignore[arg-type]
+    assert tensor_scales(Trace(), limits) == {"a#0": 5.0, "zero#0": 2 * LEAST_LIMIT}  # type: ignore[arg-type]
 
 
 def test_the_size_of_a_parameter_that_is_zero_is_one() -> None:
-    assert size_of(np.array([3.0, -3.0])) == 3.0
-    assert size_of(np.zeros(3)) == 1.0
-    assert size_of(np.zeros((0, 3))) == 1.0
+    assert parameter_rms(np.array([3.0, -3.0])) == 3.0
+    assert parameter_rms(np.zeros(3)) == 1.0
+    assert parameter_rms(np.zeros((0, 3))) == 1.0
 
 
 def test_an_empty_parameter_is_neither_suspect_nor_listed() -> None:
     empty = {"w": np.zeros((0, 3))}
-    assert suspects(empty, empty) == {}
+    assert suspect_elements(empty, empty) == {}
     assert list(parameter_powers(empty, empty, {}, 1)) == []
 
 
@@ -81,19 +81,29 @@ def test_blind_elements_are_counted() -> None:
 
 def test_elements_without_gradient_are_suspect_and_in_vectors_those_with_rounding_only() -> None:
     gradient = np.array([1e4, 1e-3, 0.0, -2e4, 0.1, 1e3])
-    assert suspects({"v": np.ones(6)}, {"v": gradient})["v"].tolist() == [False, True, True, False, False, False]
-    assert suspects(ONES, {"w": gradient.reshape(2, 3)})["w"].tolist() == [[False, False, True], [False, False, False]]
+    assert suspect_elements({"v": np.ones(6)}, {"v": gradient})["v"].tolist() == [
+        False,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert suspect_elements(ONES, {"w": gradient.reshape(2, 3)})["w"].tolist() == [
+        [False, False, True],
+        [False, False, False],
+    ]
 
 
 def test_all_of_a_parameter_that_moves_next_to_nothing_is_suspect() -> None:
-    assert suspects(ONES, {"w": np.full((2, 3), 1e-4)})["w"].all()
-    assert suspects(ONES, {"w": np.full((2, 3), 1e4)}) == {}
+    assert suspect_elements(ONES, {"w": np.full((2, 3), 1e-4)})["w"].all()
+    assert suspect_elements(ONES, {"w": np.full((2, 3), 1e4)}) == {}
 
 
 def test_only_suspect_elements_are_changed_by_the_size_of_their_parameter() -> None:
     mask = np.zeros((2, 3), bool)
     mask[1] = True
-    new = changed({**ONES, "other": np.ones(2)}, {"w": mask})
+    new = perturb_elements({**ONES, "other": np.ones(2)}, {"w": mask})
     assert np.array_equal(new["w"][0], np.ones(3))
     assert (np.abs(new["w"][1] - 1) > 1e-3).all()
     assert np.array_equal(new["other"], np.ones(2))
@@ -111,19 +121,19 @@ def effects(*guilty: str) -> tuple[Callable[[Sequence[str]], bool], list[list[st
 
 def test_suspects_that_move_nothing_together_take_one_run() -> None:
     has_effect, asked = effects()
-    assert without_effect(["a", "b", "c"], has_effect) == {"a", "b", "c"}
+    assert names_without_effect(["a", "b", "c"], has_effect) == {"a", "b", "c"}
     assert len(asked) == 1
-    assert without_effect([], has_effect) == set()
+    assert names_without_effect([], has_effect) == set()
     assert len(asked) == 1
 
 
 def test_the_one_that_moves_something_is_told_from_the_others() -> None:
     has_effect, _ = effects("b")
-    assert without_effect(["a", "b", "c", "d"], has_effect) == {"a", "c", "d"}
+    assert names_without_effect(["a", "b", "c", "d"], has_effect) == {"a", "c", "d"}
 
 
 def test_what_is_open_when_the_runs_are_spent_is_not_called_blind() -> None:
     names = [f"p{i}" for i in range(256)]
     has_effect, asked = effects(*names[::2])
-    assert not without_effect(names, has_effect) & set(names[::2])
+    assert not names_without_effect(names, has_effect) & set(names[::2])
     assert len(asked) == MOST_RUNS

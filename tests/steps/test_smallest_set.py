@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.steps.bisect import INPUTS, find_stretches
+from align.steps.bisect import INPUTS, find_wrong_stretches
 from align.steps.movement import LOSS_LIMIT, loss_movement
 from align.steps.smallest_set import smallest_set
 
@@ -40,7 +40,7 @@ def test_every_faulty_stretch_between_points_is_found(count: int, data: st.DataO
         last = max((point for point in spliced if point < target), default=INPUTS)
         return 2.0 if any(last < fault <= target for fault in faults) else 0.5
 
-    found = find_stretches(count, judge)
+    found = find_wrong_stretches(count, judge)
     assert [(one.start, one.end) for one in found.stretches] == [(n - 1, n) for n in sorted(faults, reverse=True)]
     assert len(asked) <= 1 + len(faults) * (2 * count.bit_length() + 2)
     assert len(faults) > 1 or len(asked) <= count.bit_length() + 3
@@ -51,7 +51,7 @@ def test_a_point_where_the_right_value_does_harm_is_dropped() -> None:
         last = max((point for point in spliced if point < target), default=INPUTS)
         return 2.0 if last in (INPUTS, 1) else 0.5
 
-    found = find_stretches(3, judge)
+    found = find_wrong_stretches(3, judge)
     assert found.states == {1: "dropped"}
     assert [(one.start, one.end) for one in found.stretches] == [(INPUTS, 0)]
 

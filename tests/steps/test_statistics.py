@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.core.capturing import Statistics
+from align.core.capturing import TensorStatistics
 from align.steps import statistics
 from align.steps.statistics import summarize_tensor
 
@@ -36,7 +36,7 @@ def test_figures_are_those_of_float64_to_six_digits(dtype: Any, size: int) -> No
 
 def test_what_is_not_finite_is_counted_and_left_out() -> None:
     value = np.array([1.0, np.nan, 3.0, np.inf, -np.inf, np.nan, np.nan], np.float32)
-    assert summarize_tensor(value) == Statistics(1.0, 3.0, 2.0, np.sqrt(5.0), nan=3, inf=2)
+    assert summarize_tensor(value) == TensorStatistics(1.0, 3.0, 2.0, np.sqrt(5.0), nan=3, inf=2)
 
 
 @pytest.mark.parametrize("place", [0, BLOCK + 7, 2 * BLOCK + PIECE, 2 * BLOCK + PIECE + 5])
@@ -57,8 +57,8 @@ def test_squares_beyond_float64_are_infinite() -> None:
 
 
 def test_a_tensor_without_finite_elements_has_no_figures() -> None:
-    assert summarize_tensor(np.full(3, np.nan)) == Statistics(None, None, None, None, nan=3)
-    assert summarize_tensor(np.empty((0, 3))) == Statistics(None, None, None, None)
+    assert summarize_tensor(np.full(3, np.nan)) == TensorStatistics(None, None, None, None, nan=3)
+    assert summarize_tensor(np.empty((0, 3))) == TensorStatistics(None, None, None, None)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20, 1e30, 3e38])
@@ -70,9 +70,9 @@ def test_squares_neither_overflow_nor_vanish(scale: float) -> None:
 def test_shape_and_strides_do_not_matter() -> None:
     value = np.arange(24.0).reshape(4, 6)
     assert summarize_tensor(value.T[::2]) == summarize_tensor(np.ascontiguousarray(value.T[::2]))
-    assert summarize_tensor(np.float32(7)[...]) == Statistics(7.0, 7.0, 7.0, 7.0)
+    assert summarize_tensor(np.float32(7)[...]) == TensorStatistics(7.0, 7.0, 7.0, 7.0)
 
 
 def test_complex_values_are_taken_by_their_size() -> None:
     found = summarize_tensor(np.array([3 + 4j, 0, np.nan], np.complex64))
-    assert found == Statistics(0.0, 5.0, 2.5, pytest.approx(np.sqrt(12.5)), nan=1)  # type: ignore[arg-type]
+    assert found == TensorStatistics(0.0, 5.0, 2.5, pytest.approx(np.sqrt(12.5)), nan=1)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.core.traces import Capture
-from align.steps.steady import SteadySink
+from align.steps.steady import NondeterminismSink
 
 VALUES = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
 
@@ -24,7 +24,7 @@ class Earlier:
 
 def first_to_differ(*returned: Any) -> str | None:
     """Path of the first module whose tensor is another one than it was."""
-    sink = SteadySink(Earlier())  # type: ignore[arg-type]
+    sink = NondeterminismSink(Earlier())  # type: ignore[arg-type]
     for order, (path, value) in enumerate(zip("abc", returned, strict=False)):
         sink.add(Capture(order, path, 0, "", "Odd", value.shape, value.dtype.name), value)
     return None if sink.first is None else sink.first.module

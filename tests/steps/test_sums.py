@@ -11,7 +11,7 @@ import pytest
 
 from align.steps.measure import measure
 from align.steps.measure_numpy import NumpyKernel
-from align.steps.sums import Sums, decade
+from align.steps.sums import RunningSums, decade
 
 
 def pair(size: int = 5000) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -21,8 +21,8 @@ def pair(size: int = 5000) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return reference, candidate
 
 
-def summed(reference: np.ndarray[Any, Any], candidate: np.ndarray[Any, Any], start: int = 0) -> Sums:
-    sums = Sums()
+def summed(reference: np.ndarray[Any, Any], candidate: np.ndarray[Any, Any], start: int = 0) -> RunningSums:
+    sums = RunningSums()
     NumpyKernel(512).add(sums, reference, candidate, start)
     return sums
 
@@ -31,7 +31,7 @@ def summed(reference: np.ndarray[Any, Any], candidate: np.ndarray[Any, Any], sta
 def test_parts_merged_in_any_order_are_the_whole(order: list[int]) -> None:
     reference, candidate = pair()
     bounds = [0, 1, 1777, 1777, 5000]  # one element, many, none, the rest
-    merged = Sums()
+    merged = RunningSums()
     for place in order:
         part = slice(bounds[place], bounds[place + 1])
         merged.merge(summed(reference[part], candidate[part], part.start))
@@ -44,7 +44,7 @@ def test_parts_merged_in_any_order_are_the_whole(order: list[int]) -> None:
 def test_of_equal_largest_differences_the_first_index_counts_whatever_is_merged_first(order: tuple[int, int]) -> None:
     zero, moved = np.zeros(4), np.array([0.0, 2.0, 0.0, 2.0])
     parts = [summed(zero, moved, 4 * index) for index in range(2)]
-    merged = Sums()
+    merged = RunningSums()
     for place in order:
         merged.merge(parts[place])
     assert (merged.max_abs, merged.worst) == (2.0, 1)

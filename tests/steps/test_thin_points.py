@@ -7,7 +7,7 @@ import numpy as np
 from align.core.curve_results import CurveComparison, CurveEvent, CurvePoints
 from align.core.curves import Curve
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.steps.thin_points import MOST_POINTS, thinned
+from align.steps.thin_points import MOST_POINTS, thin_points
 
 
 def _comparison(count: int, spike: int | None = None) -> CurveComparison:
@@ -27,12 +27,12 @@ def _comparison(count: int, spike: int | None = None) -> CurveComparison:
 
 def test_few_points_stay_as_they_are() -> None:
     comparison = _comparison(MOST_POINTS)
-    assert thinned(comparison).points is comparison.points
-    assert thinned(comparison).reference is comparison.reference
+    assert thin_points(comparison).points is comparison.points
+    assert thin_points(comparison).reference is comparison.reference
 
 
 def test_many_points_keep_both_ends_the_extremes_and_what_was_named() -> None:
-    thin = thinned(_comparison(300_001, spike=200_000))
+    thin = thin_points(_comparison(300_001, spike=200_000))
     assert len(thin.points.step) <= MOST_POINTS
     assert len(thin.candidate.steps) <= MOST_POINTS
     for steps in (thin.points.step.tolist(), thin.candidate.steps.tolist()):
@@ -44,6 +44,6 @@ def test_many_points_keep_both_ends_the_extremes_and_what_was_named() -> None:
 
 
 def test_a_curve_that_lost_points_says_how_many() -> None:
-    thin = thinned(_comparison(300_001))
+    thin = thin_points(_comparison(300_001))
     left_out = 300_001 - len(thin.reference.steps)
     assert thin.reference.notes == (f"{left_out} of 300001 points are left out of the result: the extremes are kept",)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from align.core.capturing import Kept, TraceHead
-from align.steps.trace_faults import unlike_heads
+from align.core.capturing import KeptValues, TraceHead
+from align.steps.trace_faults import trace_incompatibilities
 from align.workflows.inputs import describe_inputs
 
 X = np.ones((2, 3), np.float32)
@@ -16,13 +16,13 @@ HEAD = TraceHead("a:b", "torch", describe_inputs({"x": X, "mask": X[0]}))
 
 
 def faults(**changes: object) -> list[str]:
-    return [*unlike_heads(HEAD, replace(HEAD, **changes))]  # type: ignore[arg-type]
+    return [*trace_incompatibilities(HEAD, replace(HEAD, **changes))]  # type: ignore[arg-type]
 
 
 def test_alike_runs_may_have_other_models_frameworks_and_names_of_inputs() -> None:
     assert faults(side="c:d", framework="mindspore", inputs=describe_inputs({"image": X, "m": X[0]})) == []
     assert faults(inputs=describe_inputs({"mask": X[0], "x": X})) == []
-    assert faults(functions=True, kept=Kept(("layers.*",), 100)) == []
+    assert faults(functions=True, kept=KeptValues(("layers.*",), 100)) == []
 
 
 @pytest.mark.parametrize("field", ["mode", "step", "seed", "direction"])
@@ -40,10 +40,10 @@ def test_other_inputs_are_a_fault_by_count_kind_and_value() -> None:
         TraceHead("", "", describe_inputs({"a": X, "b": 2 * X})),
         TraceHead("", "", describe_inputs({"b": X, "a": 2 * X})),
     )
-    assert len([*unlike_heads(*swapped)]) == 2
+    assert len([*trace_incompatibilities(*swapped)]) == 2
 
 
 def test_other_elements_are_a_fault_unless_one_side_keeps_all() -> None:
-    first, sample = replace(HEAD, kept=Kept(elements=9)), replace(HEAD, kept=Kept(elements=9, sampled=True))
-    assert [*unlike_heads(first, sample)] == ["different elements are kept: the first 9 and a sample of 9"]
-    assert [*unlike_heads(first, first)] == [*unlike_heads(HEAD, sample)] == []
+    first, sample = replace(HEAD, kept=KeptValues(elements=9)), replace(HEAD, kept=KeptValues(elements=9, sampled=True))
+    assert [*trace_incompatibilities(first, sample)] == ["different elements are kept: the first 9 and a sample of 9"]
+    assert [*trace_incompatibilities(first, first)] == [*trace_incompatibilities(HEAD, sample)] == []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from align.core.checkpoints import StoredTensor
-from align.core.training_rules import training_rules
+from align.core.training_rules import training_state_rules
 from align.steps.training_state import COUNTER, STATE, training_state
 
 WEIGHTS = {"conv.weight": (4, 3, 3, 3), "bn.gamma": (4,), "bn.moving_mean": (4,)}
@@ -22,7 +22,7 @@ def state(shapes, framework="mindspore", integers=("global_step", "epoch_num", "
         dtype = "int32" if name.rpartition(".")[2] in integers else "float32"
         return StoredTensor(name, shape, dtype, lambda: np.zeros(shape, dtype))
 
-    return training_state({n: tensor(n, shape) for n, shape in shapes.items()}, training_rules(), framework)
+    return training_state({n: tensor(n, shape) for n, shape in shapes.items()}, training_state_rules(), framework)
 
 
 @pytest.mark.parametrize("head", ["", "net.", "net.optimizer."])
@@ -130,7 +130,7 @@ def saved(tmp_path, optimizer, scaled=False):
 @pytest.mark.parametrize("optimizer", [*OPTIMIZERS, *EXPERIMENTAL])
 def test_what_each_optimizer_of_mindspore_saves_is_told_from_the_weights(tmp_path, optimizer) -> None:
     tensors, names = saved(tmp_path, optimizer)
-    found = training_state(tensors, training_rules(), "mindspore")
+    found = training_state(tensors, training_state_rules(), "mindspore")
     assert found
     assert set(tensors) - set(found) == names
 
@@ -138,5 +138,5 @@ def test_what_each_optimizer_of_mindspore_saves_is_told_from_the_weights(tmp_pat
 @pytest.mark.frameworks
 def test_a_scaled_loss_leaves_only_its_numbers(tmp_path) -> None:
     tensors, names = saved(tmp_path, "nn.Adam(p)", scaled=True)
-    assert set(tensors) - set(training_state(tensors, training_rules(), "mindspore")) == names
+    assert set(tensors) - set(training_state(tensors, training_state_rules(), "mindspore")) == names
     assert {"scale_sense", "current_iterator_step", "last_overflow_iterator_step"} < set(tensors)

@@ -15,7 +15,7 @@ from align.core.rename import NameRules, Rename
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained
 from align.steps.convert import plan_conversion
 from align.steps.two_way import TwoWayMap, as_two_way
-from align.steps.which_way import Ends, direct
+from align.steps.which_way import EndFrameworks, choose_direction
 
 NAMES = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=6)
 LOSSLESS = {"float16": "float32", "float32": "float64", "int32": "int64", "uint8": "int16", "bool": "uint8"}
@@ -69,10 +69,10 @@ def conversions(draw):
 @hypothesis.given(conversions())
 def test_there_and_back_is_the_identity(case) -> None:
     values, record = case
-    there = direct(record, stored(values), Ends("torch"))
+    there = choose_direction(record, stored(values), EndFrameworks("torch"))
     assert there.problems == ()
     middle = written(stored(values), there)
-    back = direct(record, stored(middle), Ends("mindspore"))
+    back = choose_direction(record, stored(middle), EndFrameworks("mindspore"))
     assert back.problems == ()
     again = written(stored(middle), back)
     assert again.keys() == values.keys()
@@ -81,16 +81,16 @@ def test_there_and_back_is_the_identity(case) -> None:
 
 
 def test_the_side_that_has_the_files_names_decides_the_direction() -> None:
-    there = direct(rules({"a": "x", "b": "y"}), stored({"b": np.ones(1), "a": np.ones(1)}), Ends())
-    back = direct(rules({"a": "x", "b": "y"}), stored({"x": np.ones(1), "y": np.ones(1)}), Ends())
+    there = choose_direction(rules({"a": "x", "b": "y"}), stored({"b": np.ones(1), "a": np.ones(1)}), EndFrameworks())
+    back = choose_direction(rules({"a": "x", "b": "y"}), stored({"x": np.ones(1), "y": np.ones(1)}), EndFrameworks())
     assert (there.backwards, back.backwards) == (False, True)
     assert {p.source: p.target for p in back.name_map.pairings} == {"x": "a", "y": "b"}
 
 
 def test_shapes_decide_where_names_do_not() -> None:
     conv = rules({"conv.weight": ("conv.weight", Reshape((4, 3, 1, 5), (4, 3, 5)))})
-    there = direct(conv, stored({"conv.weight": np.ones((4, 3, 5))}), Ends())
-    back = direct(conv, stored({"conv.weight": np.ones((4, 3, 1, 5))}), Ends())
+    there = choose_direction(conv, stored({"conv.weight": np.ones((4, 3, 5))}), EndFrameworks())
+    back = choose_direction(conv, stored({"conv.weight": np.ones((4, 3, 1, 5))}), EndFrameworks())
     assert (there.backwards, back.backwards) == (False, True)
 
 
@@ -98,7 +98,7 @@ def test_a_rename_is_followed_back_by_its_own_pattern() -> None:
     rename = Rename(
         re.compile(r"blocks\.(\d+)\.(.*)"), r"layers.\1.\2", back=(re.compile(r"layers\.(\d+)\.(.*)"), r"blocks.\1.\2")
     )
-    way = direct(rules(renames=[rename]), stored({"layers.3.fc.weight": np.ones(2)}), Ends())
+    way = choose_direction(rules(renames=[rename]), stored({"layers.3.fc.weight": np.ones(2)}), EndFrameworks())
     assert way.backwards
     assert way.problems == ()
     assert [(p.source, p.target) for p in way.name_map.pairings] == [("layers.3.fc.weight", "blocks.3.fc.weight")]
@@ -106,7 +106,7 @@ def test_a_rename_is_followed_back_by_its_own_pattern() -> None:
 
 def test_a_rename_without_a_way_back_says_so() -> None:
     rename = Rename(re.compile("a(.*)"), r"b\1")
-    way = direct(rules({"c": "d"}, [rename]), stored({"d": np.ones(1), "b1": np.ones(1)}), Ends())
+    way = choose_direction(rules({"c": "d"}, [rename]), stored({"d": np.ones(1), "b1": np.ones(1)}), EndFrameworks())
     assert way.backwards
     (problem,) = way.problems
     assert "unmatched source tensor b1" in problem
@@ -115,13 +115,13 @@ def test_a_rename_without_a_way_back_says_so() -> None:
 
 def test_a_way_back_that_does_not_lead_there_again_is_refused() -> None:
     rename = Rename(re.compile("a(.)"), r"b\1", back=(re.compile("b(.)"), r"a\1\1"))
-    way = direct(rules({"c": "d"}, [rename]), stored({"d": np.ones(1), "b1": np.ones(1)}), Ends())
+    way = choose_direction(rules({"c": "d"}, [rename]), stored({"d": np.ones(1), "b1": np.ones(1)}), EndFrameworks())
     (problem,) = way.problems
     assert "leads to a11, which does not lead here" in problem
 
 
 def test_a_reshape_of_unknown_origin_is_named_with_the_remedy() -> None:
-    way = direct(rules({"a": ("x", Reshape((4,)))}), stored({"x": np.ones(4)}), Ends())
+    way = choose_direction(rules({"a": ("x", Reshape((4,)))}), stored({"x": np.ones(4)}), EndFrameworks())
     (problem,) = way.problems
     assert problem.startswith("unmatched source tensor x: it cannot go back to a: the shape before the reshape to (4,)")
     assert "add `from = [...]`" in problem
@@ -132,7 +132,7 @@ def test_a_count_that_was_dropped_is_filled_with_its_default(glob) -> None:
     attributes = {"weight": "gamma", "bias": "beta", "running_mean": "moving_mean", "running_var": "moving_variance"}
     names = {f"bn.{one}": f"bn.{other}" for one, other in attributes.items()}
     two_way = rules(names, source={glob: "counts"})
-    way = direct(two_way, stored({name: np.ones(3) for name in names.values()}), Ends())
+    way = choose_direction(two_way, stored({name: np.ones(3) for name in names.values()}), EndFrameworks())
     assert way.problems == ()
     (fill,) = way.fills
     assert (fill.name, fill.value.dtype, fill.value.shape, int(fill.value)) == (
@@ -147,17 +147,17 @@ def test_a_count_that_was_dropped_is_filled_with_its_default(glob) -> None:
 
 def test_a_drop_with_neither_value_nor_default_is_left_out_and_said() -> None:
     two_way = rules({"a": "x"}, source={"head.weight": "another head", "aux.*": "training only"})
-    way = direct(two_way, stored({"x": np.ones(1)}), Ends())
+    way = choose_direction(two_way, stored({"x": np.ones(1)}), EndFrameworks())
     assert way.fills == ()
     (warning,) = way.warnings
     assert warning.endswith("left out: head.weight, aux.*")
 
 
 def test_what_only_the_target_had_is_dropped_on_the_way_back_with_its_reason() -> None:
-    way = direct(
+    way = choose_direction(
         rules({"a": "x"}, target={"ema.*": "of the port"}),
         stored({"x": np.ones(1), "ema.x": np.ones(1)}),
-        Ends(),
+        EndFrameworks(),
     )
     assert way.name_map.dropped == (Dropped("ema.x", "source", "of the port"),)
     assert way.problems == ()
@@ -166,14 +166,14 @@ def test_what_only_the_target_had_is_dropped_on_the_way_back_with_its_reason() -
 def test_ties_come_back_under_the_names_of_the_beginning() -> None:
     two_way = TwoWayMap(NameRules("r", {"a": ("x", IDENTITY), "b": ("y", IDENTITY)}), ties=(("x", "y"),))
     tensors = stored({"x": np.arange(3.0), "y": np.arange(3.0)})
-    way = direct(two_way, tensors, Ends())
+    way = choose_direction(two_way, tensors, EndFrameworks())
     assert way.ties == (("a", "b"),)
     assert plan_conversion(tensors, way.name_map, way.fills, way.ties).ties == (("a", "b"),)
 
 
 def test_where_no_direction_fits_everything_is_listed_with_close_names() -> None:
     two_way = rules({"encoder.weight": "enc.weight", "encoder.bias": "enc.bias"})
-    way = direct(two_way, stored({"encoder.weigth": np.ones(1), "encoder.bias": np.ones(1)}), Ends())
+    way = choose_direction(two_way, stored({"encoder.weigth": np.ones(1), "encoder.bias": np.ones(1)}), EndFrameworks())
     assert not way.backwards
     text = "\n".join(way.problems)
     assert len(way.problems) == 2
@@ -183,20 +183,20 @@ def test_where_no_direction_fits_everything_is_listed_with_close_names() -> None
 
 def test_a_map_that_leaves_something_open_is_not_followed_back() -> None:
     given = NameMap("a", "b", (Pairing("a", "x", "user", 1.0),), ambiguous=(Ambiguity(("q",), ("k",), "alike"),))
-    way = direct(as_two_way(given, "the map"), stored({"x": np.ones(1)}), Ends())
+    way = choose_direction(as_two_way(given, "the map"), stored({"x": np.ones(1)}), EndFrameworks())
     assert not way.backwards
     assert any(problem.startswith("ambiguous: q") for problem in way.problems)
 
 
 def test_a_large_map_is_followed_back_in_seconds() -> None:
     names = {f"layers.{n}.weight": f"blocks.{n}.weight" for n in range(20_000)}
-    way = direct(rules(names), stored({to: np.ones(1) for to in names.values()}), Ends())
+    way = choose_direction(rules(names), stored({to: np.ones(1) for to in names.values()}), EndFrameworks())
     assert way.backwards
     assert way.problems == ()
 
 
 def test_two_sources_of_one_target_are_named_on_the_way_back() -> None:
     two_way = rules({"a": "x", "b": "x", "c": "y"})
-    way = direct(two_way, stored({"x": np.ones(1), "y": np.ones(1)}), Ends())
+    way = choose_direction(two_way, stored({"x": np.ones(1), "y": np.ones(1)}), EndFrameworks())
     (problem,) = way.problems
     assert problem == "unmatched source tensor x: a, b all lead to it: pair it with one of them"

@@ -8,7 +8,13 @@ import pytest
 
 from align.core.pitfalls import pitfalls
 from align.core.settings import LayerSettings
-from align.steps.unruled_settings import SETTING_DIFFERS, namesakes, other_kind, settings_moved, switched
+from align.steps.unruled_settings import (
+    SETTING_DIFFERS,
+    count_changed_settings,
+    other_kind,
+    same_named_settings,
+    switched_settings,
+)
 
 
 def layer(path: str, family: str = "port.Norm", **values: Any) -> LayerSettings:
@@ -16,7 +22,7 @@ def layer(path: str, family: str = "port.Norm", **values: Any) -> LayerSettings:
 
 
 def changes(mine: dict[str, Any], theirs: dict[str, Any]) -> list[dict[str, Any]]:
-    return [one.arguments for one in namesakes(layer("a", **mine), layer("b", **theirs))]
+    return [one.arguments for one in same_named_settings(layer("a", **mine), layer("b", **theirs))]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +39,7 @@ def test_an_epsilon_is_one_setting_by_all_its_names(mine: dict[str, Any], theirs
 
 
 def test_what_is_proposed_is_the_candidates_name_with_the_references_value() -> None:
-    (found,) = namesakes(layer("a", is_causal=True), layer("b", IsCausal=False))
+    (found,) = same_named_settings(layer("a", is_causal=True), layer("b", IsCausal=False))
     assert (found.rule, found.severity, found.reference, found.candidate) == (SETTING_DIFFERS, "note", "a", "b")
     assert (found.reference_setting, found.candidate_setting) == ("is_causal=True", "IsCausal=False")
     assert (found.change, found.arguments) == ("IsCausal=True", {"IsCausal": True})
@@ -61,7 +67,7 @@ def test_what_is_equal_unlike_in_kind_or_no_plain_value_is_not_proposed(
 def test_each_switch_of_a_lone_layer_is_put_to_its_other_position() -> None:
     held = {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": False, "count_include_pad": True}
     pool = layer("pool", "torch.nn.AvgPool2d", **held, divisor_override=None)
-    found = {one.rule: one for one in switched(pool, pitfalls())}
+    found = {one.rule: one for one in switched_settings(pool, pitfalls())}
     assert {rule for rule in found if rule.startswith("avg-pool")} == set(found)
     counted = found["avg-pool-count-include-pad"]
     assert counted.arguments["count_include_pad"] is False
@@ -72,20 +78,20 @@ def test_each_switch_of_a_lone_layer_is_put_to_its_other_position() -> None:
 @pytest.mark.parametrize(("axis", "tried"), [(-2, [{"axis": -1}]), (1, [{"axis": -1}]), (-1, [])])
 def test_the_axis_of_a_lone_softmax_is_tried_as_the_last(axis: int, tried: list[dict[str, Any]]) -> None:
     shares = layer("shares", "mindspore.nn.Softmax", **{"softmax.axis": (axis,)})
-    assert [one.arguments for one in switched(shares, pitfalls())] == tried
+    assert [one.arguments for one in switched_settings(shares, pitfalls())] == tried
 
 
 def test_a_layer_that_no_rule_knows_has_no_switches() -> None:
-    assert list(switched(layer("x", "port.Box", causal=True), pitfalls())) == []
+    assert list(switched_settings(layer("x", "port.Box", causal=True), pitfalls())) == []
 
 
 def test_how_many_settings_a_change_moves_is_counted_as_rules_read_them() -> None:
     def norm(**values: Any) -> LayerSettings:
         return layer("n", "torch.nn.BatchNorm2d", **{"eps": 1e-5, "momentum": 0.1, "affine": True} | values)
 
-    assert settings_moved(norm(), norm(), pitfalls()) == 0
-    assert settings_moved(norm(), norm(eps=1e-3), pitfalls()) == 1
-    assert settings_moved(norm(), norm(eps=1e-3, momentum=0.2), pitfalls()) == 2
+    assert count_changed_settings(norm(), norm(), pitfalls()) == 0
+    assert count_changed_settings(norm(), norm(eps=1e-3), pitfalls()) == 1
+    assert count_changed_settings(norm(), norm(eps=1e-3, momentum=0.2), pitfalls()) == 2
 
 
 def test_a_layer_of_another_class_is_proposed_by_its_kind() -> None:

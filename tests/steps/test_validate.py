@@ -9,7 +9,7 @@ from align.core.measurements import Limit
 from align.core.validations import Combination, OutputDifference
 from align.core.verdicts import Outcome
 from align.steps.measure import measure
-from align.steps.validate import Scores, Setup, combine, find_causes, judge_validation, metric_limit
+from align.steps.validate import Scores, Setup, find_causes, judge_validation, list_combinations, metric_limit
 
 SIDES = ("reference", "candidate")
 
@@ -35,7 +35,7 @@ def rows(faulty, parts=("data", "metric", "weights"), model=0.0, within=True):
         (weights, data): within and not model and not (weights == "candidate" and "weights" in faulty)
         for weights, data in product(SIDES, SIDES)
     }
-    return combine(values(faulty, parts, model), known, 1e-6)
+    return list_combinations(values(faulty, parts, model), known, 1e-6)
 
 
 def outputs(flipped=0, ties=0):
@@ -58,7 +58,7 @@ def test_what_no_exchange_removes_is_the_model() -> None:
 
 def test_parts_that_help_equally_are_all_named() -> None:
     both = values(["data"]) | {setup: 0.9 for setup in values([]) if setup.metric == "reference"}
-    found = combine(both, dict.fromkeys(product(SIDES, SIDES), True), 1e-6)
+    found = list_combinations(both, dict.fromkeys(product(SIDES, SIDES), True), 1e-6)
     assert find_causes(found) == (("data",), (("metric",),))
     assert "the reference's data or metric would remove" in judge_validation(found, outputs(), "m", (8, 8, 1)).reason
 
@@ -86,8 +86,8 @@ def test_equal_metrics_of_outputs_that_differ_do_not_agree() -> None:
 
 def test_equal_figures_from_parts_known_to_be_unlike_do_not_agree() -> None:
     known = dict.fromkeys(product(SIDES, SIDES), True)
-    assert find_causes(combine(values([]), known, 1e-6, {"data"})) == (("data",), ())
-    assert find_causes(combine(values([]), known, 1e-6, ["data", "metric"])) == (("data", "metric"), ())
+    assert find_causes(list_combinations(values([]), known, 1e-6, {"data"})) == (("data",), ())
+    assert find_causes(list_combinations(values([]), known, 1e-6, ["data", "metric"])) == (("data", "metric"), ())
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -7,7 +7,7 @@ import numpy as np
 from align.core.checkpoints import StoredTensor
 from align.core.names import NameMap, Pairing
 from align.core.pieces import Slice
-from align.steps.value_conflicts import doubt_by_values
+from align.steps.value_conflicts import note_value_conflicts
 
 DRAW = np.random.default_rng(0).normal
 Q, K, V, OTHER = (DRAW(size=(4, 4)) for _ in range(4))
@@ -19,7 +19,7 @@ def stored(**arrays: np.ndarray) -> dict[str, StoredTensor]:
 
 def doubted(pairs: dict[str, str], source: dict, target: dict) -> tuple[dict[str, Pairing], tuple[str, ...]]:
     own = (Pairing(a, b, "user" if a == "q" else "structure", 1.0) for a, b in pairs.items())
-    name_map, lines = doubt_by_values(NameMap("s", "t", tuple(own)), (stored(**source), stored(**target)))
+    name_map, lines = note_value_conflicts(NameMap("s", "t", tuple(own)), (stored(**source), stored(**target)))
     return {pairing.source: pairing for pairing in name_map.pairings}, lines
 
 
@@ -48,4 +48,4 @@ def test_a_rule_that_the_values_confirm_or_do_not_speak_of_has_no_note() -> None
 
 def test_a_piece_is_not_held_against_whole_values() -> None:
     cut = NameMap("s", "t", (Pairing("q", "one", "user", 1.0, Slice(0, 0, 2)),))
-    assert doubt_by_values(cut, (stored(q=Q), stored(one=Q[:2], two=Q))) == (cut, ())
+    assert note_value_conflicts(cut, (stored(q=Q), stored(one=Q[:2], two=Q))) == (cut, ())

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from align.steps.views import find_view
+from align.steps.views import find_permuted_layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ def test_every_order_and_reshape_is_found_and_brought_back(layout: Any, seed: in
     turned = reference.transpose(order)
     candidate = turned.reshape(merged(turned.shape, joined))
     assume(candidate.shape != reference.shape)
-    view = find_view(reference, candidate)
+    view = find_permuted_layout(reference, candidate)
     assert view is not None
     assert view.told
     np.testing.assert_array_equal(view.to_reference(candidate), reference)
@@ -60,7 +60,7 @@ def test_unrelated_values_tell_of_no_layout(layout: Any, seed: int) -> None:
     other = random_values([shape[axis] for axis in order], seed + 100)
     candidate = other.reshape(merged(other.shape, joined))
     assume(candidate.shape != shape)
-    assert find_view(random_values(shape, seed), candidate) is None
+    assert find_permuted_layout(random_values(shape, seed), candidate) is None
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -68,7 +68,7 @@ def test_a_faulty_tensor_is_still_known(order: tuple[int, ...]) -> None:
     """What one layer does wrong is mostly less than a tenth of its output."""
     reference = random_values((4, 5, 6))
     candidate = (reference + 0.05 * random_values((4, 5, 6), 1)).transpose(order)
-    view = find_view(reference, np.ascontiguousarray(candidate))
+    view = find_permuted_layout(reference, np.ascontiguousarray(candidate))
     assert view is not None
     assert view.order == order
 
@@ -76,7 +76,7 @@ def test_a_faulty_tensor_is_still_known(order: tuple[int, ...]) -> None:
 def test_equal_shapes_are_one_layout_whatever_the_values() -> None:
     """Else an output that is transposed by mistake would be right."""
     square = random_values((8, 8))
-    view = find_view(square, square.T)
+    view = find_permuted_layout(square, square.T)
     assert view is not None
     assert view.is_same
     assert view.told == ""
@@ -86,10 +86,10 @@ def test_equal_shapes_are_one_layout_whatever_the_values() -> None:
 
 def test_the_layout_is_told_in_words() -> None:
     reference = random_values((2, 3, 4, 5))
-    view = find_view(reference, reference.transpose(0, 2, 3, 1))
+    view = find_permuted_layout(reference, reference.transpose(0, 2, 3, 1))
     assert view is not None
     assert view.told == "compared in the reference's layout; the port's is [2, 4, 5, 3], axes in the order [0, 2, 3, 1]"
-    rows = find_view(reference, reference.reshape(24, 5))
+    rows = find_permuted_layout(reference, reference.reshape(24, 5))
     assert rows is not None
     assert rows.told == "compared in the reference's layout; the port's is [24, 5]"
 
@@ -106,4 +106,4 @@ def test_the_layout_is_told_in_words() -> None:
     ],
 )
 def test_where_values_cannot_tell_there_is_no_layout(reference: Any, candidate: Any) -> None:
-    assert find_view(reference, candidate) is None
+    assert find_permuted_layout(reference, candidate) is None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.steps.measure_fused import FusedKernel
+from align.steps.measure_fused import CompiledKernel
 from align.steps.measure_numpy import NumpyKernel
 from align.workflows.kernels import WORTH_LOADING, Kernels, load_loops
 
@@ -68,7 +68,7 @@ def test_much_work_begins_with_numpy_and_goes_on_with_the_compiled_kernel(cache:
     chosen = Kernels(WORTH_LOADING)
     wait_for_threads()
     assert chosen.fused
-    assert type(chosen.make()) is FusedKernel
+    assert type(chosen.make()) is CompiledKernel
 
 
 @pytest.mark.frameworks

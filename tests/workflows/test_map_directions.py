@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from align.core.names import Dropped, NameMap, Pairing
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.core.transforms import IDENTITY, Cast, chained
 from align.errors import UsageError
 from align.workflows.convert_checkpoint import convert_checkpoint
@@ -94,7 +94,7 @@ def test_a_record_is_used_again_on_the_next_epoch_and_leads_back(write, tmp_path
     options = {"dtype": "bf16", "target": "torch", "layers": ["w=as-is"]}
     record = convert_checkpoint(first, tmp_path / "e1.pth", **options)
     path = tmp_path / "convert.json"
-    path.write_text(json.dumps({"schema": "mindalign.convert/1", **to_plain(record)}), encoding="utf-8")
+    path.write_text(json.dumps({"schema": "mindalign.convert/1", **to_json_data(record)}), encoding="utf-8")
     convert_checkpoint(second, tmp_path / "e2.pth", name_map=path)
     assert values(tmp_path / "e2.pth")["w.x"].dtype == ml_dtypes.bfloat16
     convert_checkpoint(tmp_path / "e2.pth", tmp_path / "back.ckpt", name_map=path)
@@ -110,7 +110,7 @@ def test_a_record_tells_what_only_the_target_had(write, tmp_path) -> None:
     assert record.dropped == {"gone": "not wanted", "step": "of the port"}
     assert record.dropped_target == ("step",)
     path = tmp_path / "convert.json"
-    path.write_text(json.dumps({"schema": "mindalign.convert/1", **to_plain(record)}), encoding="utf-8")
+    path.write_text(json.dumps({"schema": "mindalign.convert/1", **to_json_data(record)}), encoding="utf-8")
     back = convert_checkpoint(tmp_path / "v.ckpt", tmp_path / "w2.pth", name_map=path)
     (warning,) = [line for line in back.warnings if "left out" in line]
     assert warning.endswith("left out: gone")
@@ -142,7 +142,7 @@ def test_a_value_filled_from_a_record_is_cast_and_its_loss_is_said(write, tmp_pa
         write("w.pth", w=WEIGHT, scale=np.array([0.1], np.float32)), tmp_path / "v.ckpt", name_map=given
     )
     path = tmp_path / "convert.json"
-    path.write_text(json.dumps({"schema": "mindalign.convert/1", **to_plain(record)}), encoding="utf-8")
+    path.write_text(json.dumps({"schema": "mindalign.convert/1", **to_json_data(record)}), encoding="utf-8")
     back = convert_checkpoint(tmp_path / "v.ckpt", tmp_path / "w2.pth", name_map=path, dtype="bf16")
     assert values(tmp_path / "w2.pth")["scale"].dtype == ml_dtypes.bfloat16
     assert "the cast float32 -> bfloat16 rounds 1 value of 1 tensor: scale" in back.warnings

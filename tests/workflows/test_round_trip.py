@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from align.core.plain import to_plain
+from align.core.plain import to_json_data
 from align.runs.folder import as_document
 from align.workflows.convert_checkpoint import convert_checkpoint
 
@@ -127,7 +127,7 @@ def test_a_torch_file_comes_back_bit_for_bit_with_its_ties(described, seed) -> N
         torch.save(before, folder / "a.pth")
         (folder / "map.toml").write_text(map_file(described), encoding="utf-8")
         record = convert_checkpoint(folder / "a.pth", folder / "a.ckpt", name_map=folder / "map.toml")
-        (folder / "convert.json").write_text(json.dumps(to_plain(as_document(record, {}))), encoding="utf-8")
+        (folder / "convert.json").write_text(json.dumps(to_json_data(as_document(record, {}))), encoding="utf-8")
         convert_checkpoint(folder / "a.ckpt", folder / "b.pth", name_map=folder / "convert.json")
         after = torch.load(folder / "b.pth", weights_only=True)
     assert after.keys() == before.keys()

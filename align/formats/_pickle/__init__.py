@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align.formats._pickle.look import PickleLook
+from align.formats._pickle.look import PickleTreeReader
 from align.formats._pickle.machine import Persistent, mapping_of, read_pickle
 from align.formats._pickle.opcodes import LONGEST_PICKLE
 from align.formats._pickle.torch_tensors import (
@@ -21,7 +21,7 @@ __all__ = [
     "MOST_REPEATED",
     "STORAGES",
     "Persistent",
-    "PickleLook",
+    "PickleTreeReader",
     "Storage",
     "TensorView",
     "UnsupportedTensorError",

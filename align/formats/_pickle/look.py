@@ -25,7 +25,7 @@ MOST_LOOKED = 12  # one mapping may be referred to very often
 WRAPPERS = ("DataParallel", "DistributedDataParallel")
 
 
-class PickleLook:
+class PickleTreeReader:
     """Looks at one file's tree; each tensor is read once, however often it is asked for."""
 
     def __init__(self, path: Path) -> None:
