@@ -23,7 +23,7 @@ import resnet50
 from align.core.capturing import KeptValues, TraceHead
 from align.core.registry import model_readers
 from align.runs.call_writer import CallWriter
-from align.runs.traces import MANIFEST, TENSORS
+from align.runs.trace_events import MANIFEST, TENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from align.core.capturing import TensorStatistics
 from align.core.traces import Capture
 from align.errors import AlignError, DestinationError
 from align.runs.trace_events import capture_as_json
-from align.runs.traces import TraceWriter
+from align.runs.trace_writer import TraceWriter
 from align.steps.keep_tensors import is_kept, keep_part
 from align.steps.statistics import summarize_tensor
 

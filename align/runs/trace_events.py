@@ -139,3 +139,16 @@ _KINDS: dict[str, Callable[[TraceManifest, dict[str, Any]], None]] = {
     "failed": _take_failure,
     "sealed": _take_seal,
 }
+
+
+SCHEMA = "mindalign.trace/1"
+
+
+MANIFEST = "manifest.jsonl"
+
+
+TENSORS = "step0.safetensors"
+
+
+# Room for the header; a capture takes about 150 bytes of it, so this holds some 28,000.
+HEADER_BYTES = 1 << 22

@@ -6,158 +6,19 @@ readable, because the manifest says where each tensor lies. A line is written on
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, BinaryIO
-from zlib import crc32
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
-from align.core.plain import to_json_data
-from align.core.traces import Capture
-from align.errors import DestinationError, RunFolderError
-from align.runs.trace_events import capture_as_json, read_manifest
+from align.errors import RunFolderError
+from align.runs.trace_events import HEADER_BYTES, MANIFEST, SCHEMA, TENSORS, read_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
-    from types import TracebackType
 
-    from align.core.capturing import TraceHead
     from align.core.dtypes import Array
-    from align.core.parameters import Shape
-
-SCHEMA = "mindalign.trace/1"
-MANIFEST = "manifest.jsonl"
-TENSORS = "step0.safetensors"
-# Room for the header; a capture takes about 150 bytes of it, so this holds some 28,000.
-HEADER_BYTES = 1 << 22
-_encode = json.JSONEncoder(check_circular=False).encode
-_SAFETENSORS_NAMES = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "bool": "BOOL",
-    "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
-    "uint64": "U64", "uint32": "U32", "uint16": "U16", "uint8": "U8",
-    "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
-}  # fmt: skip
-
-
-class TraceWriter:
-    """An InputSink that writes a trace folder; use it as a context manager, which seals it.
-
-    With `inputs` it keeps what modules are given too; what was written before, as an output mostly, is not written
-    again.
-    """
-
-    def __init__(
-        self, folder: Path, environment: Mapping[str, str], *, inputs: bool = False, head: TraceHead | None = None
-    ) -> None:
-        self._destination = _Destination(folder)
-        self._header: dict[str, Any] = {}
-        self._offset = 0
-        self._inputs = inputs
-        self._outputs = 0
-        self._known: dict[tuple[int, int], int] = {}
-        with self._destination:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")
-            self._tensors: BinaryIO = (folder / TENSORS).open("w+b")
-            self._tensors.seek(8 + HEADER_BYTES)
-            self._line({"schema": SCHEMA, "environment": dict(environment), "head": to_json_data(head)})
-
-    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
-        """Append the inputs of a call, if they are kept."""
-        for name, value in inputs.items() if self._inputs else ():
-            shape, dtype = tuple(value.shape), value.dtype.name
-            self._keep(Capture(self._outputs, module, call, name, "", shape, dtype, role="input"), value)
-
-    def add(self, capture: Capture, value: Array) -> None:
-        """Append one capture; raises DestinationError if it cannot be written."""
-        self._outputs += 1
-        self._keep(capture, value)
-
-    def note(self, line: Mapping[str, Any], *, flush: bool = True) -> None:
-        """Append a line to the manifest; without `flush` it reaches the disk with the next one that does."""
-        with self._destination:
-            self._line(line, flush=flush)
-
-    def append(self, capture: Capture, value: Array) -> int:
-        """Append the bytes of a tensor, or of some of its elements; return their offset, which a line must tell."""
-        with self._destination:
-            return self._bytes(capture, value)
-
-    def _keep(self, capture: Capture, value: Array) -> None:
-        with self._destination:
-            self._line({**capture_as_json(capture), "offset": self._bytes(capture, value)})
-
-    def _bytes(self, capture: Capture, value: Array) -> int:
-        content = np.ascontiguousarray(value, dtype=numpy_dtype(capture.dtype))
-        data = content.reshape(-1).view(np.uint8).data
-        end = self._offset
-        offset = self._place(data) if self._inputs else self._append(data)
-        if offset == end:  # safetensors lets no two tensors share their bytes
-            place = [offset, offset + content.nbytes]
-            self._header[capture.key] = {**_tensor_type(capture.dtype, value.shape), "data_offsets": place}
-        return offset
-
-    def _place(self, data: memoryview) -> int:
-        """Offset of these bytes, in an earlier tensor if it is the same."""
-        sign = len(data), crc32(data)
-        if (known := self._known.get(sign)) is not None and self._holds(known, data):
-            return known
-        self._known[sign] = offset = self._append(data)
-        return offset
-
-    def _append(self, data: memoryview) -> int:
-        offset = self._offset
-        self._tensors.write(data)
-        self._tensors.flush()
-        self._offset = offset + len(data)
-        return offset
-
-    def _holds(self, offset: int, data: memoryview) -> bool:
-        self._tensors.seek(8 + HEADER_BYTES + offset)
-        same = self._tensors.read(len(data)) == data
-        self._tensors.seek(0, 2)
-        return same
-
-    def __enter__(self) -> TraceWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        with self._destination, self._manifest, self._tensors:
-            if kind is None:
-                self._seal()
-
-    def _seal(self) -> None:
-        header = json.dumps(self._header, separators=(",", ":")).encode()
-        room = HEADER_BYTES if self._offset else len(header)
-        if len(header) <= room:
-            self._tensors.seek(0)
-            self._tensors.writelines([room.to_bytes(8, "little"), header, b" " * (room - len(header))])
-            self._tensors.flush()
-        self._line({"sealed": True})
-
-    def _line(self, value: Mapping[str, Any], *, flush: bool = True) -> None:
-        self._manifest.write(_encode(value) + "\n")
-        if flush:
-            self._manifest.flush()
-
-
-class _Destination:
-    """Tells what the disk refused as a DestinationError; entered for every line, so it is made once."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _tb: object) -> None:
-        if isinstance(error, OSError):
-            raise DestinationError(
-                f"cannot write the trace {self._folder}: {error.strerror or error}",
-                "check the folder, its permissions and the free space",
-            ) from error
+    from align.core.traces import Capture
 
 
 class TraceFolder:
@@ -194,10 +55,3 @@ class TraceFolder:
         place = self.events.places.get(capture.key)
         end = 0 if place is None or not place.nbytes else 8 + HEADER_BYTES + place.offset + place.nbytes
         return end <= self._data.size
-
-
-def _tensor_type(dtype: str, shape: Shape) -> dict[str, Any]:
-    """Dtype and shape as safetensors has them; bytes with one more axis for a dtype that it does not know."""
-    if dtype in _SAFETENSORS_NAMES:
-        return {"dtype": _SAFETENSORS_NAMES[dtype], "shape": list(shape)}
-    return {"dtype": "U8", "shape": [*shape, numpy_dtype(dtype).itemsize]}

@@ -14,8 +14,7 @@ from align.steps.evidence import path_ends
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
 
 _BLOCKS = 3  # the least number of them that agree
 

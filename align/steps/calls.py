@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from align.core.names import NameMap, SideName
     from align.core.parameters import ParameterSet
     from align.core.traces import Capture
+    from align.core.unpaired_layer import UnpairedLayer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +45,14 @@ class CallPair:
     reference: Call
     candidate: Call
     certain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CallPairs:
+    """Paired calls in the reference's order, and the calls that stay alone."""
+
+    pairs: tuple[CallPair, ...]
+    unpaired: tuple[UnpairedLayer, ...]
 
 
 class CalledModules:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from align.core.parameters import ParameterSet
     from align.steps.ambiguity import OpenGroup
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
 
 Sure = tuple["Pair", float]
 BY_NAME = "by its name, against its shape: as it stands, the layer beside it has this shape"

@@ -17,12 +17,11 @@ from align.steps.surroundings import SettledNeighbours
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
 
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
     from align.steps.number_lists import NumberedLists
 
 _SUFFIX = 3
 
-Pair = tuple["Layer", "Layer"]
 # An unpaired layer: (source, None) or (None, target).
 Rival = tuple["Layer | None", "Layer | None"]
 

@@ -20,8 +20,8 @@ from align.steps.number_lists import NumberedLists
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
-    from align.steps.evidence import Learnt, Pair, Rival
-    from align.steps.layers import Layer
+    from align.steps.evidence import Learnt, Rival
+    from align.steps.layers import Layer, Pair
 
 _ROUNDS = 6
 # The benefit of a pair without rivals. Such pairs teach first: what numbers alone settle would confirm itself.

@@ -18,8 +18,7 @@ from align.steps.paths import numbered
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ ASIDE = frozenset({"aux", "auxiliary", "ema", "shadow", "teacher"})
 _AXES = re.compile(r"([123]d)$")
 
 Signature = tuple[tuple[str, "Shape"], ...]
+Pair = tuple["Layer", "Layer"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from align.core.names import Evidence
     from align.core.parameters import ParameterSet
     from align.core.rename import NameRules
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
 
 _UNSURE = 0.7
 Sides = tuple["ParameterSet", "ParameterSet"]

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from align.core.names import Ambiguity
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
 
 # A pair that stands in one place of both models, and is told by nothing but that and its shape: never sure.
 _BY_SHAPE = 0.75

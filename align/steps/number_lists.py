@@ -22,8 +22,7 @@ from align.steps.paths import likeness, words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
     from align.steps.list_ways import ListDirection
 
 _INDEX = re.compile(r"(?<![^._\-\s])[A-Za-z]*([0-9]{1,9})(?![^._\-\s])")

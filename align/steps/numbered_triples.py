@@ -21,8 +21,7 @@ from align.steps.reserved import named_groups
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
     from align.steps.reserved import Group
 
     _Members = dict[int, Layer]

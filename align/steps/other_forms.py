@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from align.core.names import Ambiguity
     from align.core.parameters import Shape
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
 
     _Form = Callable[[Layer], Layer | None]
 

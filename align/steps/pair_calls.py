@@ -7,12 +7,11 @@ their kind and their output's shape, modules around them by the parameters insid
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.core.probing import is_probe
 from align.core.unpaired_layer import UnpairedLayer
-from align.steps.calls import CallPair
+from align.steps.calls import CallPair, CallPairs
 from align.steps.pair_places import pair_by_place
 from align.steps.sequences import align_sequences, equality_scores
 
@@ -24,14 +23,6 @@ if TYPE_CHECKING:
 
 
 _NO_PROBE = "the other side has no probe of this name"
-
-
-@dataclass(frozen=True, slots=True)
-class CallPairs:
-    """Paired calls in the reference's order, and the calls that stay alone."""
-
-    pairs: tuple[CallPair, ...]
-    unpaired: tuple[UnpairedLayer, ...]
 
 
 def pair_calls(left: CalledModules, right: CalledModules) -> CallPairs:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.steps.pair_calls import CallPairs
+from align.steps.calls import CallPairs
 from align.steps.samples import relative_rms_distance, sample_values
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from align.core.names import Ambiguity, NameMap, Pairing, SideName, Unmatched
     from align.core.parameters import Parameter, ParameterSet
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
     from align.steps.why_unmatched import Roles
 
 _SIDES: tuple[SideName, SideName] = ("source", "target")

@@ -20,8 +20,7 @@ from align.steps.paths import numbered
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
 
 _SHORT = 5  # runs up to this length are matched whole
 _DIGITS = re.compile(r"\d+")

@@ -14,8 +14,7 @@ from align.steps.exchange import crosses, may_pair
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
 
 SHIFTED = "equal names, but the siblings left over on both sides would fit if all were shifted by one"
 _COUNTED = re.compile(r"(?<![^._])(?:[A-Za-z]|zero|one|two|three|four|five|six|seven|eight|nine|ten)(?![^.])")

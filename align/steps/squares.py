@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
     from align.core.parameters import ParameterSet
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
 
 Sure = tuple["Pair", float]
 Sides = tuple["ParameterSet", "ParameterSet"]

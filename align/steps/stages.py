@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from align.core.names import Ambiguity, Pairing
     from align.core.parameters import ParameterSet
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
 
 Sure = tuple["Pair", float]
 Names = tuple[set[str], set[str]]

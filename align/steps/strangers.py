@@ -17,8 +17,8 @@ from align.steps.places import modules_above
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.steps.evidence import Learnt, Pair
-    from align.steps.layers import Layer
+    from align.steps.evidence import Learnt
+    from align.steps.layers import Layer, Pair
     from align.steps.paths import Tokens
 
 _DIGITS = re.compile(r"\d+")

@@ -16,8 +16,7 @@ from align.steps.ambiguity import OpenGroup, in_order
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.steps.evidence import Pair
-    from align.steps.layers import Layer
+    from align.steps.layers import Layer, Pair
     from align.steps.repeats import BlockPosition, Coordinates, RepeatedBlocks
 
 Folded = tuple["RepeatedBlocks", "RepeatedBlocks"]

@@ -15,7 +15,8 @@ from align.core.verdicts import Coverage, Outcome, Verdict
 from align.core.words import counted
 from align.errors import CannotRunError, NothingInCommonError
 from align.runs.points import read_points
-from align.runs.traces import TraceFolder, TraceWriter
+from align.runs.trace_writer import TraceWriter
+from align.runs.traces import TraceFolder
 from align.steps.bisect import INPUTS, find_wrong_stretches
 from align.steps.bisect_points import points_as_given, points_of_runs
 from align.steps.compare_traces import paired_outputs

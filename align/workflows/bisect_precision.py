@@ -16,7 +16,8 @@ from align.core.user_code import run_user_code
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.core.words import counted
 from align.errors import CannotRunError, ModelFailedError, UsageError, UserCodeError
-from align.runs.traces import TraceFolder, TraceWriter
+from align.runs.trace_writer import TraceWriter
+from align.runs.traces import TraceFolder
 from align.steps.movement import Movement, loss_movement, output_movement
 from align.steps.smallest_set import smallest_set
 from align.workflows.inputs import describe_inputs, read_inputs

@@ -15,9 +15,10 @@ from align.core.untouched import SEED
 from align.core.words import first_few
 from align.errors import CannotRunError, DestinationError, UserCodeError
 from align.runs.call_writer import CallWriter, GivenWriter
+from align.runs.trace_events import MANIFEST, TENSORS
 from align.runs.trace_model import MODEL, VALUES, write_model, write_values
 from align.runs.trace_noise import NOISE, write_noise
-from align.runs.traces import MANIFEST, TENSORS, TraceFolder
+from align.runs.traces import TraceFolder
 from align.steps.keep_tensors import keep_part, read_kept
 from align.steps.noise import NoiseSink
 from align.workflows.describe_host import describe_host

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
     from align.core.verdicts import Verdict
     from align.steps.allow import Deviations
-    from align.steps.pair_calls import CallPairs
+    from align.steps.calls import CallPairs
     from align.workflows.compare_live_weights import ComparedWeights
     from align.workflows.run_both import BothRuns
     from align.workflows.sides import Side

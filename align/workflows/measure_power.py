@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from align.core.power import Power
 from align.core.protocols import Differentiator
 from align.errors import CannotRunError, UserCodeError
-from align.runs.traces import TraceFolder, TraceWriter
+from align.runs.trace_writer import TraceWriter
+from align.runs.traces import TraceFolder
 from align.steps.limits import limit_for
 from align.steps.measure import measure
 from align.steps.power_inputs import replaced_in_turn, unrelated_inputs

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from align.core.parameters import ParameterSet
     from align.core.traces import Trace
-    from align.steps.pair_calls import CallPairs
+    from align.steps.calls import CallPairs
 
 Traces = tuple["Trace", "Trace"]
 Parameters = tuple["ParameterSet", "ParameterSet"]

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.errors import DestinationError
-from align.runs.traces import TraceFolder, TraceWriter
+from align.runs.trace_writer import TraceWriter
+from align.runs.traces import TraceFolder
 from align.workflows.measure_noise import measure_noise
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from align.core.capturing import CallStart, KeptValues, TensorKind, TensorStatis
 from align.core.traces import Capture
 from align.errors import CannotRunError, RunFolderError
 from align.runs.call_writer import CallWriter, GivenWriter
-from align.runs.traces import MANIFEST, TENSORS, TraceFolder
+from align.runs.trace_events import MANIFEST, TENSORS
+from align.runs.traces import TraceFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from align.core.traces import Capture
 from align.core.unpaired_layer import UnpairedLayer
 from align.core.verdicts import Coverage, LayerOutcome, Outcome, Verdict
 from align.frameworks.arrays import ArrayLayer, ArrayModel
-from align.runs import trace_model, trace_noise, traces
+from align.runs import trace_events, trace_model, trace_noise
 from align.runs.folder import KINDS, RunFolder
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")
@@ -63,10 +63,14 @@ def test_every_finding_is_described() -> None:
 
 
 def test_files_schemas_and_sizes_are_those_of_the_code() -> None:
-    assert {f"{kind}.json" for kind in KINDS} | {traces.MANIFEST, traces.TENSORS, traces.SCHEMA} <= named()
+    assert {f"{kind}.json" for kind in KINDS} | {
+        trace_events.MANIFEST,
+        trace_events.TENSORS,
+        trace_events.SCHEMA,
+    } <= named()
     assert {trace_model.MODEL, trace_model.VALUES, trace_model.MODEL_SCHEMA} <= named()
     assert {trace_noise.NOISE, trace_noise.NOISE_SCHEMA} <= named()
-    assert f"8 + {traces.HEADER_BYTES:,} + `offset`" in PAGE
+    assert f"8 + {trace_events.HEADER_BYTES:,} + `offset`" in PAGE
 
 
 def test_the_example_reads_what_the_page_describes(

@@ -15,8 +15,10 @@ import safetensors
 
 from align.core.traces import Capture
 from align.errors import DestinationError, RunFolderError
-from align.runs import traces
-from align.runs.traces import HEADER_BYTES, MANIFEST, TENSORS, TraceFolder, TraceWriter
+from align.runs import trace_writer, traces
+from align.runs.trace_events import HEADER_BYTES, MANIFEST, TENSORS
+from align.runs.trace_writer import TraceWriter
+from align.runs.traces import TraceFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -213,7 +215,7 @@ def test_a_killed_process_leaves_every_capture_that_it_had_noted(tmp_path: Path)
     code = f"""
 import os, signal, numpy, pathlib
 from align.core.traces import Capture
-from align.runs.traces import TraceWriter
+from align.runs.trace_writer import TraceWriter
 writer = TraceWriter(pathlib.Path({str(tmp_path)!r}), {{}})
 for n in range(5):
     writer.add(Capture(n, str(n), 0, "", "Linear", (7,), "float32"), numpy.full(7, n, numpy.float32))
@@ -234,7 +236,8 @@ def test_a_second_run_replaces_the_first_whole(tmp_path: Path) -> None:
 def test_a_header_larger_than_its_room_leaves_the_manifest_in_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traces, "HEADER_BYTES", 64)
+    for module in (traces, trace_writer):
+        monkeypatch.setattr(module, "HEADER_BYTES", 64)
     trace = write(tmp_path, [np.full(2, 3.0), np.full(2, 4.0)])
     assert trace.complete
     assert [trace.value(capture).tolist() for capture in trace.captures] == [[3, 3], [4, 4]]
@@ -260,7 +263,8 @@ def test_a_full_disk_says_so_and_keeps_what_was_written(tmp_path: Path) -> None:
 import pathlib, resource, signal, numpy
 from align.core.traces import Capture
 from align.errors import DestinationError
-from align.runs.traces import HEADER_BYTES, TraceWriter
+from align.runs.trace_events import HEADER_BYTES
+from align.runs.trace_writer import TraceWriter
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (HEADER_BYTES + 5000, HEADER_BYTES + 5000))
 try:

@@ -13,7 +13,7 @@ from align.steps.calls import CalledModules
 from align.steps.pair_calls import pair_calls
 
 if TYPE_CHECKING:
-    from align.steps.pair_calls import CallPairs
+    from align.steps.calls import CallPairs
 
 Run = list[tuple[str, str]]
 """One side: (path, class) in the order in which the modules return; capital letters in a class own a parameter."""

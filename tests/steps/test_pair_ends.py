@@ -9,8 +9,7 @@ import numpy as np
 
 from align.core.traces import Capture
 from align.core.unpaired_layer import UnpairedLayer
-from align.steps.calls import Call, CallPair
-from align.steps.pair_calls import CallPairs
+from align.steps.calls import Call, CallPair, CallPairs
 from align.steps.pair_ends import pair_fused_layers
 
 if TYPE_CHECKING:
