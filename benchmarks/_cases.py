@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from align.core.names import Dropped, NameMap, Pairing
-from align.core.pieces import Part, Reorder, Slice
+from align.core.name_map import Dropped, NameMap, Pairing
+from align.core.piece_transforms import Part, Reorder, Slice
 from align.core.transforms import IDENTITY, Permute, Reshape, Transform, chained
 
 NO_CASES = {"common", "verify"}

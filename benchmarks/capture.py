@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import resnet50
 
-from align.core.capturing import KeptValues, TraceHead
 from align.core.registry import model_readers
+from align.core.trace_metadata import KeptValues, TraceHead
 from align.runs.call_writer import CallWriter
 from align.runs.trace_events import MANIFEST, TENSORS
 

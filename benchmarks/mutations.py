@@ -30,7 +30,7 @@ from _planting import Mutation, Port
 from _touched import snapshot, touched
 from _watching import EPSILON, call_again, distance, rounding_of, watch
 
-from align.core.plain import to_json_data
+from align.core.json_data import to_json_data
 from align.core.user_code import run_user_code
 from align.errors import AlignError, UserCodeError
 

@@ -12,7 +12,7 @@ import pytest
 from align.core import families
 from align.core.families import model_families
 from align.core.mappings import LayerFamily, mappings_folder, read_layer_rules
-from align.core.names import LayerChoice
+from align.core.name_map import LayerChoice
 from align.core.parameters import Parameter
 from align.steps.infer_names import infer_names
 from align.workflows.map_from_family import map_from_family

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from align.core.about import __version__
-from align.core.words import printable
+from align.core.message_words import printable
 from align.errors import AlignError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from align.core.checkpoints import Extent
-from align.core.words import counted, first_few
+from align.core.message_words import counted, first_few
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from align.core.capturing import TensorKind
+from align.core.trace_metadata import TensorKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

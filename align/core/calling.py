@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.call_places import tensor_kinds, user_line
-from align.core.capturing import CallSink, CallStart, FunctionSink
 from align.core.probing import CLASS_NAME as PROBE
 from align.core.probing import probed_by
 from align.core.same_tensors import LatestTensors, no_write_count
+from align.core.trace_metadata import CallSink, CallStart, FunctionSink
 from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
 from align.core.user_code import run_user_code
 from align.errors import InputsError, ModelFailedError

@@ -1,4 +1,4 @@
-"""Results of the workflows as values; `align.core.plain` gives their JSON form, which reports read."""
+"""Results of the workflows as values; `align.core.json_data` gives their JSON form, which reports read."""
 
 from __future__ import annotations
 

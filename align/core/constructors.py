@@ -16,7 +16,7 @@ from align.core.setting_forms import SAME, axes_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from align.core.settings import LayerSettings, Setting
+    from align.core.layer_settings import LayerSettings, Setting
 
     Arguments = dict[str, Setting]
     Wanted = dict[str, inspect.Parameter]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.atomic_files import BLOCK
 from align.core.dtypes import numpy_dtype
-from align.core.files import BLOCK
 from align.errors import NotACheckpointError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from align.core.findings import Severity
-    from align.core.settings import Setting
+    from align.core.layer_settings import Setting
     from align.core.verdicts import Verdict
 
 

@@ -1,4 +1,4 @@
-"""What mapping the parameters of two sides gives; `align.core.plain` gives its JSON form, which reports read."""
+"""What mapping the parameters of two sides gives; `align.core.json_data` gives its JSON form, which reports read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from align.core.findings import Finding
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
     from align.core.parameters import Parameter, ParameterSummary
     from align.core.verdicts import Verdict
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from align.core.checkpoints import Entry, OddTensor
-from align.core.words import counted
+from align.core.message_words import counted
 from align.errors import (
     HostileFileError,
     MissingEntryError,

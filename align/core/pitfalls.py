@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from align.core.settings import Setting
+    from align.core.layer_settings import Setting
 
 JUDGES = ("output", "in training", "after training", "zeros", "fresh", "spread", "steps")
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.dtypes import Array
     from align.core.layer_scripts import ScriptForms
+    from align.core.layer_settings import LayerSettings, Setting
     from align.core.parameters import ParameterSet
-    from align.core.settings import LayerSettings, Setting
     from align.core.traces import CaptureSink, Influences
 
 Model = Any

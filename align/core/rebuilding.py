@@ -19,8 +19,8 @@ from align.errors import UserCodeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from align.core.layer_settings import LayerSettings, Setting
     from align.core.protocols import Model
-    from align.core.settings import LayerSettings, Setting
     from align.core.transplant import LayerTypes
 
 

@@ -12,14 +12,14 @@ from fnmatch import translate
 from typing import TYPE_CHECKING
 
 from align.core.folding import WILD
-from align.core.match_time import SECONDS, MatchTimeoutError, first_match
+from align.core.regex_timeout import SECONDS, MatchTimeoutError, first_match
 from align.core.transforms import IDENTITY, Transform
 from align.errors import MapError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from align.core.names import Frameworks, SideName
+    from align.core.name_map import Frameworks, SideName
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.core.settings import Setting
+    from align.core.layer_settings import Setting
 
 FormName = Literal[
     "plain", "axes", "axis", "first_axis", "one_minus", "not", "present", "lower", "padding", "crop", "reduction"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from align.core.findings import Finding
     from align.core.measurements import Limit, Measurement
-    from align.core.names import SideOf
+    from align.core.name_map import SideOf
     from align.core.verdicts import Verdict
 
 Part = Literal["data", "metric", "weights"]

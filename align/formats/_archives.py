@@ -14,8 +14,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
+from align.core.atomic_files import BLOCK
 from align.core.checkpoints import Extent
-from align.core.files import BLOCK
 from align.errors import HostileFileError, NotACheckpointError
 
 if TYPE_CHECKING:

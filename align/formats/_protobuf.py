@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.atomic_files import BLOCK
 from align.core.checkpoints import MOST_AXES
-from align.core.files import BLOCK
 from align.errors import HostileFileError, NotACheckpointError
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, BinaryIO
 
+from align.core.atomic_files import BLOCK
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks, joined, mapped
-from align.core.files import BLOCK
+from align.core.message_words import first_few
 from align.core.shapes import sound_shape
-from align.core.words import first_few
 from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._protobuf import NUMBER, ProtobufScan, field_key, number_bytes, scanned
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from align.core.atomic_files import BLOCK
 from align.core.checkpoints import Checkpoint, Extent, StoredTensor
 from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.extents import byte_blocks, mapped
-from align.core.files import BLOCK
 from align.core.shapes import sound_shape
 from align.errors import MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._archives import Record, first_record_name, read_record, record_pieces, zip_records

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from align.core.beside import external_extents
 from align.core.checkpoints import Checkpoint, StoredTensor
-from align.core.words import counted
+from align.core.message_words import counted
 from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
 from align.formats._onnx_tensors import (
     TEXT,

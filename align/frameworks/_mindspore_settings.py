@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.settings import LayerSettings, plain_settings
+from align.core.layer_settings import LayerSettings, plain_settings
 
 if TYPE_CHECKING:
+    from align.core.layer_settings import Setting
     from align.core.protocols import Model
-    from align.core.settings import Setting
 
 
 def cell_settings(cell: Model) -> dict[str, Setting]:

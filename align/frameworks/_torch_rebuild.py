@@ -12,8 +12,8 @@ from align.core.transplant import LayerTypes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from align.core.layer_settings import LayerSettings, Setting
     from align.core.protocols import Model
-    from align.core.settings import LayerSettings, Setting
 
 TRANSFORMER = {
     "d_model": "self_attn.embed_dim",

@@ -9,8 +9,8 @@ import numpy as np
 
 from align.core.calling import CallRecorder, bind_inputs, run_user_model
 from align.core.filling import check_state_dict
+from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
-from align.core.settings import LayerSettings
 from align.core.untouched import fixed_seed
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
+    from align.core.layer_settings import Setting
     from align.core.protocols import Model
-    from align.core.settings import Setting
     from align.core.traces import CaptureSink
 
 

@@ -20,11 +20,11 @@ import numpy as np
 
 from align.core.calling import CallRecorder, bind_inputs, recorded_calls, run_user_model
 from align.core.filling import check_state_dict
+from align.core.layer_settings import LayerSettings
 from align.core.layouts import inputs_first
 from align.core.mappings import is_statistic
 from align.core.overwriting import Overwriter
 from align.core.parameters import Module, Parameter, ParameterSet
-from align.core.settings import LayerSettings
 from align.core.untouched import fixed_seed, restored_attributes, seed_of_runs
 from align.core.user_code import run_user_code
 from align.errors import UnreadableModelError, UserCodeError
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from align.core.dtypes import Array
+    from align.core.layer_settings import Setting
     from align.core.protocols import Model
-    from align.core.settings import Setting
     from align.core.traces import CaptureSink
 
 

@@ -14,10 +14,10 @@ from align.core.calling import CallRecorder, bind_inputs, recorded_calls, run_us
 from align.core.checkpoints import OddTensor, StoredTensor
 from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.filling import check_state_dict
+from align.core.layer_settings import LayerSettings
 from align.core.layouts import inputs_first
 from align.core.overwriting import Overwriter
 from align.core.parameters import Module, Parameter, ParameterSet
-from align.core.settings import LayerSettings
 from align.core.traces import Influences
 from align.core.user_code import run_user_code
 from align.errors import MissingClassError, UserCodeError
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.dtypes import Array
+    from align.core.layer_settings import Setting
     from align.core.protocols import Model
-    from align.core.settings import Setting
     from align.core.traces import CaptureSink
     from align.errors import AlignError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.curves import EPOCH_MEAN, RAW, LossLog
-from align.core.match_time import SECONDS, TimeIsUpError, limited_time
+from align.core.regex_timeout import SECONDS, TimeIsUpError, limited_time
 from align.errors import EmptyLogError, UsageError
 from align.losslogs._columns import TableBuilder, read_steps
 from align.losslogs._odd_steps import InvalidSteps

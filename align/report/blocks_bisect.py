@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.core.words import first_few
+from align.core.message_words import first_few
 from align.report.blocks import Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.numbers import format_number
 from align.report.texts import say, word

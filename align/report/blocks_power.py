@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from align.core.folding import fold_names
-from align.core.words import first_few
+from align.core.message_words import first_few
 from align.report.blocks import Block, Lines
 from align.report.numbers import as_float, format_number, format_percentage, layer_name
 from align.report.texts import say

@@ -27,7 +27,7 @@ def map_frame(result: MapResult) -> pd.DataFrame:
     Columns: source, target, transform, evidence, confidence (NaN where nothing is paired), status (paired, ambiguous,
     unmatched or dropped), shapes and dtypes of both sides, note.
 
-    >>> from align.core.names import NameMap, Pairing
+    >>> from align.core.name_map import NameMap, Pairing
     >>> from align.core.comparisons import MapResult
     >>> pairing = Pairing("fc.weight", "head.weight", "structure", 0.9)
     >>> result = MapResult(NameMap("a", "b", (pairing,)), None, None, None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.files import write_text
+from align.core.atomic_files import write_text
 from align.core.progress import silent
 from align.errors import FrameworkMissingError
 from align.report.assets import read_template

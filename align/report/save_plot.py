@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
-from align.core.files import atomic_writer
-from align.core.plain import to_json_data
+from align.core.atomic_files import atomic_writer
+from align.core.json_data import to_json_data
 from align.errors import FrameworkMissingError, UsageError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.plain import to_json_data
+from align.core.json_data import to_json_data
 from align.report.assets import read_template
 from align.report.blocks import Lines
 from align.report.blocks_report import source_blocks, summary_blocks

@@ -9,7 +9,7 @@ import contextlib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from align.core.capturing import TensorStatistics
+from align.core.trace_metadata import TensorStatistics
 from align.core.traces import Capture
 from align.errors import AlignError, DestinationError
 from align.runs.trace_events import capture_as_json
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from align.core.capturing import CallStart, TraceHead
     from align.core.dtypes import Array
+    from align.core.trace_metadata import CallStart, TraceHead
 
 _FIGURES = tuple(one.name for one in fields(TensorStatistics))
 

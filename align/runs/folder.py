@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from align.core.about import __version__
-from align.core.files import sha256_of, write_text
-from align.core.plain import to_json_data
+from align.core.atomic_files import sha256_of, write_text
+from align.core.json_data import to_json_data
 from align.errors import DestinationError, RunFolderError
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from align.core.files import existing_file
-from align.core.names import NameMap
+from align.core.atomic_files import existing_file
+from align.core.name_map import NameMap
 from align.runs.mapfile import read_rules
 from align.runs.record_map import is_record, read_record_map
 from align.steps.two_way import TwoWayMap, as_two_way

@@ -7,7 +7,7 @@ import io
 import json
 from typing import TYPE_CHECKING
 
-from align.core.files import write_text
+from align.core.atomic_files import write_text
 from align.core.map_rows import COLUMNS, map_rows
 from align.errors import UsageError
 from align.runs.map_text import SCHEMA

@@ -24,7 +24,7 @@ else:
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-    from align.core.names import NameMap, Pairing, SideName, Unmatched
+    from align.core.name_map import NameMap, Pairing, SideName, Unmatched
 
 SCHEMA = "mindalign.names/1"
 SIDES: tuple[SideName, SideName] = ("source", "target")

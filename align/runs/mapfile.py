@@ -11,10 +11,10 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from align.core.files import existing_file, write_text
-from align.core.names import FRAMEWORKS
+from align.core.atomic_files import existing_file, write_text
+from align.core.name_map import FRAMEWORKS
+from align.core.parse_transform import parse_transform
 from align.core.rename import NameRules, Rename
-from align.core.transform_parse import parse_transform
 from align.core.transforms import IDENTITY
 from align.errors import DestinationError, MapError
 from align.runs.map_faults import Faults
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from align.core.names import FrameworkName, NameMap
+    from align.core.name_map import FrameworkName, NameMap
     from align.core.transforms import Transform
 
 _TABLES = {"schema", "source", "target", "names", "rename", "dropped"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from align.core.files import existing_file
+from align.core.atomic_files import existing_file
 from align.errors import InputsError
 
 if sys.version_info >= (3, 11):

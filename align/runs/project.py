@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from align.core.allowances import NO_ALLOWANCES, Allowances
-from align.core.files import existing_file
+from align.core.atomic_files import existing_file
 from align.errors import ProjectFileError
 from align.runs.allowances import allowance_faults, read_allowances
 from align.runs.loss_patterns import pattern_faults, read_patterns

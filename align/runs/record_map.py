@@ -14,9 +14,9 @@ import numpy as np
 
 from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.folding import as_literal
-from align.core.pieces import is_cut, join_fault
+from align.core.parse_transform import parse_transform
+from align.core.piece_transforms import is_cut, join_fault
 from align.core.rename import NameRules
-from align.core.transform_parse import parse_transform
 from align.errors import MapError
 from align.runs.mapfile import declared_framework
 from align.steps.two_way import FILLED, TwoWayMap, as_rules

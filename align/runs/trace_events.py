@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, fields
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from align.core.capturing import CallStart, KeptValues, TensorKind, TensorStatistics, TraceHead
 from align.core.dtypes import numpy_dtype
+from align.core.trace_metadata import CallStart, KeptValues, TensorKind, TensorStatistics, TraceHead
 from align.core.traces import Capture
 from align.errors import RunFolderError
 

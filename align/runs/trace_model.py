@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.atomic_files import atomic_writer, write_text
 from align.core.checkpoints import StoredTensor
-from align.core.files import atomic_writer, write_text
+from align.core.json_data import to_json_data
+from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
-from align.core.plain import to_json_data
 from align.core.registry import checkpoint_formats
-from align.core.settings import LayerSettings
 from align.errors import DestinationError, RunFolderError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.dtypes import Array
-    from align.core.settings import Setting
+    from align.core.layer_settings import Setting
 
 MODEL_SCHEMA = "mindalign.model/1"
 MODEL = "model.json"

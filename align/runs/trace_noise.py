@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from align.core.files import write_text
+from align.core.atomic_files import write_text
+from align.core.json_data import to_json_data
 from align.core.measurements import Measurement
-from align.core.plain import to_json_data
 from align.errors import RunFolderError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
-from align.core.plain import to_json_data
+from align.core.json_data import to_json_data
 from align.core.traces import Capture
 from align.errors import DestinationError
 from align.runs.trace_events import HEADER_BYTES, MANIFEST, SCHEMA, TENSORS, capture_as_json
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from align.core.capturing import TraceHead
     from align.core.dtypes import Array
     from align.core.parameters import Shape
+    from align.core.trace_metadata import TraceHead
 
 _encode = json.JSONEncoder(check_circular=False).encode
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.core.allowances import matches_glob
 from align.core.comparisons import AcceptedLayers
-from align.core.words import close_names
+from align.core.message_words import close_names
 from align.errors import UnusedPatternsError
 
 if TYPE_CHECKING:

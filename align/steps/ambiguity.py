@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scipy.cluster.hierarchy import DisjointSet
 
-from align.core.names import Ambiguity
+from align.core.name_map import Ambiguity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

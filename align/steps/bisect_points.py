@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.words import close_names, first_few
+from align.core.align_sequences import align_sequences
+from align.core.message_words import close_names, first_few
 from align.errors import InputsError
 from align.steps.compare_traces import paired_outputs
-from align.steps.sequences import align_sequences
 from align.steps.splice import Point
 
 if TYPE_CHECKING:

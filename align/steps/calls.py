@@ -11,7 +11,7 @@ from align.core.mappings import rule_for
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from align.core.names import NameMap, SideName
+    from align.core.name_map import NameMap, SideName
     from align.core.parameters import ParameterSet
     from align.core.traces import Capture
     from align.core.unpaired_layer import UnpairedLayer

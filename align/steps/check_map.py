@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.findings import Finding
-from align.core.pieces import apart_from_whole, cut_faults, join_fault
+from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Permute, steps_of
 from align.steps.forms import is_turned
 from align.steps.layers import roles_by_name
@@ -18,7 +18,7 @@ from align.steps.layers import roles_by_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from align.core.names import NameMap, Pairing
+    from align.core.name_map import NameMap, Pairing
     from align.core.parameters import ParameterSet
     from align.steps.layers import Layer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.words import close_names, first_few
+from align.core.message_words import close_names, first_few
 from align.errors import CannotRunError
 
 if TYPE_CHECKING:

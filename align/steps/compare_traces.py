@@ -10,8 +10,8 @@ from align.core.allowances import NO_ALLOWANCES
 from align.core.comparisons import LayerComparison
 from align.core.dtypes import EPSILON, rounded_as
 from align.core.measurements import smallest_factor
+from align.core.message_words import counted
 from align.core.probing import is_probe
-from align.core.words import counted
 from align.steps.limits import limit_for
 from align.steps.measure import measure
 from align.steps.views import find_permuted_layout

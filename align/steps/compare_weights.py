@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.findings import Finding
-from align.core.pieces import apart_from_whole
-from align.core.words import first_few
+from align.core.message_words import first_few
+from align.core.piece_transforms import apart_from_whole
 from align.errors import CannotRunError
 from align.steps.measure import measure
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
-    from align.core.names import NameMap, Pairing
+    from align.core.name_map import NameMap, Pairing
 
 MOST_MISSING = 5
 

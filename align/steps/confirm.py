@@ -13,11 +13,11 @@ from align.core.transforms import IDENTITY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from align.core.layer_settings import LayerSettings, Setting
     from align.core.lint import SettingFinding
     from align.core.mappings import FamilyName
     from align.core.parameters import Parameter, ParameterSet, Shape
     from align.core.setting_forms import Form
-    from align.core.settings import LayerSettings, Setting
     from align.core.transforms import Transform
 
 FAMILIES_OF: dict[str, tuple[FamilyName, ...]] = {"torch": ("torch",), "mindspore": ("nn", "mint")}

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import dtype_name, is_float
-from align.core.pieces import apart_from_whole, cut_faults, join_fault
+from align.core.message_words import close_names, counted, first_few
+from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Cast, chained
-from align.core.words import close_names, counted, first_few
 from align.steps.layout import tied_names
 from align.steps.made_tensors import filled_tensor, joined_tensor, transformed_tensor
 from align.steps.told_ties import retie_tensors
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
-    from align.core.names import Fill, NameMap, Pairing
+    from align.core.name_map import Fill, NameMap, Pairing
     from align.core.transforms import Transform
 
 

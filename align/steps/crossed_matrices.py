@@ -13,7 +13,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from align.core.folding import NUMBER
-from align.core.names import Ambiguity
+from align.core.name_map import Ambiguity
 from align.steps.ambiguity import group_links
 from align.steps.evidence import SETTLED, exchange_benefit, learn_from_pairs
 from align.steps.other_forms import TURNED, transposed_layer

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.hypotheses import Relation
+    from align.core.layer_settings import LayerSettings
     from align.core.lint import SettingFinding
     from align.core.pitfalls import Pitfall
-    from align.core.settings import LayerSettings
     from align.steps.isolate import IsolatedCall
     from align.steps.locate import Fault, ProducerLayer
     from align.steps.pair_inputs import CallKey

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.core.diff_result import TensorDifference
-from align.core.names import Pairing
-from align.core.pieces import apart_from_whole
+from align.core.message_words import counted
+from align.core.name_map import Pairing
+from align.core.piece_transforms import apart_from_whole
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import counted
 from align.steps.made_tensors import transformed_tensor
 from align.steps.prefixes import shared_prefixes
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from align.core.checkpoints import StoredTensor
     from align.core.diff_result import TensorOutcome
     from align.core.measurements import Measurement
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
     from align.core.transforms import Transform
     from align.steps.sums import RunningSums
 

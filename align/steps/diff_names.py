@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.names import Dropped
-from align.core.words import first_few
+from align.core.message_words import first_few
+from align.core.name_map import Dropped
 from align.errors import MapError
 from align.steps.diff import pair_tensors
 from align.steps.two_way import DirectedMap, follow_backward, follow_forward
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.checkpoints import StoredTensor
-    from align.core.names import SideName
+    from align.core.name_map import SideName
     from align.core.rename import NameRules
     from align.steps.two_way import TwoWayMap
 

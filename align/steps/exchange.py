@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from align.core.names import SURE
+from align.core.name_map import SURE
 from align.steps.agreement import BlockAgreement
 from align.steps.containers import read_contents
 from align.steps.evidence import MOST, SETTLED, exchange_benefit, learn_from_pairs, replacement_benefit

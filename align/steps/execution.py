@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from align.core.folding import fold_names
-from align.core.words import counted
+from align.core.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

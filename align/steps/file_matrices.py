@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from align.core.names import Ambiguity
+from align.core.name_map import Ambiguity
 from align.steps.forms import is_turned
 
 if TYPE_CHECKING:

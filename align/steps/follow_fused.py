@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.names import Pairing
-from align.core.pieces import Part, Reorder, Slice, cut_faults, join_fault
+from align.core.name_map import Pairing
+from align.core.piece_transforms import Part, Reorder, Slice, cut_faults, join_fault
 from align.core.transforms import Transform, chained, steps_of
 from align.steps.forms import is_turned
 from align.steps.layers import roles_by_name

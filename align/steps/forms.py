@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from align.core.pieces import Part, Slice
+from align.core.piece_transforms import Part, Slice
 from align.core.transforms import IDENTITY, Permute, Reshape, chained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.parameters import Shape
-    from align.core.pieces import Span
+    from align.core.piece_transforms import Span
     from align.core.transforms import Transform
     from align.steps.layers import Layer
 

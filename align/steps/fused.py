@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.names import Ambiguity, Pairing
-from align.core.words import first_few
+from align.core.message_words import first_few
+from align.core.name_map import Ambiguity, Pairing
 from align.steps.forms import in_pieces
 from align.steps.paths import tokens
 from align.steps.piece_order import piece_order, piece_sign

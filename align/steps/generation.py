@@ -9,8 +9,8 @@ import numpy as np
 from align.core.dtypes import rounded_as
 from align.core.generations import LogitsComparison, PositionComparison, TokenDifference
 from align.core.measurements import smallest_factor
+from align.core.message_words import counted
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import counted
 from align.steps.limits import limit_for
 from align.steps.measure import measure
 

@@ -16,7 +16,7 @@ import numpy as np
 from align.core.dtypes import EPSILON, dtype_name, is_float
 from align.core.hypotheses import Relation
 from align.core.measurements import Limit
-from align.core.pieces import apart_from_whole
+from align.core.piece_transforms import apart_from_whole
 from align.steps.hypotheses import likeliest_relation
 from align.steps.hypotheses_evidence import SAMPLE, at_places, sample_places
 from align.steps.initial_values import initial_distribution
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.hypotheses import Fact
-    from align.core.names import NameMap, Pairing
+    from align.core.name_map import NameMap, Pairing
 
     Pair = tuple[Pairing, Array, Array]
     Names = tuple[str, str]

@@ -14,7 +14,7 @@ from align.steps.infer_layers import spoken_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from align.core.names import LayerChoice
+    from align.core.name_map import LayerChoice
     from align.steps.translations import DirectedRule
 
 CUSTOM = "custom"

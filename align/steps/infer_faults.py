@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from align.core.words import first_few
+from align.core.message_words import first_few
 from align.steps.infer_children import CUSTOM
 from align.steps.infer_layers import AS_IS
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
 
     from align.core.mappings import LayerRule
-    from align.core.names import LayerChoice
+    from align.core.name_map import LayerChoice
     from align.steps.infer_layers import LayerReading
     from align.steps.translations import DirectedRule
 

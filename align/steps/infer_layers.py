@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from align.core.names import LayerChoice
+from align.core.name_map import LayerChoice
 from align.core.transforms import IDENTITY, Reshape, Transform
 from align.steps.translations import PARAMETRIZED, SPLIT
 

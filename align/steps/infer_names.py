@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.names import Dropped, Evidence, Fill, NameMap, Pairing
+from align.core.name_map import Dropped, Evidence, Fill, NameMap, Pairing
 from align.core.transforms import Reshape
 from align.steps.infer_children import CUSTOM, RenamedChildren, find_renamed_children, renamed_path
 from align.steps.infer_faults import choice_faults
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from align.core.mappings import LayerRule
-    from align.core.names import LayerChoice
+    from align.core.name_map import LayerChoice
     from align.core.parameters import Shape
     from align.steps.infer_layers import LayerReading
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.words import counted, first_few
+from align.core.message_words import counted, first_few
 from align.steps.infer_children import renamed_path
 from align.steps.infer_layers import attribute_changes, could_be, file_context
 

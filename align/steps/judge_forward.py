@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align.core.message_words import counted
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

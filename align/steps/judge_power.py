@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from align.core.message_words import counted
 from align.core.verdicts import Outcome
-from align.core.words import counted
 
 if TYPE_CHECKING:
     from align.core.power import Power

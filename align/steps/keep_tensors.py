@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.capturing import KeptValues
+from align.core.trace_metadata import KeptValues
 from align.errors import UsageError
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.findings import Severity
+    from align.core.layer_settings import LayerSettings, Setting
     from align.core.pitfalls import Pitfall
     from align.core.setting_forms import Form
-    from align.core.settings import LayerSettings, Setting
 
 SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
 

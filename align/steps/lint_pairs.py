@@ -14,9 +14,9 @@ from align.steps.tree_calls import calls_in_tree_order
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from align.core.names import NameMap
+    from align.core.layer_settings import LayerSettings
+    from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
-    from align.core.settings import LayerSettings
     from align.steps.calls import CallPair
 
 PADS = "mindspore.nn.Pad"  # the only padding layer that no layer rule knows: it has no counterpart in torch

@@ -15,15 +15,15 @@ import numpy as np
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks
-from align.core.pieces import Slice
+from align.core.piece_transforms import Slice
 from align.core.transforms import Cast, Reshape, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from align.core.dtypes import Array
-    from align.core.names import Fill
-    from align.core.pieces import Part
+    from align.core.name_map import Fill
+    from align.core.piece_transforms import Part
     from align.core.transforms import Transform
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.names import NameMap, Pairing
+from align.core.name_map import NameMap, Pairing
 from align.steps.apply_rules import apply_rules_to_sides
 from align.steps.follow_fused import follow_fused
 from align.steps.forms import transform_between
@@ -21,7 +21,7 @@ from align.steps.stages import match_in_stages
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.core.names import Evidence
+    from align.core.name_map import Evidence
     from align.core.parameters import ParameterSet
     from align.core.rename import NameRules
     from align.steps.layers import Layer, Pair

@@ -17,7 +17,7 @@ from align.steps.match import match_names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.core.names import NameMap, Pairing
+    from align.core.name_map import NameMap, Pairing
     from align.core.parameters import ParameterSet
     from align.core.rename import NameRules
     from align.core.transforms import Transform

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from align.core.align_sequences import align_alike
 from align.steps.ambiguity import OpenGroup, as_ambiguities, group_links
 from align.steps.evidence import SETTLED, learn_from_pairs
 from align.steps.exchange import confidence, may_pair, settle_exchanges
 from align.steps.identity import find_equal_paths
 from align.steps.repeats import find_repeated_blocks
-from align.steps.sequences import align_alike
 from align.steps.strangers import (
     DistinctiveWords,
     by_shape_alone,
@@ -29,7 +29,7 @@ from align.steps.unfold import unfold_groups, unfold_pairs, unlike_lists
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from align.core.names import Ambiguity
+    from align.core.name_map import Ambiguity
     from align.steps.layers import Layer, Pair
 
 # A pair that stands in one place of both models, and is told by nothing but that and its shape: never sure.

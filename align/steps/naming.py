@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from align.core.words import counted, first_few
+from align.core.message_words import counted, first_few
 from align.errors import UsageError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from align.core.names import Pairing
+from align.core.name_map import Pairing
 from align.steps.forms import transform_between
 from align.steps.fused import match_fused
 from align.steps.layers import with_shapes
@@ -23,7 +23,7 @@ from align.steps.places import PairedModules
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from align.core.names import Ambiguity
+    from align.core.name_map import Ambiguity
     from align.core.parameters import Shape
     from align.steps.layers import Layer, Pair
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.align_sequences import align_sequences, equality_scores
 from align.core.probing import is_probe
 from align.steps.calls import CallPair
-from align.steps.sequences import align_sequences, equality_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from align.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
 
 
 def without_prefixes(names: Iterable[str], prefixes: Sequence[str]) -> dict[str, str]:

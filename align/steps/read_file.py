@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import StoredTensor
     from align.core.mappings import LayerRule
-    from align.core.names import FrameworkName
+    from align.core.name_map import FrameworkName
     from align.steps.infer_layers import LayerReading
     from align.steps.translations import DirectedRule, TargetFamily
 

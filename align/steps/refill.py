@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.mappings import defaults
-from align.core.names import Fill
+from align.core.name_map import Fill
 from align.core.rename import literal_name
 
 if TYPE_CHECKING:

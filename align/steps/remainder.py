@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from align.core.constants import constant_reason
 from align.core.mappings import rule_for
-from align.core.names import Dropped
+from align.core.name_map import Dropped
 from align.steps.layers import roles_by_name
 from align.steps.why_unmatched import WhyUnmatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.core.names import Ambiguity, NameMap, Pairing, SideName, Unmatched
+    from align.core.name_map import Ambiguity, NameMap, Pairing, SideName, Unmatched
     from align.core.parameters import Parameter, ParameterSet
     from align.steps.layers import Layer, Pair
     from align.steps.why_unmatched import Roles

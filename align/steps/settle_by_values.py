@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.names import Pairing
+from align.core.name_map import Pairing
 from align.core.transforms import chained
 from align.steps.equal_values import EqualValue, pair_equal_values
 from align.steps.forms import turned_and_reshaped
@@ -18,7 +18,7 @@ from align.steps.layers import roles_by_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet, Shape
     from align.core.transforms import Transform
     from align.steps.equal_values import Values

@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.names import Ambiguity
+from align.core.name_map import Ambiguity
 from align.steps.other_forms import TURNED
 
 if TYPE_CHECKING:

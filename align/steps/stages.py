@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from align.core.names import SURE
+from align.core.name_map import SURE
 from align.steps.crossed_matrices import settle_crossed_matrices
 from align.steps.file_matrices import UNTOLD, settle_file_matrices
 from align.steps.layers import cut_alike, read_layers, remaining, without_optional_roles
@@ -23,7 +23,7 @@ from align.steps.squares import settle_square_matrices
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.core.names import Ambiguity, Pairing
+    from align.core.name_map import Ambiguity, Pairing
     from align.core.parameters import ParameterSet
     from align.steps.layers import Layer, Pair
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.capturing import TensorStatistics
+from align.core.trace_metadata import TensorStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from align.core.names import Pairing
+    from align.core.name_map import Pairing
 
 
 def swapped_places(pairings: Iterable[Pairing]) -> list[tuple[str, str]]:
@@ -15,7 +15,7 @@ def swapped_places(pairings: Iterable[Pairing]) -> list[tuple[str, str]]:
 
     What a run, equal values or the user say is no finding: they say that it is right so.
 
-    >>> from align.core.names import Pairing
+    >>> from align.core.name_map import Pairing
     >>> one, other = "layers.1.fc.weight", "layers.2.fc.weight"
     >>> swapped_places([Pairing(one, other, "structure", 1.0), Pairing(other, one, "structure", 1.0)])
     [('layers.1', 'layers.2')]

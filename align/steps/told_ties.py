@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.extents import same_bytes
-from align.core.words import first_few
+from align.core.message_words import first_few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.words import counted
+from align.core.message_words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from align.core.capturing import TraceHead
+    from align.core.trace_metadata import TraceHead
 
 # What both runs must have been told alike, and its name for the reader.
 SAME = {"mode": "mode", "step": "step", "seed": "seed", "direction": "direction"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.names import Ambiguity
+from align.core.name_map import Ambiguity
 from align.steps.trial_calls import module_of
 from align.steps.trial_groups import open_groups
 from align.steps.trial_sinks import agree
@@ -18,7 +18,7 @@ from align.steps.trial_sinks import agree
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from align.core.names import Pairing
+    from align.core.name_map import Pairing
     from align.steps.layers import Layer, Signature
     from align.steps.trial_calls import PairedRuns
     from align.steps.trial_groups import Alternative

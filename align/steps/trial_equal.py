@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.core.names import Pairing
+    from align.core.name_map import Pairing
     from align.steps.trial_groups import Alternative, TrialGroup
 
 Values = tuple["Mapping[str, Array]", "Mapping[str, Array]"]

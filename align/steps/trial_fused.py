@@ -7,7 +7,7 @@ from itertools import permutations
 from math import factorial
 from typing import TYPE_CHECKING
 
-from align.core.names import Pairing
+from align.core.name_map import Pairing
 from align.steps.forms import in_pieces
 from align.steps.other_forms import plain_layer
 from align.steps.trial_groups import MOST_ALTERNATIVES
@@ -15,7 +15,7 @@ from align.steps.trial_groups import MOST_ALTERNATIVES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from align.core.names import Ambiguity
+    from align.core.name_map import Ambiguity
     from align.steps.layers import Layer
     from align.steps.trial_groups import Alternative
 

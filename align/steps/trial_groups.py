@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from scipy.cluster.hierarchy import DisjointSet
 
-from align.core.names import Ambiguity, Pairing
-from align.core.pieces import Part, Slice
+from align.core.name_map import Ambiguity, Pairing
+from align.core.piece_transforms import Part, Slice
 from align.core.transforms import IDENTITY, Permute, Reshape, steps_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from align.steps.trial_jury import PartnerChoice
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.core.names import Ambiguity, Pairing
+    from align.core.name_map import Ambiguity, Pairing
     from align.steps.layers import Layer
     from align.steps.trial_groups import Alternative, TrialGroup
     from align.steps.trial_jury import AssignmentRunner

@@ -12,7 +12,7 @@ from align.steps.trial_groups import components, open_groups, uncertain_piece_or
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
-    from align.core.names import Ambiguity, Pairing
+    from align.core.name_map import Ambiguity, Pairing
     from align.steps.layers import Layer
     from align.steps.trial_calls import ComparedValue, PairedRuns
     from align.steps.trial_groups import Alternative, Edges, TrialGroup

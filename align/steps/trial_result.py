@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.names import Ambiguity
+from align.core.name_map import Ambiguity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
-    from align.core.names import NameMap, Pairing
+    from align.core.name_map import NameMap, Pairing
     from align.core.parameters import ParameterSet
     from align.steps.trial_judge import SettledGroups
 

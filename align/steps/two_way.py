@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from align.core.folding import as_literal
-from align.core.names import Dropped, NameMap, Pairing, Unmatched
-from align.core.pieces import filled_up, join_fault
+from align.core.message_words import close_names, first_few
+from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
+from align.core.piece_transforms import filled_up, join_fault
 from align.core.rename import NameRules
-from align.core.words import close_names, first_few
 from align.errors import MapError
 from align.steps.apply_rules import apply_rules
 from align.steps.refill import refilled
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import StoredTensor
     from align.core.dtypes import Array
-    from align.core.names import Fill, SideName
+    from align.core.name_map import Fill, SideName
     from align.core.parameters import Shape
     from align.core.transforms import Transform
 

@@ -14,8 +14,8 @@ from align.core.setting_forms import equal_settings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from align.core.layer_settings import LayerSettings, Setting
     from align.core.pitfalls import Pitfall
-    from align.core.settings import LayerSettings, Setting
 
 SETTING_DIFFERS = "setting-differs"
 LAST = -1  # axis

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from align.core.message_words import counted
 from align.core.validations import PARTS, Combination
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import counted
 from align.steps.limits import NOISE_FACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
-    from align.core.names import SideOf
+    from align.core.name_map import SideOf
     from align.core.validations import OutputDifference, Part
 
     Cause = Part | Literal["model"]

@@ -9,7 +9,7 @@ from align.core.transforms import Permute, Reshape, steps_of
 from align.steps.equal_values import pair_equal_values
 
 if TYPE_CHECKING:
-    from align.core.names import NameMap, Pairing
+    from align.core.name_map import NameMap, Pairing
     from align.steps.equal_values import Values
 
 _DOUBTED = 0.5

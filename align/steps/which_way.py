@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
-    from align.core.names import FrameworkName, Pairing
+    from align.core.name_map import FrameworkName, Pairing
     from align.steps.two_way import TwoWayMap
 
     Tensors = Mapping[str, StoredTensor]

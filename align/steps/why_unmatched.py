@@ -11,15 +11,15 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from align.core.folding import NUMBER
-from align.core.names import Unmatched
-from align.core.words import first_few
+from align.core.message_words import first_few
+from align.core.name_map import Unmatched
 from align.steps.layers import whole_of
 from align.steps.paths import numbered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from align.core.names import SideName
+    from align.core.name_map import SideName
     from align.core.parameters import Parameter, Shape
     from align.steps.layers import Layer
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from align.core.bisections import Bisection, SplicePoint, WrongStretch
 from align.core.findings import Finding
-from align.core.names import SIDES, NameMap
+from align.core.message_words import counted
+from align.core.name_map import SIDES, NameMap
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import counted
 from align.errors import CannotRunError, NothingInCommonError
 from align.runs.points import read_points
 from align.runs.trace_writer import TraceWriter

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.bisections import PrecisionBisection, SensitiveLayer
+from align.core.message_words import counted
 from align.core.progress import silent
 from align.core.protocols import ModelPlacer
 from align.core.user_code import run_user_code
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import counted
 from align.errors import CannotRunError, ModelFailedError, UsageError, UserCodeError
 from align.runs.trace_writer import TraceWriter
 from align.runs.traces import TraceFolder

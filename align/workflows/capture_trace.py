@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.capturing import TraceHead
+from align.core.message_words import first_few
 from align.core.progress import silent
 from align.core.protocols import BackwardRunner, SettingsReader
+from align.core.trace_metadata import TraceHead
 from align.core.untouched import SEED
-from align.core.words import first_few
 from align.errors import CannotRunError, DestinationError, UserCodeError
 from align.runs.call_writer import CallWriter, GivenWriter
 from align.runs.trace_events import MANIFEST, TENSORS
@@ -29,12 +29,12 @@ from align.workflows.sides import Side, open_side
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from align.core.capturing import TraceSummary
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.protocols import Model
+    from align.core.trace_metadata import TraceSummary
     from align.core.traces import Capture, CaptureSink
 
 STAGES = 3

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.map_result import MapCheck
-from align.core.names import Pairing
+from align.core.message_words import counted
+from align.core.name_map import Pairing
 from align.core.rename import NameRules
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import counted
 from align.errors import NothingInCommonError
 from align.runs.mapfile import read_rules
 from align.steps.check_map import name_map_faults
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.core.findings import Finding
-    from align.core.names import SideName
+    from align.core.name_map import SideName
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
     from align.workflows.sides import Side

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align.core.names import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
+from align.core.message_words import counted, first_few
+from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.core.training_rules import training_state_rules
-from align.core.words import counted, first_few
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
 from align.steps.convert import plan_conversion
 from align.steps.naming import (

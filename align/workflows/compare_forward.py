@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.findings import Finding
     from align.core.measurements import Limit
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
     from align.core.power import Power
     from align.core.progress import Progress

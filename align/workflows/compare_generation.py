@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.generations import LogitsComparison, LogitsOf
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.workflows.decoders import Adapter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from align.core.pieces import Slice
+from align.core.piece_transforms import Slice
 from align.core.transforms import IDENTITY
 from align.steps.compare_weights import compare_weights, expected_weights
 from align.steps.hypotheses_weights import weight_causes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from align.core.findings import Finding
     from align.core.hypotheses import Fact, Relation
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
     from align.workflows.sides import Side
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from align.core.allowances import NO_ALLOWANCES
 from align.core.comparisons import ForwardComparison
 from align.core.findings import Finding
+from align.core.message_words import counted
 from align.core.pitfalls import pitfalls
-from align.core.words import counted
 from align.errors import UnlikeTracesError
 from align.runs.trace_noise import read_noise
 from align.steps.allow import accept_deviations, check_allowances
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.findings import Severity
     from align.core.measurements import Measurement
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
     from align.core.traces import Capture
 

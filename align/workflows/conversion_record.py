@@ -12,8 +12,8 @@ import numpy as np
 
 from align.core.about import __version__
 from align.core.conversion_result import ConversionRecord, ConvertedTensor, DroppedValue
+from align.core.message_words import counted
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import counted
 from align.steps.naming import declared_framework
 from align.workflows.conversion_warnings import cast_warnings
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks
-from align.core.pieces import Part
+from align.core.message_words import counted, first_few
+from align.core.piece_transforms import Part
 from align.core.transforms import Cast, steps_of
-from align.core.words import counted, first_few
 from align.steps.cast_loss import CastLoss, cast_loss
 from align.steps.made_tensors import transformed_tensor
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from align.core.files import check_space
+from align.core.atomic_files import check_space
 from align.core.progress import Progress, silent
 from align.core.registry import checkpoint_formats
 from align.errors import DestinationError, MapError, UnsupportedCheckpointError, UsageError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import Checkpoint
     from align.core.conversion_result import ConversionRecord
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
     from align.core.protocols import CheckpointFormat
 
 Precision = Literal["fp32", "fp16", "bf16"]

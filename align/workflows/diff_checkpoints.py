@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.diff_result import CheckpointDiff
+from align.core.message_words import counted
 from align.core.progress import Progress, silent
-from align.core.words import counted
 from align.errors import CannotRunError
 from align.steps.diff import judge_diff, judge_pair, naming_warning, pair_tensors
 from align.steps.prefixes import without_prefixes_of_all
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.diff_result import TensorDifference
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
     from align.steps.diff import TensorPairs
 
 

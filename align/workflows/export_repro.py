@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.names import SIDES
+from align.core.atomic_folder import atomic_folder
+from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.repros import LayerRepro, ReproOutput
 from align.runs.traces import TraceFolder
@@ -19,13 +20,12 @@ from align.workflows.pair_traces import choose_map, map_in_order, pair_traces
 from align.workflows.script_layer import LayerFiles, ScriptedLayer, scripter_of
 from align.workflows.sides import Side, open_side
 from align.workflows.watch_call import Given, watch_call
-from align.workflows.whole_folder import atomic_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.core.repros import ReproSide

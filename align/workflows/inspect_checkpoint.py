@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from align.core.inspection import Inspection, TensorFacts
+from align.core.message_words import counted, first_few
 from align.core.training_rules import training_state_rules
-from align.core.words import counted, first_few
 from align.errors import SeveralEntriesError
 from align.steps.layout import overlapping_names, tied_names
 from align.steps.naming import declared_framework, source_framework

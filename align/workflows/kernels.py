@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.files import write_text
+from align.core.atomic_files import write_text
 from align.errors import DestinationError
 from align.steps.measure_numpy import SHARED_BLOCK, NumpyKernel
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.lint import LintResult
-from align.core.names import NameMap
+from align.core.message_words import counted
+from align.core.name_map import NameMap
 from align.core.pitfalls import pitfalls
 from align.core.protocols import SettingsReader
 from align.core.registry import check_packages, model_readers
 from align.core.rename import NameRules
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import counted
 from align.errors import CannotRunError, NothingInCommonError, UsageError
 from align.runs.mapfile import read_map
 from align.steps.apply_rules import check_shapes
@@ -24,9 +24,9 @@ from align.workflows.sides import Side, load_function, open_side
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from align.core.layer_settings import LayerSettings
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
-    from align.core.settings import LayerSettings
     from align.steps.lint import ComparedSettings
 
 

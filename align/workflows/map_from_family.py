@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.names import Dropped, Pairing
-from align.core.pieces import Part, Slice
+from align.core.message_words import first_few
+from align.core.name_map import Dropped, Pairing
+from align.core.piece_transforms import Part, Slice
 from align.core.transforms import IDENTITY, Reshape, Transform, chained
-from align.core.words import first_few
 from align.errors import MapError
 from align.workflows.map_from_file import map_from_file
 

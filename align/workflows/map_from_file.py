@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.mappings import layer_rules
-from align.core.names import LayerChoice
+from align.core.name_map import LayerChoice
 from align.errors import UsageError, as_lines
 from align.steps.infer_names import InferredNames, infer_names
 from align.workflows.open_names import open_names_error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from align.core.filling import state_dict_faults
 from align.core.mappings import rule_for
-from align.core.words import counted, first_few
+from align.core.message_words import counted, first_few
 from align.steps.infer_children import CUSTOM
 from align.steps.infer_layers import AS_IS
 from align.steps.layers import USUAL_ROLES

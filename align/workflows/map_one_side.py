@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from align.core.families import read_family
 from align.core.map_result import MapResult
-from align.core.names import FRAMEWORKS, Dropped
+from align.core.message_words import counted
+from align.core.name_map import FRAMEWORKS, Dropped
 from align.core.parameters import ParameterSet, summarize_parameters
-from align.core.pieces import join_fault
+from align.core.piece_transforms import join_fault
 from align.core.rename import NameRules
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import counted
 from align.errors import MapError, UsageError
 from align.runs.map_export import write_map_file
 from align.steps.apply_rules import apply_rules
@@ -33,7 +33,7 @@ from align.workflows.recognise_family import AUTO, recognise_families
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from align.core.names import NameMap, Pairing
+    from align.core.name_map import NameMap, Pairing
     from align.core.parameters import Parameter
     from align.core.protocols import Model
     from align.steps.infer_names import InferredNames

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.map_result import MapResult
-from align.core.names import FRAMEWORKS, Dropped
+from align.core.name_map import FRAMEWORKS, Dropped
 from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.core.rename import NameRules
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
-    from align.core.names import FrameworkName, NameMap
+    from align.core.name_map import FrameworkName, NameMap
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.protocols import Model

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align.core.message_words import first_few
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.core.words import first_few
 from align.steps.swapped import swapped_places
 
 if TYPE_CHECKING:
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
 
 
 def map_verdict(name_map: NameMap, unproven: str = "") -> Verdict:

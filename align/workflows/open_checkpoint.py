@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.core.atomic_files import existing_file
 from align.core.checkpoints import require_plain
-from align.core.files import existing_file
+from align.core.message_words import printable
 from align.core.registry import checkpoint_formats
-from align.core.words import printable
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
 from align.workflows.open_sharded import checkpoint_in, is_index, open_sharded, shard_note
 

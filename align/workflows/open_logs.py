@@ -7,7 +7,7 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
-from align.core.files import existing_file
+from align.core.atomic_files import existing_file
 from align.core.log_sources import HEAD_BYTES, LogSource
 from align.errors import UnreadableLogError
 

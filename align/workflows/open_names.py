@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.folding import common_glob, fold_alike
-from align.core.names import Unmatched
+from align.core.name_map import Unmatched
 from align.errors import OpenNamesError
 
 if TYPE_CHECKING:

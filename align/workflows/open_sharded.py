@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from align.core.beside import external_file
 from align.core.checkpoints import Checkpoint, StoredTensor
+from align.core.message_words import counted, first_few
 from align.core.registry import checkpoint_formats
 from align.core.strict_json import parse_json
-from align.core.words import counted, first_few
 from align.errors import (
     HostileFileError,
     MissingEntryError,

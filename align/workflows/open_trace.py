@@ -13,10 +13,10 @@ from align.workflows.open_checkpoint import open_checkpoint
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.core.capturing import TraceHead
     from align.core.dtypes import Array
+    from align.core.layer_settings import LayerSettings
     from align.core.parameters import ParameterSet
-    from align.core.settings import LayerSettings
+    from align.core.trace_metadata import TraceHead
 
 
 @dataclass(frozen=True, slots=True)

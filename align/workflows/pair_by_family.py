@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.names import Dropped, SideName, Unmatched
-from align.core.words import first_few
+from align.core.message_words import first_few
+from align.core.name_map import Dropped, SideName, Unmatched
 from align.workflows.map_from_family import map_from_family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from align.core.families import ModelFamily
-    from align.core.names import Pairing
+    from align.core.name_map import Pairing
     from align.core.parameters import ParameterSet
     from align.steps.translations import TargetFamily
 

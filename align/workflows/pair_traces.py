@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.findings import Finding
-from align.core.names import NameMap
+from align.core.message_words import counted, first_few
+from align.core.name_map import NameMap
 from align.core.rename import NameRules
-from align.core.words import counted, first_few
 from align.errors import NothingInCommonError
 from align.runs.mapfile import read_map
 from align.steps.apply_rules import check_shapes

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from align.core.log_format import log_formats, pattern_format
 from align.core.log_ranks import RankedSource, choose_rank, lines_by_rank
+from align.core.message_words import close_names, first_few
 from align.core.registry import check_packages
-from align.core.words import close_names, first_few
 from align.errors import AmbiguousLogError, EmptyLogError, UsageError
 from align.steps.declare_window import declare_window, find_window
 from align.steps.join_logs import join_logs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from align.core.families import AS_IS, model_families, read_family
 from align.core.folding import as_literal
 from align.core.mappings import layer_rules
-from align.core.names import Dropped
+from align.core.name_map import Dropped
 from align.errors import MapError, OpenNamesError, UsageError
 from align.steps.infer_layers import read_groups
 from align.steps.translations import directed_rules
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import StoredTensor
     from align.core.families import ModelFamily
-    from align.core.names import NameMap, Pairing, Unmatched
+    from align.core.name_map import NameMap, Pairing, Unmatched
     from align.core.parameters import Parameter, ParameterSet
     from align.core.rename import NameRules
     from align.core.transforms import Transform

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.findings import Finding
-from align.core.names import SIDES
-from align.core.words import counted
+from align.core.message_words import counted
+from align.core.name_map import SIDES
 from align.errors import CannotRunError, InputsError
 from align.steps.metrics import main_output
 from align.steps.sample_differences import SampleTally
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
-    from align.core.names import SideOf
+    from align.core.name_map import SideOf
     from align.core.progress import Progress
     from align.core.validations import Combination, Part
     from align.workflows.batches import Batch, Dataset

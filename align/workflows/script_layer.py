@@ -23,7 +23,7 @@ from align.workflows.watch_call import layer_at
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
-    from align.core.names import SideOf
+    from align.core.name_map import SideOf
     from align.core.protocols import Model
     from align.core.repros import BuiltBy
     from align.steps.calls import CallPair

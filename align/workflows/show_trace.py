@@ -7,7 +7,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.capturing import CallStart, TracedCall, TracedTensor, TraceSummary
+from align.core.trace_metadata import CallStart, TracedCall, TracedTensor, TraceSummary
 from align.errors import MissingFileError
 from align.runs.trace_model import read_model
 from align.runs.trace_noise import read_noise

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.mappings import rule_for
-from align.core.pieces import apart_from_whole
+from align.core.piece_transforms import apart_from_whole
 from align.core.progress import silent
 from align.steps.layers import read_layers
 from align.steps.trial_calls import PairedRuns, module_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
     from align.core.dtypes import Array
-    from align.core.names import NameMap, Pairing
+    from align.core.name_map import NameMap, Pairing
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.traces import CaptureSink

@@ -24,9 +24,9 @@ from align.workflows.confirm_causes import Owner, rebuilt_layer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
+    from align.core.layer_settings import LayerSettings, Setting
     from align.core.lint import SettingFinding
     from align.core.protocols import Model
-    from align.core.settings import LayerSettings, Setting
     from align.core.transforms import Transform
     from align.steps.isolate import IsolatedCall
     from align.steps.locate import Fault

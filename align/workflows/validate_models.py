@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from align.core.names import NameMap, SideOf
+    from align.core.name_map import NameMap, SideOf
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.steps.metrics import Metric

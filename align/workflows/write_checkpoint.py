@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.files import atomic_path, atomic_writer
+from align.core.atomic_files import atomic_path, atomic_writer
 from align.core.streams import SyncedWriter
 from align.workflows.verify_checkpoint import verify_written
 

@@ -50,7 +50,7 @@ class Target:
 
 def check_reader(path: Path) -> None:
     """Open the file and use all that comes out; an AlignError is a sound end, any other exception is a finding."""
-    from align.core.plain import to_json_data
+    from align.core.json_data import to_json_data
     from align.errors import AlignError
     from align.report.terminal import blocks_as_text
     from align.report.text import result_blocks

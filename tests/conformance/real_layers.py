@@ -10,7 +10,7 @@ from align.core.mappings import rule_for
 from align.core.registry import model_readers
 
 if TYPE_CHECKING:
-    from align.core.settings import LayerSettings
+    from align.core.layer_settings import LayerSettings
 
 STEPS = 4
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from align.core.call_places import called_by_user, tensor_kinds, user_line
-from align.core.capturing import TensorKind
+from align.core.trace_metadata import TensorKind
 from align.core.user_code import run_user_code
 from align.errors import UserCodeError
 

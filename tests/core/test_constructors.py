@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from align.core.constructors import proposed_arguments, wanted_arguments
-from align.core.settings import LayerSettings
+from align.core.layer_settings import LayerSettings
 
 
 class Layer:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import hashlib
 import os
 
-from align.core.files import sha256_of
+from align.core.atomic_files import sha256_of
 
 
 def test_a_file_that_changed_is_hashed_again(tmp_path) -> None:

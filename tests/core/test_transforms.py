@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.core.transform_parse import parse_transform
+from align.core.parse_transform import parse_transform
 from align.core.transforms import (
     IDENTITY,
     Cast,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from align.core.comparisons import ForwardComparison, LayerComparison
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
 
 WORDS = 50
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.core.names import Dropped, NameMap, Pairing
-from align.core.pieces import Slice
+from align.core.name_map import Dropped, NameMap, Pairing
+from align.core.piece_transforms import Slice
 from align.core.transforms import IDENTITY, Reshape, Transform
 from align.core.verdicts import Outcome
 from align.workflows.compare_forward import compare_forward

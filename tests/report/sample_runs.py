@@ -27,7 +27,7 @@ from align.core.diff_result import CheckpointDiff, TensorDifference
 from align.core.findings import Finding
 from align.core.map_result import MapResult
 from align.core.measurements import Limit, Measurement, smallest_factor
-from align.core.names import Ambiguity, Dropped, NameMap, Pairing, Unmatched
+from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing, Unmatched
 from align.core.parameters import ParameterSummary
 from align.core.transforms import Reshape
 from align.core.unpaired_layer import UnpairedLayer

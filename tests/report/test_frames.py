@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 import numpy as np
 
-from align.core.plain import to_json_data
+from align.core.json_data import to_json_data
 from align.frameworks.arrays import ArrayLayer, ArrayModel
 from align.report.frames import layer_frame, pair_frame, point_frame
 from align.workflows.compare_forward import compare_forward

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align.core.plain import to_json_data
+from align.core.json_data import to_json_data
 from align.core.power import OutputPower, ParameterPower, Power
 from align.report.blocks import Lines
 from align.report.blocks_power import power_blocks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.capturing import CallStart, KeptValues, TensorKind, TensorStatistics, TraceHead
+from align.core.trace_metadata import CallStart, KeptValues, TensorKind, TensorStatistics, TraceHead
 from align.core.traces import Capture
 from align.errors import CannotRunError, RunFolderError
 from align.runs.call_writer import CallWriter, GivenWriter

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.core.names import Dropped, NameMap, Pairing
+from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.transforms import Reshape
 from align.errors import DestinationError, MapError
 from align.runs.mapfile import kept_lines, read_map, read_rules, write_map

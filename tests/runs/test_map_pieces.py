@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from align.core.names import NameMap, Pairing
+from align.core.name_map import NameMap, Pairing
 from align.core.parameters import Module, Parameter, ParameterSet
-from align.core.pieces import Part, Slice
+from align.core.piece_transforms import Part, Slice
 from align.core.rename import NameRules
 from align.core.transforms import Permute, chained
 from align.errors import MapError

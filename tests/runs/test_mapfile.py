@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from align.core.names import Ambiguity, Dropped, NameMap, Pairing, Unmatched
+from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing, Unmatched
 from align.core.transforms import IDENTITY, Cast, Chain, Permute, Reshape
 from align.errors import DestinationError, MapError, MissingFileError
 from align.runs.mapfile import kept_lines, read_map, read_rules, write_map

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
-from align.core.settings import LayerSettings
 from align.errors import DestinationError, RunFolderError
 from align.runs.trace_model import MODEL, VALUES, read_model, write_model, write_values
 from align.runs.trace_noise import NOISE, read_noise, write_noise

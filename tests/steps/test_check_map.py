@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.names import Pairing
+from align.core.name_map import Pairing
 from align.core.transforms import IDENTITY, Permute
 from align.errors import MapError, NothingInCommonError
 from align.frameworks.arrays import ArrayLayer, ArrayModel

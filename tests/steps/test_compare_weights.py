@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.core.names import NameMap, Pairing
+from align.core.name_map import NameMap, Pairing
 from align.core.transforms import IDENTITY, Permute, Reshape, Transform
 from align.steps.compare_weights import compare_weights
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from align.core.layer_settings import LayerSettings
 from align.core.lint import SettingFinding
 from align.core.parameters import Module, Parameter, ParameterSet
-from align.core.pieces import Slice
-from align.core.settings import LayerSettings
+from align.core.piece_transforms import Slice
 from align.steps.confirm import LayerPlan, changes_for, same_kind, same_windows, sources_of_added
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from align.core.culprits import Culprit
 from align.core.hypotheses import Relation
+from align.core.layer_settings import LayerSettings
 from align.core.lint import SettingFinding
 from align.core.pitfalls import pitfalls
-from align.core.settings import LayerSettings
 from align.core.traces import Capture
 from align.steps.calls import Call, CallPair
 from align.steps.culprits import (

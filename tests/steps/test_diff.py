@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.core.checkpoints import StoredTensor
-from align.core.names import Dropped, NameMap, Pairing
+from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.verdicts import Outcome
 from align.steps.diff import judge_diff, judge_pair, naming_warning, pair_tensors
 from align.steps.sums import RunningSums

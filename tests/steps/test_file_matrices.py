@@ -14,7 +14,7 @@ from align.steps.match import match_names
 from align.steps.read_file import parameters_of_file
 
 if TYPE_CHECKING:
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
 
     Shapes = dict[str, tuple[int, ...]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align.core.parameters import Module, Parameter, ParameterSet
-from align.core.pieces import Part, Reorder, Slice
+from align.core.piece_transforms import Part, Reorder, Slice
 from align.core.rename import NameRules
 from align.core.transforms import chained
 from align.steps.match import match_names

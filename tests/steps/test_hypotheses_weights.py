@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.core.names import NameMap, Pairing
-from align.core.pieces import Part
+from align.core.name_map import NameMap, Pairing
+from align.core.piece_transforms import Part
 from align.core.transforms import IDENTITY, Permute, Transform
 from align.steps.hypotheses_weights import weight_causes
 from align.steps.initial_values import initial_distribution

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from align.core.mappings import layer_rules
-from align.core.names import LayerChoice
+from align.core.name_map import LayerChoice
 from align.core.transforms import IDENTITY, Reshape
 from align.steps.infer_names import infer_names
 

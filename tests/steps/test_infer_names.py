@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from align.core.mappings import layer_rules
-from align.core.names import LayerChoice
+from align.core.name_map import LayerChoice
 from align.core.transforms import Reshape
 from align.steps.infer_names import infer_names
 

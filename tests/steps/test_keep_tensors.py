@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.core.capturing import KeptValues
+from align.core.trace_metadata import KeptValues
 from align.core.traces import Capture
 from align.errors import UsageError
 from align.steps import keep_tensors

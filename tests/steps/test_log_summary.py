@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.core.curves import EPOCH_MEAN, RAW, SINCE_LAST_PRINT, AxisHints, LogTable, LossLog, MetricSummary, Series
-from align.core.plain import to_json_data
+from align.core.json_data import to_json_data
 from align.errors import MetricMissingError
 from align.steps.log_summary import summarize_log
 

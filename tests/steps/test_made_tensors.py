@@ -12,7 +12,7 @@ import pytest
 
 from align.core.checkpoints import Extent, StoredTensor
 from align.core.extents import byte_blocks, mapped
-from align.core.names import Fill, NameMap, Pairing
+from align.core.name_map import Fill, NameMap, Pairing
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained
 from align.steps.convert import plan_conversion, with_dtype
 from align.steps.made_tensors import transformed_tensor

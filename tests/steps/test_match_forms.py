@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.core.parameters import Module, Parameter, ParameterSet
-from align.core.pieces import apart_from_whole
+from align.core.piece_transforms import apart_from_whole
 from align.core.transforms import Permute, Reshape
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align.core.names import Ambiguity, NameMap, Pairing
+from align.core.name_map import Ambiguity, NameMap, Pairing
 from align.steps.remainder import explain_unpaired_anew
 
 

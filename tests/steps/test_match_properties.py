@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from align.core.align_sequences import align_sequences, equality_scores
 from align.core.transforms import IDENTITY
-from align.steps.sequences import align_sequences, equality_scores
 
 # Words of a port that are like no word of the original, so that no two are alike by chance.
 WORDS = ("conv", "norm", "fc", "head", "stem", "block", "query", "key", "value", "proj", "down", "attn", "mlp", "gate")

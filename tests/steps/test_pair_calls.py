@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.core.names import NameMap, Pairing
+from align.core.name_map import NameMap, Pairing
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.traces import Capture
 from align.steps.calls import CalledModules

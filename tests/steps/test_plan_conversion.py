@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from align.core.checkpoints import Extent, StoredTensor
-from align.core.names import Ambiguity, Dropped, Fill, NameMap, Pairing, Unmatched
+from align.core.name_map import Ambiguity, Dropped, Fill, NameMap, Pairing, Unmatched
 from align.core.transforms import Cast, Permute, Reshape
 from align.steps.convert import plan_conversion
 

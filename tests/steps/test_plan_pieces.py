@@ -7,8 +7,8 @@ import pytest
 
 from align.core.checkpoints import Extent, StoredTensor
 from align.core.extents import byte_blocks
-from align.core.names import NameMap, Pairing
-from align.core.pieces import Crop, Pad, Part, Slice
+from align.core.name_map import NameMap, Pairing
+from align.core.piece_transforms import Crop, Pad, Part, Slice
 from align.core.transforms import IDENTITY, Permute, Transform, chained
 from align.steps.compare_weights import compare_weights
 from align.steps.convert import plan_conversion, with_dtype

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.core.names import Dropped, NameMap, Pairing
+from align.core.name_map import Dropped, NameMap, Pairing
 from align.errors import UsageError
 from align.steps.prefixes import shared_prefixes, with_file_names, without_prefixes
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.core.capturing import TensorStatistics
+from align.core.trace_metadata import TensorStatistics
 from align.steps import statistics
 from align.steps.statistics import summarize_tensor
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from align.core.checkpoints import StoredTensor
-from align.core.names import Fill, NameMap, Pairing
+from align.core.name_map import Fill, NameMap, Pairing
 from align.steps.convert import plan_conversion
 from align.steps.told_ties import retie_tensors
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from align.core.capturing import KeptValues, TraceHead
+from align.core.trace_metadata import KeptValues, TraceHead
 from align.steps.trace_faults import trace_incompatibilities
 from align.workflows.inputs import describe_inputs
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from align.core.checkpoints import StoredTensor
-from align.core.names import Ambiguity, Dropped, NameMap, Pairing
+from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing
 from align.core.rename import NameRules, Rename
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained
 from align.steps.convert import plan_conversion

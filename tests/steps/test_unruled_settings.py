@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from align.core.layer_settings import LayerSettings
 from align.core.pitfalls import pitfalls
-from align.core.settings import LayerSettings
 from align.steps.unruled_settings import (
     SETTING_DIFFERS,
     count_changed_settings,

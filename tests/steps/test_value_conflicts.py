@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from align.core.checkpoints import StoredTensor
-from align.core.names import NameMap, Pairing
-from align.core.pieces import Slice
+from align.core.name_map import NameMap, Pairing
+from align.core.piece_transforms import Slice
 from align.steps.value_conflicts import note_value_conflicts
 
 DRAW = np.random.default_rng(0).normal

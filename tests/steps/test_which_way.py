@@ -7,7 +7,7 @@ import pytest
 
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import numpy_dtype
-from align.core.names import NameMap, Pairing
+from align.core.name_map import NameMap, Pairing
 from align.core.rename import NameRules
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape
 from align.errors import UsageError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from align.core.checkpoints import Checkpoint, StoredTensor
-from align.core.names import Dropped, NameMap, Pairing
+from align.core.name_map import Dropped, NameMap, Pairing
 from align.errors import InputsError, MapError, MissingFileError, OpenNamesError, UsageError
 from align.steps.convert import plan_conversion
 from align.workflows.choose_names import NameRequest, choose_names

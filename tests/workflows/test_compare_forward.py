@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import align
-from align.core.names import NameMap, Pairing, Unmatched
+from align.core.name_map import NameMap, Pairing, Unmatched
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, NothingInCommonError
 from align.frameworks.arrays import ArrayLayer, ArrayModel

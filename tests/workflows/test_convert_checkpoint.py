@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.names import NameMap, Pairing
+from align.core.name_map import NameMap, Pairing
 from align.core.registry import checkpoint_formats
 from align.core.transforms import Cast, Permute, Reshape
 from align.core.verdicts import Outcome

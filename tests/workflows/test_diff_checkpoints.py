@@ -14,7 +14,7 @@ import pytest
 
 import align
 from align.core.checkpoints import StoredTensor
-from align.core.names import Dropped, NameMap, Pairing
+from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.registry import checkpoint_formats
 from align.core.transforms import Permute, Reshape
 from align.core.verdicts import Outcome

@@ -14,7 +14,7 @@ from align.workflows.map_parameters import map_parameters
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
 
 RNG = np.random.default_rng(0)
 

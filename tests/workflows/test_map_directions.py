@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from align.core.names import Dropped, NameMap, Pairing
-from align.core.plain import to_json_data
+from align.core.json_data import to_json_data
+from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.transforms import IDENTITY, Cast, chained
 from align.errors import UsageError
 from align.workflows.convert_checkpoint import convert_checkpoint

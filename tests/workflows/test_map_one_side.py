@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.names import Dropped
+from align.core.name_map import Dropped
 from align.errors import CannotRunError, MapError, UsageError
 from align.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.mapfile import read_map

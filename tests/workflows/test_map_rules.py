@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.names import Dropped, NameMap, Pairing
+from align.core.name_map import Dropped, NameMap, Pairing
 from align.errors import MissingFileError
 from align.runs.mapfile import write_map
 from align.workflows.map_parameters import map_parameters

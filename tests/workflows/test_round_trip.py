@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from align.core.plain import to_json_data
+from align.core.json_data import to_json_data
 from align.runs.folder import as_document
 from align.workflows.convert_checkpoint import convert_checkpoint
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.core.names import Ambiguity, NameMap, Pairing
-from align.core.pieces import Slice
+from align.core.name_map import Ambiguity, NameMap, Pairing
+from align.core.piece_transforms import Slice
 from align.errors import UserCodeError
 from align.frameworks.arrays import ArrayLayer, ArrayModel
 from align.steps.trial_jury import ALIKE, BLIND, UNLIKE

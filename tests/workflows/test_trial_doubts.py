@@ -14,7 +14,7 @@ from align.workflows.sides import open_side
 from align.workflows.trial import settle_by_trial
 
 if TYPE_CHECKING:
-    from align.core.names import NameMap
+    from align.core.name_map import NameMap
 
 pytestmark = pytest.mark.frameworks
 

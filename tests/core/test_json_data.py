@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from align.core.plain import to_json_data
+from align.core.json_data import to_json_data
 from align.core.transforms import Permute
 from align.core.verdicts import Outcome
 

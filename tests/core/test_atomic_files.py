@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.core.files import BLOCK, atomic_path, atomic_writer, check_space, existing_file, sha256_of, write_text
+from align.core.atomic_files import (
+    BLOCK,
+    atomic_path,
+    atomic_writer,
+    check_space,
+    existing_file,
+    sha256_of,
+    write_text,
+)
 from align.errors import DestinationError, MissingFileError, NoSpaceError
 
 if TYPE_CHECKING:
@@ -101,7 +109,7 @@ def test_a_leftover_of_a_killed_process_is_removed_by_the_next_write(tmp_path: P
     killed = f"""
 import os, signal
 from pathlib import Path
-from align.core.files import atomic_path
+from align.core.atomic_files import atomic_path
 with atomic_path(Path({str(target)!r})) as path:
     path.write_bytes(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -120,7 +128,7 @@ def test_the_work_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
     target = tmp_path / "weights.ckpt"
     writing = f"""
 from pathlib import Path
-from align.core.files import atomic_path
+from align.core.atomic_files import atomic_path
 with atomic_path(Path({str(target)!r})) as path:
     path.write_bytes(b"the slow one")
     print("writing", flush=True)
@@ -151,7 +159,7 @@ def test_many_processes_may_write_one_destination_at_once(tmp_path: Path) -> Non
     """Each of them takes the others' folders for leftovers if it can."""
     target = tmp_path / "weights.ckpt"
     code = (
-        "import sys; from pathlib import Path; from align.core.files import write_text; "
+        "import sys; from pathlib import Path; from align.core.atomic_files import write_text; "
         f"[write_text(Path({str(target)!r}), sys.argv[1] * 1000) for _ in range(200)]"
     )
     processes = [subprocess.Popen([sys.executable, "-c", code, letter]) for letter in "abcd"]

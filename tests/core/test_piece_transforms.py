@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.core.pieces import (
+from align.core.json_data import to_json_data
+from align.core.parse_transform import parse_transform
+from align.core.piece_transforms import (
     Crop,
     Pad,
     Part,
@@ -19,8 +21,6 @@ from align.core.pieces import (
     join_fault,
     tiling_fault,
 )
-from align.core.plain import to_json_data
-from align.core.transform_parse import parse_transform
 from align.core.transforms import Cast, Permute, Reshape, Transform, chained
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from align.core.pieces import Crop, Pad, Part, Reorder, Slice
+from align.core.piece_transforms import Crop, Pad, Part, Reorder, Slice
 from align.core.transforms import Cast, Chain, Identity, Permute, Reshape
 
 _TRANSFORMS = (Identity, Reshape, Permute, Cast, Slice, Part, Crop, Pad, Reorder, Chain)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align.steps.sequences import align_alike, align_sequences
+from align.core.align_sequences import align_alike, align_sequences
 
 
 @st.composite

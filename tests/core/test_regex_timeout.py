@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from align.core.match_time import MatchTimeoutError, first_match
+from align.core.regex_timeout import MatchTimeoutError, first_match
 
 ENDLESS = re.compile("(.*)*(.*)*(.*)*(.*)*q")
 NAME = "encoder.layer.attention.weight" * 3
@@ -23,7 +23,7 @@ def test_the_first_pattern_that_matches_the_whole_name_is_found() -> None:
 
 
 def test_a_pattern_without_an_end_is_named_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("align.core.match_time.SECONDS", 0.1)
+    monkeypatch.setattr("align.core.regex_timeout.SECONDS", 0.1)
     with pytest.raises(MatchTimeoutError) as caught:
         first_match([re.compile("fc"), ENDLESS], NAME)
     assert caught.value.index == 1

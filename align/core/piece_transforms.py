@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.core.names import Pairing
+    from align.core.name_map import Pairing
     from align.core.parameters import Shape
 
 Region = tuple[slice, ...]

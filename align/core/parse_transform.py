@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from align.core.dtypes import dtype_name, is_numeric, numpy_dtype
-from align.core.pieces import Crop, Pad, Part, Reorder, Slice
+from align.core.piece_transforms import Crop, Pad, Part, Reorder, Slice
 from align.core.transforms import IDENTITY, Cast, Chain, Permute, Reshape, Transform
 
 if TYPE_CHECKING:

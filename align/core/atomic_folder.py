@@ -7,7 +7,7 @@ import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from align.core.words import first_few
+from align.core.message_words import first_few
 from align.errors import DestinationError
 
 if TYPE_CHECKING:
