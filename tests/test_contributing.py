@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from align.core import families
-from align.core.families import model_families
-from align.core.mappings import LayerFamily, mappings_folder, read_layer_rules
 from align.core.name_map import LayerChoice
 from align.core.parameters import Parameter
+from align.rules import model_families as families
+from align.rules.layer_rules import LayerFamily, mappings_folder, read_layer_rules
+from align.rules.model_families import model_families
 from align.steps.infer_names import infer_names
 from align.workflows.map_from_family import map_from_family
 from align.workflows.recognise_family import recognise_families

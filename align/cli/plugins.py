@@ -9,8 +9,8 @@ import typer
 
 def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> int:
     """List frameworks, checkpoint formats, log formats and model families, and whether each can be used here."""
-    from align.core.families import model_families
     from align.core.registry import INSTALL, plugin_states
+    from align.rules.model_families import model_families
 
     rows = []
     for state in plugin_states(try_import=False):

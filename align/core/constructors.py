@@ -10,8 +10,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-from align.core.pitfalls import pitfalls
-from align.core.setting_forms import SAME, axes_of
+from align.rules.pitfalls import pitfalls
+from align.rules.setting_forms import SAME, axes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

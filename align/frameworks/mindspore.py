@@ -21,8 +21,6 @@ import numpy as np
 from align.core.calling import CallRecorder, bind_inputs, recorded_calls, run_user_model
 from align.core.filling import check_state_dict
 from align.core.layer_settings import LayerSettings
-from align.core.layouts import inputs_first
-from align.core.mappings import is_statistic
 from align.core.overwriting import Overwriter
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.untouched import fixed_seed, restored_attributes, seed_of_runs
@@ -34,6 +32,8 @@ from align.frameworks._mindspore_placing import in_mode, place_network, placed_c
 from align.frameworks._mindspore_rebuild import built_cell, rebuilt_cell
 from align.frameworks._mindspore_scripts import FORMS
 from align.frameworks._mindspore_settings import cell_settings, group_settings
+from align.rules.layer_rules import is_statistic
+from align.rules.linear_layouts import inputs_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

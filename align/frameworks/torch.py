@@ -15,7 +15,6 @@ from align.core.checkpoints import OddTensor, StoredTensor
 from align.core.dtypes import is_numeric, numpy_dtype
 from align.core.filling import check_state_dict
 from align.core.layer_settings import LayerSettings
-from align.core.layouts import inputs_first
 from align.core.overwriting import Overwriter
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.traces import Influences
@@ -36,6 +35,7 @@ from align.frameworks._torch_state import (
     refuse_shapeless,
     writes,
 )
+from align.rules.linear_layouts import inputs_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

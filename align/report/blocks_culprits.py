@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from align.core.folding import fold_alike, fold_names
-from align.core.pitfalls import pitfalls
 from align.report.blocks import Block, Column, Facts, Row, Table
 from align.report.numbers import NONE, as_float, format_fact, format_facts, format_number, format_shape, layer_name
 from align.report.texts import say, word
+from align.rules.pitfalls import pitfalls
 
 IN_PANEL = 4
 LINES_SHOWN = 3

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from align.core.mappings import rule_for
 from align.core.message_words import first_few
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.rename import NameRules
 from align.core.transforms import IDENTITY
 from align.errors import MapError
+from align.rules.layer_rules import rule_for
 from align.steps.forms import transform_between
 from align.steps.layers import USUAL_ROLES, roles_by_name
 

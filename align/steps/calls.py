@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.mappings import rule_for
+from align.rules.layer_rules import rule_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.mappings import layer_rules, role_of, rule_for
-from align.core.pitfalls import pitfalls
-from align.core.setting_forms import axes_of, equal_settings
 from align.core.transforms import IDENTITY
+from align.rules.layer_rules import layer_rules, role_of, rule_for
+from align.rules.pitfalls import pitfalls
+from align.rules.setting_forms import axes_of, equal_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.layer_settings import LayerSettings, Setting
     from align.core.lint import SettingFinding
-    from align.core.mappings import FamilyName
     from align.core.parameters import Parameter, ParameterSet, Shape
-    from align.core.setting_forms import Form
     from align.core.transforms import Transform
+    from align.rules.layer_rules import FamilyName
+    from align.rules.setting_forms import Form
 
 FAMILIES_OF: dict[str, tuple[FamilyName, ...]] = {"torch": ("torch",), "mindspore": ("nn", "mint")}
 WINDOWS = frozenset({"kernel", "stride", "padding"})  # settings of layers that reduce what stands in a window

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from align.core.hypotheses import Relation
     from align.core.layer_settings import LayerSettings
     from align.core.lint import SettingFinding
-    from align.core.pitfalls import Pitfall
+    from align.rules.pitfalls import Pitfall
     from align.steps.isolate import IsolatedCall
     from align.steps.locate import Fault, ProducerLayer
     from align.steps.pair_inputs import CallKey

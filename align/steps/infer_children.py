@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from align.core.name_map import LayerChoice
-    from align.steps.translations import DirectedRule
+    from align.rules.directed_rules import DirectedRule
 
 CUSTOM = "custom"
 

@@ -13,10 +13,10 @@ from align.steps.infer_layers import AS_IS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
 
-    from align.core.mappings import LayerRule
     from align.core.name_map import LayerChoice
+    from align.rules.directed_rules import DirectedRule
+    from align.rules.layer_rules import LayerRule
     from align.steps.infer_layers import LayerReading
-    from align.steps.translations import DirectedRule
 
 
 def choice_faults(

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import LayerChoice
 from align.core.transforms import IDENTITY, Reshape, Transform
-from align.steps.translations import PARAMETRIZED, SPLIT
+from align.rules.directed_rules import PARAMETRIZED, SPLIT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 
-    from align.core.mappings import FileForm
     from align.core.parameters import Shape
-    from align.steps.translations import DirectedRule
+    from align.rules.directed_rules import DirectedRule
+    from align.rules.layer_rules import FileForm
 
 AS_IS = "as-is"
 # A parameter of one's own is called so too (the bias of a language model's head), and no layer has it alone.

@@ -14,6 +14,7 @@ import numpy as np
 
 from align.core.name_map import Dropped, Evidence, Fill, NameMap, Pairing
 from align.core.transforms import Reshape
+from align.rules.directed_rules import TargetFamily, directed_rules
 from align.steps.infer_children import CUSTOM, RenamedChildren, find_renamed_children, renamed_path
 from align.steps.infer_faults import choice_faults
 from align.steps.infer_layers import (
@@ -27,14 +28,13 @@ from align.steps.infer_layers import (
     unchanged_attributes,
 )
 from align.steps.infer_warnings import inferred_name_warnings
-from align.steps.translations import TargetFamily, directed_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from align.core.mappings import LayerRule
     from align.core.name_map import LayerChoice
     from align.core.parameters import Shape
+    from align.rules.layer_rules import LayerRule
     from align.steps.infer_layers import LayerReading
 
 LABELS = {

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from align.core.parameters import Shape
+    from align.rules.directed_rules import DirectedRule
     from align.steps.infer_layers import LayerReading
-    from align.steps.translations import DirectedRule
 
 MOST_NAMED = 12
 PLACES = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn", "torch": "torch.nn"}

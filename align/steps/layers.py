@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from align.core.mappings import STATISTICS, LayerFamily, rule_for
+from align.rules.directed_rules import PARAMETRIZED, SPLIT
+from align.rules.layer_rules import STATISTICS, LayerFamily, rule_for
 from align.steps.paths import tokens
-from align.steps.translations import PARAMETRIZED, SPLIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set

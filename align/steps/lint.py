@@ -11,15 +11,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from align.core.lint import SettingFinding
-from align.core.setting_forms import equal_settings
+from align.rules.setting_forms import equal_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.findings import Severity
     from align.core.layer_settings import LayerSettings, Setting
-    from align.core.pitfalls import Pitfall
-    from align.core.setting_forms import Form
+    from align.rules.pitfalls import Pitfall
+    from align.rules.setting_forms import Form
 
 SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from align.core.mappings import rule_for
+from align.rules.layer_rules import rule_for
 from align.steps.calls import CalledModules
 from align.steps.lint import LayerPair
 from align.steps.pair_calls import pair_calls

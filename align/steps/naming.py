@@ -11,7 +11,7 @@ from align.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from align.steps.translations import TargetFamily
+    from align.rules.directed_rules import TargetFamily
 
 FrameworkName = Literal["torch", "mindspore"]
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.parameters import Module, Parameter, ParameterSet
+from align.rules.directed_rules import directed_rules
 from align.steps.infer_layers import read_groups
 from align.steps.layout import tied_names
-from align.steps.translations import directed_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
-    from align.core.mappings import LayerRule
     from align.core.name_map import FrameworkName
+    from align.rules.directed_rules import DirectedRule, TargetFamily
+    from align.rules.layer_rules import LayerRule
     from align.steps.infer_layers import LayerReading
-    from align.steps.translations import DirectedRule, TargetFamily
 
 
 def parameters_of_file(

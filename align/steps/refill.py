@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.mappings import defaults
 from align.core.name_map import Fill
 from align.core.rename import literal_name
+from align.rules.layer_rules import defaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.constants import constant_reason
-from align.core.mappings import rule_for
 from align.core.name_map import Dropped
+from align.rules.computed_constants import constant_reason
+from align.rules.layer_rules import rule_for
 from align.steps.layers import roles_by_name
 from align.steps.why_unmatched import WhyUnmatched
 

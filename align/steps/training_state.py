@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import StoredTensor
     from align.core.parameters import Shape
-    from align.core.training_rules import OptimizerState, TrainingStateRules
+    from align.rules.training_state_rules import OptimizerState, TrainingStateRules
     from align.steps.naming import FrameworkName
 
     Tensors = Mapping[str, StoredTensor]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import is_float, numpy_dtype
-from align.core.mappings import STATISTICS
+from align.rules.layer_rules import STATISTICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.lint import SettingFinding
-from align.core.mappings import rule_for
-from align.core.setting_forms import equal_settings
+from align.rules.layer_rules import rule_for
+from align.rules.setting_forms import equal_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from align.core.layer_settings import LayerSettings, Setting
-    from align.core.pitfalls import Pitfall
+    from align.rules.pitfalls import Pitfall
 
 SETTING_DIFFERS = "setting-differs"
 LAST = -1  # axis

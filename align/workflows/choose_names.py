@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from align.core.message_words import counted, first_few
 from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
-from align.core.training_rules import training_state_rules
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
+from align.rules.training_state_rules import training_state_rules
 from align.steps.convert import plan_conversion
 from align.steps.naming import (
     FrameworkName,
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.families import ModelFamily
     from align.core.map_result import MapResult
     from align.core.parameters import Parameter, ParameterSet
+    from align.rules.directed_rules import TargetFamily
+    from align.rules.model_families import ModelFamily
     from align.steps.infer_names import InferredNames
-    from align.steps.translations import TargetFamily
     from align.steps.two_way import TwoWayMap
 
     Tensors = Mapping[str, StoredTensor]
@@ -140,7 +140,7 @@ def _told_way(task: _Task) -> Way | None:
 
         return partial(_by_map, task, read_given_map(request.name_map))
     if request.family is not None:
-        from align.core.families import read_family
+        from align.rules.model_families import read_family
 
         return partial(_by_family, task, read_family(request.family))
     if request.source_model is None:

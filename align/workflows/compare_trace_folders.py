@@ -13,8 +13,8 @@ from align.core.allowances import NO_ALLOWANCES
 from align.core.comparisons import ForwardComparison
 from align.core.findings import Finding
 from align.core.message_words import counted
-from align.core.pitfalls import pitfalls
 from align.errors import UnlikeTracesError
+from align.rules.pitfalls import pitfalls
 from align.runs.trace_noise import read_noise
 from align.steps.allow import accept_deviations, check_allowances
 from align.steps.amplify import with_amplification

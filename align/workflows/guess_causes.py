@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.mappings import role_of
+from align.rules.layer_rules import role_of
 from align.steps.hypotheses_layer import explain_layer
 from align.steps.limits import limit_for
 from align.steps.locate import applied_inside

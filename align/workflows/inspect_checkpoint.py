@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from align.core.inspection import Inspection, TensorFacts
 from align.core.message_words import counted, first_few
-from align.core.training_rules import training_state_rules
 from align.errors import SeveralEntriesError
+from align.rules.training_state_rules import training_state_rules
 from align.steps.layout import overlapping_names, tied_names
 from align.steps.naming import declared_framework, source_framework
 from align.steps.training_state import training_state

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from align.core.lint import LintResult
 from align.core.message_words import counted
 from align.core.name_map import NameMap
-from align.core.pitfalls import pitfalls
 from align.core.protocols import SettingsReader
 from align.core.registry import check_packages, model_readers
 from align.core.rename import NameRules
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, NothingInCommonError, UsageError
+from align.rules.pitfalls import pitfalls
 from align.runs.mapfile import read_map
 from align.steps.apply_rules import check_shapes
 from align.steps.lint import LayerPair, compare_settings

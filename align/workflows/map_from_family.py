@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
-    from align.core.families import ModelFamily, Place
     from align.core.parameters import Parameter, Shape
+    from align.rules.directed_rules import TargetFamily
+    from align.rules.model_families import ModelFamily, Place
     from align.steps.infer_names import InferredNames
-    from align.steps.translations import TargetFamily
 
 
 def map_from_family(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.mappings import layer_rules
 from align.core.name_map import LayerChoice
 from align.errors import UsageError, as_lines
+from align.rules.layer_rules import layer_rules
 from align.steps.infer_names import InferredNames, infer_names
 from align.workflows.open_names import open_names_error
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import StoredTensor
     from align.core.parameters import Parameter
-    from align.steps.translations import TargetFamily
+    from align.rules.directed_rules import TargetFamily
 
 CHOICE = (
     "a choice reads 'PATTERN=KIND': PATTERN is the path of a layer, without its parameter, or a glob over such paths"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.filling import state_dict_faults
-from align.core.mappings import rule_for
 from align.core.message_words import counted, first_few
+from align.rules.layer_rules import rule_for
 from align.steps.infer_children import CUSTOM
 from align.steps.infer_layers import AS_IS
 from align.steps.layers import USUAL_ROLES

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.families import read_family
 from align.core.map_result import MapResult
 from align.core.message_words import counted
 from align.core.name_map import FRAMEWORKS, Dropped
@@ -19,6 +18,7 @@ from align.core.piece_transforms import join_fault
 from align.core.rename import NameRules
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError, UsageError
+from align.rules.model_families import read_family
 from align.runs.map_export import write_map_file
 from align.steps.apply_rules import apply_rules
 from align.steps.naming import naming_direction
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from align.core.name_map import NameMap, Pairing
     from align.core.parameters import Parameter
     from align.core.protocols import Model
+    from align.rules.directed_rules import TargetFamily
     from align.steps.infer_names import InferredNames
     from align.steps.naming import NamingDirection
-    from align.steps.translations import TargetFamily
     from align.workflows.sides import Side
 
 LABELS = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn", "torch": "torch"}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
-from align.core.mappings import layer_rules
-from align.core.training_rules import training_state_rules
 from align.errors import CannotRunError, SideError
+from align.rules.layer_rules import layer_rules
+from align.rules.training_state_rules import training_state_rules
 from align.steps.naming import declared_framework, source_framework
 from align.steps.read_file import parameters_of_file
 from align.steps.training_state import training_state

@@ -16,10 +16,10 @@ from align.workflows.map_from_family import map_from_family
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from align.core.families import ModelFamily
     from align.core.name_map import Pairing
     from align.core.parameters import ParameterSet
-    from align.steps.translations import TargetFamily
+    from align.rules.directed_rules import TargetFamily
+    from align.rules.model_families import ModelFamily
 
     Groups = dict[str, list[Pairing]]
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from align.core.families import AS_IS, model_families, read_family
 from align.core.folding import as_literal
-from align.core.mappings import layer_rules
 from align.core.name_map import Dropped
 from align.errors import MapError, OpenNamesError, UsageError
+from align.rules.directed_rules import directed_rules
+from align.rules.layer_rules import layer_rules
+from align.rules.model_families import AS_IS, model_families, read_family
 from align.steps.infer_layers import read_groups
-from align.steps.translations import directed_rules
 from align.workflows.map_from_family import map_from_family
 from align.workflows.pair_by_family import pair_by_family
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.checkpoints import StoredTensor
-    from align.core.families import ModelFamily
     from align.core.name_map import NameMap, Pairing, Unmatched
     from align.core.parameters import Parameter, ParameterSet
     from align.core.rename import NameRules
     from align.core.transforms import Transform
-    from align.steps.translations import TargetFamily
+    from align.rules.directed_rules import TargetFamily
+    from align.rules.model_families import ModelFamily
 
 AUTO = "auto"  # asks for the family of which both sides are
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.mappings import rule_for
 from align.core.piece_transforms import apart_from_whole
 from align.core.progress import silent
+from align.rules.layer_rules import rule_for
 from align.steps.layers import read_layers
 from align.steps.trial_calls import PairedRuns, module_of
 from align.steps.trial_equal import settle_by_equality

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-from align.core.pitfalls import pitfalls
 from align.core.protocols import LayerRebuilder, SettingsReader
 from align.core.rebuilding import with_attributes
 from align.core.untouched import restored_attributes
+from align.rules.pitfalls import pitfalls
 from align.steps.confirm import changes_for, same_windows
 from align.steps.culprits import findings_of, findings_of_unpaired, is_mended
 from align.steps.locate import unpaired_before

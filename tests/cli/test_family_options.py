@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from align.cli.main import main
-from align.core.families import model_families
+from align.rules.model_families import model_families
 
 SIDE = """
 import numpy as np

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.mappings import rule_for
 from align.core.registry import model_readers
+from align.rules.layer_rules import rule_for
 
 if TYPE_CHECKING:
     from align.core.layer_settings import LayerSettings

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
-from align.core.mappings import LayerRule, layer_rules, rule_for
 from align.core.registry import model_readers
+from align.rules.layer_rules import LayerRule, layer_rules, rule_for
 from align.steps.infer_names import infer_names
 
 pytestmark = pytest.mark.frameworks

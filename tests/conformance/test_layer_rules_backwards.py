@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from align.core.mappings import layer_rules
+from align.rules.layer_rules import layer_rules
 from align.steps.infer_names import infer_names
 
 pytestmark = pytest.mark.frameworks

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.core.mappings import rule_for
 from align.core.registry import model_readers
+from align.rules.layer_rules import rule_for
 
 pytestmark = pytest.mark.frameworks
 

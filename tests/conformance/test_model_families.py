@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from align.core.families import ModelFamily, Place, PlaceRule, model_families
+from align.rules.model_families import ModelFamily, Place, PlaceRule, model_families
 
 FAMILIES = {family.name: family for family in model_families()}
 HITS = [(family.name, torch, mindspore) for family in FAMILIES.values() for torch, mindspore in family.hits]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from real_layers import build, distance, observe, settings_of
 
-from align.core.pitfalls import is_of, pitfalls
+from align.rules.pitfalls import is_of, pitfalls
 from align.steps.lint import LayerPair, compare_settings
 
 pytestmark = pytest.mark.frameworks

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from align.core.comparisons import AcceptedLayers
-from align.core.pitfalls import pitfalls
 from align.report.blocks_culprits import IN_PANEL, cause_words
 from align.report.html import blocks_as_html
 from align.report.terminal import blocks_as_text
 from align.report.text import result_blocks
+from align.rules.pitfalls import pitfalls
 
 
 def panel_of(document, **options):

@@ -9,8 +9,8 @@ from align.core.culprits import Culprit
 from align.core.hypotheses import Relation
 from align.core.layer_settings import LayerSettings
 from align.core.lint import SettingFinding
-from align.core.pitfalls import pitfalls
 from align.core.traces import Capture
+from align.rules.pitfalls import pitfalls
 from align.steps.calls import Call, CallPair
 from align.steps.culprits import (
     by_module,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.checkpoints import StoredTensor
-from align.core.mappings import layer_rules
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.rename import NameRules
 from align.core.transforms import IDENTITY, Permute
+from align.rules.layer_rules import layer_rules
 from align.steps.file_matrices import UNTOLD
 from align.steps.match import match_names
 from align.steps.read_file import parameters_of_file

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.core.mappings import layer_rules
 from align.core.name_map import LayerChoice
 from align.core.transforms import IDENTITY, Reshape
+from align.rules.layer_rules import layer_rules
 from align.steps.infer_names import infer_names
 
 BATCH_NORM = {"gamma": (4,), "beta": (4,), "moving_mean": (4,), "moving_variance": (4,)}

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from align.core.mappings import layer_rules
 from align.core.name_map import LayerChoice
 from align.core.transforms import Reshape
+from align.rules.layer_rules import layer_rules
 from align.steps.infer_names import infer_names
 
 BATCH_NORM = {"weight": (4,), "bias": (4,), "running_mean": (4,), "running_var": (4,), "num_batches_tracked": ()}

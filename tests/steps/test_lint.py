@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.core.layer_settings import LayerSettings
-from align.core.pitfalls import pitfalls
+from align.rules.pitfalls import pitfalls
 from align.steps.lint import LayerPair, compare_settings
 
 if TYPE_CHECKING:

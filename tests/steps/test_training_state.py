@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from align.core.checkpoints import StoredTensor
-from align.core.training_rules import training_state_rules
+from align.rules.training_state_rules import training_state_rules
 from align.steps.training_state import COUNTER, STATE, training_state
 
 WEIGHTS = {"conv.weight": (4, 3, 3, 3), "bn.gamma": (4,), "bn.moving_mean": (4,)}

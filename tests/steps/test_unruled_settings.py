@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from align.core.layer_settings import LayerSettings
-from align.core.pitfalls import pitfalls
+from align.rules.pitfalls import pitfalls
 from align.steps.unruled_settings import (
     SETTING_DIFFERS,
     count_changed_settings,

@@ -6,10 +6,10 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from align.core.families import read_family
 from align.core.rename import NameRules
 from align.core.transforms import IDENTITY
 from align.errors import MapError, UsageError
+from align.rules.model_families import read_family
 from align.workflows.map_parameters import map_parameters
 
 pytestmark = pytest.mark.frameworks

@@ -1,4 +1,4 @@
-"""The families of mappings/models against the names of real models: tests/core/data/model_names.json.gz."""
+"""The families of mappings/models against the names of real models: tests/rules/data/model_names.json.gz."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from align.core.checkpoints import StoredTensor
-from align.core.families import model_families, read_family
 from align.errors import MapError
+from align.rules.model_families import model_families, read_family
 from align.workflows.convert_checkpoint import convert_checkpoint
 from align.workflows.map_from_family import map_from_family
 from align.workflows.open_checkpoint import open_checkpoint
 
-DATA = Path(__file__).parents[1] / "core" / "data" / "model_names.json.gz"
+DATA = Path(__file__).parents[1] / "rules" / "data" / "model_names.json.gz"
 # Second names of one tensor, which a state_dict of torch has and a port of mindone does not.
 TIED = {
     "lm_head.weight",

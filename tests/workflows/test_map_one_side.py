@@ -19,7 +19,7 @@ from align.workflows.map_one_side import map_one_side
 if TYPE_CHECKING:
     from align.core.map_result import MapResult
 
-FAMILY_NAMES = Path(__file__).parents[1] / "core" / "data" / "model_names.json.gz"
+FAMILY_NAMES = Path(__file__).parents[1] / "rules" / "data" / "model_names.json.gz"
 
 
 @pytest.fixture

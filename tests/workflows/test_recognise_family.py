@@ -1,4 +1,4 @@
-"""Which families are recognised by the names and shapes of real models: tests/core/data/model_names.json.gz."""
+"""Which families are recognised by the names and shapes of real models: tests/rules/data/model_names.json.gz."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from align.core.parameters import Parameter, ParameterSet
 from align.workflows.recognise_family import recognise_families, recognise_pair
 
-DATA = Path(__file__).parents[1] / "core" / "data" / "model_names.json.gz"
+DATA = Path(__file__).parents[1] / "rules" / "data" / "model_names.json.gz"
 
 
 @cache

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from align.core.mappings import mappings_folder
 from align.errors import MappingRuleError
+from align.rules.layer_rules import mappings_folder
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from align.core import families
-from align.core.families import ModelFamily, Place, PlaceRule, read_family
 from align.errors import MappingRuleError, UsageError
+from align.rules import model_families as families
+from align.rules.model_families import ModelFamily, Place, PlaceRule, read_family
 
 
 @pytest.mark.parametrize(

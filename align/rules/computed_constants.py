@@ -10,8 +10,8 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
-from align.core.mappings import mappings_folder
 from align.errors import MappingRuleError
+from align.rules.layer_rules import mappings_folder
 
 if sys.version_info >= (3, 11):
     import tomllib

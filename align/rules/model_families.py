@@ -15,8 +15,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from align.core.mappings import layer_rules, mappings_folder
 from align.errors import MappingRuleError, UsageError
+from align.rules.layer_rules import layer_rules, mappings_folder
 
 if sys.version_info >= (3, 11):
     import tomllib

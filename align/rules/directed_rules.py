@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from align.core.mappings import FileForm, LayerFamily
+from align.rules.layer_rules import FileForm, LayerFamily
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from align.core.mappings import LayerRule
+    from align.rules.layer_rules import LayerRule
 
 TargetFamily = Literal["nn", "mint", "torch"]
 

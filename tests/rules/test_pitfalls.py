@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.core import pitfalls as module
-from align.core.pitfalls import pitfalls, read_pitfalls
 from align.errors import PitfallFileError
+from align.rules import pitfalls as module
+from align.rules.pitfalls import pitfalls, read_pitfalls
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 A rule says, for each layer class that has the setting, where a live layer keeps it and what brings it to one common
 form; two layers are compared if the rule knows both classes, whatever their frameworks. The files hold no code: how
-values are changed is one word of a small vocabulary (align.core.setting_forms).
+values are changed is one word of a small vocabulary (align.rules.setting_forms).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
 from align.core.findings import Severity
-from align.core.mappings import mappings_folder
-from align.core.setting_forms import FORMS, Form
 from align.errors import PitfallFileError
+from align.rules.layer_rules import mappings_folder
+from align.rules.setting_forms import FORMS, Form
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from align.core import mappings
+from align.rules import layer_rules as mappings
 
 ROOT = Path(__file__).parents[2]
 SHOW = "from align.core import mappings as m; print(m.mappings_folder(), len(m.layer_rules()), sep='\\n')"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.core import mappings
-from align.core.mappings import layer_rules, read_layer_rules, role_of, rule_for, rules_by_class
 from align.errors import MappingRuleError
+from align.rules import layer_rules as mappings
+from align.rules.layer_rules import layer_rules, read_layer_rules, role_of, rule_for, rules_by_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
