@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.steps.measure import measure
-from align.steps.measure_fused import CompiledKernel
-from align.steps.sums import RunningSums
-from align.workflows.kernels import load_loops
+from align.measure.choose_kernel import load_loops
+from align.measure.kernels.compiled_kernel import CompiledKernel
+from align.measure.measure_arrays import measure
+from align.measure.running_sums import RunningSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable

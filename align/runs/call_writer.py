@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from align.core.trace_metadata import TensorStatistics
 from align.core.traces import Capture
 from align.errors import AlignError, DestinationError
+from align.measure.tensor_statistics import summarize_tensor
 from align.runs.trace_events import capture_as_json
 from align.runs.trace_writer import TraceWriter
 from align.steps.keep_tensors import is_kept, keep_part
-from align.steps.statistics import summarize_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import rounded_as
-from align.steps.measure import measure
+from align.measure.measure_arrays import measure
 from align.steps.pair_inputs import inputs_of_calls, pair_inputs
 
 if TYPE_CHECKING:

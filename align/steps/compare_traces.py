@@ -12,9 +12,9 @@ from align.core.dtypes import EPSILON, rounded_as
 from align.core.measurements import smallest_factor
 from align.core.message_words import counted
 from align.core.probing import is_probe
-from align.steps.limits import limit_for
-from align.steps.measure import measure
-from align.steps.views import find_permuted_layout
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
+from align.measure.tensor_layouts import find_permuted_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

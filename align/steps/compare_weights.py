@@ -10,7 +10,7 @@ from align.core.findings import Finding
 from align.core.message_words import first_few
 from align.core.piece_transforms import apart_from_whole
 from align.errors import CannotRunError
-from align.steps.measure import measure
+from align.measure.measure_arrays import measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

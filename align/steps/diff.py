@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from align.core.measurements import Measurement
     from align.core.name_map import NameMap
     from align.core.transforms import Transform
-    from align.steps.sums import RunningSums
+    from align.measure.running_sums import RunningSums
 
 HARDLY_ANY = 0.5
 

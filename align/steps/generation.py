@@ -11,8 +11,8 @@ from align.core.generations import LogitsComparison, PositionComparison, TokenDi
 from align.core.measurements import smallest_factor
 from align.core.message_words import counted
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.steps.limits import limit_for
-from align.steps.measure import measure
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ import numpy as np
 
 from align.core.hypotheses import Relation
 from align.core.measurements import smallest_factor
-from align.steps.measure import measure
+from align.measure.measure_arrays import measure
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array

@@ -13,9 +13,9 @@ import numpy as np
 
 from align.core.hypotheses import Relation
 from align.core.measurements import smallest_factor
+from align.measure.measure_arrays import measure
 from align.steps.hypotheses_evidence import ENOUGH_BITS, agreement
 from align.steps.hypotheses_slices import other_axes
-from align.steps.measure import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ import numpy as np
 from align.core.dtypes import EPSILON, numpy_dtype
 from align.core.hypotheses import Relation
 from align.core.measurements import Limit, smallest_factor
+from align.measure.limits import TYPICAL_UNITS, WORST_UNITS
+from align.measure.measure_arrays import measure
 from align.steps.hypotheses_evidence import ENOUGH_BITS
-from align.steps.limits import TYPICAL_UNITS, WORST_UNITS
-from align.steps.measure import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

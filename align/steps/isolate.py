@@ -17,12 +17,12 @@ import numpy as np
 from align.core.allowances import NO_ALLOWANCES
 from align.core.dtypes import rounded_as
 from align.core.measurements import smallest_factor
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
+from align.measure.sampled_values import sample_values
+from align.measure.tensor_layouts import LearnedLayouts
 from align.steps.compare_traces import coarser_of, paired_outputs, same_layer
-from align.steps.limits import limit_for
-from align.steps.measure import measure
 from align.steps.pair_inputs import call_key, inputs_of_calls, pair_inputs
-from align.steps.samples import sample_values
-from align.steps.views import LearnedLayouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
+    from align.measure.tensor_layouts import Layout
     from align.steps.calls import CallPair
     from align.steps.pair_inputs import CallKey
-    from align.steps.views import Layout
 
 
 @dataclass(frozen=True, slots=True)

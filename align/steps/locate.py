@@ -16,9 +16,9 @@ import numpy as np
 from align.core.culprits import IsolatedComparison
 from align.core.dtypes import rounded_as
 from align.core.traces import capture_key
+from align.measure.sampled_values import sample_values
 from align.steps.compare_traces import outcome_of
 from align.steps.pair_inputs import call_key
-from align.steps.samples import sample_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

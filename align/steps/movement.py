@@ -7,8 +7,8 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from align.core.measurements import smallest_factor
-from align.steps.limits import limit_for
-from align.steps.measure import measure
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import rounded_as
-from align.steps.measure import measure
+from align.measure.measure_arrays import measure
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.measure.sampled_values import relative_rms_distance, sample_values
 from align.steps.calls import CallPairs
-from align.steps.samples import relative_rms_distance, sample_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

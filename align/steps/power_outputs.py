@@ -10,7 +10,7 @@ import numpy as np
 from align.core.dtypes import is_float
 from align.core.measurements import smallest_factor
 from align.core.power import OutputPower
-from align.steps.measure import measure
+from align.measure.measure_arrays import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

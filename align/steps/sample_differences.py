@@ -14,8 +14,8 @@ import numpy as np
 from align.core.dtypes import rounded_as
 from align.core.measurements import smallest_factor
 from align.core.validations import OutputDifference, SampleDifference
-from align.steps.limits import limit_for
-from align.steps.measure import measure
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.steps.samples import relative_rms_distance
+from align.measure.sampled_values import relative_rms_distance
 from align.steps.trial_groups import components
 from align.steps.trial_sinks import agree, alike, varies
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.steps.samples import relative_rms_distance, sample_values
+from align.measure.sampled_values import relative_rms_distance, sample_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ import numpy as np
 from align.core.message_words import counted
 from align.core.validations import PARTS, Combination
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.steps.limits import NOISE_FACTOR
+from align.measure.limits import NOISE_FACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence, Set

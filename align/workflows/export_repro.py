@@ -10,9 +10,9 @@ from align.core.atomic_folder import atomic_folder
 from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.repros import LayerRepro, ReproOutput
+from align.measure.measure_arrays import measure
 from align.runs.traces import TraceFolder
 from align.steps.choose_layer import choose_pair
-from align.steps.measure import measure
 from align.steps.pair_inputs import inputs_of_calls
 from align.workflows.compare_forward import compare_forward
 from align.workflows.inputs import read_inputs, save_inputs

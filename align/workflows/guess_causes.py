@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
 from align.rules.layer_rules import role_of
 from align.steps.hypotheses_layer import explain_layer
-from align.steps.limits import limit_for
 from align.steps.locate import applied_inside
-from align.steps.measure import measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,9 +19,9 @@ from align.core.checkpoints import Extent
 from align.core.dtypes import numpy_dtype
 from align.core.extents import byte_blocks
 from align.core.progress import Progress, silent
-from align.steps.measure_numpy import SHARED_BLOCK
-from align.steps.sums import RunningSums
-from align.workflows.kernels import Kernels
+from align.measure.choose_kernel import Kernels
+from align.measure.numpy_kernel import SHARED_BLOCK
+from align.measure.running_sums import RunningSums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from align.core.power import Power
 from align.core.protocols import Differentiator
 from align.errors import CannotRunError, UserCodeError
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
 from align.runs.trace_writer import TraceWriter
 from align.runs.traces import TraceFolder
-from align.steps.limits import limit_for
-from align.steps.measure import measure
 from align.steps.power_inputs import replaced_in_turn, unrelated_inputs
 from align.steps.power_outputs import MovementSink, output_powers
 from align.steps.power_parameters import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.protocols import Differentiator
-from align.steps.samples import relative_rms_distance
+from align.measure.sampled_values import relative_rms_distance
 from align.steps.trial_sinks import CallSampler
 from align.steps.trial_values import distinct_values
 

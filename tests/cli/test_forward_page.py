@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from align.steps import limits
+from align.measure import limits
 
 
 @pytest.mark.frameworks

@@ -13,7 +13,7 @@ import pytest
 from align.rules import layer_rules as mappings
 
 ROOT = Path(__file__).parents[2]
-SHOW = "from align.core import mappings as m; print(m.mappings_folder(), len(m.layer_rules()), sep='\\n')"
+SHOW = "from align.rules import layer_rules as m; print(m.mappings_folder(), len(m.layer_rules()), sep='\\n')"
 OWN_MAPPINGS = ROOT / "mappings"
 
 

@@ -10,8 +10,8 @@ import pytest
 from align.core.checkpoints import StoredTensor
 from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.verdicts import Outcome
+from align.measure.running_sums import RunningSums
 from align.steps.diff import judge_diff, judge_pair, naming_warning, pair_tensors
-from align.steps.sums import RunningSums
 
 
 def side(*names: str) -> dict[str, StoredTensor]:

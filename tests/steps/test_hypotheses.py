@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align.core.measurements import Limit
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
 from align.steps.activations import FUNCTIONS, softmax
 from align.steps.hypotheses import explain_output
 from align.steps.hypotheses_affine import known_number
-from align.steps.limits import limit_for
-from align.steps.measure import measure
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
 from align.steps.hypotheses_layer import explain_layer
-from align.steps.limits import limit_for
-from align.steps.measure import measure
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array

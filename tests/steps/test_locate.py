@@ -11,6 +11,7 @@ import pytest
 
 from align.core.measurements import Limit
 from align.core.traces import Capture
+from align.measure.measure_arrays import measure
 from align.steps.calls import Call, CallPair
 from align.steps.isolate import IsolatedCall, IsolatedTensor, IsolationOptions
 from align.steps.locate import (
@@ -21,7 +22,6 @@ from align.steps.locate import (
     isolated_comparisons,
     unpaired_before,
 )
-from align.steps.measure import measure
 
 RIGHT, OFF = 0.5, 5.0
 FREE = IsolationOptions()

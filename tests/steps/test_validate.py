@@ -8,7 +8,7 @@ import pytest
 from align.core.measurements import Limit
 from align.core.validations import Combination, OutputDifference
 from align.core.verdicts import Outcome
-from align.steps.measure import measure
+from align.measure.measure_arrays import measure
 from align.steps.validate import Scores, Setup, find_causes, judge_validation, list_combinations, metric_limit
 
 SIDES = ("reference", "candidate")

@@ -19,8 +19,8 @@ from align.core.registry import checkpoint_formats
 from align.core.transforms import Permute, Reshape
 from align.core.verdicts import Outcome
 from align.errors import MapError, NotACheckpointError, UsageError
-from align.steps.measure import measure
-from align.steps.measure_numpy import SHARED_BLOCK
+from align.measure.measure_arrays import measure
+from align.measure.numpy_kernel import SHARED_BLOCK
 from align.workflows import measure_pairs as reading
 from align.workflows.diff_checkpoints import diff_checkpoints
 

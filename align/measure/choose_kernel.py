@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 from align.core.atomic_files import write_text
 from align.errors import DestinationError
-from align.steps.measure_numpy import SHARED_BLOCK, NumpyKernel
+from align.measure.numpy_kernel import SHARED_BLOCK, NumpyKernel
 
 if TYPE_CHECKING:
-    from align.steps.measure_fused import CompiledLoops
+    from align.measure.kernels.compiled_kernel import CompiledLoops
 
 Code = dict[str, list[str]]
 WORTH_LOADING = 1 << 28  # bytes of both sides together
@@ -53,7 +53,7 @@ class Kernels:
         """Return a kernel of one's own, for blocks that several threads share."""
         if self._loops is None:
             return NumpyKernel(SHARED_BLOCK)
-        from align.steps.measure_fused import CompiledKernel
+        from align.measure.kernels.compiled_kernel import CompiledKernel
 
         return CompiledKernel(self._loops, SHARED_BLOCK)
 
@@ -67,7 +67,7 @@ def load_loops() -> CompiledLoops:
 
     Raises one of UNFIT where numba or llvmlite is absent or of an unfit version, or the cache cannot be written.
     """
-    from align.steps.measure_fused import CompiledLoops
+    from align.measure.kernels.compiled_kernel import CompiledLoops
 
     path = _cache_file()
     return CompiledLoops(_kept(path) or _compiled(path))
@@ -88,7 +88,7 @@ def _kept(path: Path) -> Code | None:
 def _compiled(path: Path) -> Code:
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(path.parent)  # a second for each run would be too much
-    from align.steps.fused_loop import compile_loop
+    from align.measure.kernels.compiled_loop import compile_loop
 
     code = compile_loop()
     write_text(path, json.dumps(code))
@@ -99,7 +99,7 @@ def _compiled(path: Path) -> Code:
 def _cache_file() -> Path:
     """The file for this loop, this compiler and this processor; its folder is made."""
     llvm = importlib.import_module("llvmlite.binding")
-    source = resources.files("align.steps").joinpath("fused_loop.py").read_bytes()
+    source = resources.files("align.measure.kernels").joinpath("compiled_loop.py").read_bytes()
     host = f"{llvm.llvm_version_info} {llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
     key = hashlib.sha256(source + host.encode()).hexdigest()[:16]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mindalign"

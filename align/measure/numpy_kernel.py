@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.steps.sums import LOWEST_DECADE, RunningSums, decade
+from align.measure.running_sums import LOWEST_DECADE, RunningSums, decade
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

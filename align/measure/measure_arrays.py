@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.steps.measure_numpy import BLOCK, NumpyKernel
-from align.steps.sums import RunningSums
+from align.measure.numpy_kernel import BLOCK, NumpyKernel
+from align.measure.running_sums import RunningSums
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array

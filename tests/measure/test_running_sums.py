@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from align.steps.measure import measure
-from align.steps.measure_numpy import NumpyKernel
-from align.steps.sums import RunningSums, decade
+from align.measure.measure_arrays import measure
+from align.measure.numpy_kernel import NumpyKernel
+from align.measure.running_sums import RunningSums, decade
 
 
 def pair(size: int = 5000) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align.core.measurements import Limit, smallest_factor
-from align.steps.measure import measure
-from align.steps.measure_numpy import BLOCK
+from align.measure.measure_arrays import measure
+from align.measure.numpy_kernel import BLOCK
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from align.core.dtypes import rounded_as
-from align.steps.samples import relative_rms_distance
+from align.measure.sampled_values import relative_rms_distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

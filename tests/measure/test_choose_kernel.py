@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.steps.measure_fused import CompiledKernel
-from align.steps.measure_numpy import NumpyKernel
-from align.workflows.kernels import WORTH_LOADING, Kernels, load_loops
+from align.measure.choose_kernel import WORTH_LOADING, Kernels, load_loops
+from align.measure.kernels.compiled_kernel import CompiledKernel
+from align.measure.numpy_kernel import NumpyKernel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +76,7 @@ def test_code_is_compiled_once_and_kept_for_this_user_alone(cache: Path, monkeyp
     load_loops()
     (kept,) = cache.iterdir()
     assert kept.stat().st_mode & 0o777 == 0o600
-    monkeypatch.setitem(sys.modules, "align.steps.fused_loop", None)  # so that compiling would fail
+    monkeypatch.setitem(sys.modules, "align.measure.kernels.compiled_loop", None)  # so that compiling would fail
     assert set(load_loops().by_dtype) == {"float32", "float64"}
 
 

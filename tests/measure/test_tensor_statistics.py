@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from align.core.trace_metadata import TensorStatistics
-from align.steps import statistics
-from align.steps.statistics import summarize_tensor
+from align.measure import tensor_statistics as statistics
+from align.measure.tensor_statistics import summarize_tensor
 
 PIECE, BLOCK = statistics.PIECE, statistics.BLOCK
 SIZES = [1, 100, PIECE - 1, PIECE, PIECE + 1, BLOCK - 1, BLOCK, 3 * BLOCK + 17, 3 * BLOCK + 2 * PIECE]

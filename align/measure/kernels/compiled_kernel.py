@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.steps.measure_numpy import SHARED_BLOCK, NumpyKernel
-from align.steps.sums import DECADES, LOWEST_DECADE
+from align.measure.numpy_kernel import SHARED_BLOCK, NumpyKernel
+from align.measure.running_sums import DECADES, LOWEST_DECADE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.steps.sums import RunningSums
+    from align.measure.running_sums import RunningSums
 
 AS_FLOAT32 = {"float16", "bfloat16", "float32"}
 TILE = 1 << 11  # elements of the memory that the loop needs

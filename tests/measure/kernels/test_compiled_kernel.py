@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align.steps.measure_fused import TILE, CompiledKernel, CompiledLoops
-from align.steps.measure_numpy import NumpyKernel
-from align.steps.sums import RunningSums
-from align.workflows.kernels import load_loops
+from align.measure.choose_kernel import load_loops
+from align.measure.kernels.compiled_kernel import TILE, CompiledKernel, CompiledLoops
+from align.measure.numpy_kernel import NumpyKernel
+from align.measure.running_sums import RunningSums
 
 pytestmark = pytest.mark.frameworks  # needs numba
 
