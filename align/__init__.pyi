@@ -1,5 +1,6 @@
 """The public API: each name and where it is made; the package imports it on first use. All else is internal."""
 
+from align.checkpoints.inspect_checkpoint import inspect_checkpoint as inspect_checkpoint
 from align.core.about import __version__ as __version__
 from align.core.probing import probe as probe
 from align.report.frames import map_frame as map_frame
@@ -15,7 +16,6 @@ from align.workflows.compare_trace_folders import compare_trace_folders as compa
 from align.workflows.convert_checkpoint import convert_checkpoint as convert_checkpoint
 from align.workflows.diff_checkpoints import diff_checkpoints as diff_checkpoints
 from align.workflows.export_repro import export_repro as export_repro
-from align.workflows.inspect_checkpoint import inspect_checkpoint as inspect_checkpoint
 from align.workflows.lint_models import lint_models as lint_models
 from align.workflows.map_one_side import map_one_side as map_one_side
 from align.workflows.map_parameters import map_parameters as map_parameters

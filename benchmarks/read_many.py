@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.checkpoints import StoredTensor
 from align.core.registry import checkpoint_formats
-from align.workflows.open_checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.checkpoints.extents import mapped
 from align.core.checkpoints import Extent, StoredTensor
-from align.core.extents import mapped
 from align.core.registry import checkpoint_formats
 
 if TYPE_CHECKING:

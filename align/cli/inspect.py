@@ -26,7 +26,7 @@ def inspect_command(
 
     Exit code 0 if it can be read, else 2.
     """
-    from align.workflows.inspect_checkpoint import inspect_checkpoint
+    from align.checkpoints.inspect_checkpoint import inspect_checkpoint
 
     # The file is named by its path alone: its hash would need all of it.
     found = inspect_checkpoint(file, key, trust_pickle=trust_pickle)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Room = Literal["frameworks", "formats", "losslogs", "foreign"]
 PACKAGES: dict[Room, str] = {
     "frameworks": "align.frameworks",
-    "formats": "align.formats",
+    "formats": "align.checkpoints.formats",
     "losslogs": "align.losslogs",
     "foreign": "align.foreign",
 }

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from align.checkpoints.retie_tensors import retie_tensors
+from align.checkpoints.tied_tensors import tied_names
 from align.core.dtypes import dtype_name, is_float
 from align.core.message_words import close_names, counted, first_few
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Cast, chained
-from align.steps.layout import tied_names
 from align.steps.made_tensors import filled_tensor, joined_tensor, transformed_tensor
-from align.steps.told_ties import retie_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from align.checkpoints.wrapper_prefixes import shared_prefixes
 from align.core.diff_result import TensorDifference
 from align.core.message_words import counted
 from align.core.name_map import Pairing
 from align.core.piece_transforms import apart_from_whole
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.steps.made_tensors import transformed_tensor
-from align.steps.prefixes import shared_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

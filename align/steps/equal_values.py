@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.checkpoints.extents import byte_blocks
 from align.core.dtypes import numpy_dtype
-from align.core.extents import byte_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.checkpoints.extents import byte_blocks
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import numpy_dtype
-from align.core.extents import byte_blocks
 from align.core.piece_transforms import Slice
 from align.core.transforms import Cast, Reshape, steps_of
 

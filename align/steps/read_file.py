@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align.checkpoints.tied_tensors import tied_names
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.rules.directed_rules import directed_rules
 from align.steps.infer_layers import read_groups
-from align.steps.layout import tied_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

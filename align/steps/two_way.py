@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from align.checkpoints.training_state import REASONS
 from align.core.folding import as_literal
 from align.core.message_words import close_names, first_few
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
@@ -17,7 +18,6 @@ from align.core.rename import NameRules
 from align.errors import MapError
 from align.steps.apply_rules import apply_rules
 from align.steps.refill import refilled
-from align.steps.training_state import REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

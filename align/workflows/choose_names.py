@@ -10,12 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
-from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
-from align.errors import InputsError, MapError, OpenNamesError, UsageError
-from align.rules.training_state_rules import training_state_rules
-from align.steps.convert import plan_conversion
-from align.steps.naming import (
+from align.checkpoints.framework_of_names import (
     FrameworkName,
     NamingDirection,
     check_kept,
@@ -25,9 +20,14 @@ from align.steps.naming import (
     naming_direction,
     source_framework,
 )
-from align.steps.prefixes import shared_prefixes, with_file_names, without_prefixes
+from align.checkpoints.training_state import REASONS, training_state
+from align.checkpoints.wrapper_prefixes import shared_prefixes, with_file_names, without_prefixes
+from align.core.message_words import counted, first_few
+from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
+from align.errors import InputsError, MapError, OpenNamesError, UsageError
+from align.rules.training_state_rules import training_state_rules
+from align.steps.convert import plan_conversion
 from align.steps.refill import default_fill
-from align.steps.training_state import REASONS, training_state
 from align.steps.which_way import EndFrameworks, choose_direction, names_known
 from align.workflows.map_from_file import map_from_file
 from align.workflows.map_from_model import layer_kinds, model_faults, model_warnings
@@ -86,7 +86,7 @@ def choose_names(
     Raises UsageError, OpenNamesError, MapError or InputsError, each with everything that stands against it.
 
     >>> import numpy, tempfile
-    >>> from align.workflows.open_checkpoint import open_checkpoint
+    >>> from align.checkpoints.open_checkpoint import open_checkpoint
     >>> path = Path(tempfile.mkdtemp(), "mindspore.npz")
     >>> numpy.savez(path, **{"net.bn.gamma": numpy.ones(3), "net.bn.beta": numpy.zeros(3)})
     >>> chosen = choose_names(open_checkpoint(path), NameRequest(strip=("net",)), "torch")

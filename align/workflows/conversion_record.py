@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.checkpoints.framework_of_names import declared_framework
 from align.core.about import __version__
 from align.core.conversion_result import ConversionRecord, ConvertedTensor, DroppedValue
 from align.core.message_words import counted
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.steps.naming import declared_framework
 from align.workflows.conversion_warnings import cast_warnings
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.checkpoints.extents import byte_blocks
 from align.core.dtypes import numpy_dtype
-from align.core.extents import byte_blocks
 from align.core.message_words import counted, first_few
 from align.core.piece_transforms import Part
 from align.core.transforms import Cast, steps_of

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.atomic_files import check_space
 from align.core.progress import Progress, silent
 from align.core.registry import checkpoint_formats
@@ -21,7 +22,6 @@ from align.steps.shards import index_bytes, index_name, parse_size, plan_shards,
 from align.workflows.choose_names import ChosenNames, NameRequest, choose_names
 from align.workflows.conversion_record import Conversion, conversion_record
 from align.workflows.conversion_warnings import cast_losses, left_out_warnings
-from align.workflows.open_checkpoint import open_checkpoint
 from align.workflows.write_checkpoint import Output, OutputFile, write_output
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _shard_limit(size: str | int | None, destination: Path) -> int | None:
 def _opened(source: Path, key: str | None, trust_pickle: bool) -> Checkpoint:
     """The source with its tensors; what only its own code can open goes through torch if that is trusted."""
     if trust_pickle:
-        from align.workflows.open_trusted import open_trusted
+        from align.checkpoints.open_trusted import open_trusted
 
         checkpoint = open_trusted(source, key)
     else:

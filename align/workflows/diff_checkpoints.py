@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.checkpoints.open_trusted import open_trusted
+from align.checkpoints.wrapper_prefixes import without_prefixes_of_all
 from align.core.diff_result import CheckpointDiff
 from align.core.message_words import counted
 from align.core.progress import Progress, silent
 from align.errors import CannotRunError
 from align.steps.diff import judge_diff, judge_pair, naming_warning, pair_tensors
-from align.steps.prefixes import without_prefixes_of_all
 from align.workflows.measure_pairs import measure_pairs
-from align.workflows.open_checkpoint import open_checkpoint
-from align.workflows.open_trusted import open_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.atomic_files import atomic_writer, existing_file
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import FLOATS, numpy_dtype
 from align.core.registry import checkpoint_formats
 from align.errors import InputsError
-from align.workflows.open_checkpoint import open_checkpoint
 from align.workflows.sides import load_function
 
 if TYPE_CHECKING:

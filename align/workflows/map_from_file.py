@@ -36,7 +36,7 @@ def map_from_file(
 
     >>> import numpy, tempfile
     >>> from pathlib import Path
-    >>> from align.workflows.open_checkpoint import open_checkpoint
+    >>> from align.checkpoints.open_checkpoint import open_checkpoint
     >>> path = Path(tempfile.mkdtemp(), "torch.npz")
     >>> numpy.savez(path, **{"embed.weight": numpy.ones((5, 2))})
     >>> inferred = map_from_file(open_checkpoint(path).tensors, layers=["embed=embedding"])

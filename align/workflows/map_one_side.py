@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.checkpoints.framework_of_names import naming_direction
 from align.core.map_result import MapResult
 from align.core.message_words import counted
 from align.core.name_map import FRAMEWORKS, Dropped
@@ -21,7 +22,6 @@ from align.errors import MapError, UsageError
 from align.rules.model_families import read_family
 from align.runs.map_export import write_map_file
 from align.steps.apply_rules import apply_rules
-from align.steps.naming import naming_direction
 from align.workflows.map_from_family import map_from_family
 from align.workflows.map_from_file import infer_from_file
 from align.workflows.map_from_model import layer_kinds, model_warnings
@@ -33,12 +33,12 @@ from align.workflows.recognise_family import AUTO, recognise_families
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from align.checkpoints.framework_of_names import NamingDirection
     from align.core.name_map import NameMap, Pairing
     from align.core.parameters import Parameter
     from align.core.protocols import Model
     from align.rules.directed_rules import TargetFamily
     from align.steps.infer_names import InferredNames
-    from align.steps.naming import NamingDirection
     from align.workflows.sides import Side
 
 LABELS = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn", "torch": "torch"}

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.checkpoints.framework_of_names import declared_framework, source_framework
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.checkpoints.training_state import training_state
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.errors import CannotRunError, SideError
 from align.rules.layer_rules import layer_rules
 from align.rules.training_state_rules import training_state_rules
-from align.steps.naming import declared_framework, source_framework
 from align.steps.read_file import parameters_of_file
-from align.steps.training_state import training_state
-from align.workflows.open_checkpoint import open_checkpoint
 from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:

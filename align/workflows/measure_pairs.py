@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.checkpoints.extents import byte_blocks
 from align.core.checkpoints import Extent
 from align.core.dtypes import numpy_dtype
-from align.core.extents import byte_blocks
 from align.core.progress import Progress, silent
 from align.measure.choose_kernel import Kernels
 from align.measure.numpy_kernel import SHARED_BLOCK

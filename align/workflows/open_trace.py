@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import MissingFileError, RunFolderError
 from align.runs.trace_model import VALUES, read_model
 from align.runs.traces import TraceFolder
-from align.workflows.open_checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

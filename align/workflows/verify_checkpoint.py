@@ -10,7 +10,7 @@ import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from align.core.extents import equal_blocks, paired_blocks
+from align.checkpoints.extents import equal_blocks, paired_blocks
 from align.errors import NotACheckpointError, UnsupportedCheckpointError, VerificationError
 
 if TYPE_CHECKING:

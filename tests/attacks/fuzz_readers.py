@@ -50,12 +50,12 @@ class Target:
 
 def check_reader(path: Path) -> None:
     """Open the file and use all that comes out; an AlignError is a sound end, any other exception is a finding."""
+    from align.checkpoints.inspect_checkpoint import inspect_checkpoint
+    from align.checkpoints.open_checkpoint import open_checkpoint
     from align.core.json_data import to_json_data
     from align.errors import AlignError
     from align.report.terminal import blocks_as_text
     from align.report.text import result_blocks
-    from align.workflows.inspect_checkpoint import inspect_checkpoint
-    from align.workflows.open_checkpoint import open_checkpoint
 
     try:
         shown = to_json_data(inspect_checkpoint(path)) | {"schema": "mindalign.inspect/1"}
@@ -72,7 +72,7 @@ def check_reader(path: Path) -> None:
 
 def check_tensor(tensor: object) -> None:
     """Hold a tensor to its file and to its own words."""
-    from align.core.extents import byte_blocks
+    from align.checkpoints.extents import byte_blocks
     from align.errors import AlignError
 
     for extent in (*((tensor.extent,) if tensor.extent else ()), *tensor.pieces):
@@ -217,8 +217,8 @@ def fuzz(name: str, options: list[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["align", "zipfile", "pickletools"]):
-        import align.report.text
-        import align.workflows.inspect_checkpoint  # noqa: F401
+        import align.checkpoints.inspect_checkpoint
+        import align.report.text  # noqa: F401
         from align.core.registry import checkpoint_formats
 
         checkpoint_formats()

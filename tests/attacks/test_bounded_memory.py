@@ -17,16 +17,16 @@ import zlib
 import numpy as np
 import pytest
 
-from align.formats._protobuf import number_bytes
+from align.checkpoints.format_parts.protobuf import number_bytes
 
 MOST_MEGABYTES = 100
 SECONDS = 10
 OPEN = """
 import json, sys, time
-from align.core.extents import byte_blocks
+from align.checkpoints.extents import byte_blocks
 from align.core.registry import checkpoint_formats
 from align.errors import AlignError
-from align.workflows.open_checkpoint import open_checkpoint
+from align.checkpoints.open_checkpoint import open_checkpoint
 checkpoint_formats()
 def peak():
     with open("/proc/self/status") as status:  # getrusage starts from the peak of the parent

@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.checkpoints import StoredTensor
 from align.core.registry import checkpoint_formats
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
-from align.workflows.open_checkpoint import open_checkpoint
 
 REFUSED = (NotACheckpointError, UnsupportedCheckpointError)
 WRITTEN = ("ckpt", "npz", "safetensors")
@@ -62,7 +62,7 @@ def test_a_file_with_any_byte_changed_is_refused_or_stays_inside_itself(kind, tm
 
 @pytest.mark.parametrize("kind", [*WRITTEN, "torch"])
 def test_a_file_that_shrinks_after_its_header_was_read_is_noticed(kind, tmp_path, build):
-    from align.core.extents import byte_blocks
+    from align.checkpoints.extents import byte_blocks
 
     path = whole_file(kind, tmp_path, build)
     tensors = open_checkpoint(path).tensors

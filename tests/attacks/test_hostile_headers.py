@@ -8,8 +8,8 @@ import zlib
 
 import pytest
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
-from align.workflows.open_checkpoint import open_checkpoint
 
 ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
 

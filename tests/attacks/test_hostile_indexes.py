@@ -7,10 +7,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.checkpoints import StoredTensor
 from align.core.registry import checkpoint_formats
 from align.errors import HostileFileError, MissingFileError, NotACheckpointError, ShardsError
-from align.workflows.open_checkpoint import open_checkpoint
 
 VALUE = np.ones(2, np.float32)
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
-from align.workflows.open_checkpoint import open_checkpoint
 
 REFUSED = (NotACheckpointError, UnsupportedCheckpointError)
 

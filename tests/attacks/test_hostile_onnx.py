@@ -9,8 +9,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
-from align.workflows.open_checkpoint import open_checkpoint
 
 REFUSED = (NotACheckpointError, UnsupportedCheckpointError)
 FLOAT, INT8, INT32, INT64, DOUBLE = 1, 3, 6, 7, 11

@@ -7,8 +7,8 @@ import tracemalloc
 
 import pytest
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
-from align.workflows.open_checkpoint import open_checkpoint
 
 REFUSED = (NotACheckpointError, UnsupportedCheckpointError)
 

@@ -7,8 +7,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
-from align.workflows.open_checkpoint import open_checkpoint
 
 
 def array_bytes(value) -> bytes:
@@ -257,7 +257,7 @@ def test_more_records_than_a_plain_zip_can_count_are_read(tmp_path):
 
 @pytest.mark.parametrize("damage", ["crc", "length", "stream"])
 def test_a_compressed_array_that_is_not_what_it_claims_is_refused_when_it_is_unpacked(tmp_path, damage):
-    from align.core.extents import byte_blocks
+    from align.checkpoints.extents import byte_blocks
 
     path = tmp_path / "m.npz"
     np.savez_compressed(path, w=np.random.default_rng(0).standard_normal(1000))

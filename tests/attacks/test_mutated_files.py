@@ -11,8 +11,8 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.registry import checkpoint_formats
-from align.workflows.open_checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -84,8 +84,8 @@ def test_a_changed_file_of_a_framework_is_refused_or_stays_inside_itself(tmp_pat
 
 
 def test_the_check_finds_a_tensor_outside_its_file(tmp_path) -> None:
+    from align.checkpoints.extents import mapped
     from align.core.checkpoints import Extent, StoredTensor
-    from align.core.extents import mapped
 
     (tmp_path / "file").write_bytes(bytes(100))
     extent = Extent(tmp_path / "file", 96, 8)

@@ -10,13 +10,13 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
+from align.checkpoints.extents import byte_blocks
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import numpy_dtype
-from align.core.extents import byte_blocks
 from align.core.protocols import CheckpointFormat
 from align.core.registry import checkpoint_formats
 from align.errors import NotACheckpointError, UnsupportedCheckpointError
-from align.workflows.open_checkpoint import open_checkpoint
 
 FORMATS = checkpoint_formats()
 REFUSED = (NotACheckpointError, UnsupportedCheckpointError)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from align.checkpoints.inspection_result import Inspection, TensorFacts
 from align.core.checkpoints import Entry
-from align.core.inspection import Inspection, TensorFacts
 from align.report.blocks_inspect import MOST_LINES, MOST_ROWS
 from align.report.terminal import blocks_as_text
 from align.report.text import result_blocks

@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from align.checkpoints.extents import byte_blocks, mapped
 from align.core.checkpoints import Extent, StoredTensor
-from align.core.extents import byte_blocks, mapped
 from align.core.name_map import Fill, NameMap, Pairing
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained
 from align.steps.convert import plan_conversion, with_dtype

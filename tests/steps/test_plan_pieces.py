@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from align.checkpoints.extents import byte_blocks
 from align.core.checkpoints import Extent, StoredTensor
-from align.core.extents import byte_blocks
 from align.core.name_map import NameMap, Pairing
 from align.core.piece_transforms import Crop, Pad, Part, Slice
 from align.core.transforms import IDENTITY, Permute, Transform, chained

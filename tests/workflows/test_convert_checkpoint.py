@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.name_map import NameMap, Pairing
 from align.core.registry import checkpoint_formats
 from align.core.transforms import Cast, Permute, Reshape
@@ -28,7 +29,6 @@ from align.errors import (
     VerificationError,
 )
 from align.workflows.convert_checkpoint import convert_checkpoint
-from align.workflows.open_checkpoint import open_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

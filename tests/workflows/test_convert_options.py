@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.verdicts import Outcome
 from align.errors import DestinationError, MissingEntryError, NotACheckpointError, UsageError
 from align.workflows.convert_checkpoint import convert_checkpoint
-from align.workflows.open_checkpoint import open_checkpoint
 
 
 @pytest.fixture

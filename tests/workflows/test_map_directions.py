@@ -8,12 +8,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.json_data import to_json_data
 from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.transforms import IDENTITY, Cast, chained
 from align.errors import UsageError
 from align.workflows.convert_checkpoint import convert_checkpoint
-from align.workflows.open_checkpoint import open_checkpoint
 
 STATED = 'source = "torch"\ntarget = "mindspore"\n'
 ROTATION = r"""

@@ -1,0 +1,185 @@
+"""The tensors of an ONNX model: a TensorProto is found field by field, and its values read wherever they are.
+
+Values are raw bytes in the message or in a file beside it, or numbers in one of five typed fields. Field numbers and
+meanings are those of onnx/onnx.proto in ONNX 1.23.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.checkpoints.extents import mapped
+from align.checkpoints.format_parts.claimed_shapes import sound_shape
+from align.checkpoints.format_parts.external_files import ExternalPlace
+from align.checkpoints.format_parts.protobuf import EIGHT_BYTES, FOUR_BYTES, NUMBER, ProtobufScan, field_key, scanned
+from align.core.checkpoints import Extent, StoredTensor
+from align.core.dtypes import numpy_dtype
+from align.errors import HostileFileError, NotACheckpointError, UnsupportedCheckpointError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+    from align.core.parameters import Shape
+
+# TensorProto, StringStringEntryProto
+DIMS, TYPE, SEGMENT = {field_key(1, NUMBER), field_key(1)}, field_key(2, NUMBER), field_key(3)
+NAME, RAW, EXTERNAL, LOCATION = field_key(8), field_key(9), field_key(13), field_key(14, NUMBER)
+SINGLE, IS_EXTERNAL = {TYPE, SEGMENT, NAME, RAW, LOCATION}, 1
+KEY, VALUE = field_key(1), field_key(2)
+FLOATS, INT32, INT64, DOUBLES, UINT64 = 4, 5, 7, 10, 11
+TYPED_WIRES = {FLOATS: FOUR_BYTES, INT32: NUMBER, INT64: NUMBER, DOUBLES: EIGHT_BYTES, UINT64: NUMBER}
+TYPED_KEYS = {field_key(n, wire) for n, wire in TYPED_WIRES.items()} | {field_key(n) for n in TYPED_WIRES}
+# Element types by number, with the field that holds them where there is no raw data.
+TYPES = {
+    1: ("float32", FLOATS), 2: ("uint8", INT32), 3: ("int8", INT32), 4: ("uint16", INT32), 5: ("int16", INT32),
+    6: ("int32", INT32), 7: ("int64", INT64), 9: ("bool", INT32), 10: ("float16", INT32), 11: ("float64", DOUBLES),
+    12: ("uint32", UINT64), 13: ("uint64", UINT64), 14: ("complex64", FLOATS), 15: ("complex128", DOUBLES),
+    16: ("bfloat16", INT32), 17: ("float8_e4m3fn", INT32), 19: ("float8_e5m2", INT32),
+}  # fmt: skip
+TEXT = "text"
+UNREADABLE = {
+    8: TEXT, 18: "FLOAT8E4M3FNUZ tensor", 20: "FLOAT8E5M2FNUZ tensor", 21: "UINT4 tensor", 22: "INT4 tensor",
+    23: "FLOAT4E2M1 tensor", 24: "FLOAT8E8M0 tensor", 25: "UINT2 tensor", 26: "INT2 tensor", 27: "FLOAT6E2M3 tensor",
+    28: "FLOAT6E3M2 tensor",
+}  # fmt: skip
+DIGITS = 19  # what a file's size can have
+
+
+@dataclass(slots=True)
+class Initializer:
+    """A tensor as bytes `start` to `end` describe it; `typed` has the first and the last of its typed fields."""
+
+    start: int
+    end: int
+    name: str = ""
+    dims: list[int] = field(default_factory=list)
+    type: int = 0
+    raw: Extent | None = None
+    typed: list[tuple[int, int, int]] = field(default_factory=list)
+    external: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the value."""
+        return prod(self.dims) * numpy_dtype(TYPES[self.type][0]).itemsize
+
+
+def read_initializer(scan: ProtobufScan, start: int, end: int) -> Initializer:
+    """Find the fields of a TensorProto; raises HostileFileError for one given twice."""
+    item = Initializer(start, end)
+    single: dict[int, tuple[int, int]] = {}
+    external = {"location": ""}
+    for key, value, stop in scan.fields(start, end):
+        if key in DIMS:
+            scan.add_dims(item.dims, key, value, stop)
+        elif key in TYPED_KEYS:
+            item.typed[1:] = [(key, value, stop)]
+        elif key == EXTERNAL:
+            _add_pair(scan, external, value, stop)
+        elif key in SINGLE:
+            if key in single:
+                raise HostileFileError(
+                    scan.path, f"the initializer that ends at byte {end} has the field {key:#x} twice"
+                )
+            single[key] = value, stop
+    item.name = scan.text(*single.get(NAME, (0, 0)))
+    item.type = single.get(TYPE, (0, 0))[0]
+    if RAW in single and single[RAW][0] < single[RAW][1]:
+        item.raw = Extent(scan.path, single[RAW][0], single[RAW][1] - single[RAW][0])
+    if single.get(LOCATION, (0, 0))[0] == IS_EXTERNAL:
+        item.external = external
+    if SEGMENT in single:
+        hint = "save the model with whole tensors"
+        raise UnsupportedCheckpointError(scan.path, f"initializer {item.name!r} is a segment of a tensor", hint)
+    return item
+
+
+def _add_pair(scan: ProtobufScan, table: dict[str, str], start: int, end: int) -> None:
+    pair = {key: scan.text(value, stop) for key, value, stop in scan.fields(start, end) if key in (KEY, VALUE)}
+    key = pair.get(KEY, "")
+    if table.get(key):
+        raise HostileFileError(scan.path, f"an initializer says twice before byte {end} where its data are: {key!r}")
+    table[key] = pair.get(VALUE, "")
+
+
+def place_of(path: Path, item: Initializer) -> ExternalPlace:
+    """Where the bytes of a tensor outside the model are said to lie; raises HostileFileError."""
+    return ExternalPlace(
+        item.external["location"], _number(path, item, "offset", 0), _number(path, item, "length", item.nbytes)
+    )
+
+
+def _number(path: Path, item: Initializer, key: str, default: int) -> int:
+    text = item.external.get(key, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
+        raise HostileFileError(path, f"initializer {item.name!r} has the {key} {text[: 2 * DIGITS]!r}")
+    return int(text)
+
+
+def stored_tensor(path: Path, item: Initializer, external: Extent | None) -> StoredTensor:
+    """The tensor, if its values are in one place and as many as its shape says.
+
+    Raises HostileFileError or NotACheckpointError otherwise.
+    """
+    name, shape = item.name, sound_shape(path, item.name, item.dims)
+    dtype, number = TYPES[item.type]
+    sources = [source for source in (external, item.raw, item.typed) if source]
+    if len(sources) > 1 or any(key >> 3 != number for key, _, _ in item.typed):
+        raise HostileFileError(path, f"initializer {name!r} has values in several fields, or in the wrong one")
+    extent = external or item.raw or _one_piece(path, item)
+    if extent is None and item.typed:
+        if prod(shape) > item.end - item.start:
+            raise NotACheckpointError(path, f"initializer {name!r} has fewer values than its shape {shape} needs")
+        return StoredTensor(name, shape, dtype, partial(_load_typed, path, item, shape))
+    extent = extent or Extent(path, item.start, 0)
+    if extent.nbytes != item.nbytes:
+        reason = f"initializer {name!r} has {extent.nbytes} bytes, {dtype} of shape {shape} needs {item.nbytes}"
+        raise NotACheckpointError(path, reason)
+    storage = f"{external.path}:{external.offset}" if external and external.nbytes else None
+    return StoredTensor(name, shape, dtype, mapped(extent, shape, dtype), extent, storage)
+
+
+def _one_piece(path: Path, item: Initializer) -> Extent | None:
+    """Floats packed into one field lie there as they would in raw data."""
+    if len(item.typed) != 1:
+        return None
+    key, start, end = item.typed[0]
+    return Extent(path, start, end - start) if key in (field_key(FLOATS), field_key(DOUBLES)) else None
+
+
+def _load_typed(path: Path, item: Initializer, shape: Shape) -> Array:
+    """Read values from typed fields: numbers of up to ten bytes, or floats in several pieces."""
+    dtype, number = TYPES[item.type]
+    kind, raw = numpy_dtype(dtype), bytearray()
+    with scanned(path) as scan:
+        if item.end > len(scan.data):
+            raise NotACheckpointError(path, f"it ends at byte {len(scan.data)}, expected {item.end}")
+        try:
+            for values in scan.repeated(item.start, item.end, number, TYPED_WIRES[number]):
+                raw += (_narrowed(values, kind) if TYPED_WIRES[number] == NUMBER else values).tobytes()
+        except ValueError as error:
+            raise NotACheckpointError(path, f"initializer {item.name!r} cannot be read: {error}") from error
+    if len(raw) != item.nbytes:
+        reason = f"initializer {item.name!r} has {len(raw) // kind.itemsize} values, its shape is {shape}"
+        raise NotACheckpointError(path, reason)
+    return np.ndarray(shape, kind, bytes(raw))
+
+
+def _narrowed(values: Array, kind: np.dtype[Any]) -> Array:
+    """Cut 64 bits down to an element, whose own bits they must be, or a smaller number with its sign.
+
+    A bool is True unless it is 0: the onnx package keeps a byte of 2 as it is, which NumPy and torch call neither.
+    """
+    if kind == np.bool_:
+        return values.astype(kind)
+    signed, bits = values.view(np.int64), 8 * kind.itemsize
+    if bits < 64 and not ((signed >= -(1 << bits - 1)) & (signed < 1 << bits)).all():
+        msg = f"a value is too large for {kind.name}"
+        raise ValueError(msg)
+    return values.astype(f"<u{kind.itemsize}")

@@ -1,0 +1,31 @@
+"""Pickles read as data: nothing is imported, looked up or called, whatever the pickle asks for."""
+
+from __future__ import annotations
+
+from align.checkpoints.format_parts.pickle.machine import Persistent, mapping_of, read_pickle
+from align.checkpoints.format_parts.pickle.opcodes import LONGEST_PICKLE
+from align.checkpoints.format_parts.pickle.torch_tensors import (
+    DTYPES,
+    MOST_REPEATED,
+    STORAGES,
+    Storage,
+    TensorView,
+    UnsupportedTensorError,
+    read_storage,
+)
+from align.checkpoints.format_parts.pickle.tree_reader import PickleTreeReader
+
+__all__ = [
+    "DTYPES",
+    "LONGEST_PICKLE",
+    "MOST_REPEATED",
+    "STORAGES",
+    "Persistent",
+    "PickleTreeReader",
+    "Storage",
+    "TensorView",
+    "UnsupportedTensorError",
+    "mapping_of",
+    "read_pickle",
+    "read_storage",
+]

@@ -1,0 +1,345 @@
+"""An interpreter of pickle opcodes that builds inert records instead of objects.
+
+A global becomes a pair of strings, a call a record of what would have been called. That is safe by construction, where
+`Unpickler.find_class` has to guess which names are harmless. Memory is bounded at about a gigabyte by the number of
+opcodes, each of which makes at most one value of eighty bytes, and by `MOST_COSTLY` of whatever takes more.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from align.checkpoints.format_parts.pickle.opcodes import CODES, LONGEST_PICKLE, NAMES, READERS
+from align.errors import HostileFileError, NotACheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from align.checkpoints.format_parts.pickle.opcodes import Buffer
+
+# Torch writes 32 opcodes a tensor, 8 of which put something into the memo: this is enough for 370,000 of them.
+MOST_OPCODES = 12_000_000
+MOST_COSTLY = 3_500_000  # entries of the memo, globals, items copied out of lists
+LONGEST_NAME = 300
+STOP = CODES["STOP"]
+
+
+@dataclass(frozen=True, slots=True)
+class Global:
+    """A class or function by name, never looked up."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        text = f"{self.module[:LONGEST_NAME]}.{self.name[:LONGEST_NAME]}"[:LONGEST_NAME]
+        return text if text.isprintable() else repr(text)
+
+
+@dataclass(slots=True, eq=False)
+class Made:
+    """What a call would have made: the callee, its arguments, the state set on it, what was put into it if anything."""
+
+    callee: Any
+    arguments: Any
+    state: Any = None
+    items: dict[Any, Any] | None = None
+    elements: list[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Persistent:
+    """A reference to something outside the pickle."""
+
+    reference: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class OddKey:
+    """A dict key that is no plain scalar; hashing it could run deep, so it is kept by identity."""
+
+    value: Any
+
+
+ORDERED_DICT = Global("collections", "OrderedDict")
+DEFAULT_DICT = Global("collections", "defaultdict")
+SET, FROZEN_SET = Global("builtins", "set"), Global("builtins", "frozenset")
+
+
+def mapping_of(value: Any) -> dict[Any, Any] | None:
+    """The items of a dict, or of a record that is one by its class or by what was put into it; None otherwise."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, Made) and (value.items or value.callee in (ORDERED_DICT, DEFAULT_DICT)):
+        return value.items or {}
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Pickled:
+    """What a pickle holds, where its last byte is followed, and every reference to the outside in the order made."""
+
+    value: Any
+    end: int
+    references: list[Persistent]
+
+
+def read_pickle(path: Path, data: Buffer, start: int = 0) -> Pickled:
+    """Interpret one pickle of the file at `path`, from `start` to its own end, which need not be that of the data.
+
+    Raises NotACheckpointError or HostileFileError.
+    """
+    machine = _Machine(path)
+    try:
+        end = machine.run(data, start)
+        value = machine.stack.pop()
+    except (ValueError, OverflowError, struct.error) as error:
+        raise NotACheckpointError(path, f"its pickle is damaged ({error})") from error
+    except (IndexError, KeyError) as error:
+        raise HostileFileError(path, f"its pickle uses what it never made ({error!r})") from error
+    return Pickled(value, end, machine.references)
+
+
+class _Machine:
+    """Stack, marks and memo of one pickle."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.stack: list[Any] = []
+        self.outer: list[list[Any]] = []
+        self.memo: dict[int, Any] = {}
+        self.references: list[Persistent] = []
+        self.left = MOST_COSTLY
+
+    def run(self, data: Buffer, start: int) -> int:
+        """Take opcodes up to STOP and return where it ends."""
+        at, end = start, min(len(data), start + LONGEST_PICKLE)
+        for _ in range(MOST_OPCODES):
+            if at >= end:
+                raise NotACheckpointError(self.path, f"its pickle has no end within {end - start} bytes")
+            code = data[at]
+            reader = _READER_OF[code]
+            if reader is None:
+                at += 1
+                _ACTION_OF[code](self)
+            else:
+                argument, at = reader(data, at + 1)
+                _ACTION_WITH[code](self, argument)
+            if code == STOP:
+                return at
+        raise HostileFileError(self.path, f"its pickle has more than {MOST_OPCODES} opcodes")
+
+    def popped_mark(self) -> list[Any]:
+        items, self.stack = self.stack, self.outer.pop()
+        return items
+
+    def set_items(self, flat: list[Any]) -> None:
+        target = self.stack[-1]
+        if isinstance(target, Made):
+            target.items = {} if target.items is None else target.items
+            target = target.items
+        if not isinstance(target, dict) or len(flat) % 2:
+            raise HostileFileError(self.path, "its pickle puts items into what is no dict")
+        target.update(zip(map(_key, flat[::2]), flat[1::2], strict=True))
+
+    def add_elements(self, elements: list[Any]) -> None:
+        target = self.stack[-1]
+        if isinstance(target, Made):
+            target.elements = [] if target.elements is None else target.elements
+            target = target.elements
+        if not isinstance(target, list):
+            raise HostileFileError(self.path, "its pickle appends to what is no list")
+        target.extend(elements)
+
+    def make(self, callee: Any, arguments: Any) -> None:
+        self.stack.append(Made(callee, arguments))
+        if arguments and callee == ORDERED_DICT and isinstance(arguments, tuple) and isinstance(arguments[0], list):
+            self.pay(len(arguments[0]))
+            self.set_items(_flat(arguments[0]))
+
+    def refer(self, reference: Any) -> None:
+        self.references.append(Persistent(reference))
+        self.stack.append(self.references[-1])
+
+    def name_global(self, module: Any, name: Any) -> None:
+        if not isinstance(module, str) or not isinstance(name, str):
+            raise HostileFileError(self.path, "its pickle names a global by something other than text")
+        self.pay(1)
+        self.stack.append(Global(module, name))
+
+    def pay(self, count: int) -> None:
+        """Count what takes more than other values do."""
+        self.left -= count
+        if self.left < 0:
+            raise HostileFileError(self.path, "its pickle names, keeps or copies more than any checkpoint needs")
+
+
+def _key(key: Any) -> Any:
+    """Integers of more than 64 bits are odd too: they could be chosen to have one hash."""
+    if isinstance(key, int):
+        return key if -(1 << 63) <= key < 1 << 63 else OddKey(key)
+    return key if isinstance(key, (str, float, bytes, type(None))) else OddKey(key)
+
+
+def _flat(pairs: list[Any]) -> list[Any]:
+    """Items of an OrderedDict as Python 2 pickled it: a list of lists of two."""
+    return [part for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2 for part in pair]
+
+
+def _push(machine: _Machine, value: Any) -> None:
+    machine.stack.append(value)
+
+
+def _push_marked(machine: _Machine) -> None:
+    items = machine.popped_mark()
+    machine.stack.append(items)
+
+
+def _tuple(machine: _Machine) -> None:
+    items = machine.popped_mark()
+    machine.stack.append(tuple(items))
+
+
+def _tuple_of(count: int) -> Callable[[_Machine], None]:
+    def pack(machine: _Machine) -> None:
+        stack = machine.stack
+        if len(stack) < count:
+            raise IndexError(count)
+        stack[-count:] = (tuple(stack[-count:]),)
+
+    return pack
+
+
+def _dict(machine: _Machine) -> None:
+    items = machine.popped_mark()
+    machine.stack.append({})
+    machine.set_items(items)
+
+
+def _frozen_set(machine: _Machine) -> None:
+    elements = machine.popped_mark()
+    machine.make(FROZEN_SET, ())
+    machine.add_elements(elements)
+
+
+def _set_item(machine: _Machine) -> None:
+    value, key = machine.stack.pop(), machine.stack.pop()
+    machine.set_items([key, value])
+
+
+def _append(machine: _Machine) -> None:
+    element = machine.stack.pop()
+    machine.add_elements([element])
+
+
+def _reduce(machine: _Machine) -> None:
+    arguments, callee = machine.stack.pop(), machine.stack.pop()
+    machine.make(callee, arguments)
+
+
+def _new_with_keywords(machine: _Machine) -> None:
+    keywords, arguments, callee = machine.stack.pop(), machine.stack.pop(), machine.stack.pop()
+    machine.make(callee, (arguments, keywords))
+
+
+def _build(machine: _Machine) -> None:
+    state, target = machine.stack.pop(), machine.stack[-1]
+    if isinstance(target, Made):
+        target.state = state
+
+
+def _instance(machine: _Machine, argument: str) -> None:
+    module, _, name = argument.partition(" ")
+    arguments = tuple(machine.popped_mark())
+    machine.name_global(module, name)
+    machine.make(machine.stack.pop(), arguments)
+
+
+def _object(machine: _Machine) -> None:
+    callee, *arguments = machine.popped_mark()
+    machine.make(callee, tuple(arguments))
+
+
+def _stack_global(machine: _Machine) -> None:
+    name, module = machine.stack.pop(), machine.stack.pop()
+    machine.name_global(module, name)
+
+
+def _mark(machine: _Machine) -> None:
+    machine.outer.append(machine.stack)
+    machine.stack = []
+
+
+def _get(machine: _Machine, index: int) -> None:
+    machine.stack.append(machine.memo[index])
+
+
+def _put(machine: _Machine, index: int) -> None:
+    machine.pay(1)
+    machine.memo[index] = machine.stack[-1]
+
+
+def _refuse(machine: _Machine, code: int) -> None:
+    name = NAMES.get(code, f"the unknown opcode {code}")
+    raise HostileFileError(machine.path, f"its pickle uses {name}, which torch.save never does")
+
+
+def _ignore(_machine: _Machine, _argument: Any = None) -> None:
+    """PROTO and FRAME say nothing that is needed; STOP is seen by the loop."""
+
+
+_ACTIONS: dict[str, Callable[[_Machine], object]] = {
+    "STOP": _ignore,
+    "NONE": lambda m: m.stack.append(None),
+    "NEWTRUE": lambda m: m.stack.append(True),
+    "NEWFALSE": lambda m: m.stack.append(False),
+    "EMPTY_LIST": lambda m: m.stack.append([]),
+    "EMPTY_TUPLE": lambda m: m.stack.append(()),
+    "EMPTY_DICT": lambda m: m.stack.append({}),
+    "EMPTY_SET": lambda m: m.make(SET, ()),
+    "MARK": _mark,
+    "POP": lambda m: m.stack.pop(),
+    "POP_MARK": lambda m: m.popped_mark(),
+    "DUP": lambda m: m.stack.append(m.stack[-1]),
+    "MEMOIZE": lambda m: _put(m, len(m.memo)),
+    "LIST": _push_marked,
+    "TUPLE": _tuple,
+    "TUPLE1": _tuple_of(1),
+    "TUPLE2": _tuple_of(2),
+    "TUPLE3": _tuple_of(3),
+    "FROZENSET": _frozen_set,
+    "DICT": _dict,
+    "SETITEM": _set_item,
+    "SETITEMS": lambda m: m.set_items(m.popped_mark()),
+    "APPEND": _append,
+    "APPENDS": lambda m: m.add_elements(m.popped_mark()),
+    "ADDITEMS": lambda m: m.add_elements(m.popped_mark()),
+    "STACK_GLOBAL": _stack_global,
+    "REDUCE": _reduce,
+    "NEWOBJ": _reduce,
+    "NEWOBJ_EX": _new_with_keywords,
+    "OBJ": _object,
+    "BUILD": _build,
+    "BINPERSID": lambda m: m.refer(m.stack.pop()),
+}
+# Those with an argument; all that are not named here push it.
+_TAKING: dict[str, Callable[[_Machine, Any], object]] = {
+    "PROTO": _ignore,
+    "FRAME": _ignore,
+    "GET": _get,
+    "BINGET": _get,
+    "LONG_BINGET": _get,
+    "PUT": _put,
+    "BINPUT": _put,
+    "LONG_BINPUT": _put,
+    "GLOBAL": lambda m, argument: m.name_global(*argument.split(" ", 1)),
+    "INST": _instance,
+    "PERSID": lambda m, argument: m.refer(argument),
+}
+_READER_OF = [READERS.get(code) for code in range(256)]
+_ACTION_OF = [_ACTIONS.get(NAMES.get(code, ""), partial(_refuse, code=code)) for code in range(256)]
+_ACTION_WITH = [_TAKING.get(NAMES.get(code, ""), _push) for code in range(256)]

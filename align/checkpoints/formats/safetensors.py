@@ -1,0 +1,161 @@
+"""`.safetensors`, read and written byte by byte: a JSON header, then the tensors back to back.
+
+The library's NumPy interface cannot hold bfloat16, so the header is parsed here. The MindSpore flavour is the same
+layout with `{"format": "ms"}`; both order tensors by falling element size, then name, which keeps each aligned.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from align.checkpoints.extents import byte_blocks, mapped
+from align.checkpoints.format_parts.claimed_shapes import sound_shape
+from align.checkpoints.format_parts.strict_json import parse_json
+from align.core.checkpoints import Checkpoint, Extent, StoredTensor
+from align.core.dtypes import numpy_dtype
+from align.errors import HostileFileError, MissingEntryError, NotACheckpointError, UnsupportedCheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from align.core.protocols import FrameworkName
+
+DTYPES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
+    "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
+    "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+}  # fmt: skip
+CODES = {dtype: code for code, dtype in DTYPES.items()}
+# One tensor of these makes MindSpore refuse the whole file.
+NOT_IN_MINDSPORE = frozenset({"complex64", "float8_e4m3fn", "float8_e5m2"})
+METADATA = "__metadata__"
+LENGTH = 8
+LONGEST_HEADER = 100_000_000  # as in the reference implementation
+
+
+@dataclass(frozen=True, slots=True)
+class SafetensorsFormat:
+    """One safetensors file; `metadata["format"]` tells the flavour, `pt` or `ms`."""
+
+    name: str = "safetensors"
+    summary: str = ".safetensors, torch and MindSpore flavour, read and written, with bfloat16"
+    requires: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = (".safetensors",)
+    framework: FrameworkName | None = None
+
+    def recognizes(self, path: Path, head: bytes) -> bool:  # noqa: ARG002
+        """Tell by the opening brace after a length that a file could have."""
+        return head[LENGTH : LENGTH + 1] == b"{" and _length(head) < 1 << 40
+
+    def read(self, path: Path, key: str | None = None) -> Checkpoint:
+        """Read and check the header."""
+        if key is not None:
+            raise MissingEntryError(path, key, ())
+        size = path.stat().st_size
+        header, start = _read_header(path, size)
+        metadata = _metadata(path, header.pop(METADATA, {}))
+        tensors = {name: _tensor(path, start, name, entry) for name, entry in header.items()}
+        _check_cover(path, tensors.values(), start, size)
+        return Checkpoint(path, self.name, tensors, metadata)
+
+    def problems(self, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> list[str]:
+        """Name the tensors that the format, or MindSpore reading it, has no dtype for."""
+        refused = NOT_IN_MINDSPORE if metadata.get("format") == "ms" else frozenset[str]()
+        held = CODES.keys() - refused
+        found = [f"{t.name}: .safetensors cannot hold {t.dtype}" for t in tensors if t.dtype not in CODES]
+        found += [
+            f"{t.name}: MindSpore cannot read a .safetensors that holds {t.dtype}"
+            for t in tensors
+            if t.dtype in CODES and t.dtype not in held
+        ]
+        return found + [f"{t.name}: this name is reserved" for t in tensors if t.name == METADATA]
+
+    def write(self, stream: BinaryIO, tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> None:
+        """Write the header, padded to 8 bytes, then the tensors by falling element size and name."""
+        ordered = sorted(tensors, key=lambda t: (-numpy_dtype(t.dtype).itemsize, t.name))
+        header = _header_bytes(ordered, metadata)
+        stream.write(len(header).to_bytes(LENGTH, "little") + header)
+        for tensor in ordered:
+            stream.writelines(byte_blocks(tensor))
+
+
+PLUGIN = SafetensorsFormat()
+
+
+def _length(head: bytes) -> int:
+    return int.from_bytes(head[:LENGTH], "little")
+
+
+def _read_header(path: Path, size: int) -> tuple[dict[str, Any], int]:
+    with path.open("rb") as stream:
+        length = _length(stream.read(LENGTH))
+        if length > LONGEST_HEADER or length > size - LENGTH:
+            reason = f"its header claims {length} bytes of a file of {size}"
+            raise (HostileFileError if length > LONGEST_HEADER else NotACheckpointError)(path, reason)
+        raw = stream.read(length)
+    try:
+        header = parse_json(raw)
+    except ValueError as error:
+        raise NotACheckpointError(path, f"its header is not sound JSON ({error})") from error
+    if not isinstance(header, dict):
+        raise NotACheckpointError(path, "its header is no JSON object")
+    return header, LENGTH + length
+
+
+def _metadata(path: Path, table: object) -> dict[str, str]:
+    if not isinstance(table, dict) or not all(isinstance(value, str) for value in table.values()):
+        raise NotACheckpointError(path, f"{METADATA} is not a table of strings")
+    return table
+
+
+def _tensor(path: Path, start: int, name: str, entry: object) -> StoredTensor:
+    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+        raise NotACheckpointError(path, f"tensor {name!r} lacks dtype, shape or data_offsets")
+    shape, offsets = entry["shape"], entry["data_offsets"]
+    if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
+        raise HostileFileError(path, f"tensor {name!r} has a malformed shape or malformed offsets")
+    if not isinstance(entry["dtype"], str) or entry["dtype"] not in DTYPES:
+        hint = f"known dtypes: {', '.join(sorted(DTYPES))}"
+        raise UnsupportedCheckpointError(path, f"tensor {name!r} has the dtype {entry['dtype']!r}", hint)
+    dtype = DTYPES[entry["dtype"]]
+    (begin, end), shape = offsets, sound_shape(path, name, shape)
+    expected = prod(shape) * numpy_dtype(dtype).itemsize
+    if end - begin != expected:
+        raise HostileFileError(path, f"tensor {name!r} needs {expected} bytes, its offsets say {begin} to {end}")
+    extent = Extent(path, start + begin, expected)
+    return StoredTensor(name, shape, dtype, mapped(extent, shape, dtype), extent)
+
+
+def _are_counts(values: object) -> bool:
+    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+
+
+def _check_cover(path: Path, tensors: Iterable[StoredTensor], start: int, size: int) -> None:
+    """Tensors must fill the file without gap or overlap, as the reference implementation demands."""
+    position = start
+    for extent, name in sorted(
+        ((t.extent, t.name) for t in tensors if t.extent), key=lambda e: (e[0].offset, e[0].nbytes)
+    ):
+        if extent.offset != position:
+            kind = "overlaps" if extent.offset < position else "leaves a gap after"
+            raise HostileFileError(
+                path, f"tensor {name!r} starts at byte {extent.offset} and {kind} what ends at {position}"
+            )
+        position = extent.offset + extent.nbytes
+    if position != size:
+        raise NotACheckpointError(path, f"its tensors end at byte {position}, the file at {size}")
+
+
+def _header_bytes(tensors: Sequence[StoredTensor], metadata: Mapping[str, str]) -> bytes:
+    table: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
+    position = 0
+    for tensor in tensors:
+        offsets = [position, position + tensor.nbytes]
+        table[tensor.name] = {"dtype": CODES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": offsets}
+        position += tensor.nbytes
+    header = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    return header + b" " * (-len(header) % LENGTH)

@@ -1,0 +1,92 @@
+"""What is in a checkpoint of any format. Only headers are read: a large file takes no longer than a small one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from align.checkpoints.framework_of_names import declared_framework, source_framework
+from align.checkpoints.inspection_result import Inspection, TensorFacts
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.checkpoints.open_trusted import open_trusted
+from align.checkpoints.tied_tensors import overlapping_names, tied_names
+from align.checkpoints.training_state import training_state
+from align.core.message_words import counted, first_few
+from align.errors import SeveralEntriesError
+from align.rules.training_state_rules import training_state_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from align.core.checkpoints import Checkpoint, StoredTensor
+
+
+def inspect_checkpoint(path: Path | str, key: str | None = None, *, trust_pickle: bool = False) -> Inspection:
+    """Read the headers of a checkpoint and say what is in it.
+
+    `key` chooses an entry of a nested file. Without it, a file of several entries that could be the weights is
+    described by those entries, without tensors. `trust_pickle` lets torch run what the file pickles. Raises
+    what opening the file raises.
+
+    >>> import numpy, tempfile
+    >>> from pathlib import Path
+    >>> path = Path(tempfile.mkdtemp(), "model.npz")
+    >>> numpy.savez(path, **{"fc.weight": numpy.ones((2, 3), numpy.float32), "fc.bias": numpy.ones(2, numpy.float32)})
+    >>> found = inspect_checkpoint(path)
+    >>> found.format, [(tensor.name, tensor.shape, tensor.dtype) for tensor in found.tensors]
+    ('npz', [('fc.weight', (2, 3), 'float32'), ('fc.bias', (2,), 'float32')])
+    """
+    opened = partial(open_trusted if trust_pickle else open_checkpoint, path, odd_too=True)
+    try:
+        return _described(opened(key))
+    except SeveralEntriesError as error:
+        return _undecided(opened(error.keys[0]), error)
+
+
+def _described(checkpoint: Checkpoint) -> Inspection:
+    tensors = checkpoint.tensors.values()
+    return Inspection(
+        path=str(checkpoint.path),
+        format=checkpoint.format,
+        naming=declared_framework(checkpoint.metadata),
+        files=_sizes(checkpoint),
+        metadata=checkpoint.metadata,
+        key=checkpoint.key,
+        entries=checkpoint.entries,
+        tensors=tuple(_facts(tensor) for tensor in tensors),
+        ties=tied_names(tensors),
+        overlaps=overlapping_names(tensors),
+        other={name: tensor.reason for name, tensor in checkpoint.odd.items()} | checkpoint.other,
+        crc_unchecked=checkpoint.check is not None,
+        notes=(*checkpoint.notes, *_training_notes(checkpoint)),
+    )
+
+
+def _training_notes(checkpoint: Checkpoint) -> Iterator[str]:
+    """One line for each kind of what training left among the weights."""
+    names = checkpoint.tensors
+    framework, _ = source_framework(checkpoint.metadata, names)
+    reasons: dict[str, list[str]] = {}
+    for name, reason in training_state(names, training_state_rules(), framework).items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, found in reasons.items():
+        yield f"no weights but {reason}: {counted(len(found), 'tensor')} ({first_few(found)})"
+
+
+def _undecided(checkpoint: Checkpoint, error: SeveralEntriesError) -> Inspection:
+    """What can be said before an entry is chosen; the first of them, which was opened, stands for none."""
+    entries = tuple(entry for entry in checkpoint.entries if entry.key in error.keys)
+    other = {name: what for name, what in checkpoint.other.items() if name not in error.keys}
+    nothing = replace(checkpoint, tensors={}, odd={}, other=other, entries=entries)
+    return replace(_described(nothing), key=None)
+
+
+def _facts(tensor: StoredTensor) -> TensorFacts:
+    contiguous = tensor.extent is not None or bool(tensor.pieces) or tensor.nbytes == 0
+    return TensorFacts(tensor.name, tensor.shape, tensor.dtype, tensor.nbytes, contiguous)
+
+
+def _sizes(checkpoint: Checkpoint) -> dict[str, int]:
+    return {str(path): path.stat().st_size for path in checkpoint.all_files}

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from align.checkpoints.wrapper_prefixes import shared_prefixes, with_file_names, without_prefixes
+from align.core.name_map import Dropped, NameMap, Pairing
+from align.errors import UsageError
+
+
+@pytest.mark.parametrize("prefixes", [("module.",), ("module",)])
+def test_a_prefix_is_taken_off_with_its_dot(prefixes) -> None:
+    assert without_prefixes(["module.a.w", "module.b"], prefixes) == {"a.w": "module.a.w", "b": "module.b"}
+
+
+@pytest.mark.parametrize("prefixes", [("module", "_orig_mod"), ("_orig_mod", "module"), ("module._orig_mod",)])
+def test_nested_prefixes_may_be_given_in_any_order(prefixes) -> None:
+    assert without_prefixes(["module._orig_mod.a"], prefixes) == {"a": "module._orig_mod.a"}
+
+
+def test_a_prefix_is_taken_off_once() -> None:
+    assert list(without_prefixes(["module.module.a"], ("module",))) == ["module.a"]
+
+
+def test_names_without_the_prefix_stay() -> None:
+    assert list(without_prefixes(["module.a", "step", "modules.b"], ("module",))) == ["a", "step", "modules.b"]
+
+
+def test_all_that_stands_against_it_is_listed() -> None:
+    with pytest.raises(UsageError) as error:
+        without_prefixes(["module.a", "a"], ("module", "network", "b"))
+    for line in ("no name starts with 'network.'", "no name starts with 'b.'", "module.a and a would both be a"):
+        assert line in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("names", "shared"),
+    [
+        (["module._orig_mod.a.w", "module._orig_mod.b.w"], ["module.", "module._orig_mod."]),
+        (["a.w", "b.w"], []),
+        (["module.a", "b"], []),
+        (["fc.weight", "fc.bias"], ["fc."]),
+        (["moduleA.w", "moduleB.w"], []),
+        ([], []),
+    ],
+)
+def test_prefixes_that_all_names_share_are_whole_parts(names, shared) -> None:
+    assert shared_prefixes(names) == shared
+
+
+def test_a_map_gets_the_names_of_the_file_again() -> None:
+    drops = (Dropped("n", "source", "r"), Dropped("n", "target", "r"))
+    name_map = with_file_names(NameMap("a", "b", (Pairing("a", "x", "user", 1.0),), drops), {"a": "m.a", "n": "m.n"})
+    assert name_map.pairings[0].source == "m.a"
+    assert [drop.name for drop in name_map.dropped] == ["m.n", "n"]
