@@ -3,6 +3,7 @@
 from align.checkpoints.inspect_checkpoint import inspect_checkpoint as inspect_checkpoint
 from align.core.about import __version__ as __version__
 from align.core.probing import probe as probe
+from align.curves.compare_losses import compare_losses as compare_losses
 from align.report.frames import map_frame as map_frame
 from align.report.notebook import write_report as write_report
 from align.workflows.bisect_port import bisect_port as bisect_port
@@ -11,7 +12,6 @@ from align.workflows.capture_trace import capture_trace as capture_trace
 from align.workflows.check_map import check_name_map as check_name_map
 from align.workflows.compare_forward import compare_forward as compare_forward
 from align.workflows.compare_generation import compare_generation as compare_generation
-from align.workflows.compare_losses import compare_losses as compare_losses
 from align.workflows.compare_trace_folders import compare_trace_folders as compare_trace_folders
 from align.workflows.convert_checkpoint import convert_checkpoint as convert_checkpoint
 from align.workflows.diff_checkpoints import diff_checkpoints as diff_checkpoints

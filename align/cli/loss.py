@@ -13,8 +13,8 @@ from align.cli._shared import JsonOption, ProjectOption, RunOption  # noqa: TC00
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from align.steps.loss_limits import Preset
-    from align.workflows.compare_losses import LogReading
+    from align.curves.compare_losses import LogReading
+    from align.curves.presets import Preset
 
 KNOWN = "What a log does not tell by itself"
 LogArgument = Annotated[Path, typer.Argument(help="Loss log of the reference, in any known format, or a folder.")]
@@ -104,7 +104,7 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
 ) -> int:
     """Compare two loss logs on the true global step, or show what is understood of one."""
     from align.cli._shared import find_settings
-    from align.workflows.compare_losses import LogReading
+    from align.curves.compare_losses import LogReading
 
     settings = find_settings(project)
     of_reference = (reference_format, reference_pattern, reference_rank, reference_job)
@@ -151,7 +151,7 @@ def _compare(
     json: bool,
 ) -> int:
     from align.cli._shared import finish
-    from align.workflows.compare_losses import compare_readings
+    from align.curves.compare_losses import compare_readings
 
     comparison = compare_readings(logs, readings, **asked._asdict())
     if plot is not None:
@@ -191,9 +191,9 @@ def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, jso
     """Show one log; nothing is judged, so the exit code is 0 unless it cannot be read."""
     import json as json_module
 
+    from align.curves.compare_losses import describe_log
     from align.report.log_text import print_log
     from align.runs.folder import RunFolder, as_document
-    from align.workflows.compare_losses import describe_log
 
     summary = describe_log(log, metric=metric, reading=reading)
     document = as_document(summary, {"log": log})

@@ -23,7 +23,7 @@ Room = Literal["frameworks", "formats", "losslogs", "foreign"]
 PACKAGES: dict[Room, str] = {
     "frameworks": "align.frameworks",
     "formats": "align.checkpoints.formats",
-    "losslogs": "align.losslogs",
+    "losslogs": "align.curves.losslogs",
     "foreign": "align.foreign",
 }
 INSTALL = {

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.allowances import NO_ALLOWANCES, Allowances
 from align.core.atomic_files import existing_file
+from align.curves.read_patterns import pattern_faults, read_patterns
+from align.curves.read_presets import preset_faults, read_presets
 from align.errors import ProjectFileError
 from align.runs.allowances import allowance_faults, read_allowances
-from align.runs.loss_patterns import pattern_faults, read_patterns
-from align.runs.loss_presets import preset_faults, read_presets
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from align.steps.loss_limits import Preset
+    from align.curves.presets import Preset
 
 NAME = "align.toml"
 _PLACE = ("device", "dtype", "mode")

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from align.cli.main import main
-from align.core.curve_results import (
+from align.curves.curve_result import (
     Bound,
     Criterion,
     CurveComparison,
@@ -22,8 +22,8 @@ from align.core.curve_results import (
     SideSpeed,
     SpeedComparison,
 )
-from align.core.curves import Curve, LogSummary, MetricSummary, Window
-from align.core.log_format import log_formats
+from align.curves.log_format import log_formats
+from align.curves.loss_log import Curve, LogSummary, MetricSummary, Window
 
 ROOT = Path(__file__).parents[2]
 

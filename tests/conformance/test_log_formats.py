@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from align.core.log_format import LogFormat, log_formats
-from align.core.log_ranks import choose_rank
-from align.core.log_sources import LogSource
+from align.curves.axis.place_on_axis import place_on_axis
+from align.curves.log_format import LogFormat, log_formats
+from align.curves.log_sources import LogSource
+from align.curves.reading.process_ranks import choose_rank
 from align.errors import CannotRunError, EmptyLogError
-from align.steps.curves import place_on_axis
 
 if TYPE_CHECKING:
-    from align.core.curves import LossLog
+    from align.curves.loss_log import LossLog
 
 FORMATS = log_formats()
 # What no pattern may be slow on: with a step for each pair of characters a line of this length would take seconds.

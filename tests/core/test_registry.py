@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.core import registry
-from align.core.log_format import LogFormat, log_formats
 from align.core.protocols import CheckpointFormat, ModelReader, ModelRunner
+from align.curves.log_format import LogFormat, log_formats
 from align.errors import AlignError, FrameworkMissingError
 
 if TYPE_CHECKING:

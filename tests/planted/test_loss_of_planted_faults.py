@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from align.core.verdicts import Outcome
-from align.workflows.compare_losses import compare_losses
+from align.curves.compare_losses import compare_losses
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
 PORT = Path(__file__).with_name("train_port.py")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from align.core.verdicts import Outcome
-from align.workflows.compare_losses import compare_losses
+from align.curves.compare_losses import compare_losses
 
-PORT = Path(__file__).parents[1] / "losslogs" / "data" / "train_lossmonitor.py"
+PORT = Path(__file__).parents[1] / "curves" / "data" / "train_lossmonitor.py"
 EPOCHS, STEPS = 4, 5
 
 

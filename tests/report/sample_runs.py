@@ -12,17 +12,6 @@ import numpy as np
 from align.core.comparisons import ForwardComparison, LayerComparison
 from align.core.conversion_result import ConversionRecord, ConvertedTensor
 from align.core.culprits import Culprit, IsolatedComparison
-from align.core.curve_results import (
-    Criterion,
-    CurveComparison,
-    CurveEvent,
-    CurvePoints,
-    DriftTest,
-    OtherMetric,
-    SideSpeed,
-    SpeedComparison,
-)
-from align.core.curves import Curve
 from align.core.diff_result import CheckpointDiff, TensorDifference
 from align.core.findings import Finding
 from align.core.map_result import MapResult
@@ -32,6 +21,17 @@ from align.core.parameters import ParameterSummary
 from align.core.transforms import Reshape
 from align.core.unpaired_layer import UnpairedLayer
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.curves.curve_result import (
+    Criterion,
+    CurveComparison,
+    CurveEvent,
+    CurvePoints,
+    DriftTest,
+    OtherMetric,
+    SideSpeed,
+    SpeedComparison,
+)
+from align.curves.loss_log import Curve
 from align.runs.folder import RunFolder
 
 if TYPE_CHECKING:

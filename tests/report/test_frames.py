@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 import numpy as np
 
 from align.core.json_data import to_json_data
+from align.curves.compare_losses import compare_losses
 from align.frameworks.arrays import ArrayLayer, ArrayModel
 from align.report.frames import layer_frame, pair_frame, point_frame
 from align.workflows.compare_forward import compare_forward
-from align.workflows.compare_losses import compare_losses
 from align.workflows.map_parameters import map_parameters
 
 

@@ -1,0 +1,1 @@
+"""Points on the true global step, windows and skipped steps made alike."""

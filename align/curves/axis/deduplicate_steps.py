@@ -1,0 +1,106 @@
+"""One point a step, the latest, out of what a log tells in the order of its lines.
+
+A log that goes back tells the same points again, goes on with a resumed training, or has its lines out of order; where
+it hardly goes on without going back, several processes wrote into it. What it tells of a step again decides: equal
+values prove nothing by themselves, as a resumed training may well come to some of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from align.curves.loss_log import Booleans, Floats, Integers
+
+# A log tells fewer steps again by accident.
+FEW = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptPoints:
+    """Which points of a log stand on the curve, in the order of steps; `resumed`: the log went back before these.
+
+    `each` is how many values the log has of a step, 1 unless it tells unlike ones of most steps: then they are of
+    several processes, not of a resumed run.
+    """
+
+    index: Integers
+    notes: tuple[str, ...] = ()
+    resumed: Booleans | None = None
+    each: int = 1
+
+
+def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
+    """Keep one point a step, the latest, in the order of steps.
+
+    Where the log goes back to an earlier step and tells another value of one before it goes back again, the training
+    was resumed: what stood before from there on belongs to the abandoned run, be it equal or not. Where nothing is
+    contradicted, what is printed again is dropped and what is out of order is sorted.
+    """
+    if np.all(steps[1:] > steps[:-1]):
+        return KeptPoints(np.arange(len(steps)))
+    at_once, same = np.diff(steps) == 0, _same(values[1:], values[:-1])
+    again = np.unique(steps[1:][at_once & ~same])
+    index = np.flatnonzero(np.append(~at_once, True))
+    resumed = _resumed_at(steps[index], values[index])
+    standing = _not_replaced(steps[index], resumed)
+    kept = standing[np.unique(steps[index][standing], return_index=True)[1]]
+    back, distinct = steps[index][resumed], len(np.unique(steps))
+    repeats = int(np.count_nonzero(at_once & same)) + len(standing) - len(kept)
+    told = (
+        _repeats_note(repeats),
+        _again_note(again),
+        _resumed_note(back, distinct - len(kept)),
+        "the points are not in the order of their steps; they were sorted" if np.any(np.diff(kept) < 0) else "",
+    )
+    often = len(np.union1d(again, back)) >= max(FEW, distinct / 2)
+    return KeptPoints(
+        index[kept],
+        tuple(filter(None, told)),
+        np.isin(kept, resumed) if len(resumed) else None,
+        max(2, round((len(steps) - repeats) / distinct)) if often else 1,
+    )
+
+
+def _same(one: Floats, other: Floats) -> Booleans:
+    """Tell which values are equal; NaN equals NaN."""
+    same: Booleans = (one == other) | (np.isnan(one) & np.isnan(other))
+    return same
+
+
+def _resumed_at(steps: Integers, values: Floats) -> Integers:
+    """Return where the log goes back and, before it does so again, contradicts what it last said of a step."""
+    order = np.argsort(steps, kind="stable")
+    otherwise = order[1:][(np.diff(steps[order]) == 0) & ~_same(values[order][1:], values[order][:-1])]
+    back = np.flatnonzero(np.diff(steps) < 0) + 1
+    resumed: Integers = back[np.unique(np.searchsorted(back, otherwise, "right")) - 1]
+    return resumed
+
+
+def _not_replaced(steps: Integers, resumed: Integers) -> Integers:
+    """Return the points that no run resumed later replaces, as it begins at their step or an earlier one."""
+    earliest = np.full(len(steps), np.iinfo(np.int64).max)
+    earliest[resumed - 1] = steps[resumed]
+    return np.flatnonzero(steps < np.minimum.accumulate(earliest[::-1])[::-1])
+
+
+def _repeats_note(repeats: int) -> str:
+    return f"{repeats} points are printed twice with the same value" if repeats else ""
+
+
+def _again_note(again: Integers) -> str:
+    if not len(again):
+        return ""
+    return (
+        f"{len(again)} steps are printed again at once with another value (first: step {again[0]}): the later is taken"
+    )
+
+
+def _resumed_note(back: Integers, abandoned: int) -> str:
+    if not len(back):
+        return ""
+    text = f"the log goes back {len(back)} times (first to step {int(back[0])}): later points replace earlier ones"
+    return text + (f", {abandoned} steps of abandoned runs are left out" if abandoned else "")

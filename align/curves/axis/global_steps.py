@@ -1,0 +1,150 @@
+"""Which global step, counted from 1, each record of a log stands for.
+
+What the user says comes first, then what the format knows, then what the data shows. A guess is noted; where the
+data leaves the answer open it is refused, as a curve moved by one step fits nothing and shows no reason. What the first
+step is called and how long an epoch is, the training loss tells for all metrics of a log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.curves.axis.steps_from_epochs import steps_from_shares
+from align.curves.loss_log import AxisHints
+from align.errors import StepsPerEpochError
+
+if TYPE_CHECKING:
+    from align.curves.loss_log import Axis, Base, Floats, Integers, LossLog, Series
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbering:
+    """The true step (epoch, if `axis` says so) of each value of a metric, from 1, and how it was found.
+
+    `base_guessed`: it is 1 only because the log shows no step 0, which may have been lost.
+    """
+
+    steps: Integers
+    axis: Axis
+    base: Base
+    steps_per_epoch: int | None
+    notes: tuple[str, ...]
+    base_guessed: bool = False
+
+
+def number_steps(log: LossLog, series: Series, hints: AxisHints | None = None) -> Numbering:
+    """Number the values of a metric by the global step; raises StepsPerEpochError where that cannot be told."""
+    hints = hints or AxisHints()
+    if log.counting == "share of epochs" and log.table.shares is not None:
+        return _by_share(log, log.table.shares[series.rows], hints)
+    numbering = _numbered(log, series, hints)
+    return replace(numbering, base_guessed=numbering.base == 1 and log.base is hints.base is None)
+
+
+def _numbered(log: LossLog, series: Series, hints: AxisHints) -> Numbering:
+    loss = log.series("loss") or series
+    base, notes = _base(log, _smallest(log, loss, series), hints)
+    printed = log.table.steps[series.rows] + (1 - base)
+    length = hints.steps_per_epoch or log.steps_per_epoch
+    if log.counting == "epoch":
+        return _by_epoch(printed, base, notes, length)
+    if log.counting == "step in epoch" and log.table.epochs is not None:
+        return _inside_epochs(_Epochs(log, log.table.epochs, base), loss, series, length, notes)
+    if hints.steps_per_epoch is not None and "epoch" not in series.window.kind:
+        notes = (*notes, "the log counts global steps: the steps per epoch that were given are not needed")
+    return Numbering(printed, "step", base, length, notes)
+
+
+def _smallest(log: LossLog, loss: Series, series: Series) -> int:
+    """Return the smallest step of a training record; a validation may come before the first."""
+    smallest = int(log.table.steps[loss.rows].min())
+    return smallest if series.phase == "validation" else min(smallest, int(log.table.steps[series.rows].min()))
+
+
+def _base(log: LossLog, smallest: int, hints: AxisHints) -> tuple[Base, tuple[str, ...]]:
+    counted = "epoch" if log.counting == "epoch" else "step"
+    base = log.base if hints.base is None else hints.base
+    if base is not None and smallest >= base:
+        return base, ()
+    found: Base = 0 if smallest == 0 else 1
+    if base is not None:
+        return found, (f"counting starts at 0, not at {base}: the log has a {counted} 0",)
+    return found, (f"counting starts at {found}: the format does not tell, the smallest {counted} is {smallest}",)
+
+
+def _by_epoch(ordinal: Integers, base: Base, notes: tuple[str, ...], steps_per_epoch: int | None) -> Numbering:
+    """Put one value an epoch at the epoch's last step, or on an axis of epochs if their length is not known."""
+    if steps_per_epoch is None:
+        return Numbering(ordinal, "epoch", base, None, notes)
+    return Numbering(ordinal * steps_per_epoch, "step", base, steps_per_epoch, notes)
+
+
+class _Epochs(NamedTuple):
+    """A log that counts steps inside epochs, with the epoch of each record and what it calls the first."""
+
+    log: LossLog
+    epochs: Integers
+    base: Base
+
+    def places(self, series: Series) -> tuple[Integers, Integers]:
+        """Return the epochs, from 0, and the steps in them, from 1."""
+        first = 0 if self.log.base == 0 or int(self.epochs.min()) == 0 else 1
+        return self.epochs[series.rows] - first, self.log.table.steps[series.rows] + (1 - self.base)
+
+    def told_length(self, loss: Series) -> int | None:
+        """Return the steps of an epoch that all records tell alike; raises StepsPerEpochError if they differ."""
+        totals = self.log.table.totals
+        told = self.epochs[:0] if totals is None else totals[loss.rows][totals[loss.rows] > 0]
+        if not len(told):
+            return None
+        if told.min() != told.max():
+            raise StepsPerEpochError(self.log.label, f"its epochs have from {told.min()} to {told.max()} steps")
+        return int(told[0])
+
+
+def _inside_epochs(
+    counted: _Epochs, loss: Series, series: Series, length: int | None, notes: tuple[str, ...]
+) -> Numbering:
+    """Count on over epochs: epochs * length + step; the loss tells the length if it is not known."""
+    (epochs_of_loss, inside_of_loss), (epochs, inside) = counted.places(loss), counted.places(series)
+    length = length or counted.told_length(loss)
+    if length is None and not epochs_of_loss.any() and not epochs.any():
+        return Numbering(inside, "step", counted.base, None, notes)
+    if length is None:
+        length, inferred = _infer_length(counted.log, inside_of_loss, epochs_of_loss)
+        notes = (*notes, *inferred)
+    if int(inside.max()) > length:
+        reason = f"it has a step {int(inside.max())} in an epoch, but an epoch should have {length} steps"
+        raise StepsPerEpochError(counted.log.label, reason)
+    return Numbering(epochs * length + inside, "step", counted.base, length, notes)
+
+
+def _infer_length(log: LossLog, inside: Integers, epochs: Integers) -> tuple[int, tuple[str, ...]]:
+    """Take the largest step if every step is printed and an epoch is complete (another follows it)."""
+    order = np.lexsort((inside, epochs))
+    crossing = np.diff(epochs[order]) > 0
+    if not crossing.any():
+        raise StepsPerEpochError(log.label, "it shows no complete epoch")
+    within = np.diff(inside[order])[~crossing]
+    within = within[within > 0]
+    if not len(within) or np.median(within) != 1:
+        raise StepsPerEpochError(log.label, "it prints only some steps, so an epoch may be longer than its last one")
+    last, length = inside[order][:-1][crossing], int(inside.max())
+    notes = [f"an epoch is taken to have {length} steps, the largest step in the log"]
+    if len(short := last[last != length]):
+        notes.append(
+            f"{len(short)} of {len(last)} complete epochs end earlier, at step {short[0]}: lines may be missing"
+        )
+    return length, tuple(notes)
+
+
+def _by_share(log: LossLog, shares: Floats, hints: AxisHints) -> Numbering:
+    """Count from the shares of epochs that are done."""
+    length = hints.steps_per_epoch or log.steps_per_epoch
+    if length is None:
+        raise StepsPerEpochError(log.label, "it counts only epochs, with their fraction")
+    steps, notes = steps_from_shares(log.label, shares, length)
+    return Numbering(steps, "step", 1, length, notes)

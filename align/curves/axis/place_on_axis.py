@@ -1,0 +1,143 @@
+"""Loss logs put on one axis, the true global step from 1, and two curves paired at their common steps.
+
+Nothing is dropped unseen: repeated, replaced and unordered points are counted in the notes, NaN stays a point of
+its step, and values that are means over other spans of steps are refused instead of compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.axis.deduplicate_steps import deduplicate_steps
+from align.curves.axis.global_steps import number_steps
+from align.curves.axis.match_windows import match_windows
+from align.curves.axis.skipped_steps import compare_skips, skips_of, until_step, with_skipped
+from align.curves.loss_log import RAW, Curve, PairedCurves
+from align.curves.reading.split_jobs import choose_job
+from align.errors import MetricMissingError, MixedProcessesError, UnlikeCurvesError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.curves.loss_log import AxisHints, Integers, LossLog, Series
+
+
+def place_on_axis(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> Curve:
+    """Put a metric of a log on the global step.
+
+    Raises MetricMissingError, StepsPerEpochError, MixedJobsError, MixedProcessesError.
+    """
+    log = choose_job(log)
+    series, told = with_skipped(log, find_series(log, metric), metric)
+    numbering = number_steps(log, series, hints)
+    kept = deduplicate_steps(numbering.steps, series.values)
+    if kept.each > 1:
+        raise MixedProcessesError(log.label, metric, kept.each)
+    steps, told = numbering.steps[kept.index], told[kept.index]
+    curve = Curve(
+        label=log.label,
+        metric=metric,
+        steps=steps,
+        values=series.values[kept.index],
+        resolution=series.resolution[kept.index],
+        window=series.window if series.phase == "training" else RAW,
+        axis=numbering.axis,
+        notes=(*log.notes, *numbering.notes, *kept.notes),
+        base_guessed=numbering.base_guessed,
+        base_given=None if hints is None else hints.base,
+        steps_per_epoch=numbering.steps_per_epoch,
+        skips=skips_of(log, series.rows[kept.index], steps),
+        phase=series.phase,
+        resumed=kept.resumed,
+    )
+    return curve if told.all() or not told.any() else curve.take(told)
+
+
+def find_series(log: LossLog, metric: str) -> Series:
+    """Return a metric of a log, under whatever name it has there; raises MetricMissingError."""
+    series = log.series(metric)
+    if series is None:
+        raise MetricMissingError(log.label, metric, sorted(log.table.metrics))
+    return series
+
+
+def pair_curves(reference: Curve, candidate: Curve, last_step: int | None = None) -> PairedCurves:
+    """Pair two curves at their common steps, up to `last_step` if given; there may be none.
+
+    Raises UnlikeCurvesError if one counts epochs and the other steps, or if values are means over other spans.
+    """
+    _check_axes(reference, candidate)
+    whole = cut_after(reference, last_step), cut_after(candidate, last_step)
+    like = match_windows(*whole)
+    left, right = like.reference, like.candidate
+    at_left, at_right = common_places(left.steps, right.steps)
+    return PairedCurves(
+        steps=left.steps[at_left],
+        reference=left.values[at_left],
+        candidate=right.values[at_right],
+        widening=(left.resolution[at_left] + right.resolution[at_right]) / 2,
+        unmatched_reference=like.unused_reference + len(left.steps) - len(at_left),
+        unmatched_candidate=like.unused_candidate + len(right.steps) - len(at_right),
+        notes=(*like.notes, *_skipped_notes(*whole)),
+    )
+
+
+def common_places(one: Integers, other: Integers) -> tuple[Integers, Integers]:
+    """Return the places of the common steps in two arrays of increasing steps."""
+    at = np.searchsorted(one, other)
+    common = np.flatnonzero(at < len(one))
+    common = common[one[at[common]] == other[common]]
+    return at[common], common
+
+
+def cadence(steps: Integers) -> int:
+    """Return the usual distance between points, 1 where there is only one."""
+    return int(np.median(np.diff(steps))) or 1 if len(steps) > 1 else 1
+
+
+def _check_axes(reference: Curve, candidate: Curve) -> None:
+    """Refuse epochs against steps; what the other log tells of its epochs is proposed, not borrowed."""
+    if reference.axis == candidate.axis:
+        return
+    sides = ("reference", reference), ("candidate", candidate)
+    (side, by_epoch), (other, by_step) = sides if reference.axis == "epoch" else sides[::-1]
+    length = by_step.steps_per_epoch
+    proposed = "" if length is None else f" {length}, if it has as many as the {other}"
+    raise UnlikeCurvesError(
+        reference.label,
+        candidate.label,
+        f"{by_epoch.label} counts epochs, the other steps",
+        f"give the number of steps in an epoch with --{side}-steps-per-epoch{proposed}",
+    )
+
+
+def steps_until(steps: Integers, last_step: int | None) -> Integers:
+    """Leave out the increasing steps after `last_step`, if it is given."""
+    return steps if last_step is None else steps[: np.searchsorted(steps, last_step, "right")]
+
+
+def cut_after(curve: Curve, last_step: int | None) -> Curve:
+    """Leave out the points after `last_step`, if it is given."""
+    if last_step is None:
+        return curve
+    kept = curve.take(slice(len(steps_until(curve.steps, last_step))))
+    return replace(kept, skips=until_step(curve.skips, last_step))
+
+
+def _skipped_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
+    """Tell of steps that changed no weight on one side alone: from there on that side is behind."""
+    apart = compare_skips(reference.skips, candidate.skips)
+    for side, lone in (("reference", apart.reference), ("candidate", apart.candidate)):
+        if lone.steps:
+            first = f"{lone.first}" if lone.exact else f"by step {lone.first}"
+            yield (
+                f"{lone.steps} steps changed no weight in the {side} only, as gradients overflowed (first: {first}): "
+                f"from there on its weights are {lone.steps} updates behind"
+            )
+    if apart.shared:
+        told = all(curve.skips is None or bool(curve.skips.whole.all()) for curve in (reference, candidate))
+        guessed = "" if told else "; which ones is not told: they are taken to be the same where they can be"
+        yield f"{apart.shared} steps changed no weight on both sides, as gradients overflowed{guessed}"

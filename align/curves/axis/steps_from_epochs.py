@@ -1,0 +1,69 @@
+"""Steps of a log that tells only the share of epochs that are done, `'epoch': 0.27`.
+
+Shares are printed with few digits, so several steps may print the same. Then only an even distance can tell them
+apart, and only if it is so wide that a lost line would show.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.errors import StepsPerEpochError
+
+if TYPE_CHECKING:
+    from align.curves.loss_log import Floats, Integers
+
+# Trainers print two decimals or more, and all digits if it is more than so many.
+LEAST_DECIMALS, MOST_DECIMALS = 2, 12
+_DECIMALS = range(LEAST_DECIMALS, MOST_DECIMALS)
+# Some print so many digits whatever the size: 0.1234, then 1.234.
+SIGNIFICANT = 4
+ROUNDING = 1e-6
+KEEP_MORE = "compare a log that tells steps: the trainer's state file, or its output with the progress bars"
+
+
+def steps_from_shares(label: str, shares: Floats, length: int) -> tuple[Integers, tuple[str, ...]]:
+    """Return the global step of each share of epochs of `length` steps, and notes; raises StepsPerEpochError.
+
+    A share tells its step if no other step rounds to it: the unit of its last digit is at most one step.
+    """
+    units = _printed_units(shares) * length
+    steps = np.rint(shares * length).astype(np.int64)
+    if units.max() > 1 + ROUNDING:
+        return _evenly(label, shares * length, units, length)
+    off = np.abs(shares * length - steps) > units / 2 + ROUNDING * length
+    if off.any():
+        share = shares[off][0]
+        raise StepsPerEpochError(label, f"{share:.12g} epochs of {length} steps are no whole number of steps")
+    return steps, ()
+
+
+def _printed_units(shares: Floats) -> Floats:
+    """Return the unit of the last digit of each share, 0.0 if all digits are printed.
+
+    All have as many decimals as the one that needs most, unless none needs more than four significant digits.
+    """
+    unit = next((10.0**-decimals for decimals in _DECIMALS if _needs_no_more(shares, decimals)), 0.0)
+    magnitudes = np.floor(np.log10(np.maximum(shares, unit or 1.0)))
+    units = np.full(len(shares), unit)
+    if unit and _needs_no_more(shares, SIGNIFICANT - 1 - magnitudes):
+        units = np.maximum(units, 10.0 ** (magnitudes + 1 - SIGNIFICANT))
+    return units
+
+
+def _needs_no_more(shares: Floats, decimals: Floats | int) -> bool:
+    scale = 10.0**decimals
+    return np.allclose(shares, np.rint(shares * scale) / scale, rtol=0, atol=10.0**-MOST_DECIMALS)
+
+
+def _evenly(label: str, exact: Floats, units: Floats, length: int) -> tuple[Integers, tuple[str, ...]]:
+    """Take the one distance that explains all: point i, from 1, is within half a unit of i times it."""
+    places, unit = np.arange(1, len(exact) + 1), units.max()
+    least, most = (exact - units / 2) / places, (exact + units / 2) / places
+    distance = int(np.ceil(least.max() - ROUNDING))
+    if not (distance > unit and distance <= most.min() + ROUNDING < distance + 1):
+        reason = f"it counts only epochs, of {length} steps, so coarsely that {unit:.3g} steps in a row print the same"
+        raise StepsPerEpochError(label, reason, KEEP_MORE)
+    return places * distance, (f"the steps are told by their even distance: every {distance} steps",)

@@ -1,0 +1,173 @@
+"""Two loss logs, as they are: read, put on one axis, compared, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, Union
+
+from align.curves.axis.group_steps import group_sizes, group_steps
+from align.curves.axis.place_on_axis import cut_after, pair_curves, place_on_axis
+from align.curves.criteria.other_metrics import read_other_metrics
+from align.curves.judging.compare_speed import compare_speed
+from align.curves.judging.judge_curves import judge_curves
+from align.curves.judging.log_summary import summarize_log
+from align.curves.judging.thin_points import thin_points
+from align.curves.loss_log import AxisHints
+from align.curves.presets import find_preset
+from align.curves.reading.read_logs import read_log
+from align.curves.reading.split_jobs import choose_job
+from align.curves.troubles.curve_events import find_events
+from align.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.curves.curve_result import CurveComparison
+    from align.curves.loss_log import Curve, LogSummary, LossLog
+    from align.curves.presets import Preset
+
+N = TypeVar("N")
+PerSide = Union[N, tuple[Union[N, None], Union[N, None]], None]  # noqa: UP007 - X | Y takes no type variable on 3.10
+Log = Union[Path, str, Sequence[Union[Path, str]]]  # noqa: UP007 - as above
+
+
+@dataclass(frozen=True, slots=True)
+class LogReading:
+    """What the user knows of one side's logs; None leaves it to the log.
+
+    `format` names a plugin, `pattern` is a regular expression with named groups, `rank` and `job` (from 1) choose among
+    several in one file, `steps_per_epoch` and `base` (what the log calls its first step) say how it counts, `window`
+    what its training loss is the mean of: `mean of last 10`, `since last print`, `epoch so far`, `epoch mean`, `raw`.
+    """
+
+    format: str | None = None
+    pattern: str | None = None
+    rank: int | None = None
+    job: int | None = None
+    steps_per_epoch: int | None = None
+    base: int | None = None
+    window: str | None = None
+
+    def read(self, log: Log) -> LossLog:
+        """Read a log of this side, of one job."""
+        form, pattern, window = (given or "" for given in (self.format, self.pattern, self.window))
+        whole = read_log(log, format=form, pattern=pattern, rank=self.rank, window=window)
+        return choose_job(whole, self.job)
+
+    @property
+    def hints(self) -> AxisHints:
+        """How the log counts; raises UsageError for numbers that make no sense."""
+        if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
+            raise UsageError(f"the number of steps per epoch is {self.steps_per_epoch}", "give a number from 1")
+        if self.base not in (None, 0, 1):
+            raise UsageError(f"the first step of a log cannot be called {self.base}", "give 0 or 1")
+        return AxisHints(self.steps_per_epoch, None if self.base is None else 1 if self.base else 0)
+
+
+def compare_losses(  # noqa: PLR0913 - one keyword for each thing that a log may leave open
+    reference: Log,
+    candidate: Log,
+    *,
+    metric: str = "loss",
+    preset: str = "guide",
+    presets: Mapping[str, Preset] | None = None,
+    reference_runs: Sequence[Log] = (),
+    steps_per: tuple[int, int] = (1, 1),
+    last_step: int | None = None,
+    format: PerSide[str] = None,  # noqa: A002 - what users call it
+    pattern: PerSide[str] = None,
+    rank: PerSide[int] = None,
+    job: PerSide[int] = None,
+    steps_per_epoch: PerSide[int] = None,
+    base: PerSide[int] = None,
+    window: PerSide[str] = None,
+) -> CurveComparison:
+    r"""Compare a metric of two logs of any known formats at their common global steps.
+
+    A log is a file, a folder, or the files of a resumed training. `preset` names the criteria, `presets` adds to the
+    known ones; with `reference_runs` (further runs of the reference) the candidate is judged by how much they and the
+    reference differ among themselves. `steps_per=(2, 1)`: two steps of the reference see as many samples as one of
+    the candidate.
+    `last_step` (global, from 1) leaves out what comes after it. `format`, `pattern`, `rank`, `job`, `steps_per_epoch`,
+    `base` and `window` say what the logs do not (see LogReading): one value for both or a pair (reference, candidate).
+    Results of many points are thinned (`points.count` tells how many were compared).
+
+    Raises MissingFileError, UnreadableLogError, EmptyLogError, AmbiguousLogError, MixedJobsError, MetricMissingError,
+    StepsPerEpochError, UnlikeCurvesError; UsageError for what makes no sense.
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "torch.csv").write_text("step,loss\n0,2.3026\n1,2.1874\n2,2.0541\n")
+    >>> _ = (folder / "port.log").write_text(
+    ...     "epoch: 1 step: 1, loss is 2.3025\nepoch: 1 step: 2, loss is 2.1874\nepoch: 1 step: 3, loss is 2.4541\n"
+    ... )
+    >>> comparison = compare_losses(folder / "torch.csv", folder / "port.log")
+    >>> comparison.verdict.outcome.value, comparison.first_divergent_step, comparison.trouble
+    ('not aligned', 3, 'differs later')
+    """
+    parts = zip(*map(_sides, (format, pattern, rank, job, steps_per_epoch, base, window)), strict=True)
+    first, second = (LogReading(*known) for known in parts)
+    return compare_readings(
+        (reference, candidate),
+        (first, second),
+        metric=metric,
+        preset=preset,
+        presets=presets,
+        reference_runs=reference_runs,
+        steps_per=steps_per,
+        last_step=last_step,
+    )
+
+
+def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be asked
+    logs: tuple[Log, Log],
+    readings: tuple[LogReading, LogReading],
+    *,
+    metric: str = "loss",
+    preset: str = "guide",
+    presets: Mapping[str, Preset] | None = None,
+    reference_runs: Sequence[Log] = (),
+    steps_per: tuple[int, int] = (1, 1),
+    last_step: int | None = None,
+) -> CurveComparison:
+    """Compare two logs, each read in its own way; see `compare_losses`."""
+    if last_step is not None and last_step < 1:
+        raise UsageError(f"the last step is {last_step}", "give a global step, counted from 1")
+    criteria, sizes = find_preset(preset, presets), group_sizes(steps_per)
+    left, right = (reading.read(log) for reading, log in zip(readings, logs, strict=True))
+    placed = [partial(_place, hints=one.hints, size=size) for one, size in zip(readings, sizes, strict=True)]
+    curves = placed[0](left, metric), placed[1](right, metric)
+    if logs[1] in reference_runs:
+        raise UsageError("the candidate is one of the runs of the reference", "give it as the candidate only")
+    others = [log for log in reference_runs if log != logs[0]]
+    runs = [curves[0], *(placed[0](readings[0].read(log), metric) for log in others)] if reference_runs else []
+    beside = read_other_metrics(
+        left, right, metric, lambda log, name: cut_after(placed[log is right](log, name), last_step), criteria
+    )
+    comparison = judge_curves(*curves, pair_curves(*curves, last_step), last_step, criteria, runs, beside)
+    events, notes = find_events(cut_after(curves[0], last_step), cut_after(curves[1], last_step), beside.lr)
+    return thin_points(
+        replace(
+            comparison,
+            events=(*comparison.events, *events),
+            others=beside.others,
+            speed=compare_speed(left, right, steps_per),
+            notes=(*comparison.notes, *notes, *beside.notes),
+        )
+    )
+
+
+def describe_log(log: Log, *, metric: str = "loss", reading: LogReading = LogReading()) -> LogSummary:
+    """Tell what is understood of one log; raises as `compare_losses` does."""
+    return summarize_log(reading.read(log), metric, reading.hints)
+
+
+def _place(log: LossLog, metric: str, *, hints: AxisHints, size: int) -> Curve:
+    return group_steps(place_on_axis(log, metric, hints), size)
+
+
+def _sides(given: PerSide[N]) -> tuple[N | None, N | None]:
+    return given if isinstance(given, tuple) else (given, given)

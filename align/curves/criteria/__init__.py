@@ -1,0 +1,1 @@
+"""Criteria by name, and the noise that they are held against."""

@@ -1,0 +1,52 @@
+"""Where a difference leaves its limit and stays: the stretch of a curve over which it is most outside.
+
+Each point scores by how far it is outside (above zero) or inside (below), at most 1 either way, so that no single
+point outweighs another. The stretch with the largest sum is the one that a CUSUM chart (Page, Biometrika 41, 100,
+1954) would mark: where it starts is the maximum-likelihood change point for scores of two known distributions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from align.curves.loss_log import Booleans, Floats
+
+# A stretch that ends before the curve does has to outweigh this many points, or it is an excursion.
+EXCURSION = 2.0
+# The points after a stretch agree if they score that much on average: within half of their limit.
+AGREES = -0.5
+
+
+class Stretch(NamedTuple):
+    """The indices of the first and the last point of a stretch that is outside; `ended`: what follows it agrees."""
+
+    first: int
+    last: int
+    ended: bool = False
+
+
+def find_stretch(difference: Floats, limit: Floats, within: Booleans) -> Stretch | None:
+    """Find the stretch over which sizes of `difference` are most beyond `limit`; None if there are only excursions.
+
+    All have shape (points,). A point without a limit (NaN) counts by `within` alone. Where the difference is zero up
+    to a step and outside its limit from there on, the stretch starts exactly there.
+    """
+    totals = np.concatenate([[0.0], np.cumsum(_scores(difference, limit, within))])
+    lowest = np.minimum.accumulate(totals)
+    end = int(np.argmax(totals - lowest))
+    if not totals[end] - lowest[end] > (0.0 if end == len(difference) else EXCURSION):
+        return None
+    first = int(np.flatnonzero(totals[:end] == lowest[end])[-1])
+    rest = totals[-1] - totals[end]
+    return Stretch(first, end - 1, bool(rest < -EXCURSION and rest < AGREES * (len(difference) - end)))
+
+
+def _scores(difference: Floats, limit: Floats, within: Booleans) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        beyond = np.abs(difference) / limit - 1.0
+    extreme = np.where(within, -1.0, 1.0)
+    scores: Floats = np.clip(np.where(np.isnan(beyond), extreme, beyond), -1.0, 1.0)
+    return scores

@@ -1,0 +1,149 @@
+"""The shape of one curve: its running median, the size of its noise, its levels, and where it leaves them upwards.
+
+Medians throughout: a spike must not hide itself in the figures that it is judged by. Points that are not finite are
+taken as the last finite one before them; whoever needs them looks for them first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.ndimage import median_filter
+
+if TYPE_CHECKING:
+    from align.curves.loss_log import Booleans, Floats, Integers
+
+WIDTH = 11
+# 1.4826 times the median of the absolute values is the standard deviation of a normal distribution.
+OF_NORMAL = 1.4826
+# The noise of a block is taken from every fourth point: a median of 64 is good to a sixth, in a quarter of the time.
+NOISE_BLOCK, SAMPLED = 256, 4
+OUTLYING = 8.0
+OUTLYING_SHARE = 0.1
+FEWEST = 4
+MOST_EXCURSIONS = 1000
+STAYS = 3
+
+
+class Excursion(NamedTuple):
+    """Points `start` to `end` (not itself) above the level before them, by `height` at most; `returns`: it comes back.
+
+    All are indices of points, `peak` that of the highest one.
+    """
+
+    start: int
+    end: int
+    peak: int
+    height: float
+    returns: bool
+
+
+def fill_non_finite(values: Floats) -> Floats:
+    """Replace what is not finite by the last finite value before it, or by the first one after."""
+    finite = np.isfinite(values)
+    if finite.all() or not finite.any():
+        return values
+    latest = np.maximum.accumulate(np.where(finite, np.arange(len(values)), 0))
+    latest[: int(np.argmax(finite))] = int(np.argmax(finite))
+    latest_values: Floats = values[latest]
+    return latest_values
+
+
+def running_median(values: Floats, width: int = WIDTH) -> Floats:
+    """Return the median of `width` points around each; a monotone curve is its own, at its ends too."""
+    width = min(width, (len(values) - 1) // 2 * 2 + 1)
+    if width < 3:
+        return values
+    half = width // 2
+    padded = np.pad(values, half, mode="reflect", reflect_type="odd")
+    medians: Floats = median_filter(padded, width)[half:-half]
+    return medians
+
+
+def noise_size(values: Floats) -> float:
+    """Return the standard deviation of independent noise on a curve of any slope, as second differences tell it."""
+    second = np.abs(np.diff(values, 2))
+    return OF_NORMAL * float(np.median(second)) / 6.0**0.5 if len(second) else 0.0
+
+
+def part_means(values: Floats, parts: int) -> Floats:
+    """Return the mean of each of `parts` parts of about equal length, in order; needs a point in each."""
+    starts = np.arange(parts) * len(values) // parts
+    means: Floats = np.add.reduceat(values, starts) / np.diff(starts, append=len(values))
+    return means
+
+
+def runs_of(flags: Booleans) -> tuple[Integers, Integers]:
+    """Return where each run of true flags starts, and how long it is."""
+    edges = np.flatnonzero(np.diff(flags, prepend=False, append=False))
+    return edges[::2], edges[1::2] - edges[::2]
+
+
+def find_excursions(values: Floats, resolution: float = 0.0) -> tuple[Excursion, ...]:
+    """Find where a curve leaves the median of the points before by `OUTLYING` times its noise and a tenth, upwards.
+
+    Few points tell little of their noise: then it takes more. An excursion ends at the first point that is back half
+    of the way to that level; one that does not end and is not sudden is a slow rise and none. At most
+    `MOST_EXCURSIONS`.
+    """
+    if len(values) < FEWEST or not np.isfinite(values).any():
+        return ()
+    values = fill_non_finite(values)
+    smooth = running_median(values)
+    before = _level_before(values, smooth)
+    outlying = OUTLYING * (1.0 + FEWEST / len(values) ** 0.5)
+    allowed = np.maximum(outlying * _local_noise(np.abs(values - smooth)), resolution)
+    allowed = np.maximum(allowed, OUTLYING_SHARE * np.abs(before))
+    found: list[Excursion] = []
+    end = 0
+    for start in np.flatnonzero(values - before > allowed).tolist():
+        if start < end:
+            continue
+        end = _first_at_most(values, start + 1, before[start] + allowed[start] / 2)
+        peak = start + int(np.argmax(values[start:end]))
+        returns = end < len(values) or end - start < STAYS
+        if returns or _is_sudden(values, start, before[start]):
+            found.append(Excursion(start, end, peak, float(values[peak] - before[start]), returns))
+        if len(found) == MOST_EXCURSIONS:
+            break
+    return tuple(found)
+
+
+def _is_sudden(values: Floats, start: int, before: float) -> bool:
+    """Tell whether half of a rise is made within a twentieth of the curve, or it is ten times the level before it."""
+    soon = max(2 * WIDTH, len(values) // 20)
+    height = float(values[start:].max()) - before
+    return float(values[start : start + soon].max()) - before >= height / 2 or height >= abs(before) / OUTLYING_SHARE
+
+
+def _level_before(values: Floats, smooth: Floats) -> Floats:
+    """Return the median of the `WIDTH` points before each, of fewer at the beginning; the first stands for itself."""
+    shifted = np.empty_like(values)
+    for at in range(min(WIDTH, len(values))):
+        shifted[at] = np.median(values[: max(at, 1)])
+    if len(values) > WIDTH:
+        shifted[WIDTH:] = smooth[WIDTH // 2 : -(WIDTH // 2) - 1]
+    return shifted
+
+
+def _local_noise(sizes: Floats) -> Floats:
+    """Return the size of the noise around each point, the larger one of its block and the neighbouring blocks."""
+    if len(sizes) < NOISE_BLOCK:
+        return np.full(len(sizes), OF_NORMAL * np.median(sizes))
+    blocks = len(sizes) // NOISE_BLOCK
+    medians = np.median(sizes[: blocks * NOISE_BLOCK].reshape(blocks, NOISE_BLOCK)[:, ::SAMPLED], axis=1)
+    padded = np.pad(medians, 1, mode="edge")
+    local = np.repeat(np.maximum(np.maximum(padded[:-2], padded[2:]), medians), NOISE_BLOCK)
+    return OF_NORMAL * np.pad(local, (0, len(sizes) - len(local)), mode="edge")
+
+
+def _first_at_most(values: Floats, start: int, level: float) -> int:
+    """Return the first index from `start` whose value is at most `level`, the length if there is none."""
+    length = NOISE_BLOCK
+    while start < len(values):
+        low = np.flatnonzero(values[start : start + length] <= level)
+        if len(low):
+            return start + int(low[0])
+        start, length = start + length, 2 * length
+    return len(values)

@@ -1,0 +1,196 @@
+"""The criteria of a loss verdict: what was found, what is allowed, where the bound comes from.
+
+Rounding to the printed digits widens every limit, and where that is more than the limit itself it is told. A criterion
+that cannot be evaluated is not made, so that it can never count as passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.curves.criteria.judge_against_reference_runs import judge_share
+from align.curves.curve_result import Criterion
+from align.curves.presets import GUIDE, limits_for
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from align.curves.criteria.runs_envelope import Envelope
+    from align.curves.curve_result import DriftTest
+    from align.curves.loss_log import Floats, PairedCurves
+    from align.curves.presets import CurveLimits, Preset
+
+# What float32 arithmetic in another order leaves of a loss, with room.
+FIRST_ROUNDING = 1e-5
+# Of a difference of two values, in units of the last place.
+ROUNDINGS = 4
+BY_DEFINITION = "by definition: what only one side has is a difference"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedPoints:
+    """The figures of all common points, arrays of shape (common,); `limit` is NaN where a side is not finite.
+
+    `first_compared` says whether global step 1 is common and finite on both sides, `first_agrees` whether it is equal
+    there but for rounding. `hidden` is the largest widening that is more than the limit it widens, 0.0 if none is.
+    """
+
+    metric: str
+    limits: CurveLimits
+    difference: Floats
+    limit: Floats
+    finite: NDArray[np.bool_]
+    within: NDArray[np.bool_]
+    first_compared: bool
+    first_agrees: bool
+    hidden: float
+
+
+class Ends(NamedTuple):
+    """The last step of each curve, and the coarser of their cadences: ends closer than that lie together."""
+
+    reference: int
+    candidate: int
+    coarser: int
+
+    @property
+    def together(self) -> bool:
+        """True if neither curve ends before the other."""
+        return abs(self.reference - self.candidate) < self.coarser
+
+
+class _Form(NamedTuple):
+    """One form of a criterion: the published bound, and the one in force after widening."""
+
+    kind: str
+    found: float
+    published: float
+    bound: float
+
+    @property
+    def passes(self) -> bool:
+        return self.found < self.bound or self.found == 0.0
+
+    @property
+    def nearness(self) -> float:
+        return 0.0 if self.found == 0.0 else self.found / self.bound if self.bound > 0.0 else float("inf")
+
+
+def measure_points(
+    metric: str, by_steps: bool, pairs: PairedCurves, preset: Preset = GUIDE, envelope: Envelope | None = None
+) -> JudgedPoints:
+    """Take the difference and the limit of every common point; NaN or Inf alike on both sides is within.
+
+    The limit of a point is that of the preset, or the envelope of reference runs.
+    """
+    finite = np.isfinite(pairs.reference) & np.isfinite(pairs.candidate)
+    alike = (pairs.reference == pairs.candidate) | (np.isnan(pairs.reference) & np.isnan(pairs.candidate))
+    size = np.abs(pairs.reference)
+    first = bool(by_steps and len(size) and pairs.steps[0] == 1 and finite[0])
+    with np.errstate(invalid="ignore", over="ignore"):
+        limits = limits_for(metric, float(np.mean(size[finite])) if finite.any() else 0.0, preset)
+        difference = np.abs(pairs.candidate - pairs.reference)
+        own = _own_limits(limits, size, first) if envelope is None else envelope.half_width
+        limit = np.where(finite, own + pairs.widening if envelope is None else np.maximum(own, pairs.widening), np.nan)
+        # Values that are printed alike or next to each other differ by a multiple of the last digit, but for rounding.
+        below = difference < limit - ROUNDINGS * np.spacing(size)
+    within = np.where(finite, below | (difference == 0.0), alike)
+    agrees = first and bool(difference[0] <= max(FIRST_ROUNDING * size[0], pairs.widening[0]))
+    hidden = float(pairs.widening[finite & (pairs.widening > own)].max(initial=0.0))
+    return JudgedPoints(metric, limits, difference, limit, finite, within, first, agrees, hidden)
+
+
+def _own_limits(limits: CurveLimits, size: Floats, first: bool) -> Floats:
+    absolute, relative = limits.of_each()
+    own = np.maximum(absolute, relative * size)
+    if first and limits.asks("first"):
+        own[0] = max(limits.first_abs, limits.first_rel * size[0])
+    return own
+
+
+def evaluate_values(
+    pairs: PairedCurves, judged: JudgedPoints, drift: tuple[DriftTest, ...], envelope: Envelope | None = None
+) -> dict[str, Criterion]:
+    """Evaluate what can be evaluated of the values: `first`, `mean`, `every`, `share`, `drift`, `non-finite`.
+
+    `share` comes in place of the first three where there are reference runs. One point that is not the first loss makes
+    no mean.
+    """
+    if not len(pairs.steps):
+        return {}
+    found: dict[str, Criterion] = {}
+    limits, finite = judged.limits, judged.finite
+    enough = judged.first_compared or np.count_nonzero(finite) > 1
+    if envelope is not None and enough:
+        share = judge_share(envelope, judged.within[finite])
+        found |= {"share": share} if share is not None else {}
+    elif envelope is None:
+        if judged.first_compared and limits.asks("first"):
+            found["first"] = _first(pairs, judged)
+        if enough and limits.asks("mean"):
+            found["mean"] = _mean(pairs, judged)
+        if enough and limits.asks("every"):
+            found["every"] = _every(judged)
+    if drift and (limits.drift or envelope is not None):
+        found["drift"] = _drift(drift, limits.source if envelope is None else "one more run of the reference")
+    lone = int(np.count_nonzero(~finite & ~judged.within))
+    found["non-finite"] = Criterion("NaN or Inf on one side, points", lone, 0, lone == 0, BY_DEFINITION)
+    return found
+
+
+def evaluate_steps(ends: Ends, missing: int) -> dict[str, Criterion]:
+    """Evaluate which steps there are: `holes` (`missing` points lack inside of a log) and `length`."""
+    apart = abs(ends.reference - ends.candidate)
+    return {
+        "holes": Criterion("points missing inside a log", missing, 0, missing == 0, BY_DEFINITION),
+        "length": Criterion("steps between the ends", apart, ends.coarser - 1, ends.together, BY_DEFINITION),
+    }
+
+
+def _first(pairs: PairedCurves, judged: JudgedPoints) -> Criterion:
+    limits, widening, size = judged.limits, float(pairs.widening[0]), abs(float(pairs.reference[0]))
+    difference = float(judged.difference[0])
+    forms = [_Form("absolute", difference, limits.first_abs, limits.first_abs + widening)]
+    if size:
+        forms.append(_Form("relative", difference / size, limits.first_rel, limits.first_rel + widening / size))
+    return replace(_either(f"first {judged.metric}", forms, limits), passed=bool(judged.within[0]))
+
+
+def _mean(pairs: PairedCurves, judged: JudgedPoints) -> Criterion:
+    limits, finite = judged.limits, judged.finite
+    size, difference, widening = np.abs(pairs.reference[finite]), judged.difference[finite], pairs.widening[finite]
+    with np.errstate(over="ignore"):
+        mean, widened = float(np.mean(difference)), float(np.mean(widening))
+        forms = [_Form("absolute", mean, limits.mean_abs, limits.mean_abs + widened)]
+        if np.all(size > 0):
+            mean, widened = float(np.mean(difference / size)), float(np.mean(widening / size))
+            forms.append(_Form("relative", mean, limits.mean_rel, limits.mean_rel + widened))
+    return _either(f"mean {judged.metric}", forms, limits)
+
+
+def _every(judged: JudgedPoints) -> Criterion:
+    limits, outside = judged.limits, int(np.count_nonzero(judged.finite & ~judged.within))
+    bounds = {"absolute": limits.every_abs, "relative": limits.every_rel}
+    asked = " or ".join(f"{kind} < {bound:.3g}" for kind, bound in bounds.items() if bound) or "no difference"
+    name = f"points outside of every {judged.metric}'s limit"
+    return Criterion(name, outside, 0, outside == 0, f"{limits.source}: {asked}")
+
+
+def _drift(tests: tuple[DriftTest, ...], source: str) -> Criterion:
+    found = sum(test.drifts for test in tests)
+    held = f"{len(tests)} tests at level {tests[0].level:g} each"
+    return Criterion("tests that find a drift", found, 0, found == 0, f"{source}: {held}")
+
+
+def _either(name: str, forms: list[_Form], limits: CurveLimits) -> Criterion:
+    """Make a criterion of which one form has to pass, and show the form nearer to passing."""
+    usable = [form for form in forms if form.published > 0.0] or forms
+    nearer = min(usable, key=lambda form: form.nearness)
+    asked = " or ".join(f"{form.kind} < {form.published:.3g}" for form in usable)
+    added = nearer.bound - nearer.published
+    widened = f"; widened by {added:.2g} for printed digits" if added > nearer.published / 1000 else ""
+    text = f"{limits.source}: {asked}{widened}"
+    return Criterion(f"{name}, {nearer.kind} difference", nearer.found, nearer.bound, nearer.passes, text)

@@ -1,0 +1,149 @@
+"""All that is known of two curves before they are judged: figures, criteria, holes, a shift that would explain them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.axis.missing_steps import find_missing_steps, starts_late
+from align.curves.axis.place_on_axis import cadence, cut_after
+from align.curves.axis.skipped_steps import printed_steps, steps_to_the_end
+from align.curves.criteria.change_point import find_stretch
+from align.curves.criteria.curve_shapes import noise_size
+from align.curves.criteria.drift import find_drift
+from align.curves.criteria.evaluate_criteria import Ends, evaluate_steps, evaluate_values, measure_points
+from align.curves.criteria.judge_against_reference_runs import drift_against_runs
+from align.curves.criteria.one_step_shift import find_shift
+from align.curves.criteria.runs_envelope import pair_with_runs
+from align.curves.criteria.steps_ratio import find_ratio
+from align.curves.presets import GUIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.curves.axis.missing_steps import MissingSteps
+    from align.curves.criteria.change_point import Stretch
+    from align.curves.criteria.evaluate_criteria import JudgedPoints
+    from align.curves.criteria.one_step_shift import Shift
+    from align.curves.criteria.runs_envelope import Envelope
+    from align.curves.criteria.steps_ratio import Ratio
+    from align.curves.curve_result import Criterion, DriftTest
+    from align.curves.loss_log import Curve, Integers, PairedCurves
+    from align.curves.presets import Preset
+
+ENOUGH_POINTS = 10
+OF_VALUES = frozenset({"first", "mean", "every", "share", "drift", "non-finite"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExaminedCurves:
+    """Two curves, their pairs, and what was found; `holes` and `too_few` speak of what the logs lack.
+
+    `too_few` says why the common points are too few to pass, "" if they are not. `stretch` is where the difference
+    leaves its limit and stays. With an `envelope` the pairs are those with the mean of the reference runs.
+    """
+
+    reference: Curve
+    candidate: Curve
+    pairs: PairedCurves
+    judged: JudgedPoints
+    criteria: dict[str, Criterion]
+    holes: dict[str, tuple[MissingSteps, ...]]
+    shift: Shift | None
+    ratio: Ratio | None
+    too_few: str
+    ends: Ends
+    drift: tuple[DriftTest, ...]
+    stretch: Stretch | None
+    envelope: Envelope | None
+
+    @property
+    def run_noise(self) -> float | None:
+        """The noise of one reference run, the median of all; None without such runs. Their mean has less."""
+        if self.envelope is None:
+            return None
+        runs = self.pairs.reference + self.envelope.deviations
+        return float(np.median([noise_size(run[np.isfinite(run)]) for run in runs]))
+
+    @property
+    def outside(self) -> Integers:
+        """The indices of the points outside their limit."""
+        return np.flatnonzero(~self.judged.within)
+
+    @property
+    def failed(self) -> frozenset[str]:
+        """The keys of the criteria that failed."""
+        return frozenset(key for key, criterion in self.criteria.items() if not criterion.passed)
+
+    @property
+    def values_differ(self) -> bool:
+        """True if a criterion on values failed, not only one on which steps there are."""
+        return not OF_VALUES.isdisjoint(self.failed)
+
+
+def examine_curves(
+    reference: Curve,
+    candidate: Curve,
+    pairs: PairedCurves,
+    last_step: int | None = None,
+    preset: Preset = GUIDE,
+    runs: Sequence[Curve] = (),
+) -> ExaminedCurves:
+    """Find what can be found of two curves up to `last_step`; raises UsageError for runs that make no envelope."""
+    shift = find_shift(reference, candidate, pairs, preset)
+    envelope = None
+    if runs:
+        pairs, envelope = pair_with_runs(runs, candidate, last_step)
+    judged = measure_points(reference.metric, reference.axis == "step", pairs, preset, envelope)
+    drift = _drift(pairs, envelope)
+    curves = [cut_after(curve, last_step) for curve in (reference, candidate)]
+    left, right = map(printed_steps, curves)
+    holes = {"reference": find_missing_steps(left, right), "candidate": find_missing_steps(right, left)}
+    missing = sum(hole.missing for side in holes.values() for hole in side)
+    last, last_of_candidate = (int(steps_to_the_end(curve).max(initial=0)) for curve in curves)
+    ends = Ends(last, last_of_candidate, max(cadence(left), cadence(right)))
+    criteria = evaluate_values(pairs, judged, drift, envelope)
+    return ExaminedCurves(
+        reference=reference,
+        candidate=candidate,
+        pairs=pairs,
+        judged=judged,
+        criteria=criteria | evaluate_steps(ends, missing) if criteria else {},
+        holes=holes,
+        shift=shift,
+        ratio=find_ratio(reference, candidate, pairs, preset) if last_step is None and not runs else None,
+        too_few=_too_few(pairs, judged, missing) or _late(pairs, judged, left, right),
+        ends=ends,
+        drift=drift,
+        stretch=find_stretch(judged.difference, judged.limit, judged.within),
+        envelope=envelope,
+    )
+
+
+def _drift(pairs: PairedCurves, envelope: Envelope | None) -> tuple[DriftTest, ...]:
+    """Test what rounding cannot explain: printed digits of a slow curve are off to one side for many steps."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = pairs.candidate - pairs.reference
+        difference = np.sign(difference) * np.maximum(np.abs(difference) - pairs.widening, 0.0)
+    if envelope is not None:
+        return drift_against_runs(envelope, difference)
+    return find_drift(difference[np.isfinite(difference)])
+
+
+def _too_few(pairs: PairedCurves, judged: JudgedPoints, missing: int) -> str:
+    common = len(pairs.steps)
+    if 0 < common < ENOUGH_POINTS and 2 * missing >= common:
+        return f"only {common} common points, while {missing} are missing between them in a log"
+    if common == 1 and not judged.first_compared:
+        return f"only one common point, at {pairs.steps[0]}, and no first {judged.metric}"
+    return ""
+
+
+def _late(pairs: PairedCurves, judged: JudgedPoints, left: Integers, right: Integers) -> str:
+    if judged.first_compared or not 0 < len(pairs.steps) < ENOUGH_POINTS:
+        return ""
+    late = {"reference": starts_late(left, right), "candidate": starts_late(right, left)}
+    sides = [side for side, is_late in late.items() if is_late]
+    return f"only {len(pairs.steps)} common points, and the {sides[0]} lacks the beginning" if sides else ""

@@ -1,0 +1,115 @@
+"""Two curves that agree once one of them is counted a step later.
+
+A log that counts from 0 and has lost its first line looks like one that counts from 1, and all its losses then stand
+one step too early. Nothing is moved here: what agrees is told, with the option that would settle it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.curves.axis.place_on_axis import common_places, steps_until
+from align.curves.loss_log import RAW
+from align.curves.metric_names import is_loss
+from align.curves.presets import GUIDE, limits_for
+
+if TYPE_CHECKING:
+    from align.curves.curve_result import Side
+    from align.curves.loss_log import Curve, Floats, PairedCurves
+    from align.curves.presets import Preset
+
+ENOUGH_POINTS = 8
+CLEARLY = 0.1
+
+
+class Shift(NamedTuple):
+    """The side whose steps should count one later; `option` would do it, "" where there is none, and `why` says more.
+
+    `behind`: both sides agree at step 1, so it is the other one that is an update behind.
+    """
+
+    side: Side
+    option: str
+    why: str
+    behind: bool
+    points: int
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        return (
+            f"with the steps of the {self.side} counted one later the curves agree at {self.points} steps "
+            f"(mean difference {self.after:.2g} instead of {self.before:.2g}): {self.why}"
+        )
+
+
+def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: Preset = GUIDE) -> Shift | None:
+    """Find the side that should count one later, if that makes the curves agree clearly and at enough steps.
+
+    The limit is that of the preset on a single point, widened by what rounding can add.
+    """
+    if reference.axis != "step" or not reference.window == candidate.window == RAW or not len(pairs.steps):
+        return None
+    scale, before = _mean(pairs.reference), _mean_difference(pairs.candidate, pairs.reference)
+    if not before:
+        return None
+    absolute, relative = limits_for(reference.metric, scale, preset).of_each()
+    allowed = min(max(absolute, relative * scale) + float(np.mean(pairs.widening)), CLEARLY * before)
+    last = int(pairs.steps[-1])
+    ways: tuple[tuple[Side, Curve, Curve], ...] = (
+        ("candidate", candidate, reference),
+        ("reference", reference, candidate),
+    )
+    for side, moved, other in ways:
+        points, after = _one_later(moved, other, last)
+        if points >= max(ENOUGH_POINTS, len(pairs.steps) - 2) and (after < allowed or after == 0.0):
+            behind = _agree_first(moved, other, allowed)
+            return Shift(side, *_explain(side, moved, other, behind=behind), behind, points, before, after)
+    return None
+
+
+def _agree_first(moved: Curve, other: Curve, allowed: float) -> bool:
+    """Tell whether both curves begin alike at step 1, and go on from there: then no first line is lost."""
+    if not len(moved.steps) > 1 or moved.steps[:2].tolist() != [1, 2] or other.steps[0] != 1:
+        return False
+    start, going_on = abs(moved.values[0] - other.values[0]), abs(moved.values[1] - moved.values[0])
+    return bool(start <= allowed < going_on)
+
+
+def _explain(side: Side, moved: Curve, other: Curve, *, behind: bool) -> tuple[str, str]:
+    """Return the option that would make the curves agree, "" if there is none, and what may be behind it."""
+    other_side = "reference" if side == "candidate" else "candidate"
+    if not is_loss(moved.metric):
+        why = f"{moved.metric} is a step ahead in the {side}, unless the losses are a step apart as well"
+        return (f"--{side}-base 0" if moved.base_guessed else ""), why
+    if behind:
+        return "", (
+            f"step 1 is alike on both sides, so the {other_side} is an update behind, as after a first step that "
+            "changes nothing (skipped, or with a learning rate of 0)"
+        )
+    if other.base_given == 0:
+        return f"without --{other_side}-base 0", f"--{other_side}-base 0 was given, and leaving it out does so"
+    if moved.base_guessed:
+        option = f"--{side}-base 0"
+        return option, f"{option} says so, if that log counts from 0 and has lost its first line"
+    return "", "one of the logs may tell its losses a step late or early"
+
+
+def _one_later(moved: Curve, other: Curve, last: int) -> tuple[int, float]:
+    """Return the number of common steps, up to `last`, and their mean difference if `moved` is counted one later."""
+    at_moved, at_other = common_places(moved.steps + 1, steps_until(other.steps, last))
+    return len(at_moved), _mean_difference(moved.values[at_moved], other.values[at_other])
+
+
+def _mean_difference(one: Floats, other: Floats) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _mean(one - other)
+
+
+def _mean(values: Floats) -> float:
+    """Return the mean size of what is finite, infinity for nothing."""
+    sizes = np.abs(values[np.isfinite(values)])
+    with np.errstate(over="ignore"):
+        return float(np.mean(sizes)) if len(sizes) else float("inf")

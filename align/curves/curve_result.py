@@ -1,0 +1,142 @@
+"""What comparing two curves gives: columns of points, criteria, tests, events, and the same for other metrics.
+
+Points are kept in columns, as there may be a million of them; a result holds as many as can be looked at, and how many
+there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from align.core.verdicts import Verdict
+    from align.curves.loss_log import Booleans, Curve, Floats, Integers
+
+EventKind = Literal[
+    "spike", "explosion", "not finite", "skipped", "schedule boundary", "resumed",
+    "change point", "apart for a while", "together again",
+]  # fmt: skip
+Side = Literal["reference", "candidate"]
+Bound = Literal["start", "data", "compute", "tail", "none"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CurvePoints:
+    """Both curves at common steps, columns of shape (points,).
+
+    `difference` is candidate - reference, `limit` what its size may be. `count` is how many points were compared; fewer
+    stand here where they would be too many to look at.
+    """
+
+    count: int
+    step: Integers
+    reference: Floats
+    candidate: Floats
+    difference: Floats
+    limit: Floats
+    within: Booleans
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One named criterion of a loss verdict: what was found, what is allowed, where the bound comes from."""
+
+    name: str
+    value: float
+    bound: float
+    passed: bool
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurveEvent:
+    """Something that happened at a global step of one curve, or of both (`side` None), with figures to tell it."""
+
+    kind: EventKind
+    step: int
+    side: Side | None = None
+    value: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DriftTest:
+    """Whether the difference wanders to one side: a test with its statistic, its p-value and the level it is held to.
+
+    `slope` is the change of the smoothed difference over the whole curve, in units of the metric.
+    """
+
+    name: str
+    statistic: float
+    p_value: float
+    level: float
+    drifts: bool
+    slope: float
+    assumption: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherMetric:
+    """Another metric that both logs have, compared the same way: `within` over `compared` common steps.
+
+    It differs from `first_divergent_step` on, to `last_divergent_step` if the rest agrees again (else None).
+    """
+
+    metric: str
+    compared: int
+    within: int
+    first_divergent_step: int | None
+    largest_difference: float
+    largest_at: int | None
+    last_divergent_step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SideSpeed:
+    """Step times of one log in seconds, without the first steps: median and 95th percentile, the first step, and data.
+
+    `first_step` is the time of the first step alone, `warm_up` how many steps were left out. `data_share` is the
+    part of the steps' time that waiting for data takes; None where the log does not tell. `total` is the time of all
+    steps: each printed time stands for the steps since the one before.
+    """
+
+    median: float
+    tail: float
+    first_step: float | None
+    warm_up: int
+    data_share: float | None
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedComparison:
+    """Both sides' speed: `ratio` of the medians (candidate / reference), and what the candidate is slow in."""
+
+    reference: SideSpeed
+    candidate: SideSpeed
+    ratio: float
+    slow_in: Bound
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CurveComparison:
+    """Two curves on one axis. `trouble` is the class of trouble ("" if none), `next_command` what to run next."""
+
+    result_kind = "loss"
+    metric: str
+    preset: str
+    reference: Curve
+    candidate: Curve
+    points: CurvePoints
+    criteria: tuple[Criterion, ...]
+    first_divergent_step: int | None
+    trouble: str
+    next_command: str
+    verdict: Verdict
+    notes: tuple[str, ...] = field(default=())
+    reference_runs: tuple[str, ...] = ()
+    drift: tuple[DriftTest, ...] = ()
+    events: tuple[CurveEvent, ...] = ()
+    others: tuple[OtherMetric, ...] = ()
+    speed: SpeedComparison | None = None

@@ -1,0 +1,1 @@
+"""Criteria, troubles and speed together: the verdict on two curves."""

@@ -1,0 +1,63 @@
+"""What a reader of a loss comparison should know beside the verdict: what the logs lack, share and hide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.axis.place_on_axis import cadence
+from align.curves.axis.skipped_steps import printed_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.curves.criteria.evaluate_criteria import JudgedPoints
+    from align.curves.criteria.examined_curves import ExaminedCurves
+    from align.curves.loss_log import Curve
+
+
+def curve_notes(case: ExaminedCurves) -> tuple[str, ...]:
+    """Return all notes on two curves, those of their pairing first."""
+    explained = [str(found) for found in (case.shift, case.ratio) if found]
+    return (
+        *case.pairs.notes,
+        *_cadence_notes(case.reference, case.candidate),
+        *_hole_notes(case),
+        *_exceptions(case),
+        *hidden_by_rounding(case.judged),
+        *explained,
+    )
+
+
+def hidden_by_rounding(judged: JudgedPoints) -> list[str]:
+    """Say what rounding to the printed digits hides, where it is more than the criteria allow."""
+    told = f"the printed digits hide differences of up to {judged.hidden:.2g}, more than the limits without them"
+    return [told] if judged.hidden else []
+
+
+def _cadence_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
+    printed = [printed_steps(curve) for curve in (reference, candidate)]
+    cadences = [cadence(steps) for steps in printed]
+    if cadences[0] != cadences[1]:
+        apart = f"{cadences[0]} and {cadences[1]} {reference.axis}s"
+        yield f"the points of the reference and of the candidate are {apart} apart"
+        return
+    for side, curve, other in (("reference", reference, printed[1]), ("candidate", candidate, printed[0])):
+        lone = np.setdiff1d(curve.steps, other, assume_unique=True)
+        if len(lone):
+            yield f"{len(lone)} {curve.axis}s are only in the {side} (first: {lone[0]})"
+
+
+def _hole_notes(case: ExaminedCurves) -> Iterator[str]:
+    for side, holes in case.holes.items():
+        if holes:
+            missing, first = sum(hole.missing for hole in holes), holes[0]
+            between = f"first: between {first.before} and {first.after}"
+            yield f"{missing} points are missing inside the {side}, where the other log has some ({between})"
+
+
+def _exceptions(case: ExaminedCurves) -> Iterator[str]:
+    alike = case.pairs.steps[~case.judged.finite & case.judged.within]
+    if len(alike):
+        yield f"exception: NaN or Inf alike on both sides at {len(alike)} steps, first {alike[0]}"

@@ -1,0 +1,1 @@
+"""What the log formats share: records of lines, tables, event files, numbers as printed."""

@@ -1,0 +1,39 @@
+"""What the names of columns and tags tell: which is the training loss, and whether Lightning logged them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from align.curves.log_parts.table_reader import LOSS_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+# What Lightning's LearningRateMonitor calls its metrics: the class of the optimizer.
+RATE = re.compile(r"lr-[A-Z]")
+# Of one step, logged one way only, mean of an epoch.
+_WAYS = ("_step", "", "_epoch")
+_STEMS = dict.fromkeys(name.removesuffix("_step").removesuffix("_epoch") for name in (*LOSS_NAMES, "loss/auto"))
+
+
+def loss_names(names: Collection[str]) -> list[str]:
+    """Return the names that usually stand for the training loss, the surest first, of one step before means."""
+    plain = {name.strip().lower().replace(" ", "_").replace("-", "_"): name for name in reversed(list(names))}
+    return [plain[stem + way] for stem in _STEMS for way in _WAYS if stem + way in plain]
+
+
+def loss_notes(losses: list[str]) -> tuple[str, ...]:
+    """Say which of several names is read as the loss."""
+    if len(losses) < 2:
+        return ()
+    return (f"the loss is read from {losses[0]!r}; also in the log: {', '.join(losses[1:])}",)
+
+
+def is_lightning(names: Collection[str]) -> bool:
+    """Tell Lightning's metrics by one logged both ways, `x_step` and `x_epoch`, or by learning rates."""
+    if not {"epoch", "step"} <= set(names):
+        return False
+    means = {name.removesuffix("_epoch") for name in names if name.endswith("_epoch")}
+    both = any(name.endswith("_step") and name.removesuffix("_step") in means for name in names)
+    return both or any(RATE.match(name) for name in names)

@@ -1,0 +1,167 @@
+"""Scalars in the event files of TensorBoard and MindSpore, which differ in the number of one field.
+
+Event    wall_time = 1 (double), step = 2 (a 0 is left out), version = 3, summary = 5
+Summary  value = 1, repeated
+Value    tag = 1, a float = 2 (MindSpore: 3), tensor = 8
+Tensor   type = 1, content = 4, floats = 5, doubles = 6
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.curves.log_parts.column_names import is_lightning, loss_names, loss_notes
+from align.curves.log_parts.event_records import read_event_records
+from align.curves.log_parts.phases import phase_by_name
+from align.curves.log_parts.protobuf import FIXED32, SPAN, VARINT, read_fields, read_floats
+from align.curves.log_parts.table_builder import LARGEST_STEP
+from align.curves.loss_log import EPOCH_MEAN, RAW, LogTable, LossLog, Series
+from align.errors import EmptyLogError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from align.curves.log_format import LogFormat
+    from align.curves.log_parts.event_records import EventRecords
+    from align.curves.log_parts.protobuf import Bytes, MessageFields
+    from align.curves.log_sources import LogSource
+    from align.curves.loss_log import Floats, Integers, Window
+
+_STEP, _VERSION, _SUMMARY, _VALUE, _TAG = 2, 3, 5, 1, 1
+_TYPE, _CONTENT, _FLOATS, _DOUBLES = 1, 4, 5, 6
+_KINDS = {1: "<f4", 2: "<f8"}
+_AT_ONCE = 1 << 17
+_HEAD_BYTES = 1 << 12
+
+
+class EventKind(NamedTuple):
+    """How the version in the first record begins, and the fields of a value that hold a float and a tensor."""
+
+    version: bytes
+    scalar: int
+    tensor: int | None = None
+
+
+class _Scalars(NamedTuple):
+    """One entry for each scalar: its record (from 0), its step, which tag it has, its value."""
+
+    records: Integers
+    steps: Integers
+    tags: Integers
+    values: Floats
+
+
+def is_event_file(source: LogSource, kind: EventKind) -> bool:
+    """Tell whether the first record names a version of this kind."""
+    head = source.data[:_HEAD_BYTES]
+    if kind.version not in head:
+        return False
+    frames, buffer = read_event_records(head), np.frombuffer(head, np.uint8)
+    versions = read_fields(buffer, frames.starts[:1], frames.ends[:1]).where(_VERSION, SPAN)
+    return any(head[start:].startswith(kind.version) for start in versions.starts.tolist())
+
+
+def read_events(source: LogSource, plugin: LogFormat, kind: EventKind) -> LossLog:
+    """Read the scalars of all sound records, each tag as a metric; raises EmptyLogError if there is none.
+
+    The loss is the first tag of a usual name; without one `loss_name` is empty, and other metrics can still be had.
+    All bits of a value are there, but not what it is the mean of, unless the tag says so. Wall times tell when an event
+    was written, not how long a step took; they are not kept.
+    """
+    if not is_event_file(source, kind):
+        raise EmptyLogError(source.label, [plugin.summary])
+    frames, tags = read_event_records(source.data), dict[bytes, int]()
+    scalars = _all_scalars(source.data, frames, kind, tags)
+    if not len(scalars.steps):
+        raise EmptyLogError(source.label, [plugin.summary])
+    table = _table(scalars, frames.numbers, [tag.decode("utf-8", errors="backslashreplace") for tag in tags])
+    losses = loss_names(table.metrics)
+    return LossLog(
+        label=source.label,
+        format=plugin.name,
+        table=table,
+        loss_name=losses[0] if losses else "",
+        counting="global step",
+        base=0 if is_lightning({*table.metrics, "step"}) else None,
+        ignored_lines=frames.records - len(np.unique(scalars.records)),
+        notes=(*frames.notes, *loss_notes(losses)),
+    )
+
+
+def _all_scalars(data: bytes, frames: EventRecords, kind: EventKind, tags: dict[bytes, int]) -> _Scalars:
+    """Read the records a block at a time; new tags go to `tags`."""
+    buffer, blocks = np.frombuffer(data, np.uint8), []
+    for first in range(0, max(1, len(frames.starts)), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        events = read_fields(buffer, frames.starts[some], frames.ends[some])
+        steps = np.zeros(len(frames.starts[some]), np.int64)
+        counted = events.where(_STEP, VARINT)
+        steps[counted.owners] = counted.values
+        summaries = events.where(_SUMMARY, SPAN)
+        values = read_fields(buffer, summaries.starts, summaries.ends).where(_VALUE, SPAN)
+        records = summaries.owners[values.owners]
+        found = read_fields(buffer, values.starts, values.ends)
+        numbers, known = _numbers(buffer, found, len(records), kind)
+        tagged = _tag_ids(data, found.where(_TAG, SPAN), len(records), tags)
+        usable = known & (tagged >= 0) & (steps[records] >= 0) & (steps[records] < LARGEST_STEP)
+        chosen = records[usable]
+        blocks.append(_Scalars(first + chosen, steps[chosen], tagged[usable], numbers[usable]))
+    return _Scalars(*map(np.concatenate, zip(*blocks, strict=True)))
+
+
+def _numbers(buffer: Bytes, found: MessageFields, count: int, kind: EventKind) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the number of each of `count` values, and whether it has one."""
+    numbers, known = np.zeros(count), np.zeros(count, np.bool_)
+    floats = found.where(kind.scalar, FIXED32)
+    numbers[floats.owners], known[floats.owners] = read_floats(buffer, floats.starts, "<f4"), True
+    if kind.tensor is not None:
+        tensors = found.where(kind.tensor, SPAN)
+        for owners, values in _tensor_scalars(buffer, tensors):
+            numbers[tensors.owners[owners]], known[tensors.owners[owners]] = values, True
+    return numbers, known
+
+
+def _tensor_scalars(buffer: Bytes, tensors: MessageFields) -> list[tuple[Integers, Floats]]:
+    """Return (index, value) of the tensors that hold one float or double and nothing else."""
+    fields = read_fields(buffer, tensors.starts, tensors.ends)
+    types = np.zeros(len(tensors.starts), np.int64)
+    typed = fields.where(_TYPE, VARINT)
+    types[typed.owners] = typed.values
+    found = []
+    for number, kind in ((_FLOATS, 1), (_DOUBLES, 2), (_CONTENT, 1), (_CONTENT, 2)):
+        held = fields.where(number, SPAN)
+        one = (held.ends - held.starts == np.dtype(_KINDS[kind]).itemsize) & (types[held.owners] == kind)
+        found.append((held.owners[one], read_floats(buffer, held.starts[one], _KINDS[kind])))
+    return found
+
+
+def _tag_ids(data: bytes, found: MessageFields, count: int, tags: dict[bytes, int]) -> Integers:
+    """Return the place of each value's tag in `tags`, -1 where it has none."""
+    ids = np.full(count, -1, np.int64)
+    spelled = list(map(data.__getitem__, map(slice, found.starts.tolist(), found.ends.tolist())))
+    for tag in dict.fromkeys(spelled):
+        tags.setdefault(tag, len(tags))
+    ids[found.owners] = np.fromiter(map(tags.__getitem__, spelled), np.int64, len(spelled))
+    return ids
+
+
+def _table(scalars: _Scalars, numbers: Integers, names: list[str]) -> LogTable:
+    """Put scalars that follow each other at one step into one row, unless a tag comes twice in it."""
+    rows = np.cumsum(np.append(0, np.diff(scalars.steps) != 0))
+    if len(np.unique(rows * len(names) + scalars.tags)) < len(rows):
+        rows = np.arange(len(rows))
+    first = np.flatnonzero(np.append(True, np.diff(rows) != 0))
+    order = np.argsort(scalars.tags, kind="stable")
+    ends = np.searchsorted(scalars.tags[order], np.arange(1, len(names)))
+    metrics = {
+        name: Series(rows[of], scalars.values[of], np.zeros(len(of)), _window(name), phase_by_name(name))
+        for name, of in zip(names, np.split(order, ends), strict=True)
+        if len(of)
+    }
+    return LogTable(numbers[scalars.records[first]], scalars.steps[first], None, metrics)
+
+
+def _window(name: str) -> Window:
+    return EPOCH_MEAN if name.lower().endswith("_epoch") else RAW

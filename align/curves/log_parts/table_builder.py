@@ -1,0 +1,293 @@
+"""Log records gathered in columns, a block of lines at a time.
+
+Only a whole column tells how many digits a log prints; of the texts of numbers nothing is kept but what they add to
+that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import compress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from align.curves.log_parts.printed_digits import DigitColumn
+from align.curves.log_parts.text import LONGEST_NUMBER, is_null, is_number, shortened
+from align.curves.loss_log import RAW, LogTable, Series
+from align.errors import NoNumberError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from align.curves.log_parts.printed_digits import Printed
+    from align.curves.loss_log import Floats, Integers, LogRecord, Phase, Window
+
+T = TypeVar("T", bound=np.generic)
+
+# An epoch of so many steps, so many times, still fits into 64 bits.
+LARGEST_STEP = 2**31
+NO_STEP = -2
+# In place of a text that is not there; no text of a cell, without the spaces around it, is like it.
+ABSENT = " "
+# Where texts come again so often, each is read once.
+_ALIKE = 8
+
+
+class TableBuilder:
+    """Takes blocks of records, in file order or nearly so. `window_of` and `phase_of` tell of a metric by its name.
+
+    What stands for `loss` and is no number is kept as NaN and told in `notes`; of other metrics it is left out.
+    """
+
+    def __init__(
+        self,
+        window_of: Callable[[str], Window] | None = None,
+        phase_of: Callable[[str], Phase] | None = None,
+        loss: str | None = None,
+        printed_of: Callable[[str], Printed | None] | None = None,
+    ) -> None:
+        self._window_of, self._phase_of, self._loss, self._printed_of = window_of, phase_of, loss, printed_of
+        self._columns: dict[str, list[NDArray[Any]]] = {name: [] for name in _USUAL}
+        self._told: set[str] = set()
+        self._metrics: dict[str, _Column] = {}
+        self._count = self.ignored = 0
+
+    def add(  # noqa: PLR0913 - one argument for each column of the table
+        self,
+        lines: Integers,
+        steps: Integers,
+        metrics: Mapping[str, Sequence[str]],
+        *,
+        epochs: Integers | None = None,
+        totals: Integers | None = None,
+        skipped: Integers | None = None,
+        shares: Floats | None = None,
+    ) -> None:
+        """Take records: `metrics` holds their printed texts by name, "" (or another text) where one has no number.
+
+        All have shape (records,). Records whose step or epoch is NO_STEP are left out; an epoch of -1 is not known, and
+        then the table has none. `ignored` counts what was left out.
+        """
+        columns = dict(zip(_USUAL, (lines, steps, epochs, totals, skipped, shares), strict=True))
+        usable = steps != NO_STEP if epochs is None else (steps != NO_STEP) & (epochs != NO_STEP)
+        count = int(np.count_nonzero(usable))
+        if count < len(steps):
+            metrics = {name: list(compress(texts, usable)) for name, texts in metrics.items()}
+            columns = {name: None if column is None else column[usable] for name, column in columns.items()}
+            self.ignored += len(steps) - count
+        for name, column in columns.items():
+            self._columns[name].append(np.broadcast_to(_USUAL[name], count) if column is None else column)
+        self._told.update(name for name, column in columns.items() if column is not None)
+        rows = np.arange(self._count, self._count + count)
+        for name, texts in metrics.items():
+            if name not in self._metrics:
+                self._metrics[name] = _Column(name, keeps_all=name == self._loss)
+            self._metrics[name].add(rows, self._columns["lines"][-1], texts)
+        self._count += count
+
+    def build(self) -> LogTable:
+        """Put everything together in the order of lines; a metric without a single number is left out.
+
+        Nothing can be added afterwards.
+        """
+        epochs, totals, skipped, shares = map(self._joined, ("epochs", "totals", "skipped", "shares"))
+        every = np.arange(self._count)
+        table = LogTable(
+            np.concatenate([_NO_NUMBERS, *self._columns.pop("lines")]),
+            np.concatenate([_NO_NUMBERS, *self._columns.pop("steps")]),
+            epochs if epochs is not None and epochs.min() >= 0 else None,
+            {name: self._series(name, column, every) for name, column in self._metrics.items() if column.rows},
+            _shared(totals) if totals is not None and totals.any() else None,
+            skipped if skipped is not None and skipped.any() else None,
+            shares if shares is not None and not np.isnan(shares).any() else None,
+        )
+        return table if (np.diff(table.lines) >= 0).all() else take_rows(table, np.argsort(table.lines, kind="stable"))
+
+    def _joined(self, name: str) -> NDArray[Any] | None:
+        """Put a column together, so that its parts can go; None if no record told it."""
+        parts = self._columns.pop(name)
+        return np.concatenate(parts) if self._count and name in self._told else None
+
+    def refuse_words(self, label: str) -> None:
+        """Raise NoNumberError if losses were added, but none is a number; not after `build`."""
+        if loss := self._metrics.get(self._loss or ""):
+            loss.refuse_words(label)
+
+    def notes(self) -> tuple[str, ...]:
+        """Say which losses are null or no number."""
+        loss = self._metrics.get(self._loss or "")
+        return loss.notes() if loss else ()
+
+    def _series(self, name: str, column: _Column, every: Integers) -> Series:
+        values, rows = _emptied(column.values), _emptied(column.rows)
+        return Series(
+            every if len(values) == len(every) else rows,
+            values,
+            column.digits.resolution(self._printed_of(name) if self._printed_of else None),
+            self._window_of(name) if self._window_of else RAW,
+            self._phase_of(name) if self._phase_of else "training",
+        )
+
+
+class _Column:
+    """A loss is measured; learning rates and the like are set, and short numbers of theirs are no rounded ones."""
+
+    def __init__(self, name: str, *, keeps_all: bool = False) -> None:
+        self.rows: list[Integers] = []
+        self.values: list[Floats] = []
+        self.digits = DigitColumn(measured="loss" in name.lower())
+        self._keeps_all = keeps_all
+        self._null: list[int] = []
+        self._strange: list[tuple[int, str]] = []
+
+    def add(self, rows: Integers, lines: Integers, texts: Sequence[str]) -> None:
+        """Take the texts of these records."""
+        if "" in texts or ABSENT in texts:
+            filled = [text not in ("", ABSENT) for text in texts]
+            rows, lines, texts = rows[filled], lines[filled], list(compress(texts, filled))
+        if not len(rows):
+            return
+        try:
+            self._take(rows, texts)
+        except ValueError:
+            readable = [self._readable(*one) for one in zip(lines.tolist(), texts, strict=True)]
+            left = [text != "" for text in readable]
+            if any(left):
+                self._take(rows[left], list(compress(readable, left)))
+
+    def notes(self) -> tuple[str, ...]:
+        """Say which texts are kept as NaN."""
+        notes = []
+        if self._null:
+            notes.append(f"{len(self._null)} losses are null (first: line {self._null[0]}), kept as NaN")
+        if self._strange:
+            line, text = self._strange[0]
+            notes.append(f"{len(self._strange)} losses are no number (first: {text!r} in line {line}), kept as NaN")
+        return tuple(notes)
+
+    def refuse_words(self, label: str) -> None:
+        """Raise NoNumberError if there is a text that is no number, and not one number."""
+        if self._strange and len(self._strange) + len(self._null) == sum(map(len, self.rows)):
+            raise NoNumberError(label, *self._strange[0])
+
+    def _take(self, rows: Integers, texts: Sequence[str]) -> None:
+        """Read numbers; of many that are alike, each only once. Raises ValueError if one is none."""
+        unlike = set(texts)
+        if len(unlike) * _ALIKE > len(texts):
+            packed, values = _read(texts)
+            self.digits.add(packed, values)
+        else:
+            place = {text: index for index, text in enumerate(unlike)}
+            index = np.fromiter(map(place.__getitem__, texts), np.int64, len(texts))
+            packed, known = _read(list(place))
+            values = known[index]
+            self.digits.add(packed, known, index)
+        self.rows.append(rows)
+        self.values.append(values)
+
+    def _readable(self, line: int, text: str) -> str:
+        """Return a number as it stands, `nan` for what is kept as one, "" for what is left out."""
+        text = text.strip()
+        if is_number(text):
+            return text
+        null = is_null(text)
+        if self._keeps_all and text:
+            if null:
+                self._null.append(line)
+            else:
+                self._strange.append((line, shortened(text)))
+            return "nan"
+        return "nan" if null else ""
+
+
+def _read(texts: Sequence[str]) -> tuple[NDArray[np.bytes_], Floats]:
+    """Pack and read numbers; raises ValueError if one is none, as Python's `1_000` is in no log, or endlessly long."""
+    if max(map(len, texts)) > LONGEST_NUMBER:
+        msg = "a text so long would make all of the block as long"
+        raise ValueError(msg)
+    packed = np.array(texts, np.bytes_)
+    if b"_" in packed.tobytes():
+        msg = "an underscore"
+        raise ValueError(msg)
+    return packed, np.fromiter(map(float, texts), np.float64, len(texts))
+
+
+def take_rows(table: LogTable, rows: Integers) -> LogTable:
+    """Return some records of a table, in this order; a metric that none of them has is left out."""
+    place = np.full(len(table.lines), -1)
+    place[rows] = np.arange(len(rows))
+
+    def taken(column: NDArray[T] | None) -> NDArray[T] | None:
+        return None if column is None else column[rows]
+
+    return LogTable(
+        table.lines[rows],
+        table.steps[rows],
+        taken(table.epochs),
+        {name: _moved(series, place) for name, series in table.metrics.items() if (place[series.rows] >= 0).any()},
+        taken(table.totals),
+        taken(table.skipped),
+        taken(table.shares),
+    )
+
+
+def _moved(series: Series, place: Integers) -> Series:
+    """Put a series at new places, in their order; what has none goes."""
+    places = place[series.rows]
+    order = np.argsort(places, kind="stable")[np.count_nonzero(places < 0) :]
+    return replace(series, rows=places[order], values=series.values[order], resolution=series.resolution[order])
+
+
+def _shared(column: NDArray[T]) -> NDArray[T]:
+    """Let a column of equal numbers, as totals mostly are, share one in memory."""
+    return np.broadcast_to(column[0], len(column)) if column.min() == column.max() else column
+
+
+def _emptied(parts: list[NDArray[T]]) -> NDArray[T]:
+    joined = np.concatenate(parts)
+    parts.clear()
+    return joined
+
+
+_NO_NUMBERS = np.zeros(0, np.int64)
+# The columns of a table beside its metrics, with what stands where a block does not tell them.
+_USUAL = {"lines": 0, "steps": 0, "epochs": -1, "totals": 0, "skipped": 0, "shares": np.nan}
+
+
+def read_steps(texts: Sequence[str]) -> Integers:
+    """Read steps or epochs, also when printed as `10.0`; NO_STEP for what is no integer in [0, 2^31)."""
+    try:
+        values = np.fromiter(map(float, texts), np.float64, len(texts))
+    except ValueError:
+        values = np.array([float(text) if is_number(text.strip()) else np.nan for text in texts], np.float64)
+    with np.errstate(invalid="ignore"):
+        valid = (values >= 0) & (values < LARGEST_STEP) & (values == np.floor(values))
+    return np.where(valid, values, NO_STEP).astype(np.int64)
+
+
+def read_step(text: str) -> int | None:
+    """Read one step or epoch; None if it is none."""
+    step = int(read_steps([text])[0])
+    return None if step == NO_STEP else step
+
+
+def as_table(
+    records: Iterable[LogRecord],
+    window_of: Callable[[str], Window] | None = None,
+    phase_of: Callable[[str], Phase] | None = None,
+    printed_of: Callable[[str], Printed | None] | None = None,
+) -> LogTable:
+    """Put records that were made one by one into columns: for formats whose lines are few."""
+    listed = list(records)
+    names = dict.fromkeys(name for record in listed for name in record.texts)
+    builder = TableBuilder(window_of, phase_of, printed_of=printed_of)
+    builder.add(
+        np.array([record.line for record in listed], np.int64),
+        np.array([record.step for record in listed], np.int64),
+        {name: [record.texts.get(name, "") for record in listed] for name in names},
+        epochs=np.array([-1 if record.epoch is None else record.epoch for record in listed], np.int64),
+    )
+    return builder.build()

@@ -1,0 +1,210 @@
+"""Logs that are tables already (CSV, JSON lines): which columns are the step, the epoch and the training loss.
+
+The columns go by the names in use; whether steps count through or start again with each epoch is read off the
+data, as the same header stands for both. A row without a loss is not a row with loss 0, nor one to drop unseen:
+an explicit `null`, or a text that is no number, is NaN; an absent key or an empty cell is no loss in this row.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.log_parts.invalid_steps import InvalidSteps
+from align.curves.log_parts.phases import OTHER_PHASES, phase_by_name
+from align.curves.log_parts.table_builder import ABSENT, NO_STEP, TableBuilder, read_steps
+from align.curves.log_parts.text import ONLY_EPOCHS, end_notes, is_null, is_number, with_point
+from align.curves.log_parts.validation_metrics import named_validation
+from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
+from align.errors import EmptyLogError, RepeatedColumnError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from align.curves.log_sources import LogBlock, LogSource
+    from align.curves.loss_log import Base, Booleans, Counting, Integers, LogTable, Window
+
+STEP_NAMES = (
+    "global_step", "step", "steps", "train_step", "current_step", "trainer/global_step", "iteration", "iterations",
+    "iter", "iters", "it", "batch", "batch_idx",
+)  # fmt: skip
+EPOCH_NAMES = ("epoch", "epochs", "current_epoch", "trainer/epoch")
+LOSS_NAMES = (
+    "loss", "train_loss", "train/loss", "training_loss", "loss/train", "train_loss_step", "loss_step", "trainloss",
+    "step_loss", "batch_loss", "lm_loss", "total_loss", "train_loss_epoch",
+)  # fmt: skip
+PHASE_NAMES = ("phase", "mode", "split", "stage")
+EXPECTED = (
+    f"a step column ({', '.join(STEP_NAMES[:2])}, iter, epoch ...) and a loss column ({', '.join(LOSS_NAMES[:3])} ...)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogColumns:
+    """The names, as the log spells them, of its step, epoch, loss and phase; None for what it has not.
+
+    The loss is "" in a log with nothing but losses of other phases, `val_loss`.
+    """
+
+    step: str | None
+    epoch: str | None
+    loss: str
+    phase: str | None
+
+
+def find_columns(names: Iterable[str]) -> LogColumns | None:
+    """Tell the columns of a log by their names; None without any loss, or without both step and epoch."""
+    spelled: dict[str, str] = {}
+    for name in names:
+        spelled.setdefault(_plain(name), name)
+    step, epoch, loss, phase = (_first(spelled, known) for known in (STEP_NAMES, EPOCH_NAMES, LOSS_NAMES, PHASE_NAMES))
+    if loss is None and {phase_by_name(name) for name in spelled if "loss" in name} == {"validation"}:
+        loss = ""
+    return None if loss is None or (step is None and epoch is None) else LogColumns(step, epoch, loss, phase)
+
+
+class TableReader:
+    """Takes the rows of a log in columns, block by block; metrics may have a `decimal_comma` where it parts no cells.
+
+    Texts have no spaces around them, and ABSENT stands where a row has none.
+    """
+
+    def __init__(self, columns: LogColumns, decimal_comma: bool = False) -> None:
+        self._columns, self._decimal_comma = columns, decimal_comma
+        self._builder = TableBuilder(functools.partial(_window, columns), phase_by_name, columns.loss)
+        self._names: dict[str, None] = {}
+        self._without_loss: list[int] = []
+        self._odd_steps = InvalidSteps()
+        self._filled, self._commas = 0, False
+
+    def add(self, block: LogBlock, lines: Integers, cells: Mapping[str, Sequence[str]]) -> None:
+        """Take the rows of a block, by the names of their columns; those without a step are no records."""
+        self._filled += block.count_filled()
+        columns, count = self._columns, len(lines)
+        self._names.update(dict.fromkeys(cells))
+        epochs = _steps(cells.get(columns.epoch or ""), count)
+        steps = epochs if columns.step is None else _steps(cells.get(columns.step), count)
+        metrics = {name: texts for name, texts in cells.items() if name not in (columns.step, columns.epoch)}
+        if self._decimal_comma and "," in block.text:
+            metrics = self._with_points(metrics)
+        self._odd_steps.look(
+            lines, steps, cells.get(columns.step or columns.epoch or "", ()), metrics.get(columns.loss, ())
+        )
+        validation = np.zeros(count, np.bool_)
+        if columns.phase is not None and columns.phase in cells:
+            validation[:] = [phase.strip().lower() in OTHER_PHASES for phase in cells[columns.phase]]
+        if "" in metrics.get(columns.loss, ()):
+            metrics[columns.loss] = self._empty_losses(lines, metrics, (steps == NO_STEP) | validation)
+        if validation.any():
+            metrics = {**_where(~validation, metrics), **named_validation(_where(validation, metrics))}
+        self._builder.add(lines, steps, metrics, epochs=np.maximum(epochs, -1))
+
+    def read(self, source: LogSource, format_name: str) -> LossLog:
+        """Put all rows together; raises EmptyLogError, NoStepError or NoNumberError if none has a step and a loss."""
+        self._builder.refuse_words(source.label)
+        columns, table = self._columns, self._builder.build()
+        if not table.metrics or columns.loss not in (*table.metrics, ""):
+            self._odd_steps.refuse(source.label)
+            raise EmptyLogError(source.label, [f"{format_name}: {EXPECTED}"])
+        only_epochs = (ONLY_EPOCHS,) if columns.step is None else ()
+        return LossLog(
+            label=source.label,
+            format=format_name,
+            table=table,
+            loss_name=columns.loss,
+            counting=_counting(columns, table),
+            base=_base(self._names),
+            ignored_lines=self._filled - len(table.lines),
+            notes=(*self._notes(), *only_epochs, *end_notes(source)),
+        )
+
+    def _with_points(self, metrics: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        pointed: dict[str, Sequence[str]] = {name: list(map(with_point, texts)) for name, texts in metrics.items()}
+        self._commas |= any(list(texts) != pointed[name] for name, texts in metrics.items())
+        return pointed
+
+    def _empty_losses(self, lines: Integers, metrics: Mapping[str, Sequence[str]], strange: Booleans) -> list[str]:
+        """Turn empty cells into NaN in rows with a step and nothing else: a loss that its writer could not print."""
+        losses = list(metrics[self._columns.loss])
+        others = [texts for name, texts in metrics.items() if name != self._columns.loss]
+        for row in [row for row, loss in enumerate(losses) if not loss and not strange[row]]:
+            if any(is_number(texts[row]) or is_null(texts[row]) for texts in others):
+                self._without_loss.append(int(lines[row]))
+            else:
+                losses[row] = "nan"
+        return losses
+
+    def _notes(self) -> tuple[str, ...]:
+        """Say which column is the loss if several might be, which losses are no number, which rows have none."""
+        notes = []
+        loss = self._columns.loss
+        if others := sorted(name for name in self._names if name != loss and _plain(name) in LOSS_NAMES):
+            notes.append(f"the loss is read from {loss!r}; also in the log: {', '.join(others)}")
+        notes += [*self._builder.notes(), *self._odd_steps.notes()]
+        notes += ["a comma inside a number is read as its decimal point"] * self._commas
+        if self._without_loss:
+            lines = f"{len(self._without_loss)} rows have no loss (first: line {self._without_loss[0]})"
+            notes.append(f"{lines}; some writers leave NaN out like this")
+        return tuple(notes)
+
+
+def repeated_notes(label: str, columns: LogColumns, repeated: Mapping[str, int]) -> tuple[str, ...]:
+    """Say which names stand for two values; raises RepeatedColumnError if the step, epoch or loss is among them."""
+    needed = {columns.step, columns.epoch, columns.loss, columns.phase} & repeated.keys()
+    if needed:
+        raise RepeatedColumnError(label, {str(name): repeated[str(name)] for name in sorted(map(str, needed))})
+    return tuple(
+        f"{name!r} stands twice with unlike values (first: line {line}); the last of them is read"
+        for name, line in repeated.items()
+    )
+
+
+def _where(wanted: Booleans, metrics: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Leave the texts of these rows only; the other rows stay, so that all are in the order of the file."""
+    kept = wanted.tolist()
+    return {
+        name: [text if one else ABSENT for text, one in zip(texts, kept, strict=True)]
+        for name, texts in metrics.items()
+    }
+
+
+def _steps(texts: Sequence[str] | None, count: int) -> Integers:
+    return np.full(count, NO_STEP) if texts is None else read_steps(texts)
+
+
+def _counting(columns: LogColumns, table: LogTable) -> Counting:
+    """Steps start again with each epoch if the ranges of steps of two epochs overlap."""
+    if columns.step is None:
+        return "epoch"
+    if table.epochs is None or _plain(columns.step).startswith("global"):
+        return "global step"
+    rows = table.metrics[columns.loss].rows if columns.loss else np.arange(len(table.steps))
+    epochs, index = np.unique(table.epochs[rows], return_inverse=True)
+    first, last = np.full(len(epochs), np.iinfo(np.int64).max), np.full(len(epochs), -1)
+    np.minimum.at(first, index, table.steps[rows])
+    np.maximum.at(last, index, table.steps[rows])
+    return "step in epoch" if bool(np.any(first[1:] <= last[:-1])) else "global step"
+
+
+def _window(columns: LogColumns, name: str) -> Window:
+    """Means of an epoch are told by the name, or by a log that counts nothing else."""
+    return EPOCH_MEAN if columns.step is None or _plain(name).endswith("_epoch") else RAW
+
+
+def _base(names: Iterable[str]) -> Base | None:
+    """Lightning, told by its pairs `x_step` and `x_epoch`, counts from 0; other tables do not say."""
+    plain = {_plain(name) for name in names}
+    return (
+        0 if any(f"{name.removesuffix('_step')}_epoch" in plain for name in plain if name.endswith("_step")) else None
+    )
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def _first(spelled: Mapping[str, str], known: Sequence[str]) -> str | None:
+    return next((spelled[name] for name in known if name in spelled), None)

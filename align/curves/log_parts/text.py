@@ -1,0 +1,69 @@
+"""What all loss-log readers share: the lines that a pattern finds, and numbers as they are printed.
+
+`null` or `None` in place of a number is what writers make of NaN.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from align.curves.log_sources import LogBlock, LogSource
+    from align.curves.loss_log import Integers
+
+ONLY_EPOCHS = "the log counts only epochs: each loss is taken as the mean of its epoch"
+NUMBER = r"[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?i:nan|inf(?:inity)?)\b)"
+
+# No float64 has more digits than 767; Python reads no exponent of more than 4300.
+LONGEST_NUMBER = 1000
+
+_WHOLE = re.compile(NUMBER)
+_DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+(?:[eE][-+]?[0-9]+)?")
+_SHOWN = 40
+
+
+def find_lines(
+    block: LogBlock, pattern: re.Pattern[str], others: Integers | None = None
+) -> tuple[Integers, list[tuple[str, ...]]]:
+    """Return the line numbers and the groups, "" for one that took no part, of all matches of a pattern in a block.
+
+    The pattern needs two groups or more, and must not reach over a line's end; it is fast if it begins with a fixed
+    text. `others` are lines that are known to have no match: where all the rest have one, their numbers cost nothing.
+    """
+    rows: list[tuple[str, ...]] = pattern.findall(block.text)
+    numbers = block.numbers if others is None or not len(others) else np.setdiff1d(block.numbers, others)
+    if len(rows) == len(numbers):
+        return numbers, rows
+    if not rows:
+        return block.numbers[:0], rows
+    starts = np.fromiter((match.start() for match in pattern.finditer(block.text)), np.int64, len(rows))
+    ends = np.flatnonzero(np.frombuffer(block.text.encode("utf-32-le", "surrogatepass"), np.uint32) == ord("\n"))
+    return block.numbers[np.searchsorted(ends, starts)], rows
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a text is one decimal number, NaN or infinity."""
+    return len(text) <= LONGEST_NUMBER and _WHOLE.fullmatch(text) is not None
+
+
+def with_point(text: str) -> str:
+    """Return a number with a decimal comma as one with a point, all else as it is."""
+    return text.replace(",", ".") if _DECIMAL_COMMA.fullmatch(text) else text
+
+
+def shortened(text: str) -> str:
+    """Return a text as messages show it, which may have any length in a log."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def is_null(text: str) -> bool:
+    """Tell whether a text stands explicitly for no value."""
+    return text.lower() in ("null", "none")
+
+
+def end_notes(source: LogSource) -> tuple[str, ...]:
+    """Say so if the text stops in the middle of a line: its last number may have been cut."""
+    return ("the last line has no line end: it may be cut",) if source.was_cut else ()

@@ -1,0 +1,124 @@
+"""The content of a log file, handed to its readers in blocks of whole lines: training logs reach millions of lines.
+
+A terminal's colour codes and carriage returns are taken off here, once for all formats. Bytes that are no UTF-8 spoil
+their own line only; UTF-16 is known by its byte-order mark.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from align.curves.loss_log import Integers
+
+# What is made of a block should fit into a processor's cache.
+BLOCK_BYTES = 1 << 18
+HEAD_BYTES = 1 << 20
+_BINARY_BYTES = 1 << 16
+_LINE_END, _BLANKS = ord("\n"), np.frombuffer(b"\n \t", np.uint8)
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogBlock:
+    """Whole lines of a log, parted by line feeds: `numbers[i]` is the number in the file, from 1, of the i-th line.
+
+    A carriage return ends a line but counts none, so several lines may bear one number.
+    """
+
+    text: str
+    numbers: Integers
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Yield (number, content) of every line."""
+        return zip(self.numbers.tolist(), self.text.split("\n"), strict=True)
+
+    def count_filled(self) -> int:
+        """Count the lines that are not blank."""
+        letters = np.frombuffer(f"\n{self.text}\n".encode("utf-8", "surrogatepass"), np.uint8)
+        firsts = letters[1:][letters[:-1] == _LINE_END]
+        if not np.isin(firsts, _BLANKS).any():
+            return len(self.numbers)
+        return sum(map(bool, map(str.strip, self.text.split("\n"))))
+
+
+class LogSource:
+    """The content of one log; `label` is what messages call it, `data` is as it stands in the file."""
+
+    def __init__(self, label: str, data: bytes) -> None:
+        self.label = label
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            data = data.decode("utf-16", errors="replace").encode()
+        self.data = data.removeprefix(codecs.BOM_UTF8)
+
+    @classmethod
+    def of_text(cls, text: str, label: str = "log") -> LogSource:
+        """Make the source that a file of this text would be."""
+        return cls(label, text.encode("utf-8", errors="replace"))
+
+    @property
+    def is_binary(self) -> bool:
+        """True if the beginning holds a zero byte, as event files do and no text does."""
+        return b"\0" in self.data[:_BINARY_BYTES]
+
+    def head(self, size: int = HEAD_BYTES) -> LogSource:
+        """Return the beginning: whole lines, `size` bytes or fewer if there is a line's end among them."""
+        if len(self.data) <= size:
+            return self
+        return LogSource(self.label, self.data[: self.data.rfind(b"\n", 0, size) + 1 or size])
+
+    @property
+    def was_cut(self) -> bool:
+        """True if the text stops in the middle of a line: its last number may lack digits."""
+        return bool(self.data) and not self.data.endswith((b"\n", b"\r"))
+
+    @cached_property
+    def text(self) -> str:
+        """All of it, without colour codes: for formats that are one document."""
+        return _without_colours(self.data.decode("utf-8", errors="replace"))
+
+    def blocks(self) -> Iterable[LogBlock]:
+        """Give the cleaned lines in order, in blocks of a size that suits the processor."""
+        return self._few_blocks if len(self.data) <= HEAD_BYTES else self._made_blocks()
+
+    @cached_property
+    def _few_blocks(self) -> tuple[LogBlock, ...]:
+        """All formats are asked about the beginning of a log: it is cleaned once."""
+        return tuple(self._made_blocks())
+
+    def _made_blocks(self) -> Iterator[LogBlock]:
+        start, number = 0, 1
+        while start < len(self.data):
+            end = self.data.find(b"\n", start + BLOCK_BYTES) + 1 or len(self.data)
+            text = self.data[start:end].decode("utf-8", errors="replace").removesuffix("\n")
+            block = _cleaned(text, number)
+            yield block
+            start, number = end, int(block.numbers[-1]) + 1
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Yield (number, content) of every cleaned line."""
+        for block in self.blocks():
+            yield from block.lines()
+
+
+def _cleaned(text: str, first: int) -> LogBlock:
+    text = _without_colours(text)
+    numbers = np.arange(first, first + text.count("\n") + 1, dtype=np.int64)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").removesuffix("\r")
+    if "\r" not in text:
+        return LogBlock(text, numbers)
+    parts = [[part for part in line.split("\r") if part] or [""] for line in text.split("\n")]
+    return LogBlock("\n".join(map("\n".join, parts)), np.repeat(numbers, [len(part) for part in parts]))
+
+
+def _without_colours(text: str) -> str:
+    return _ANSI.sub("", text) if "\x1b" in text else text

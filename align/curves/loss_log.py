@@ -1,0 +1,254 @@
+"""Loss logs as read, and curves on the true global step.
+
+A log is kept in columns, as training logs reach millions of lines, and in the log's own counting: what a format
+knows (how it counts, what a value is the mean of, how many digits it prints) stays with the data until the curves
+are put on one axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from align.curves.metric_names import find_metric
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Booleans = NDArray[np.bool_]
+    Integers = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+else:
+    Booleans = Integers = Floats = Any
+
+WindowKind = Literal["raw", "mean of last", "median of last", "since last print", "epoch so far", "epoch mean"]
+Base = Literal[0, 1]
+Counting = Literal["global step", "step in epoch", "epoch", "share of epochs"]
+Axis = Literal["step", "epoch"]
+Phase = Literal["training", "validation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a printed value is the mean (or median) of; `length` counts the steps of "... of last", 1 for all else."""
+
+    kind: WindowKind
+    length: int = 1
+
+
+RAW, SINCE_LAST_PRINT = Window("raw"), Window("since last print")
+EPOCH_SO_FAR, EPOCH_MEAN = Window("epoch so far"), Window("epoch mean")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One line of a log that tells of a training step, in the log's own counting.
+
+    `step` is what the log calls the step (the epoch where it counts only epochs), `texts` holds the metrics of the
+    line as printed, `line` is the line number in the file, from 1.
+    """
+
+    line: int
+    step: int
+    epoch: int | None
+    texts: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """One metric of a log: `values[i]` stands in record `rows[i]`; all three have shape (n,).
+
+    `resolution` is the unit of the last printed digit, 0.0 where all digits are printed. `window` says what a value is
+    the mean of.
+    """
+
+    rows: Integers
+    values: Floats
+    resolution: Floats
+    window: Window = RAW
+    phase: Phase = "training"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogTable:
+    """The records of a log in file order, arrays of shape (records,), and the metrics by name.
+
+    `totals` is how many steps an epoch or the run has, as each record says (`step: [1/19]`; 0 where it does not):
+    records of unlike totals belong to different jobs. `skipped` is how many of the steps that a record tells of changed
+    no weight, as their gradients overflowed. `shares` counts epochs with their fraction, for logs that know no step.
+    """
+
+    lines: Integers
+    steps: Integers
+    epochs: Integers | None
+    metrics: dict[str, Series]
+    totals: Integers | None = None
+    skipped: Integers | None = None
+    shares: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LossLog:
+    """A log as one plugin understood it.
+
+    `loss_name` is what the log calls its training loss. `base` is what it calls its first step (and first epoch); None
+    where the format does not fix it and the smallest step has to tell. `steps_per_epoch` is given by the format
+    (`batch: [1/4]`) or None. `notes` says what the plugin assumed or could not read.
+    """
+
+    label: str
+    format: str
+    table: LogTable
+    loss_name: str
+    counting: Counting
+    base: Base | None
+    steps_per_epoch: int | None = None
+    ignored_lines: int = 0
+    notes: tuple[str, ...] = ()
+
+    def series(self, metric: str) -> Series | None:
+        """Return a metric by its name in the log or a usual one; None if it is not there.
+
+        `loss` stands for the training loss; times come in seconds (align.curves.metric_names).
+        """
+        metrics = self.table.metrics
+        if metric == "loss" and metric not in metrics:
+            return metrics.get(self.loss_name)
+        found = find_metric(metrics, metric)
+        if found is None:
+            return None
+        series = metrics[found.name]
+        if found.scale == 1.0:
+            return series
+        return replace(series, values=series.values * found.scale, resolution=series.resolution * found.scale)
+
+    def with_notes(self, notes: tuple[str, ...], ignored_lines: int = 0) -> LossLog:
+        """Return the same log with more notes and more ignored lines."""
+        return replace(self, notes=(*self.notes, *notes), ignored_lines=self.ignored_lines + ignored_lines)
+
+
+@dataclass(frozen=True, slots=True)
+class AxisHints:
+    """What the user knows about how a log counts; None leaves it to the log."""
+
+    steps_per_epoch: int | None = None
+    base: Base | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skips:
+    """Steps that changed no weight, `counts[i]` of those in (starts[i], ends[i]]; by increasing ends."""
+
+    starts: Integers
+    ends: Integers
+    counts: Integers
+
+    @property
+    def whole(self) -> Booleans:
+        """Tell of which spans all steps were skipped."""
+        whole: Booleans = self.counts >= self.ends - self.starts
+        return whole
+
+    def take(self, which: Booleans) -> Skips:
+        """Return some of the spans only."""
+        return Skips(self.starts[which], self.ends[which], self.counts[which])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """One metric over the global step, counted from 1, strictly increasing: arrays of shape (points,).
+
+    `values[i]` belongs to `steps[i]`, `resolution[i]` is its printed resolution, `resumed[i]` says that the log went
+    back before it. `skips` tells which steps changed no weight, also of those that have no value. Where a log counts
+    only epochs and nobody said how many steps an epoch has, `axis` is "epoch". `base_guessed`: it counts from 1 only
+    because it shows no step 0. A value of a validation is no mean over training steps. `notes` says what was done.
+    `base_given` is what the user said that the log calls its first step. `grouped` steps of the log were taken as one.
+    """
+
+    label: str
+    metric: str
+    steps: Integers
+    values: Floats
+    resolution: Floats
+    window: Window = RAW
+    axis: Axis = "step"
+    notes: tuple[str, ...] = field(default=())
+    base_guessed: bool = False
+    steps_per_epoch: int | None = None
+    skips: Skips | None = None
+    phase: Phase = "training"
+    resumed: Booleans | None = None
+    grouped: int = 1
+    base_given: Base | None = None
+
+    def take(self, which: Integers | Booleans | slice) -> Curve:
+        """Return the curve with some of its points only."""
+        return replace(
+            self,
+            steps=self.steps[which],
+            values=self.values[which],
+            resolution=self.resolution[which],
+            resumed=None if self.resumed is None else self.resumed[which],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedCurves:
+    """Two curves at their common steps: arrays of shape (common,).
+
+    `widening` is what rounding to the printed digits can add to a difference: half a unit of each side.
+    """
+
+    steps: Integers
+    reference: Floats
+    candidate: Floats
+    widening: Floats
+    unmatched_reference: int
+    unmatched_candidate: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """One metric of a log: how many values, what each is the mean of, and of which phase they are."""
+
+    name: str
+    points: int
+    window: Window
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
+class LogSummary:
+    """What was understood of one log; `result_kind` names the file in the run folder.
+
+    `cadence` is the usual distance between points and `gaps` lists (last step before, first step after) of the wider
+    ones that follow no pattern. `resolution` is the coarsest printed unit, 0.0 if all digits are printed. `duplicates`
+    counts points that were printed again later, `skipped_steps` lists (first,
+    last, count): so many of these steps changed no weight.
+    """
+
+    result_kind = "log"
+    label: str
+    format: str
+    metric: str
+    metrics: tuple[MetricSummary, ...]
+    counting: Counting
+    axis: Axis
+    base: Base | None
+    steps_per_epoch: int | None
+    window: Window
+    points: int
+    first_step: int
+    last_step: int
+    cadence: int
+    first_value: float
+    last_value: float
+    resolution: float
+    gaps: tuple[tuple[int, int], ...]
+    duplicates: int
+    non_finite_steps: tuple[int, ...]
+    skipped_steps: tuple[tuple[int, int, int], ...]
+    ignored_lines: int
+    notes: tuple[str, ...]

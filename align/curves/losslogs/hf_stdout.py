@@ -1,0 +1,183 @@
+"""What the Hugging Face Trainer prints: one dict at a time between the states of its progress bar.
+
+The dicts know no step. The bar is drawn anew right after each of them, with the steps done by then (what stands before
+a dict may be older); without a bar there is only the epoch with its fraction. Versions 5 print four significant digits
+as texts, versions 4 round the loss to four decimals and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.log_parts.name_value_pairs import pair_columns
+from align.curves.log_parts.phases import phase_by_name
+from align.curves.log_parts.printed_digits import Printed
+from align.curves.log_parts.record_lines import RecordLines, twice
+from align.curves.log_parts.table_builder import LARGEST_STEP, NO_STEP, TableBuilder, read_steps, take_rows
+from align.curves.log_parts.text import NUMBER, find_lines
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward
+from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
+from align.errors import EmptyLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.curves.log_sources import LogBlock, LogSource
+    from align.curves.loss_log import Booleans, Floats, Integers, LogTable, Window
+
+# A dict, or a progress bar that describes nothing (`Map: 100%|`): steps done, steps in all.
+_PIECES = re.compile(r"(\{'[^{}\n]*\})|(?<!: ...)%\|[^|\n]*\| *([0-9]+)/([0-9]+) \[")
+_PAIR = re.compile(rf"'([^'\n]+)': '?({NUMBER}|None)(?=['}},])")
+_EPOCH = re.compile(rf"'epoch': '?({NUMBER})(?=['}},])")
+_NEEDED = {"loss", "learning_rate", "epoch"}
+_SUMMARY = "train_runtime"
+# Of a loss in versions 4, of all that is printed as text in versions 5.
+_ROUNDED, _FOUR_DIGITS = Printed("decimals", 4), Printed("significant", 4)
+_START, _TOGETHER = r"\{'", (twice(r"\{'"),)
+
+
+class HfStdoutFormat:
+    """Dicts `{'loss': 0.2599, 'grad_norm': 1.5497, 'learning_rate': 4.375e-05, 'epoch': 0.5}`, with progress bars."""
+
+    name = "hf_stdout"
+    summary = "what the Hugging Face Trainer prints: {'loss': 0.2599, ..., 'learning_rate': 4.37e-05, 'epoch': 0.5}"
+    requires: tuple[str, ...] = ()
+    quoted = False
+    sample = (
+        b"\r  0%|          | 0/8 [00:00<?, ?it/s]\r                                     \r"
+        b"{'loss': '6.027', 'grad_norm': '8.841', 'learning_rate': '0.04375', 'epoch': '0.5'}\n"
+        b"\r 25%|##5       | 2/8 [00:00<00:00, 167.17it/s]\r                                              \r"
+        b"{'loss': '4.348', 'grad_norm': '6.378', 'learning_rate': '0.03125', 'epoch': '1'}\n"
+        b"\r 50%|#####     | 4/8 [00:00<00:00, 286.98it/s]\n"
+        b"{'eval_loss': '2.892', 'eval_runtime': '0.0094', 'eval_samples_per_second': '1695', 'epoch': '1'}\n"
+        b"\r 50%|#####     | 4/8 [00:00<00:00, 167.17it/s]\n"
+    )
+
+    def recognizes(self, source: LogSource) -> bool:
+        """Tell whether a dict has a loss, a learning rate and an epoch, all of them numbers."""
+        return any(
+            dict(_PAIR.findall(printed)).keys() >= _NEEDED
+            for block in source.blocks()
+            if "'learning_rate'" in block.text
+            for printed, *_ in _PIECES.findall(block.text)
+            if printed
+        )
+
+    def read(self, source: LogSource) -> LossLog:
+        """Read all dicts with an epoch but the summary at the end; raises EmptyLogError if none has a loss."""
+        reading, lines = _Reading(), RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
+            reading.add(block)
+        table, by_step, notes = reading.table()
+        if "loss" not in table.metrics:
+            raise EmptyLogError(source.label, [self.summary])
+        return LossLog(
+            label=source.label,
+            format=self.name,
+            table=table,
+            loss_name="loss",
+            counting="global step" if by_step else "share of epochs",
+            base=1,
+            ignored_lines=reading.filled - len(table.lines),
+            notes=(*lines.notes(), *reading.builder.notes(), *notes),
+        )
+
+
+class _Reading:
+    """Dicts with an epoch by their number, and the bars: the number of the dict before, steps done, steps in all."""
+
+    def __init__(self) -> None:
+        self.builder = TableBuilder(_window, phase_by_name, loss="loss", printed_of=self._printed)
+        self.filled = self._count = 0
+        self._as_texts: dict[str, bool] = {}
+        self._losses: list[Booleans] = []
+        self._summaries: list[Booleans] = []
+        self._bars: list[Integers] = []
+
+    def add(self, block: LogBlock) -> None:
+        """Take the dicts and bars of a block."""
+        self.filled += block.count_filled()
+        lines, rows = find_lines(block, _PIECES)
+        if not rows:
+            return
+        shares = _shares([printed for printed, _, _ in rows])
+        dicts = np.flatnonzero(~np.isnan(shares))
+        owners = self._count - 1 + np.cumsum(~np.isnan(shares))
+        bars = [place for place, owner in enumerate(owners.tolist()) if owner >= 0 and rows[place][2]]
+        told = (read_steps([rows[place][which] for place in bars]) for which in (1, 2))
+        self._bars.append(np.stack([owners[bars], *told]))
+        if len(dicts):
+            self._add(lines[dicts], [rows[place][0] for place in dicts.tolist()], shares[dicts], block.text)
+
+    def table(self) -> tuple[LogTable, bool, tuple[str, ...]]:
+        """Put the dicts at the steps of the training bar, else at whole epochs; tell which, and what that cost."""
+        table = self.builder.build()
+        if not len(table.lines):
+            return table, False, ()
+        kept = ~np.concatenate(self._summaries)
+        losses = np.concatenate(self._losses) & kept
+        steps, totals = _steps(losses, np.concatenate(self._bars, axis=1))
+        by_step = bool(losses.any() and totals.any() and (steps[losses][:-1] != NO_STEP).all())
+        cut = by_step and steps[losses][-1] == NO_STEP
+        numbers = table.steps
+        if by_step:
+            table, kept = replace(table, steps=steps[numbers], totals=totals[numbers]), kept & (steps != NO_STEP)
+        elif table.shares is not None:
+            table = replace(table, steps=np.floor(table.shares).astype(np.int64))
+        note = "the last loss is left out: no progress bar after it tells its step"
+        return take_rows(table, np.flatnonzero(kept[numbers])), by_step, (note,) if cut else ()
+
+    def _add(self, lines: Integers, dicts: list[str], shares: Floats, text: str) -> None:
+        """Take dicts at their number in place of the step, those with a loss apart, as others name other things."""
+        numbers = np.arange(self._count, self._count + len(dicts))
+        losses, summaries = (np.array([f"'{name}': " in one for one in dicts]) for name in ("loss", _SUMMARY))
+        for _, at in by_phase(~losses):
+            columns = pair_columns([dicts[place] for place in at.tolist()], _PAIR)
+            for name in columns.keys() - self._as_texts.keys():
+                self._as_texts[name] = f"'{name}': '" in text
+            metrics = {name: texts for name, texts in columns.items() if name != "epoch"}
+            self.builder.add(lines[at], numbers[at], metrics, shares=shares[at])
+        self._losses.append(losses)
+        self._summaries.append(summaries)
+        self._count += len(dicts)
+
+    def _printed(self, name: str) -> Printed | None:
+        if self._as_texts.get(name):
+            return _FOUR_DIGITS
+        return _ROUNDED if name == "loss" else None
+
+
+def _shares(printed: Sequence[str]) -> Floats:
+    """Return the epoch of each dict, NaN for what has none."""
+    found = [_EPOCH.search(text) if text else None for text in printed]
+    shares = np.array([float(epoch[1]) if epoch else np.nan for epoch in found], np.float64)
+    return np.where((shares >= 0) & (shares < LARGEST_STEP), shares, np.nan)
+
+
+def _steps(losses: Booleans, bars: Integers) -> tuple[Integers, Integers]:
+    """Return the step of each dict by the first training bar after it, NO_STEP without one, and the steps in all.
+
+    Right after a loss only the training bar is drawn, so it tells how many steps there are in all, 0 if none does;
+    after an evaluation others may come first. The last loss of a log that was cut may lack its bar.
+    """
+    owners, done, totals = bars
+    steps, first = np.full(len(losses), NO_STEP), np.zeros(len(losses), np.int64)
+    first[owners[::-1]] = totals[::-1]
+    known = losses & (first > 0)
+    if not known.any():
+        return steps, np.zeros_like(first)
+    told = carry_forward(first, known, int(first[known][0]))
+    right = totals == told[owners]
+    steps[owners[right][::-1]] = done[right][::-1]
+    return steps, told
+
+
+def _window(name: str) -> Window:
+    return SINCE_LAST_PRINT if name == "loss" else RAW
+
+
+PLUGIN = HfStdoutFormat()

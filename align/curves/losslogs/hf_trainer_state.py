@@ -1,0 +1,87 @@
+"""`trainer_state.json` of the Hugging Face Trainer.
+
+Each loss is the mean since the last print, over as many steps as `step` went on; all else is of one step. The summary
+at the end is of the whole run and no record. An explicit `null` is NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from align.curves.log_parts.phases import phase_by_name
+from align.curves.log_parts.table_builder import as_table, read_step
+from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LogRecord, LossLog
+from align.errors import EmptyLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.curves.log_sources import LogSource
+    from align.curves.loss_log import Window
+
+_HISTORY = re.compile(r'"log_history"\s*:\s*\[')
+
+
+class TrainerStateFormat:
+    """One JSON object with `log_history` and `global_step`."""
+
+    name = "hf_trainer_state"
+    summary = "trainer_state.json of the Hugging Face Trainer"
+    requires: tuple[str, ...] = ()
+    quoted = False
+    sample = (
+        b'{"epoch": 1.0, "global_step": 4, "log_history": [\n'
+        b'{"epoch": 0.5, "grad_norm": 1.54, "learning_rate": 4.3e-05, "loss": 0.25994735956192017, "step": 2},\n'
+        b'{"epoch": 1.0, "grad_norm": 0.95, "learning_rate": 3.1e-05, "loss": 0.20888003706932068, "step": 4},\n'
+        b'{"epoch": 1.0, "eval_loss": 0.23425716161727905, "step": 4}]}\n'
+    )
+
+    def recognizes(self, source: LogSource) -> bool:
+        """Tell whether an object begins that has a log history; a long one is not parsed for that."""
+        return source.text.lstrip().startswith("{") and _HISTORY.search(source.text) is not None
+
+    def read(self, source: LogSource) -> LossLog:
+        """Read the log history; raises EmptyLogError if no entry has a loss."""
+        ignored: list[int] = []
+        table = as_table(_records(_history(source.text) or [], ignored), _window, phase_by_name)
+        if "loss" not in table.metrics:
+            raise EmptyLogError(source.label, [self.summary])
+        return LossLog(
+            label=source.label,
+            format=self.name,
+            table=table,
+            loss_name="loss",
+            counting="global step",
+            base=1,
+            ignored_lines=len(ignored),
+        )
+
+
+def _history(text: str) -> list[Any] | None:
+    try:
+        state = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return None
+    history = state.get("log_history") if isinstance(state, dict) else None
+    return history if isinstance(history, list) else None
+
+
+def _records(history: list[Any], ignored: list[int]) -> Iterator[LogRecord]:
+    """Yield entries with a step; `line` is the place in the history, from 1."""
+    for place, entry in enumerate(history, start=1):
+        entries = entry.items() if isinstance(entry, dict) else ()
+        texts = {name: value or "nan" for name, value in entries if value is None or isinstance(value, str)}
+        step = read_step(texts.get("step", ""))
+        if step is None or "train_runtime" in texts:
+            ignored.append(place)
+        else:
+            yield LogRecord(place, step, None, {name: text for name, text in texts.items() if name != "step"})
+
+
+def _window(name: str) -> Window:
+    return SINCE_LAST_PRINT if name == "loss" else RAW
+
+
+PLUGIN = TrainerStateFormat()

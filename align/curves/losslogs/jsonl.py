@@ -1,0 +1,166 @@
+"""JSON lines: one object a line, with a step and a loss.
+
+Numbers are kept as they are printed, since rounding is seen only there, and so are bare words that JSON does not know:
+`nan` and `inf` as other languages print them are points, not damage. mmengine's `scalars.json` looks the same,
+but its losses are means over the last ten steps: it is not read as raw values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.curves.log_parts.mmengine import is_training_object
+from align.curves.log_parts.table_builder import ABSENT
+from align.curves.log_parts.table_reader import EXPECTED, LogColumns, TableReader, find_columns, repeated_notes
+from align.curves.log_parts.uniform_json_lines import split_uniform_objects
+from align.errors import EmptyLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from align.curves.log_sources import LogBlock, LogSource
+    from align.curves.loss_log import Integers, LossLog
+
+_SHOWN = 40
+_LONGEST_REPAIRED = 10_000
+# A text, or a bare word with what may stand around it.
+_WORD = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:{}\[\]"]+')
+
+
+class JsonlFormat:
+    """Lines `{"step": 1, "loss": 2.3}`."""
+
+    name = "jsonl"
+    summary = 'JSON lines: {"step": 1, "loss": 2.30}, keys under their usual names'
+    requires: tuple[str, ...] = ()
+    quoted = False
+    sample = (
+        b'{"step": 1, "loss": 2.302585, "lr": 0.1}\n{"step": 2, "loss": NaN, "lr": 0.1}\n'
+        b'{"step": 3, "loss": 2.250119, "lr": 0.1}\n'
+    )
+
+    def recognizes(self, source: LogSource) -> bool:
+        """Tell whether a line is an object with a step and a loss."""
+        return _columns(source) is not None
+
+    def read(self, source: LogSource) -> LossLog:
+        """Read all objects; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""
+        columns = _columns(source)
+        if columns is None:
+            raise EmptyLogError(source.label, [f"{self.name}: {EXPECTED}"])
+        reader, reading = TableReader(columns), _Reading()
+        for block in source.blocks():
+            reader.add(block, *reading.read(block))
+        log = reader.read(source, self.name)
+        return log.with_notes((*repeated_notes(source.label, columns, reading.repeated), *reading.notes()))
+
+
+def _columns(source: LogSource) -> LogColumns | None:
+    """Find the columns in the first object that has a step and a training loss, else in the first with another loss."""
+    other = None
+    for line in (line.strip() for block in source.blocks() if "{" in block.text for _, line in block.lines()):
+        names = dict.fromkeys(name for name, _ in _object(line) or ())
+        columns = find_columns(names)
+        if columns is not None and columns.loss:
+            return None if is_training_object(names) else columns
+        other = other or columns
+    return other
+
+
+class _Reading:
+    """Objects in columns; a key that stands twice in one goes to `repeated`, a line that is none to `broken`."""
+
+    def __init__(self) -> None:
+        self.broken: list[int] = []
+        self.repeated: dict[str, int] = {}
+
+    def read(self, block: LogBlock) -> tuple[Integers, dict[str, Sequence[str]]]:
+        """Return the line of each object, and texts by key."""
+        alike = split_uniform_objects(block)
+        if alike is not None:
+            return block.numbers, alike
+        lines, rows = block.numbers, _all_at_once(block)
+        if rows is None:
+            numbered = list(self._one_by_one(block))
+            lines, rows = np.array([line for line, _ in numbered], np.int64), [row for _, row in numbered]
+        return lines, {key: _texts(column) for key, column in _columns_of(rows).items()}
+
+    def notes(self) -> tuple[str, ...]:
+        """Say so if lines are no objects."""
+        return (f"{len(self.broken)} lines are no JSON object (first: line {self.broken[0]})",) if self.broken else ()
+
+    def _one_by_one(self, block: LogBlock) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, line in block.lines():
+            if (pairs := _object(line.strip())) is not None:
+                row = dict(pairs)
+                for name, value in pairs if len(row) < len(pairs) else ():
+                    if value != row[name]:
+                        self.repeated.setdefault(name, number)
+                yield number, row
+            elif line.strip():
+                self.broken.append(number)
+
+
+def _all_at_once(block: LogBlock) -> list[dict[str, Any]] | None:
+    """Parse a block as one array, seven times as fast as its lines; None unless each is one object of unlike keys."""
+    text, count = block.text, len(block.numbers)
+    if not text.startswith("{") or not text.endswith("}") or text.count("}\n{") != count - 1:
+        return None
+    rows = _parsed(f"[{text}]".replace("\n", ","))
+    if rows is None or len(rows) != count or set(map(type, rows)) != {dict}:
+        return None
+    # A key that stands twice, or stands in a nested object, has its `":` in the text but is none of the keys.
+    pairs = text.replace(" ", "").replace("\t", "").count('":')
+    return rows if pairs == sum(map(len, rows)) else None
+
+
+def _columns_of(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Put rows in columns, with ABSENT where a row lacks a key that another has."""
+    keys = list(rows[0]) if rows else []
+    if sum(map(len, rows)) == len(rows) * len(keys):
+        with contextlib.suppress(KeyError):
+            return {key: [row[key] for row in rows] for key in keys}
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    return {key: [row.get(key, ABSENT) for row in rows] for key in keys}
+
+
+def _object(line: str) -> list[tuple[str, Any]] | None:
+    """Read a JSON object as (key, value), its numbers as printed; None if it is none."""
+    if not line.startswith("{"):
+        return None
+    found: list[tuple[str, Any]] | None = _parsed(line, list)
+    if found is None and len(line) <= _LONGEST_REPAIRED:
+        found = _parsed(_WORD.sub(_quoted, line), list)
+    return found
+
+
+def _parsed(text: str, pairs: type[list[Any]] | None = None) -> Any:
+    """Parse JSON, numbers as texts; objects as `pairs` if given, which shows a key that stands twice. None if none."""
+    try:
+        return json.loads(text, parse_float=str, parse_int=str, parse_constant=str, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _quoted(word: re.Match[str]) -> str:
+    text = word[0]
+    return text if text.startswith('"') or text in ("null", "true", "false") else json.dumps(text)
+
+
+def _texts(values: list[Any]) -> list[str]:
+    return values if set(map(type, values)) == {str} else list(map(_text, values))
+
+
+def _text(value: object) -> str:
+    """Return numbers and texts as they stand, all else shortened."""
+    if isinstance(value, str):
+        return value
+    return "null" if value is None else json.dumps(value)[:_SHOWN]
+
+
+PLUGIN = JsonlFormat()

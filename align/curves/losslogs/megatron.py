@@ -1,0 +1,206 @@
+"""The console log of Megatron-LM and its descendants (MindSpeed, Megatron-DeepSpeed).
+
+Losses, times and throughput are means over the log interval, the losses without the iterations that were skipped;
+all else is of the last iteration. Versions from 2026, told by the microseconds of their time, print a line after the
+first iteration but go on adding up: where every iteration is printed, the second line is the mean of two. A NaN (or
+negative) loss is left out of its line, and where all iterations were skipped newer versions print 0: the one is read
+as NaN, the other as no loss.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.log_parts.name_value_pairs import pair_columns
+from align.curves.log_parts.phases import phase_by_name
+from align.curves.log_parts.printed_digits import all_fixed
+from align.curves.log_parts.record_lines import RecordLines, twice
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
+from align.curves.log_parts.text import NUMBER, find_lines
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog, Window
+from align.errors import EmptyLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from align.curves.log_sources import LogBlock, LogSource
+    from align.curves.loss_log import Booleans, Integers
+
+_STEP = r"iteration +([0-9]+)/ *([0-9]+) \|(?=(?:[^|\n]*\|){0,5} elapsed time per iteration)"
+_VALIDATION = r"(validation loss at )(?:iteration ([0-9]+))?(?![^\n|]{0,200}\btest\b)[^\n|]{0,200}\|"
+_TRAINING, _LINE = re.compile(_STEP), re.compile(rf"(?:{_STEP}|{_VALIDATION})([^\n]*)")
+_PAIR = re.compile(rf"(?:^|\|) *([A-Za-z][^:|\n]{{0,100}}): +({NUMBER})(?= *\|)", re.MULTILINE)
+_MICROSECONDS = re.compile(r"\.[0-9]{6}\] iteration ")
+_SKIPPED, _LOSS_SCALE, _USUAL_LOSS = "number of skipped iterations", "loss scale", "lm loss"
+_TIMES = {
+    "elapsed time per iteration (ms)": "step_time_ms",
+    "elapsed time per iteration (s)": "step_time_s",
+    "throughput per GPU (TFLOP/s/GPU)": "throughput_tflops",
+}
+_THROUGHPUT = _TIMES["throughput per GPU (TFLOP/s/GPU)"]
+_START = rf"{_STEP}|validation loss at "
+_TOGETHER = twice("iteration +[0-9]+/"), r"\| *validation loss at ", f"validation loss at [^\n]{{0,500}}{_STEP}"
+
+
+class MegatronFormat:
+    """Lines ` iteration       10/     100 | consumed samples: ... | lm loss: 7.1E+00 | loss scale: 1.0 | ...`."""
+
+    name = "megatron"
+    summary = "Megatron-LM or MindSpeed console log: iteration  10/ 100 | ... | lm loss: 7.1E+00 | loss scale: 1.0"
+    requires: tuple[str, ...] = ()
+    quoted = False
+    sample = (
+        b" [2026-11-20 23:56:28.483059] iteration        1/      20 | consumed samples:            8 | "
+        b"elapsed time per iteration (ms): 34.4 | learning rate: 1.000000E-01 | global batch size:     8 | "
+        b"lm loss: 2.454743E+00 | loss scale: 1024.0 | grad norm: 0.786 | number of skipped iterations:   0 | "
+        b"number of nan iterations:   0 |\n"
+        b" [2026-11-20 23:56:28.510123] iteration        2/      20 | consumed samples:           16 | "
+        b"elapsed time per iteration (ms): 30.7 | learning rate: 1.000000E-01 | global batch size:     8 | "
+        b"lm loss: 2.337674E+00 | loss scale: 1024.0 | grad norm: 0.744 | number of skipped iterations:   0 | "
+        b"number of nan iterations:   0 |\n"
+    )
+
+    def recognizes(self, source: LogSource) -> bool:
+        """Tell whether one line or more tells of an iteration."""
+        return any(_TRAINING.search(block.text) for block in source.blocks() if "elapsed time" in block.text)
+
+    def read(self, source: LogSource) -> LossLog:
+        """Read all iterations and validations; raises EmptyLogError if there is no iteration."""
+        reading = _Reading()
+        lines = RecordLines(source, _START, *_TOGETHER)
+        for block in lines.blocks():
+            reading.add(block)
+        table = reading.builder.build()
+        if reading.loss not in table.metrics:
+            raise EmptyLogError(source.label, [self.summary])
+        return LossLog(
+            label=source.label,
+            format=self.name,
+            table=table,
+            loss_name=reading.loss,
+            counting="global step",
+            base=1,
+            ignored_lines=reading.ignored + reading.builder.ignored,
+            notes=(*lines.notes(), *reading.notes()),
+        )
+
+
+class _Reading:
+    """Lines of iterations and, at their iteration, of validations; test sets and named validation sets are left out."""
+
+    def __init__(self) -> None:
+        self.builder, self.ignored = TableBuilder(self._window, phase_by_name, printed_of=all_fixed), 0
+        self.loss = ""
+        self._step, self._total = NO_STEP, 0
+        self._distances: list[Integers] = []
+        self._adds_on = False
+        self._nan = self._nothing = self._apart = 0
+
+    def add(self, block: LogBlock) -> None:
+        """Take the lines of a block."""
+        lines, rows = find_lines(block, _LINE)
+        self.ignored += block.count_filled() - len(rows)
+        if not rows:
+            return
+        self._adds_on |= _MICROSECONDS.search(block.text) is not None
+        iterations, printed_totals, kinds, at, lists = zip(*rows, strict=True)
+        training = np.array([not kind for kind in kinds])
+        steps = read_steps([step or other for step, other in zip(iterations, at, strict=True)])
+        steps = carry_forward(steps, steps != NO_STEP, self._step)
+        totals = carry_forward(read_steps(printed_totals), training, self._total)
+        for validated, of in by_phase(~training):
+            columns = pair_columns([lists[row] for row in of.tolist()], _PAIR)
+            add = self._add_validations if validated else self._add_iterations
+            add(lines[of], steps[of], {_TIMES.get(name, name): texts for name, texts in columns.items()}, totals[of])
+        self._total = int(totals[-1])
+
+    def notes(self) -> tuple[str, ...]:
+        """Say where a loss was understood from what is not printed."""
+        nan = f"{self._nan} lines have no loss: NaN (or a negative loss) is left out like this, kept as NaN"
+        nothing = f"{self._nothing} lines print 0 since all their iterations were skipped: they have no loss"
+        apart = f"{self._apart} times the second loss of a run was taken out of the printed mean of the first two"
+        counted = ((self._nan, nan), (self._nothing, nothing), (self._apart, apart))
+        return tuple(note for count, note in counted if count)
+
+    def _add_iterations(
+        self, lines: Integers, steps: Integers, metrics: dict[str, list[str]], totals: Integers
+    ) -> None:
+        self.loss = self.loss or _loss_name(metrics)
+        skipped, all_skipped = self._skipped(metrics, steps)
+        metrics[self.loss] = self._judged(metrics.get(self.loss, [""] * len(lines)), all_skipped)
+        self.builder.add(lines, steps, metrics, totals=totals, skipped=skipped)
+        self._step = int(steps[-1])
+
+    def _add_validations(
+        self, lines: Integers, steps: Integers, metrics: dict[str, list[str]], totals: Integers
+    ) -> None:
+        self.builder.add(lines, steps, named_validation(metrics), totals=totals)
+
+    def _skipped(self, metrics: dict[str, list[str]], steps: Integers) -> tuple[Integers, Booleans]:
+        """Count the skipped iterations of each line, made to stand for its own, and tell where there are no others."""
+        distances = np.diff(steps, prepend=max(self._step, 0))
+        usual = int(np.median(distances[1:])) if len(distances) > 1 else 1
+        counts = np.maximum(read_steps(metrics.get(_SKIPPED, ["0"] * len(steps))), 0)
+        if self._adds_on:
+            first = (steps == 1) | (distances <= 0)
+            seconds = np.flatnonzero(first[:-1] & (distances[1:] > 0)) + 1
+            counts[seconds] = np.maximum(counts[seconds] - counts[seconds - 1], 0)
+            seconds = seconds[(distances[seconds] == 1) & (usual == 1)]
+            for row in seconds.tolist():
+                _take_apart(metrics, row, counts)
+            self._apart += len(seconds)
+        distances = np.where((distances > 0) & (distances < usual), distances, max(usual, 1))
+        self._distances.append(distances)
+        return counts, counts >= distances
+
+    def _judged(self, losses: list[str], skipped: Booleans) -> list[str]:
+        """Put NaN where it was left out, and nothing where a 0 stands for nothing."""
+        judged = list(losses)
+        unsure = skipped | np.array([not text for text in losses])
+        for row in np.flatnonzero(unsure).tolist():
+            if not skipped[row]:
+                judged[row], self._nan = "nan", self._nan + 1
+            elif judged[row] and float(judged[row]) == 0:
+                judged[row], self._nothing = "", self._nothing + 1
+        return judged
+
+    def _window(self, name: str) -> Window:
+        """Tell the log interval, the usual distance, where a metric is a mean over it."""
+        if not (name in _TIMES.values() or _is_loss(name)) or phase_by_name(name) == "validation":
+            return RAW
+        distances = np.concatenate(self._distances)[1:]
+        if not len(distances):
+            return SINCE_LAST_PRINT
+        interval = int(np.median(distances))
+        return RAW if interval == 1 else Window("mean of last", interval)
+
+
+def _loss_name(names: Iterable[str]) -> str:
+    """Return the usual name, else the first loss of the line; "" while there is none."""
+    losses = [name for name in names if _is_loss(name)]
+    return _USUAL_LOSS if _USUAL_LOSS in losses or not losses else losses[0]
+
+
+def _is_loss(name: str) -> bool:
+    return "loss" in name and name != _LOSS_SCALE
+
+
+def _take_apart(metrics: dict[str, list[str]], row: int, skipped: Integers) -> None:
+    """Make a line that adds up its iteration and that of the line before it, `skipped` ones too, stand for its own.
+
+    A throughput cannot be taken apart, and the loss of a skipped iteration is in no sum.
+    """
+    first, second = skipped[row - 1 : row + 1].tolist()
+    for name, texts in metrics.items():
+        before, mean = texts[row - 1 : row + 1]
+        if name == _THROUGHPUT or (_is_loss(name) and second > 0):
+            texts[row] = ""
+        elif before and mean and (name in _TIMES.values() or (_is_loss(name) and not first)):
+            texts[row] = format(2 * float(mean) - float(before), ".6E" if "E" in mean else ".1f")
+
+
+PLUGIN = MegatronFormat()

@@ -1,0 +1,83 @@
+"""The files of a log: one, plain or gz, those of a folder, or several after a resume."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from typing import TYPE_CHECKING
+
+from align.core.atomic_files import existing_file
+from align.curves.log_sources import HEAD_BYTES, LogSource
+from align.errors import UnreadableLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+_GZIP = b"\x1f\x8b"
+_MARK = 4  # bytes of a byte-order mark, which is taken off, and one more to see whether there is more
+_NUMBERS = re.compile("([0-9]+)")
+# Loggers that turn their files over call the latest `x.log`, the one before `x.log.1`, and so on.
+_TURNED_OVER = re.compile(r"(.+)\.([0-9]{1,3})")
+# msrun writes a file for each process.
+_RANK = re.compile(r"(?:worker|rank)[-_]?([0-9]{1,6})(?![0-9])", re.IGNORECASE)
+
+
+def open_log(path: Path, most: int = -1) -> LogSource:
+    """Read a log file, or its first `most` bytes; raises UnreadableLogError if it is damaged or locked."""
+    try:
+        with path.open("rb") as stream:
+            packed = stream.read(len(_GZIP)) == _GZIP
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            return LogSource(str(path), stream.read(most))
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableLogError(path, getattr(error, "strerror", None) or str(error)) from error
+
+
+def beginnings(path: Path) -> Iterator[LogSource]:
+    """Yield the beginning of a log, then twice as much and so on, up to all of it where it is text."""
+    size = HEAD_BYTES
+    while True:
+        source = open_log(path, size + _MARK)
+        yield source.head(size)
+        if len(source.data) <= size or source.is_binary:
+            return
+        size *= 2
+
+
+def list_log_files(path: Path) -> list[Path]:
+    """Return the file, or all files of a folder that are not hidden, in the order in which they were written.
+
+    Raises MissingFileError, and UnreadableLogError for an empty file and for a folder without files.
+    """
+    if not path.is_dir():
+        if not open_log(existing_file(path, "loss log"), 1).data:
+            raise UnreadableLogError(path, "it is empty")
+        return [path]
+    try:
+        files = [file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")]
+    except OSError as error:
+        raise UnreadableLogError(path, error.strerror or str(error)) from error
+    if not files:
+        raise UnreadableLogError(path, "the folder has no files")
+    return sort_log_files(files)
+
+
+def sort_log_files(files: Iterable[Path]) -> list[Path]:
+    """Sort by name, numbers as numbers (event files bear the time in theirs); what was turned over is older."""
+    listed = list(files)
+    names = {file.name for file in listed}
+
+    def key(file: Path) -> tuple[list[tuple[int, str]], int]:
+        turned = _TURNED_OVER.fullmatch(file.name)
+        name, age = (turned[1], int(turned[2])) if turned and turned[1] in names else (file.name, 0)
+        return [(int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBERS.split(name)], -age
+
+    return sorted(listed, key=key)
+
+
+def rank_of(file: Path) -> int | None:
+    """Return the rank that a file's name tells; None if it tells none."""
+    found = _RANK.search(file.name)
+    return int(found[1]) if found else None

@@ -1,0 +1,106 @@
+"""Logs of several processes in one file: each line begins with the rank that printed it.
+
+Launchers write it in ways of their own; one way at most is taken off, the one that most lines of the beginning have.
+Lines without a prefix stay: they may be anybody's. The lines of other ranks are emptied, not taken out, so that all
+others keep their numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from align.curves.log_sources import LogSource
+from align.errors import UsageError
+
+_COLOUR = rb"(?:\x1b\[[0-9;]*m)*"
+# A launcher's prefix is printed after a carriage return too: progress bars are written in parts.
+_START = rb"(?:^|(?<=\r))"
+_RANK = rb"([0-9]{1,6})"
+# torchrun and torch, msrun; Open MPI with --tag-output.
+_CLEAR = (
+    rb"\[(?:[Rr]ank|default|trainer|worker) ?" + _RANK + rb"\]:?[ \t]?",
+    rb"\[[^\],\[\s]{1,80}," + _RANK + rb"\]<std(?:out|err)>:[ \t]?",
+)
+# One of them stands in every clear prefix: most logs need no longer search.
+_WORDS = (b"ank", b"default", b"trainer", b"worker", b"]<std")
+# `srun -l` and the like: nearly all lines must have such a number, and one that only rises is a step.
+_VAGUE = rb"[ 0]{0,6}" + _RANK + rb":[ \t]"
+NEARLY_ALL = 0.9
+_VAGUE_BYTES = 1 << 16
+_FILLED = re.compile(rb"^[ \t\r]*[^\s]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class RankedSource:
+    """The lines of one rank (`rank` None: the log does not tell ranks) and of nobody, without prefixes."""
+
+    source: LogSource
+    rank: int | None
+    ranks: tuple[int, ...]
+    left_out: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say so if lines of other ranks were left out."""
+        if len(self.ranks) < 2:
+            return ()
+        ranks = ", ".join(map(str, self.ranks[:8])) + (", ..." if len(self.ranks) > 8 else "")
+        return (f"the log has lines of ranks {ranks}: only those of rank {self.rank} are read",)
+
+
+def lines_by_rank(source: LogSource) -> dict[int | None, LogSource]:
+    """Part lines by rank, in rising order after those of nobody (None), without prefixes and without their numbers."""
+    prefix = _prefix(source)
+    if prefix is None:
+        return {None: source}
+    line = re.compile(prefix.pattern + rb"([^\r\n]*)", re.MULTILINE)
+    own: dict[int, list[bytes]] = {}
+    for rank, content in line.findall(source.data):
+        own.setdefault(int(rank), []).append(content)
+    parted: dict[int | None, LogSource] = {None: LogSource(source.label, line.sub(b"", source.data))}
+    for rank in sorted(own):
+        parted[rank] = LogSource(source.label, b"\n".join(own[rank]) + b"\n")
+    return parted
+
+
+def choose_rank(source: LogSource, rank: int | None = None) -> RankedSource:
+    """Keep the lines of a rank, of the lowest if none is asked for; raises UsageError if there is no such rank."""
+    prefix = _prefix(source)
+    ranks = _ranks(prefix, source.data)
+    if rank is not None and rank not in ranks:
+        has = f"it has ranks {', '.join(map(str, ranks))}" if ranks else "its lines tell no rank"
+        raise UsageError(f"{source.label} has no lines of rank {rank}: {has}", "choose another rank, or leave it out")
+    if prefix is None:
+        return RankedSource(source, None, (), 0)
+    chosen = min(ranks) if rank is None else rank
+    return _kept(source, prefix, chosen, ranks)
+
+
+def _kept(source: LogSource, prefix: re.Pattern[bytes], rank: int, ranks: tuple[int, ...]) -> RankedSource:
+    """Empty the lines with the prefix of another number, then take off what is left of prefixes."""
+    data, left_out = source.data, 0
+    if len(ranks) > 1:
+        others = re.compile(prefix.pattern.replace(_RANK, rb"(?!0*%d\b)[0-9]{1,6}" % rank) + rb"[^\r\n]*", re.MULTILINE)
+        data, left_out = others.subn(b"", data)
+    return RankedSource(LogSource(source.label, prefix.sub(b"", data)), rank, ranks, left_out)
+
+
+def _ranks(prefix: re.Pattern[bytes] | None, data: bytes) -> tuple[int, ...]:
+    return tuple(sorted({int(found) for found in prefix.findall(data)})) if prefix else ()
+
+
+def _prefix(source: LogSource) -> re.Pattern[bytes] | None:
+    """Return the way in which this log tells ranks; None if it does not."""
+    head = b"" if source.is_binary else source.head().data
+    if any(word in head for word in _WORDS):
+        clear = [re.compile(_START + _COLOUR + form, re.MULTILINE) for form in _CLEAR]
+        counts = [len(form.findall(head)) for form in clear]
+        if max(counts):
+            return clear[counts.index(max(counts))]
+    vague = re.compile(_START + _COLOUR + _VAGUE, re.MULTILINE)
+    beginning = source.head(_VAGUE_BYTES).data
+    numbers = list(map(int, vague.findall(beginning)))
+    rising = all(first < second for first, second in pairwise(numbers))
+    return None if rising or len(numbers) < NEARLY_ALL * len(_FILLED.findall(beginning)) else vague

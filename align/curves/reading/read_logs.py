@@ -1,0 +1,186 @@
+"""Loss logs read as they are: found, recognised by their content, taken apart by rank, put together after a resume.
+
+Formats are told by the beginning of a file, as to ask all of them about all of a long log would take longer than to
+read it; only where none knows the beginning do they see more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.message_words import close_names, first_few
+from align.core.registry import check_packages
+from align.curves.log_format import log_formats, pattern_format
+from align.curves.reading.declare_window import declare_window, find_window
+from align.curves.reading.join_resumed import join_logs
+from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of
+from align.curves.reading.process_ranks import RankedSource, choose_rank, lines_by_rank
+from align.errors import AmbiguousLogError, EmptyLogError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from align.curves.log_format import LogFormat
+    from align.curves.log_sources import LogSource
+    from align.curves.loss_log import LossLog
+
+
+@dataclass(frozen=True, slots=True)
+class LogReadOptions:
+    """How logs are to be read: the formats in question, and the rank whose lines are wanted.
+
+    `as_it_is`: no rank prefixes are taken off, since the user's own pattern was made for the lines as they are.
+    """
+
+    formats: Mapping[str, LogFormat]
+    rank: int | None
+    as_it_is: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """The formats that find losses in a file, and in the lines of which rank; None if it tells none."""
+
+    formats: tuple[str, ...]
+    rank: int | None
+
+
+def read_log(
+    log: Path | str | Sequence[Path | str],
+    *,
+    format: str = "",  # noqa: A002 - what users call it
+    pattern: str = "",
+    rank: int | None = None,
+    window: str = "",
+) -> LossLog:
+    r"""Read a log with the one format that recognises it: a file, a folder, or the files of a resumed training.
+
+    `format` names the format, `pattern` is a regular expression with named groups in place of one, `rank` tells whose
+    lines are wanted where several processes wrote one file or folder, `window` what the training loss is the mean of
+    (`mean of last 10`, `since last print` ...) where the log cannot. Raises MissingFileError, UnreadableLogError;
+    EmptyLogError if no format finds a loss, AmbiguousLogError if several do; UnlikeLogsError, UsageError.
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "run_2.csv").write_text("step,loss\n1,2.3026\n2,2.1874\n")
+    >>> _ = (folder / "run_10.csv").write_text("step,loss\n3,2.0541\n4,1.9874\n")
+    >>> log = read_log(folder)
+    >>> log.format, log.table.steps.tolist()
+    ('csv', [1, 2, 3, 4])
+    """
+    wanted = LogReadOptions(_formats(format, pattern), rank, as_it_is=bool(pattern) and rank is None)
+    declared = find_window(window) if window else None
+    paths = [Path(log)] if isinstance(log, (str, Path)) else [Path(path) for path in log]
+    if not paths:
+        raise UsageError("no log is given", "give a file, a folder, or several files in the order of the training")
+    label = ", ".join(map(str, paths))
+    files, notes = _of_one_rank(_recognised(paths, wanted, label), wanted)
+    plugin = _one_format(files, wanted, label)
+    in_file = None if notes else rank
+    logs = [_read(file, plugin, known.rank if in_file is None else in_file) for file, known in files.items()]
+    whole = join_logs(logs, label).with_notes(notes)
+    return whole if declared is None else declare_window(whole, declared)
+
+
+def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
+    """Return the formats that come into question by name; raises UsageError for an unknown one."""
+    if name and pattern:
+        raise UsageError("both a log format and a pattern are given", "give one of them")
+    known = log_formats()
+    if pattern:
+        return {"pattern": pattern_format(pattern)}
+    if name and name not in known:
+        names = close_names([name], known)[name] or tuple(known)
+        raise UsageError(f"there is no log format {name!r}", f"choose one of {', '.join(names)}")
+    return {name: known[name]} if name else known
+
+
+def _recognised(paths: Sequence[Path], wanted: LogReadOptions, label: str) -> dict[Path, Recognised]:
+    """Tell the formats of each file; files of a folder that no format knows are left out."""
+    found: dict[Path, Recognised] = {}
+    for path in paths:
+        for file in list_log_files(path):
+            known = next(filter(None, (_recognise(source, wanted) for source in beginnings(file))), None)
+            if known or file == path:
+                found[file] = known or Recognised((), None)
+    unknown = [str(file) for file, known in found.items() if not known.formats] or ([] if found else [label])
+    if unknown:
+        raise EmptyLogError(
+            ", ".join(unknown), [plugin.summary for plugin in wanted.formats.values()], _hint(wanted.formats)
+        )
+    return found
+
+
+def _hint(formats: Mapping[str, LogFormat]) -> str:
+    if len(formats) > 1:
+        return EmptyLogError.ANY_FORMAT
+    return EmptyLogError.OWN_PATTERN if "pattern" in formats else EmptyLogError.ONE_FORMAT
+
+
+def _recognise(source: LogSource, wanted: LogReadOptions) -> Recognised | None:
+    """Tell the formats of the beginning of a log, by the lines of the first rank that has any: often the last one."""
+    parted = {None: source} if wanted.as_it_is else lines_by_rank(source)
+    if len(parted) == 1:
+        names = _formats_of(source, wanted)
+        return Recognised(names, None) if names else None
+    asked = wanted.rank is not None and wanted.rank in parted
+    for rank in (wanted.rank,) if asked else (rank for rank, own in parted.items() if _formats_of(own, wanted)):
+        ranked = choose_rank(source, rank)
+        if names := _formats_of(ranked.source, wanted):
+            return Recognised(names, ranked.rank)
+    return None
+
+
+def _formats_of(source: LogSource, wanted: LogReadOptions) -> tuple[str, ...]:
+    return tuple(name for name, plugin in wanted.formats.items() if plugin.recognizes(source))
+
+
+def _of_one_rank(
+    files: Mapping[Path, Recognised], wanted: LogReadOptions
+) -> tuple[Mapping[Path, Recognised], tuple[str, ...]]:
+    """Keep the files of one rank, the lowest if none is asked for, where the names of several tell unlike ones."""
+    ranks = {file: rank_of(file) for file in files}
+    told = sorted({rank for rank in ranks.values() if rank is not None})
+    if len(told) < 2:
+        return files, ()
+    rank = told[0] if wanted.rank is None else wanted.rank
+    if rank not in told:
+        listed = ", ".join(map(str, told))
+        raise UsageError(f"no file is of rank {rank}: there are ranks {listed}", "choose another rank, or leave it out")
+    kept = {file: known for file, known in files.items() if ranks[file] in (None, rank)}
+    others = first_few([file.name for file in files if file not in kept])
+    return kept, (f"only the files of rank {rank} are read, not {others}",)
+
+
+def _one_format(files: Mapping[Path, Recognised], wanted: LogReadOptions, label: str) -> LogFormat:
+    """Return the format of all files; raises AmbiguousLogError, telling which file is which, if there are several."""
+    names = {name for known in files.values() for name in known.formats}
+    if len(names) > 1:
+        raise AmbiguousLogError(label, {str(file): known.formats for file, known in files.items()})
+    plugin = wanted.formats[names.pop()]
+    check_packages(plugin)
+    return plugin
+
+
+def _read(file: Path, plugin: LogFormat, rank: int | None) -> LossLog:
+    source = open_log(file)
+    ranked = RankedSource(source, None, (), 0) if rank is None else choose_rank(source, rank)
+    with _no_collection():
+        log = plugin.read(ranked.source)
+    return log.with_notes(ranked.notes, ranked.left_out)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep Python from searching for cycles: millions of texts come and go, and none is in one; saves a quarter."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,1 @@
+"""Classes of trouble, with the evidence for each."""

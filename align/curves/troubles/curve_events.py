@@ -1,0 +1,84 @@
+"""What happened on the way of each side: spikes, explosions, points not finite, skipped steps, changes of the schedule.
+
+They are facts about one curve and no verdict: a spike that both curves have is no trouble of a port.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.curves.axis.skipped_steps import skipped_runs
+from align.curves.criteria.curve_shapes import MOST_EXCURSIONS, find_excursions, runs_of
+from align.curves.curve_result import CurveEvent
+from align.curves.metric_names import is_loss
+from align.curves.troubles.schedule_boundaries import find_boundaries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.curves.curve_result import EventKind, Side
+    from align.curves.loss_log import Booleans, Curve, Floats, Integers
+
+MOST_OF_A_KIND = 50
+
+
+class _Happened(NamedTuple):
+    """All events of one kind on one side, in columns."""
+
+    kind: EventKind
+    side: Side
+    steps: Integers
+    values: Floats
+
+
+def find_events(
+    reference: Curve, candidate: Curve, lr: tuple[Curve | None, Curve | None] = (None, None)
+) -> tuple[tuple[CurveEvent, ...], tuple[str, ...]]:
+    """Find the events of both sides in the order of steps, of each kind and side the first `MOST_OF_A_KIND`; and notes.
+
+    A note tells how many there are where some were left out. `value` is the highest loss of a spike or an explosion,
+    the number of points in a row that are not finite or were skipped, the learning rate from a boundary on, the loss
+    with which a resumed run begins.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        happened = [*_of_side("reference", reference, lr[0]), *_of_side("candidate", candidate, lr[1])]
+    events = [event for one in happened for event in _first_events(one)]
+    notes = [_left_out(one) for one in happened if len(one.steps) > MOST_OF_A_KIND]
+    return tuple(sorted(events, key=lambda event: event.step)), tuple(notes)
+
+
+def _of_side(side: Side, curve: Curve, rate: Curve | None) -> Iterator[_Happened]:
+    if is_loss(curve.metric):  # a learning rate or an accuracy that goes up is no spike
+        found = find_excursions(curve.values, float(curve.resolution.max(initial=0.0)))
+        kinds: dict[EventKind, bool] = {"spike": True, "explosion": False}
+        for kind, returns in kinds.items():
+            own = [excursion for excursion in found if excursion.returns is returns]
+            starts, peaks = (np.array([one[at] for one in own], np.int64) for at in (0, 2))
+            yield _Happened(kind, side, curve.steps[starts], curve.values[peaks])
+    yield _runs("not finite", side, curve, ~np.isfinite(curve.values))
+    if curve.skips is not None:
+        runs = skipped_runs(curve)
+        yield _Happened("skipped", side, runs.steps, runs.counts.astype(np.float64))
+    if curve.resumed is not None:
+        yield _Happened("resumed", side, curve.steps[curve.resumed], curve.values[curve.resumed])
+    if rate is not None:
+        at = find_boundaries(rate)
+        yield _Happened("schedule boundary", side, rate.steps[at], rate.values[at])
+
+
+def _runs(kind: EventKind, side: Side, curve: Curve, flags: Booleans) -> _Happened:
+    starts, lengths = runs_of(flags)
+    return _Happened(kind, side, curve.steps[starts], lengths.astype(np.float64))
+
+
+def _first_events(happened: _Happened) -> Iterator[CurveEvent]:
+    steps, values = (column[:MOST_OF_A_KIND].tolist() for column in (happened.steps, happened.values))
+    for step, value in zip(steps, values, strict=True):
+        yield CurveEvent(happened.kind, step, happened.side, value)
+
+
+def _left_out(happened: _Happened) -> str:
+    count = f"{len(happened.steps)}" + (" or more" if len(happened.steps) == MOST_EXCURSIONS else "")
+    return f"{happened.kind} in the {happened.side}: {count} times, of which the first {MOST_OF_A_KIND} are listed"

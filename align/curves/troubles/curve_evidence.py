@@ -1,0 +1,126 @@
+"""What the rules on classes of trouble look at, each view of the curves made once.
+
+Levels are means of parts of a curve, noise is what makes neighbouring points differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.curves.criteria.curve_shapes import find_excursions, noise_size, part_means
+from align.curves.criteria.other_metrics import OtherMetrics
+from align.curves.metric_names import is_loss
+
+if TYPE_CHECKING:
+    from align.curves.criteria.curve_shapes import Excursion
+    from align.curves.curve_result import DriftTest, Side
+    from align.curves.loss_log import Curve, Floats, Integers, PairedCurves
+
+NOTHING_BESIDE = OtherMetrics()
+PARTS = 8
+BEGINNING = 5
+
+
+class FinitePoints(NamedTuple):
+    """The common points that are finite on both sides, columns of shape (points,)."""
+
+    steps: Integers
+    reference: Floats
+    candidate: Floats
+    difference: Floats
+    widening: Floats
+
+
+class Course(NamedTuple):
+    """Where a loss starts, the levels of its `PARTS` parts, and how uncertain a level is."""
+
+    start: float
+    levels: Floats
+    uncertain: float
+
+    @property
+    def descent(self) -> float:
+        """How far the loss has come down in the end."""
+        return self.start - float(self.levels[-1])
+
+    @property
+    def rise(self) -> float:
+        """How far the end is above the lowest part."""
+        return float(self.levels[-1] - self.levels.min())
+
+
+@dataclass(frozen=True)
+class CurveEvidence:
+    """Two curves and what was found: the indices of points outside their limit, the keys of failed criteria.
+
+    `divergent` is the first divergent step, if there is one. `first_compared` and `first_agrees` tell of the losses of
+    step 1. `shift_option` is the option that would make the curves agree by counting one a step later, `steps_per` the
+    one that takes several steps as one, "" if there is none; `update_behind` is the side whose losses come an update
+    late though both agree at step 1, `ahead` the side whose values come a step early though its steps are counted
+    right. `run_noise` is the noise of one reference run, where there are some: `pairs` then hold their mean. `drift`
+    are the tests for one. `curves` are the reference and the candidate whole, `beside` is what the logs tell beside
+    them; without these, fewer classes can be told.
+    """
+
+    metric: str
+    pairs: PairedCurves
+    outside: Integers
+    failed: frozenset[str]
+    divergent: int | None
+    first_compared: bool
+    first_agrees: bool
+    shift_option: str = ""
+    update_behind: Side | None = None
+    steps_per: str = ""
+    ahead: Side | None = None
+    run_noise: float | None = None
+    drift: tuple[DriftTest, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    beside: OtherMetrics = NOTHING_BESIDE
+
+    @property
+    def of_loss(self) -> bool:
+        """True if the metric is a loss, by its name."""
+        return is_loss(self.metric)
+
+    @cached_property
+    def points(self) -> FinitePoints:
+        """The points at which both sides are finite."""
+        pairs = self.pairs
+        use = np.isfinite(pairs.reference) & np.isfinite(pairs.candidate)
+        left, right = pairs.reference[use], pairs.candidate[use]
+        return FinitePoints(pairs.steps[use], left, right, right - left, pairs.widening[use])
+
+    @cached_property
+    def courses(self) -> tuple[Course, Course]:
+        """The courses of both sides; there have to be `PARTS` points."""
+        return _course(self.points.reference), _course(self.points.candidate)
+
+    @cached_property
+    def excursions(self) -> tuple[tuple[Excursion, ...], tuple[Excursion, ...]]:
+        """Where each side goes up, as indices of `points`."""
+        return find_excursions(self.points.reference), find_excursions(self.points.candidate)
+
+    @cached_property
+    def noises(self) -> tuple[float, float]:
+        """The noise of the reference, of one run if there are several, and of the candidate."""
+        own = noise_size(self.points.reference) if self.run_noise is None else self.run_noise
+        return own, noise_size(self.points.candidate)
+
+    @property
+    def parted_at(self) -> int:
+        """The first divergent step; if there is none that of the first point outside, or of the first point."""
+        if self.divergent is not None:
+            return self.divergent
+        return int(self.pairs.steps[self.outside[0] if len(self.outside) else 0])
+
+
+def _course(values: Floats) -> Course:
+    """Take the start from few points, as a loss may do most of its way in them."""
+    beginning = min(BEGINNING, max(1, len(values) // 20))
+    uncertain = noise_size(values) / min(beginning, len(values) / PARTS) ** 0.5
+    return Course(float(np.mean(values[:beginning])), part_means(values, PARTS), uncertain)

@@ -1,0 +1,135 @@
+"""How a difference between two losses goes on: it stays, it grows, or the candidate only takes longer for the same way.
+
+What a growing difference comes from tells more than its size. If the candidate stands still while the reference comes
+down, it has stopped; if the difference grows along a line, whatever the reference does, it drifts; and if every level
+of the reference is reached, a fixed number of times later, the candidate is slower.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.criteria.curve_shapes import noise_size, part_means
+from align.curves.troubles.curve_evidence import PARTS
+from align.curves.troubles.noise_rules import ENOUGH_FOR_NOISE, FLOAT32_ROUNDING, SURE, detrended
+from align.curves.troubles.shape_rules import FEWEST
+
+if TYPE_CHECKING:
+    from align.curves.loss_log import Floats
+    from align.curves.troubles.curve_evidence import CurveEvidence, FinitePoints
+
+# A difference keeps its sign at so many of its points; it grows from half to half, or not from quarter to quarter.
+KEPT_SIGN, GROWTH, STILL = 0.9, 1.5, 1.1
+FINE_PARTS = 2 * FEWEST
+# A gap is there from that part of its last size on; a course of fewer parts has no form.
+THERE, FEWEST_PARTS = 0.2, 4
+# What sets in at once is so many times as large from there on as before, at so many points of either side.
+JUMP, NEAR = 4.0, 10
+# How many times longer a slower candidate takes, and what an explanation may leave of the difference.
+SLOWER = 1.0 + np.geomspace(0.05, 4.0, 80)
+LEFT = 0.1
+BINS = 1024
+
+
+def converges_slower(evidence: CurveEvidence) -> int | None:
+    """The candidate comes down the reference's way, a fixed number of times slower: that explains the difference.
+
+    Of a straight line a drift along a line cannot be told from that.
+    """
+    points = evidence.points
+    if not evidence.of_loss or len(points.steps) < ENOUGH_FOR_NOISE:
+        return None
+    gaps = part_means(points.difference, FINE_PARTS)
+    uncertain = noise_size(points.difference) * (FINE_PARTS / len(points.steps)) ** 0.5
+    if gaps.max() < SURE * uncertain:
+        return None
+    bins = min(BINS, len(points.steps))
+    steps, left, right = (
+        part_means(column, bins) for column in (points.steps * 1.0, points.reference, points.candidate)
+    )
+    unexplained = min(
+        float(np.abs(part_means(right - np.interp(steps / times, steps, left), FINE_PARTS)).max()) for times in SLOWER
+    )
+    return evidence.parted_at if unexplained <= LEFT * gaps.max() + 2.0 * uncertain else None
+
+
+def drifts(evidence: CurveEvidence) -> int | None:
+    """A test finds a drift, or the difference keeps its sign in the second half and is there larger by `GROWTH`."""
+    points = evidence.points
+    if "drift" in evidence.failed:
+        return evidence.parted_at
+    if len(points.steps) < FEWEST or not _keeps_sign(points.difference) or _sets_in_at_once(evidence, points):
+        return None
+    first, second = np.abs(part_means(points.difference, 2))
+    return evidence.parted_at if second >= GROWTH * first else None
+
+
+def stays_above(evidence: CurveEvidence) -> int | None:
+    """The candidate stays above: the difference has stopped growing, or only grows as the reference goes on."""
+    return _stays(evidence, 1.0)
+
+
+def stays_below(evidence: CurveEvidence) -> int | None:
+    """As above, with the candidate below the reference."""
+    return _stays(evidence, -1.0)
+
+
+def _stays(evidence: CurveEvidence, sign: float) -> int | None:
+    points = evidence.points
+    if not evidence.of_loss or len(points.steps) < 2 * FEWEST:
+        return None
+    if _is_apart_from_runs(evidence):
+        return evidence.parted_at if sign * np.mean(points.difference) > 0 else None
+    if not _keeps_sign(points.difference) or _sets_in_at_once(evidence, points):
+        return None
+    gaps = sign * part_means(points.difference, 4)
+    if gaps[-1] <= 0:
+        return None
+    still = gaps[3] <= STILL * gaps[2] or gaps[2:].sum() <= gaps[:2].sum()
+    return evidence.parted_at if still or (sign > 0 and _has_stopped(points)) else None
+
+
+def _is_apart_from_runs(evidence: CurveEvidence) -> bool:
+    """Tell whether the candidate keeps apart from the runs of the reference on average, and does not move away."""
+    moves = any(test.drifts for test in evidence.drift if test.name.startswith("slope"))
+    return evidence.run_noise is not None and "drift" in evidence.failed and not moves
+
+
+def _has_stopped(points: FinitePoints) -> bool:
+    """Tell whether the candidate stands still since the gap is there: that fits well, or better than a line of gaps."""
+    gaps, levels = part_means(points.difference, FINE_PARTS), part_means(points.candidate, FINE_PARTS)
+    missing = np.flatnonzero(gaps < THERE * gaps[-2:].mean())
+    since = int(missing[-1]) + 1 if len(missing) else 0
+    gaps, levels = gaps[since:], levels[since:]
+    if len(gaps) < FEWEST_PARTS:
+        return False
+    still, grown = float(np.std(levels)), float(np.std(gaps))
+    return still <= grown / 2 and still <= max(float(np.std(detrended(gaps))), LEFT * grown)
+
+
+def _keeps_sign(difference: Floats) -> bool:
+    """Tell whether the difference keeps to one side in its second half: point by point, or in each part and surely."""
+    second = difference[len(difference) // 2 :]
+    if max(np.mean(second > 0), np.mean(second < 0)) >= KEPT_SIGN:
+        return True
+    if len(second) < ENOUGH_FOR_NOISE / 2:
+        return False
+    means = part_means(second, PARTS // 2)
+    sure = SURE * noise_size(second) / len(second) ** 0.5
+    return bool(np.all(means > 0) or np.all(means < 0)) and abs(float(np.mean(second))) >= sure
+
+
+def _sets_in_at_once(evidence: CurveEvidence, points: FinitePoints) -> bool:
+    """Tell whether the difference jumps where the curves part, after step 2, to half or more of all that it gets to.
+
+    Whatever the jitter: a difference that grows is as large right before it leaves its limit as right after.
+    """
+    at, sizes = int(np.searchsorted(points.steps, evidence.parted_at)), np.abs(points.difference)
+    if not 1 < at < len(sizes):
+        return False
+    before, after = np.median(sizes[max(0, at - NEAR) : at]), np.median(sizes[at : at + NEAR])
+    before = max(before, FLOAT32_ROUNDING * abs(points.reference[0]))
+    level = part_means(sizes[at:], min(FINE_PARTS, len(sizes) - at)).max()
+    return bool(after >= JUMP * before and after >= level / 2)

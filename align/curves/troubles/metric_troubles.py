@@ -1,0 +1,97 @@
+"""Classes of trouble of what is no loss: learning rate, gradient norm, loss scale, accuracy.
+
+A learning rate is set and not found by training, so it has no plateau and no noise. What is told is how such a metric
+differs and since when; the next command leads on to what it comes from, and never is the one that was just run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.metric_names import same_metric
+from align.curves.troubles import event_rules as events
+from align.curves.troubles import noise_rules as noise
+from align.curves.troubles import shape_rules as rules
+from align.curves.troubles.loss_troubles import DATA, OPTIMIZERS, TROUBLES, Trouble
+
+if TYPE_CHECKING:
+    from align.curves.troubles.curve_evidence import CurveEvidence
+
+# Metrics that are set, not measured.
+SET = frozenset({"lr", "loss_scale"})
+SAME_FACTOR, ANOTHER_FACTOR = 1e-3, 0.01
+LOSSES = "align loss REFERENCE CANDIDATE"
+# What to look at, by the name under which a metric is compared.
+COMES_FROM = {
+    "lr": f"{OPTIMIZERS} (learning rate), then the steps of warm-up and decay",
+    "grad_norm": (
+        f"{LOSSES}: if the losses agree, align lint REFERENCE CANDIDATE with the functions that make the losses (mean "
+        "or sum), then accumulated gradients, and whether the norm is taken before clipping"
+    ),
+    "loss_scale": f"{LOSSES}: which steps are skipped; then the initial scale, and after how many steps it may grow",
+}
+OTHERS_COME_FROM = f"{LOSSES}: if the losses agree, how both sides compute the metric, and on which data"
+
+
+def comes_from(metric: str) -> str:
+    """Return what to run and to look at where a metric differs."""
+    return COMES_FROM.get(same_metric(metric), OTHERS_COME_FROM)
+
+
+def _ahead(evidence: CurveEvidence) -> int | None:
+    return 1 if evidence.ahead == "candidate" and _differs(evidence) else None
+
+
+def _behind(evidence: CurveEvidence) -> int | None:
+    return 1 if evidence.ahead == "reference" and _differs(evidence) else None
+
+
+def _another_factor(evidence: CurveEvidence) -> int | None:
+    """All values are the reference's times one factor, but for their digits."""
+    points = evidence.points
+    size = np.abs(points.reference)
+    if len(size) < rules.FEWEST or not size.all():
+        return None
+    factors = points.candidate / points.reference
+    middle = float(np.median(factors))
+    same = np.abs(factors - middle) <= SAME_FACTOR * abs(middle) + points.widening / size
+    return int(points.steps[0]) if same.all() and abs(middle - 1.0) > ANOTHER_FACTOR else None
+
+
+def _noise(evidence: CurveEvidence) -> int | None:
+    return None if same_metric(evidence.metric) in SET else noise.other_noise(evidence)
+
+
+def _from_the_first(evidence: CurveEvidence) -> int | None:
+    return evidence.parted_at if evidence.parted_at == evidence.pairs.steps[0] and _differs(evidence) else None
+
+
+def _later(evidence: CurveEvidence) -> int | None:
+    return evidence.parted_at if _differs(evidence) else None
+
+
+def _differs(evidence: CurveEvidence) -> bool:
+    return not evidence.failed <= {"non-finite", "holes", "length"}
+
+
+_BY_NAME = {trouble.name: trouble for trouble in TROUBLES}
+METRIC_TROUBLES = (
+    Trouble(
+        "NaN",
+        events.not_finite,
+        f"{LOSSES}: whether the losses are numbers at step {{step}}; then {{comes_from}}",
+        of_values=False,
+    ),
+    _BY_NAME["counted one step apart"],
+    Trouble("a step ahead", _ahead, "{comes_from}: it is set a step too early, or counts from 1 and not from 0"),
+    Trouble("a step behind", _behind, "{comes_from}: it is set a step too late, or counts from 0 and not from 1"),
+    Trouble("another factor", _another_factor, "{comes_from}: one factor explains all of the difference"),
+    Trouble("noise of its own", _noise, f"{DATA}: the order of the batches; then {{comes_from}}"),
+    Trouble("differs from the beginning", _from_the_first, "{comes_from}"),
+    Trouble("differs later", _later, "{comes_from}, for what happens at step {step}"),
+    _BY_NAME["points missing"],
+    _BY_NAME["broken off"],
+    Trouble("differs", lambda _: 1, "{comes_from}"),
+)

@@ -1,0 +1,131 @@
+"""Points kept, replaced and sorted: resumed runs, repeated lines, lines out of order, lines of several processes."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from align.curves.axis.deduplicate_steps import deduplicate_steps
+
+NAN = math.nan
+
+
+def _kept(steps: list[int], values: list[float]) -> tuple[list[tuple[int, float]], str]:
+    kept = deduplicate_steps(np.array(steps), np.array(values))
+    return [(steps[i], values[i]) for i in kept.index], " ".join(kept.notes)
+
+
+def test_points_in_order_are_left_alone() -> None:
+    assert _kept([1, 2, 3], [3.0, NAN, 1.0])[1] == ""
+
+
+def test_the_same_point_twice_is_one_point() -> None:
+    points, notes = _kept([1, 2, 2, 3, 3, 2], [3.0, NAN, NAN, 1.0, 1.0, NAN])
+    assert [step for step, _ in points] == [1, 2, 3]
+    assert "3 points are printed twice" in notes
+
+
+def test_after_a_resume_the_later_point_replaces_the_earlier() -> None:
+    points, notes = _kept([1, 2, 3, 4, 3, 4, 5], [1.0, 2.0, 3.0, 4.0, 3.5, 4.5, 5.5])
+    assert points == [(1, 1.0), (2, 2.0), (3, 3.5), (4, 4.5), (5, 5.5)]
+    assert "goes back 1 times (first to step 3)" in notes
+
+
+def test_the_point_with_which_a_resumed_log_goes_on_is_marked() -> None:
+    kept = deduplicate_steps(np.array([1, 2, 3, 4, 3, 4, 5]), np.arange(7) * 1.0)
+    assert kept.resumed is not None
+    assert kept.resumed.tolist() == [False, False, True, False, False]
+
+
+def test_a_run_started_again_leaves_nothing_of_the_older_one() -> None:
+    points, notes = _kept([1, 2, 3, 4, 1, 2], [1.0, 2.0, 3.0, 4.0, 1.5, 2.5])
+    assert points == [(1, 1.5), (2, 2.5)]
+    assert "2 steps of abandoned runs are left out" in notes
+
+
+def test_a_step_printed_again_at_once_is_no_resumed_run() -> None:
+    points, notes = _kept([1, 2, 3, 3, 4, 5], [1.0, 2.0, 3.0, 3.5, 4.0, 5.0])
+    assert points == [(1, 1.0), (2, 2.0), (3, 3.5), (4, 4.0), (5, 5.0)]
+    assert notes == "1 steps are printed again at once with another value (first: step 3): the later is taken"
+
+
+def test_a_step_printed_again_in_disorder_drops_no_other_step() -> None:
+    assert [step for step, _ in _kept([1, 2, 5, 3, 3, 4], [1.0, 2.0, 5.0, 3.0, 3.5, 4.0])[0]] == [1, 2, 3, 4, 5]
+
+
+def test_a_repeated_line_in_a_resumed_log_drops_no_step() -> None:
+    points, notes = _kept([1, 2, 3, 2, 4, 5, 4, 5], [1.0, 2.0, 3.0, 2.0, 4.0, 5.0, 4.5, 5.5])
+    assert points == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.5), (5, 5.5)]
+    assert "goes back 1 times (first to step 4)" in notes
+
+
+def _interleaved(processes: int, behind: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each process prints 40 steps, some later than others by up to `behind` lines of its own."""
+    lines = [(step + behind * process / processes, process, step) for process in range(processes) for step in range(40)]
+    steps = np.array([step for _, _, step in sorted(lines)])
+    return steps, np.random.default_rng(0).normal(size=len(steps))
+
+
+@pytest.mark.parametrize("behind", [0, 1, 3])
+@pytest.mark.parametrize("processes", [2, 4, 8])
+def test_lines_of_several_processes_are_told_from_a_resumed_run(processes: int, behind: int) -> None:
+    assert deduplicate_steps(*_interleaved(processes, behind)).each == processes
+
+
+def test_processes_that_agree_are_as_good_as_one() -> None:
+    steps, _ = _interleaved(4, 0)
+    kept = deduplicate_steps(steps, 1.0 / (1.0 + steps))
+    assert (kept.each, steps[kept.index].tolist()) == (1, list(range(40)))
+
+
+def test_a_run_started_again_and_again_is_not_taken_for_processes() -> None:
+    steps = np.tile(np.arange(1, 6), 20)
+    kept = deduplicate_steps(steps, np.arange(100) * 1.0)
+    assert (kept.each, kept.index.tolist()) == (1, [95, 96, 97, 98, 99])
+
+
+values = st.sampled_from([1.0, 1.5, NAN])
+
+
+@st.composite
+def _passes(draw: st.DrawFn) -> list[dict[int, float]]:
+    """Draw a run of 12 to 30 steps, resumed at most three times at any earlier step, with values often equal."""
+    every, length = draw(st.integers(1, 4)), draw(st.integers(12, 30))
+    passes = [{step * every: draw(values) for step in range(length)}]
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, max(passes[-1]) // every - 1))
+        stop = draw(st.integers(start + 2, length + 6))
+        passes.append({step * every: draw(values) for step in range(start, stop)})
+    return passes
+
+
+def _later_points(passes: list[dict[int, float]]) -> dict[int, float]:
+    """Follow the passes one by one: the last value told of a step shows whether a pass is another run."""
+    standing, told = {}, {}
+    for points in passes:
+        if any(step in told and repr(told[step]) != repr(value) for step, value in points.items()):
+            standing = {step: value for step, value in standing.items() if step < min(points)}
+        standing, told = {**points, **standing}, {**told, **points}
+    return standing
+
+
+@given(_passes())
+def test_a_run_resumed_anywhere_gives_the_later_points_be_they_equal_or_not(passes: list[dict[int, float]]) -> None:
+    steps = np.array([step for points in passes for step in points])
+    told = np.array([value for points in passes for value in points.values()])
+    kept = deduplicate_steps(steps, told)
+    found = {int(step): repr(float(value)) for step, value in zip(steps[kept.index], told[kept.index], strict=True)}
+    assert found == {step: repr(value) for step, value in sorted(_later_points(passes).items())}
+    assert list(found) == sorted(found)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_points_out_of_order_are_sorted_whatever_the_order(order: tuple[int, ...]) -> None:
+    points, notes = _kept([i + 1 for i in order], [float(i) for i in order])
+    assert points == [(1, 0.0), (2, 1.0), (3, 2.0), (4, 3.0)]
+    assert ("sorted" in notes) == (order != (0, 1, 2, 3))

@@ -1,0 +1,69 @@
+"""Steps of a log that prints only shares of epochs: told by the digits, else by an even distance, else not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from align.curves.axis.place_on_axis import place_on_axis
+from align.curves.loss_log import SINCE_LAST_PRINT, AxisHints, LogTable, LossLog, Series
+from align.errors import StepsPerEpochError
+
+
+def _log(shares: list[float]) -> LossLog:
+    rows = np.arange(len(shares))
+    series = Series(rows, rows + 0.5, np.zeros(len(rows)), SINCE_LAST_PRINT)
+    table = LogTable(rows + 1, rows, None, {"loss": series}, shares=np.array(shares))
+    return LossLog("stdout.log", "test", table, "loss", "share of epochs", 1)
+
+
+def _steps(shares: list[float], length: int) -> list[int]:
+    return place_on_axis(_log(shares), hints=AxisHints(steps_per_epoch=length)).steps.tolist()
+
+
+@given(st.integers(1, 100), st.sets(st.integers(1, 400), min_size=1, max_size=30), st.sampled_from([2, 4, 16]))
+def test_shares_with_enough_digits_tell_their_steps(length: int, steps: set[int], digits: int) -> None:
+    assert _steps([round(step / length, digits) for step in sorted(steps)], length) == sorted(steps)
+
+
+@given(st.integers(1, 300), st.integers(1, 60), st.integers(5, 60))
+def test_shares_of_four_significant_digits_tell_their_steps_or_are_refused(
+    length: int, distance: int, count: int
+) -> None:
+    steps = [distance * (at + 1) for at in range(count)]
+    try:
+        found = _steps([float(f"{step / length:.4g}") for step in steps], length)
+    except StepsPerEpochError:
+        assert length * 10 ** np.floor(np.log10(steps[-1] / length) - 3) > 1
+    else:
+        assert found == steps
+
+
+@given(st.integers(150, 5000), st.integers(5, 500), st.integers(8, 60))
+def test_coarse_shares_tell_an_even_distance_or_are_refused(length: int, distance: int, count: int) -> None:
+    steps = [distance * (at + 1) for at in range(count)]
+    try:
+        found = _steps([round(step / length, 2) for step in steps], length)
+    except StepsPerEpochError:
+        assert distance <= 0.01 * length or 0.005 * length > count / 2
+    else:
+        assert found == steps
+
+
+def test_a_lost_line_of_coarse_shares_is_never_counted_over() -> None:
+    with pytest.raises(StepsPerEpochError, match="so coarsely that 3 steps in a row print the same") as caught:
+        _steps([round(step / 300, 2) for step in range(10, 301, 10) if step != 50], 300)
+    assert "progress bars" in caught.value.hint
+
+
+def test_shares_that_are_no_steps_of_such_an_epoch_are_refused() -> None:
+    with pytest.raises(StepsPerEpochError, match=r"0\.33 epochs of 4 steps are no whole number of steps"):
+        _steps([0.33, 0.67, 1.0], 4)
+
+
+def test_without_the_length_of_an_epoch_the_option_is_named() -> None:
+    with pytest.raises(StepsPerEpochError, match="counts only epochs") as caught:
+        place_on_axis(_log([0.5, 1.0]))
+    assert "--candidate-steps-per-epoch" in caught.value.hint

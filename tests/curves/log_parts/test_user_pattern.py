@@ -1,0 +1,77 @@
+"""A user's own regular expression in place of a format."""
+
+from __future__ import annotations
+
+import pytest
+
+from align.curves.axis.place_on_axis import place_on_axis
+from align.curves.log_format import pattern_format
+from align.curves.log_sources import LogSource
+from align.curves.loss_log import EPOCH_MEAN, LossLog
+from align.errors import EmptyLogError, NoStepError, UsageError
+
+
+def _read(pattern: str, text: str) -> LossLog:
+    return pattern_format(pattern).read(LogSource.of_text(text))
+
+
+def test_named_groups_are_the_step_the_loss_and_metrics() -> None:
+    text = "start\n<3> err=2.5 rate 1e-3\n<4> err=2.25 rate 1e-3\n\n<5> err=nan\n"
+    log = _read(r"<(?P<step>\d+)> err=(?P<loss>\S+)(?: rate (?P<lr>\S+))?", text)
+    assert place_on_axis(log).steps.tolist() == [3, 4, 5]
+    assert place_on_axis(log, "lr").values.tolist() == [1e-3, 1e-3]
+    assert (log.table.lines.tolist(), log.ignored_lines) == ([2, 3, 5], 1)
+
+
+def test_steps_inside_epochs_and_their_number_are_told_by_groups() -> None:
+    text = "".join(f"e{epoch} {step}/2 {epoch + step / 10}\n" for epoch in (1, 2) for step in (1, 2))
+    log = _read(r"e(?P<epoch>\d) (?P<step>\d)/(?P<total>\d) (?P<loss>\S+)", text)
+    curve = place_on_axis(log)
+    assert (curve.steps.tolist(), curve.values.tolist()) == ([1, 2, 3, 4], [1.1, 1.2, 2.1, 2.2])
+
+
+def test_losses_by_epoch_alone_are_taken_as_its_means_with_a_note() -> None:
+    log = _read(r"epoch (?P<epoch>\d+): (?P<loss>\S+)", "epoch 1: 2.5\nepoch 2: 2.25\n")
+    assert (log.counting, log.table.metrics["loss"].window) == ("epoch", EPOCH_MEAN)
+    assert "the log counts only epochs: each loss is taken as the mean of its epoch" in log.notes
+
+
+def test_a_loss_that_is_no_number_is_nan_with_a_note() -> None:
+    log = _read(r"(?P<step>\d+) (?P<loss>\S+)", "1 2.5\n2 None\n3 oops\n4 2.0\n")
+    assert place_on_axis(log).steps.tolist() == [1, 2, 3, 4]
+    assert "1 losses are null (first: line 2), kept as NaN" in log.notes
+    assert "1 losses are no number (first: 'oops' in line 3), kept as NaN" in log.notes
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        ("(", "is no regular expression"),
+        (r"(?P<step>\d+)", "has no group loss"),
+        (r"(?P<loss>\d+)", r"has no group step \(or epoch\)"),
+        (r"(\d+) (\S+)", r"has no group loss and no group step \(or epoch\)"),
+    ],
+)
+def test_an_expression_that_cannot_tell_a_loss_is_refused(pattern: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        pattern_format(pattern)
+
+
+def test_an_expression_that_finds_nothing_says_what_was_looked_for() -> None:
+    pattern = pattern_format(r"(?P<step>\d+): (?P<loss>\S+)")
+    assert not pattern.recognizes(LogSource.of_text("nothing here\n"))
+    with pytest.raises(EmptyLogError, match=r"looked for:\n  lines in which the pattern"):
+        pattern.read(LogSource.of_text("nothing here\n"))
+
+
+def test_steps_that_are_none_are_told() -> None:
+    pattern = r"(?P<step>\S+): (?P<loss>\S+)"
+    assert any("1 rows are left out" in note for note in _read(pattern, "1: 2.5\n-2: 2.4\n").notes)
+    with pytest.raises(NoStepError, match=r"the first is '0\.5' in line 1"):
+        _read(pattern, "0.5: 2.5\n1.5: 2.4\n")
+
+
+def test_an_expression_that_would_take_for_ever_is_stopped() -> None:
+    with pytest.raises(UsageError, match="takes more than 3 seconds") as caught:
+        _read(r"(?P<step>\d+) (x+x+)+y (?P<loss>\S+)", "1 " + "x" * 60 + " 2.5\n")
+    assert "repetition inside a repetition" in caught.value.hint

@@ -1,0 +1,133 @@
+"""Logs that the real loggers wrote, each recognised by exactly one format and read with its meaning."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from align.curves.axis.place_on_axis import place_on_axis
+from align.curves.compare_losses import describe_log
+from align.curves.log_format import log_formats
+from align.curves.log_sources import LogSource
+from align.curves.loss_log import EPOCH_MEAN, SINCE_LAST_PRINT
+from align.curves.reading.read_logs import read_log
+from align.errors import EmptyLogError
+
+DATA = Path(__file__).parents[1] / "data"
+LOGS = sorted(file.name for file in DATA.iterdir() if file.suffix not in (".py", ".md"))
+
+
+@pytest.mark.parametrize("file", LOGS)
+def test_a_real_log_is_recognised_by_exactly_one_format(file: str) -> None:
+    source = LogSource(file, (DATA / file).read_bytes())
+    assert len([name for name, plugin in log_formats().items() if plugin.recognizes(source)]) == 1
+    assert read_log(DATA / file).table.metrics
+
+
+def test_a_log_of_a_format_not_known_is_refused_with_what_was_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "own.log").write_text("at 1 the error is 2.5\n", encoding="utf-8")
+    with pytest.raises(EmptyLogError, match="looked for") as caught:
+        read_log(tmp_path / "own.log")
+    assert all(plugin.summary in str(caught.value) for plugin in log_formats().values())
+
+
+def test_lossmonitor_steps_run_on_over_epochs_and_timemonitor_tells_their_length() -> None:
+    log = read_log(DATA / "mindspore_lossmonitor.log")
+    curve = place_on_axis(log)
+    assert log.steps_per_epoch == 4
+    assert tuple(curve.steps) == (1, 2, 3, 4, 5, 6, 7, 8)
+    assert curve.values[4] == 0.9129121899604797
+    assert set(curve.resolution.tolist()) == {0.0}
+    assert log.table.metrics["step_time_ms"].values.tolist() == [17.024, 11.726]
+
+
+def test_mindcv_prints_first_every_nth_and_last_step_with_six_decimals() -> None:
+    curve = place_on_axis(read_log(DATA / "mindcv_rank0.log"))
+    assert tuple(curve.steps) == (1, 2, 4, 5, 6, 8)
+    assert tuple(curve.values) == (1.53686, 1.807196, 1.144807, 1.245404, 1.459894, 1.065711)
+    assert set(curve.resolution.tolist()) == {1e-6}
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "unit"),
+    [
+        ("lossmonitor", "step_time_ms", 1e-3),
+        ("megatron", "lm loss", 1e-6),
+        ("megatron", "grad norm", 1e-3),
+        ("mindcv", "loss", 1e-6),
+        ("mindcv_result", "TrainLoss", 1e-6),
+        ("mindformers", "loss", 1e-3),
+        ("mmcv_json", "loss", 1e-5),
+        ("mmengine", "loss", 1e-4),
+        ("mmengine", "lr", 1e-6),
+        ("paddle_hapi", "loss", 1e-4),
+        ("paddleclas", "loss", 1e-5),
+        ("paddledetection", "loss", 1e-6),
+        ("paddlenlp", "loss", 1e-8),
+        ("paddlenlp", "learning_rate", 1e-5),
+        ("torchtitan", "loss", 1e-5),
+        ("lossmonitor", "loss", 0.0),
+        ("mindformers", "lr", 0.0),
+        ("mmengine_scalars", "loss", 0.0),
+        ("paddlenlp", "eval_loss", 0.0),
+    ],
+)
+def test_a_format_that_rounds_is_known_to_from_two_or_three_lines(name: str, metric: str, unit: float) -> None:
+    plugin = log_formats()[name]
+    series = plugin.read(LogSource("sample", plugin.sample)).table.metrics[metric]
+    finite = [one for one, value in zip(series.resolution.tolist(), series.values, strict=True) if math.isfinite(value)]
+    assert set(finite) == {unit}
+
+
+def test_a_mindcv_result_log_holds_the_last_loss_of_each_epoch() -> None:
+    console = place_on_axis(read_log(DATA / "mindcv_rank0.log"))
+    result = place_on_axis(read_log(DATA / "mindcv_result.log"))
+    assert result.axis == "epoch"
+    assert tuple(result.steps) == (1, 2)
+    assert tuple(result.values) == (console.values[2], console.values[5])
+
+
+def test_lightning_counts_from_0_and_its_epoch_means_stay_apart() -> None:
+    log = read_log(DATA / "lightning_metrics.csv")
+    assert tuple(place_on_axis(log).steps) == (2, 4, 6, 8)
+    means = place_on_axis(log, "train_loss_epoch")
+    assert means.window == EPOCH_MEAN
+    assert tuple(means.steps) == (4, 8)
+
+
+def test_hf_losses_are_means_since_the_last_print() -> None:
+    curve = place_on_axis(read_log(DATA / "hf_trainer_state.json"))
+    assert curve.window == SINCE_LAST_PRINT
+    assert tuple(curve.steps) == (2, 4, 6, 8)
+
+
+def _train(*arguments: str) -> str:
+    script = DATA / "train_lossmonitor.py"
+    done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("arguments", "length", "steps"),
+    [
+        (("2", "3", "1", "time"), 3, (1, 2, 3, 4, 5, 6)),
+        (("2", "3", "1"), 3, (1, 2, 3, 4, 5, 6)),
+        (("3", "5", "2"), 5, (2, 4, 6, 8, 10, 12, 14)),
+    ],
+)
+def test_what_lossmonitor_prints_today_is_read_back(
+    arguments: tuple[str, ...], length: int, steps: tuple[int, ...], tmp_path: Path
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(_train(*arguments), encoding="utf-8")
+    curve = place_on_axis(read_log(log))
+    assert describe_log(log).steps_per_epoch == length
+    assert tuple(curve.steps) == steps
+    printed = [line.rpartition(" ")[2] for line in log.read_text(encoding="utf-8").splitlines() if "loss is" in line]
+    assert tuple(curve.values) == tuple(map(float, printed))
+    assert all(map(math.isfinite, curve.values))
