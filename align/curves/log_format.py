@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 from align.core.protocols import Plugin
@@ -42,8 +41,3 @@ class LogFormat(Plugin, Protocol):
 def log_formats() -> dict[str, LogFormat]:
     """All loss-log formats by name."""
     return {name: cast("LogFormat", plugin) for name, plugin in plugins("losslogs").items()}
-
-
-def pattern_format(pattern: str) -> LogFormat:
-    """Make a loss-log format of a user's regular expression; raises UsageError if it tells no step or no loss."""
-    return cast("LogFormat", importlib.import_module("align.curves.log_parts.user_pattern").PatternFormat(pattern))

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from align.core.message_words import close_names, first_few
 from align.core.registry import check_packages
-from align.curves.log_format import log_formats, pattern_format
+from align.curves.log_format import log_formats
+from align.curves.log_parts.user_pattern import PatternFormat
 from align.curves.reading.declare_window import declare_window, find_window
 from align.curves.reading.join_resumed import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of
@@ -92,7 +93,7 @@ def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
         raise UsageError("both a log format and a pattern are given", "give one of them")
     known = log_formats()
     if pattern:
-        return {"pattern": pattern_format(pattern)}
+        return {"pattern": PatternFormat(pattern)}
     if name and name not in known:
         names = close_names([name], known)[name] or tuple(known)
         raise UsageError(f"there is no log format {name!r}", f"choose one of {', '.join(names)}")

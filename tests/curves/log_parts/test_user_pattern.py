@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from align.curves.axis.place_on_axis import place_on_axis
-from align.curves.log_format import pattern_format
+from align.curves.log_parts.user_pattern import PatternFormat
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN, LossLog
 from align.errors import EmptyLogError, NoStepError, UsageError
 
 
 def _read(pattern: str, text: str) -> LossLog:
-    return pattern_format(pattern).read(LogSource.of_text(text))
+    return PatternFormat(pattern).read(LogSource.of_text(text))
 
 
 def test_named_groups_are_the_step_the_loss_and_metrics() -> None:
@@ -54,11 +54,11 @@ def test_a_loss_that_is_no_number_is_nan_with_a_note() -> None:
 )
 def test_an_expression_that_cannot_tell_a_loss_is_refused(pattern: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        pattern_format(pattern)
+        PatternFormat(pattern)
 
 
 def test_an_expression_that_finds_nothing_says_what_was_looked_for() -> None:
-    pattern = pattern_format(r"(?P<step>\d+): (?P<loss>\S+)")
+    pattern = PatternFormat(r"(?P<step>\d+): (?P<loss>\S+)")
     assert not pattern.recognizes(LogSource.of_text("nothing here\n"))
     with pytest.raises(EmptyLogError, match=r"looked for:\n  lines in which the pattern"):
         pattern.read(LogSource.of_text("nothing here\n"))
