@@ -2,8 +2,9 @@
 
 from align.checkpoints.inspect_checkpoint import inspect_checkpoint as inspect_checkpoint
 from align.core.about import __version__ as __version__
-from align.core.probing import probe as probe
 from align.curves.compare_losses import compare_losses as compare_losses
+from align.models.open_side import open_side as open_side
+from align.models.probe import probe as probe
 from align.report.frames import map_frame as map_frame
 from align.report.notebook import write_report as write_report
 from align.workflows.bisect_port import bisect_port as bisect_port
@@ -21,7 +22,6 @@ from align.workflows.map_one_side import map_one_side as map_one_side
 from align.workflows.map_parameters import map_parameters as map_parameters
 from align.workflows.measure_power import measure_power as measure_power
 from align.workflows.show_trace import show_trace as show_trace
-from align.workflows.sides import open_side as open_side
 from align.workflows.validate_models import validate_models as validate_models
 
 __all__: list[str]

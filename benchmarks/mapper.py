@@ -243,7 +243,7 @@ def expert_layers(name: str):
 
 def array_model(family: str, layers):
     """A model of zeros that take no room."""
-    from align.frameworks.arrays import ArrayLayer, ArrayModel
+    from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
     classes = {
         "torch": {kind: (f"torch.nn.{kind}", "weight") for kind in ("Linear", "LayerNorm", "Embedding")},

@@ -31,8 +31,8 @@ from _touched import snapshot, touched
 from _watching import EPSILON, call_again, distance, rounding_of, watch
 
 from align.core.json_data import to_json_data
-from align.core.user_code import run_user_code
 from align.errors import AlignError, UserCodeError
+from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

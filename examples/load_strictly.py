@@ -11,7 +11,7 @@ def main(model: str, checkpoint: str) -> int:
     """Return 0 if MindSpore fills every parameter of the network from the file and leaves nothing over."""
     import mindspore as ms
 
-    import align.frameworks.mindspore  # noqa: F401 - quietens the destructors of cells at exit
+    import align.models.frameworks.mindspore  # noqa: F401 - quietens the destructors of cells at exit
 
     place, _, function = model.rpartition(":")
     sys.path.insert(0, str(Path(place).parent))

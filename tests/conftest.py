@@ -9,6 +9,6 @@ import pytest
 def _blocking(request: pytest.FixtureRequest) -> None:
     """Set MindSpore up as the adapter does before a model is built."""
     if request.node.get_closest_marker("frameworks"):
-        from align.frameworks.mindspore import _mindspore
+        from align.models.frameworks.mindspore import _mindspore
 
         _mindspore()

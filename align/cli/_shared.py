@@ -150,7 +150,7 @@ def given_inputs(
 ) -> Path | dict[str, Array]:
     """Return the inputs to use: drawn, read, or those that a run folder keeps from an earlier run."""
     from align.errors import InputsError, UsageError
-    from align.workflows.inputs import SPEC_HELP, make_inputs, read_inputs
+    from align.models.inputs import SPEC_HELP, make_inputs, read_inputs
 
     if inputs and specs:
         raise UsageError("both --inputs and --input are given", "give the file, or draw all inputs from the seed")

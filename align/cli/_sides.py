@@ -10,8 +10,8 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from align.models.open_side import Side
     from align.runs.project import Project, ProjectSide
-    from align.workflows.sides import Side
 
 SIDES = ("reference", "candidate")
 _DEVICE = "Device that the {} runs on: cpu, cuda:1, npu; for MindSpore CPU, GPU, Ascend:1."
@@ -40,7 +40,7 @@ def given_side(side: ProjectSide, **given: Any) -> ProjectSide:
 
 def opened(side: ProjectSide) -> Side:
     """Build the model, fill it, and bring it where it is to run."""
-    from align.workflows.sides import open_side
+    from align.models.open_side import open_side
 
     return open_side(str(side.model), side.checkpoint, device=side.device, dtype=side.dtype, mode=side.mode)
 

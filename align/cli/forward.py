@@ -109,8 +109,8 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
 
 def _keep_inputs(source: Path | dict[str, Array], kept: Path | None) -> Path | None:
     """Save the inputs of a run that came to its end, so that every later run can use the same."""
+    from align.models.inputs import save_inputs
     from align.runs.folder import RunFolder
-    from align.workflows.inputs import save_inputs
 
     if kept is not None and isinstance(source, dict):
         RunFolder.create(kept.parent)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.map_result import MapCheck, MapResult
+    from align.models.open_side import Side
     from align.runs.mapfile import KeptLines
-    from align.workflows.sides import Side
 
 _WHY = {
     "--target": "it maps one side alone; leave one of both out",
@@ -173,7 +173,7 @@ def _files(out: Path | None, run: Path | None) -> list[Path]:
 
 def _filled(sides: Sequence[str], checkpoints: Mapping[str, Path | None]) -> tuple[str | Side, str | Side]:
     """The sides, built and filled where there is a checkpoint for one."""
-    from align.workflows.sides import open_side
+    from align.models.open_side import open_side
 
     left, right = (
         side if checkpoint is None else open_side(side, checkpoint)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Room = Literal["frameworks", "formats", "losslogs", "foreign"]
 PACKAGES: dict[Room, str] = {
-    "frameworks": "align.frameworks",
+    "frameworks": "align.models.frameworks",
     "formats": "align.checkpoints.formats",
     "losslogs": "align.curves.losslogs",
     "foreign": "align.foreign",

@@ -11,10 +11,10 @@ from align.core.comparisons import LayerComparison
 from align.core.dtypes import EPSILON, rounded_as
 from align.core.measurements import smallest_factor
 from align.core.message_words import counted
-from align.core.probing import is_probe
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.measure.tensor_layouts import find_permuted_layout
+from align.models.probe import is_probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,8 +10,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_sequences, equality_scores
-from align.core.probing import is_probe
 from align.core.unpaired_layer import UnpairedLayer
+from align.models.probe import is_probe
 from align.steps.calls import CallPair, CallPairs
 from align.steps.pair_places import pair_by_place
 

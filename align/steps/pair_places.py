@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.align_sequences import align_sequences, equality_scores
-from align.core.probing import is_probe
+from align.models.probe import is_probe
 from align.steps.calls import CallPair
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.user_code import run_user_code
 from align.errors import InputsError, UsageError, UserCodeError
+from align.models.open_side import load_function
+from align.models.user_code import run_user_code
 from align.steps.sample_facts import sample_fingerprints
-from align.workflows.sides import load_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,6 +14,8 @@ from align.core.name_map import SIDES, NameMap
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, NothingInCommonError
+from align.models.inputs import describe_inputs, read_inputs
+from align.models.open_side import Side, open_side
 from align.runs.points import read_points
 from align.runs.trace_writer import TraceWriter
 from align.runs.traces import TraceFolder
@@ -21,10 +23,8 @@ from align.steps.bisect import INPUTS, find_wrong_stretches
 from align.steps.bisect_points import points_as_given, points_of_runs
 from align.steps.compare_traces import paired_outputs
 from align.steps.splice import Point, Splice, worst_factor
-from align.workflows.inputs import describe_inputs, read_inputs
 from align.workflows.measure_noise import measure_noise
 from align.workflows.pair_traces import choose_map, map_in_order, pair_traces
-from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ def bisect_port(
     Raises InputsError for points that are not in the runs, CannotRunError for outputs that cannot be compared.
 
     >>> import numpy as np
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> def model(*factors):
     ...     layers = (ArrayLayer(f"l{n}", "torch.nn.ReLU", lambda x, f=f: x * f, {}) for n, f in enumerate(factors))
     ...     return ArrayModel(tuple(layers))

@@ -13,16 +13,16 @@ from align.core.bisections import PrecisionBisection, SensitiveLayer
 from align.core.message_words import counted
 from align.core.progress import silent
 from align.core.protocols import ModelPlacer
-from align.core.user_code import run_user_code
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, ModelFailedError, UsageError, UserCodeError
+from align.models.inputs import describe_inputs, read_inputs
+from align.models.open_side import Side, check_dtype, find_function, open_side
+from align.models.user_code import run_user_code
 from align.runs.trace_writer import TraceWriter
 from align.runs.traces import TraceFolder
 from align.steps.movement import Movement, loss_movement, output_movement
 from align.steps.smallest_set import smallest_set
-from align.workflows.inputs import describe_inputs, read_inputs
 from align.workflows.measure_noise import Noise, measure_noise
-from align.workflows.sides import Side, check_dtype, find_function, open_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +56,7 @@ def bisect_precision(  # noqa: PLR0913 - the options of one command
     for a precision that there is not, CannotRunError where nothing can run so.
 
     >>> import numpy as np
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
     >>> bisect_precision(model, inputs={"x": np.ones(3, np.float32)}, precision="int8")
     Traceback (most recent call last):

@@ -12,8 +12,11 @@ from align.core.message_words import first_few
 from align.core.progress import silent
 from align.core.protocols import BackwardRunner, SettingsReader
 from align.core.trace_metadata import TraceHead
-from align.core.untouched import SEED
 from align.errors import CannotRunError, DestinationError, UserCodeError
+from align.models.describe_host import describe_host
+from align.models.inputs import describe_inputs, read_inputs, save_inputs
+from align.models.open_side import Side, open_side
+from align.models.restore_state import SEED
 from align.runs.call_writer import CallWriter, GivenWriter
 from align.runs.trace_events import MANIFEST, TENSORS
 from align.runs.trace_model import MODEL, VALUES, write_model, write_values
@@ -21,10 +24,7 @@ from align.runs.trace_noise import NOISE, write_noise
 from align.runs.traces import TraceFolder
 from align.steps.keep_tensors import keep_part, read_kept
 from align.steps.noise import NoiseSink
-from align.workflows.describe_host import describe_host
-from align.workflows.inputs import describe_inputs, read_inputs, save_inputs
 from align.workflows.show_trace import show_trace
-from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +66,7 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     something else.
 
     >>> import numpy as np, tempfile
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     trace = capture_trace(model, folder, inputs={"x": np.array([-1, 3], np.float32)})

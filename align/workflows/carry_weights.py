@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.workflows.sides import Side
+    from align.models.open_side import Side
 
 
 class TransferredWeights:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from align.core.name_map import SideName
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
-    from align.workflows.sides import Side
+    from align.models.open_side import Side
 
 SIDES: tuple[SideName, SideName] = ("source", "target")
 

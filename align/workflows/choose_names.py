@@ -25,13 +25,13 @@ from align.checkpoints.wrapper_prefixes import shared_prefixes, with_file_names,
 from align.core.message_words import counted, first_few
 from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
+from align.models.open_side import open_side
 from align.rules.training_state_rules import training_state_rules
 from align.steps.convert import plan_conversion
 from align.steps.refill import default_fill
 from align.steps.which_way import EndFrameworks, choose_direction, names_known
 from align.workflows.map_from_file import map_from_file
 from align.workflows.map_from_model import layer_kinds, model_faults, model_warnings
-from align.workflows.sides import open_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence

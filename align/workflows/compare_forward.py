@@ -10,21 +10,21 @@ from align.core.allowances import NO_ALLOWANCES
 from align.core.comparisons import ForwardComparison
 from align.core.progress import silent
 from align.core.verdicts import Outcome
+from align.models.describe_host import describe_host
+from align.models.inputs import describe_inputs, read_inputs
+from align.models.open_side import environments, open_side, unseen_layers
+from align.models.refuse_random import refuse_random
 from align.steps.allow import accept_deviations, check_allowances
 from align.steps.amplify import with_amplification
 from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.steps.judge_forward import judge_forward
 from align.steps.judge_power import with_power
 from align.workflows.compare_live_weights import compare_live_weights
-from align.workflows.describe_host import describe_host
 from align.workflows.explain_culprits import explain_culprits
-from align.workflows.inputs import describe_inputs, read_inputs
 from align.workflows.isolate_layers import Bench, isolate_layers
 from align.workflows.measure_power import power_of
 from align.workflows.pair_traces import choose_map, map_in_order, open_names, pair_traces
-from align.workflows.refuse_random import refuse_random
 from align.workflows.run_both import kept_traces, run_both_models
-from align.workflows.sides import environments, open_side, unseen_layers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.core.verdicts import Verdict
+    from align.models.open_side import Side
     from align.steps.allow import Deviations
     from align.steps.calls import CallPairs
     from align.workflows.compare_live_weights import ComparedWeights
     from align.workflows.run_both import BothRuns
-    from align.workflows.sides import Side
 
 STAGES = 8
 
@@ -71,7 +71,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     for an allowance that fits none, CannotRunError for a model that differs and draws random numbers.
 
     >>> import numpy as np
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> def model(path, layer):
     ...     weights = {"weight": np.ones((2, 3), np.float32)}
     ...     return ArrayModel((ArrayLayer(path, layer, lambda x, weight: x @ weight.T, weights),))

@@ -14,12 +14,12 @@ from align.core.findings import Finding
 from align.core.generations import GenerationComparison
 from align.core.progress import silent
 from align.errors import CannotRunError, InputsError, UsageError
+from align.models.call_model import noise_unmeasured, widened_side
+from align.models.inputs import describe_inputs, read_inputs
+from align.models.open_side import Side, open_side
 from align.steps.generation import LogitsNoise, compare_logits, first_token_differences, judge_generation
-from align.workflows.call_models import noise_unmeasured, widened_side
 from align.workflows.carry_weights import TransferredWeights
 from align.workflows.decoders import Decoder
-from align.workflows.inputs import describe_inputs, read_inputs
-from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ def compare_generation(  # noqa: PLR0913 - one parameter an option
     InputsError or UserCodeError for prompts, models and steps that cannot be used.
 
     >>> import numpy as np
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> def model(path, layer):
     ...     weights = {"weight": np.random.default_rng(0).standard_normal((7, 7)).astype(np.float32)}
     ...     return ArrayModel((ArrayLayer(path, layer, lambda ids, weight: weight[ids], weights),))

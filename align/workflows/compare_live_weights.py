@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from align.core.findings import Finding
     from align.core.hypotheses import Fact, Relation
     from align.core.name_map import NameMap
-    from align.workflows.sides import Side
+    from align.models.open_side import Side
 
 
 @dataclass(frozen=True, slots=True)

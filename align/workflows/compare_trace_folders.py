@@ -60,7 +60,7 @@ def compare_trace_folders(
     was cut short unless `partial` allows it: then what both have is compared. `allowances` are as in compare_forward.
 
     >>> import numpy as np, tempfile
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> from align.workflows.capture_trace import capture_trace
     >>> weights = {"weight": np.eye(3)}
     >>> model = ArrayModel((ArrayLayer("fc", "torch.nn.Linear", lambda x, weight: x @ weight.T, weights),))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from align.core.lint import SettingFinding
     from align.core.protocols import Model
     from align.core.transforms import Transform
-    from align.workflows.sides import Side
+    from align.models.open_side import Side
 
 
 @dataclass(frozen=True, slots=True)

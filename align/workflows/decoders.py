@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.user_code import run_user_code
 from align.errors import InputsError, UserCodeError
+from align.models.call_model import forward_of, model_caller
+from align.models.open_side import find_function
+from align.models.user_code import run_user_code
 from align.steps.generation import greedy_tokens
-from align.workflows.call_models import forward_of, model_caller
-from align.workflows.sides import find_function
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Model
-    from align.workflows.sides import Side
+    from align.models.open_side import Side
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 Adapter = Callable[["Model"], Step]

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from align.core.rebuilding import with_attributes
-from align.core.source_lines import called_at, made_at
-from align.core.untouched import restored_attributes
+from align.models.rebuild_from_settings import with_attributes
+from align.models.restore_state import restored_attributes
+from align.models.source_lines import called_at, made_at
 from align.steps.culprits import (
     WEIGHTS,
     at_layer,
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from align.core.hypotheses import Relation
     from align.core.lint import SettingFinding
     from align.core.protocols import Model
+    from align.models.open_side import Side
     from align.steps.isolate import IsolatedCall, IsolationOptions
     from align.steps.locate import Fault
     from align.steps.pair_inputs import CallKey
     from align.workflows.confirm_causes import Owner
     from align.workflows.isolate_layers import Bench, IsolatedLayers
-    from align.workflows.sides import Side
 
 
 @dataclass(frozen=True, slots=True)

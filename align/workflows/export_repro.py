@@ -11,14 +11,14 @@ from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.repros import LayerRepro, ReproOutput
 from align.measure.measure_arrays import measure
+from align.models.inputs import read_inputs, save_inputs
+from align.models.open_side import Side, open_side
 from align.runs.traces import TraceFolder
 from align.steps.choose_layer import choose_pair
 from align.steps.pair_inputs import inputs_of_calls
 from align.workflows.compare_forward import compare_forward
-from align.workflows.inputs import read_inputs, save_inputs
 from align.workflows.pair_traces import choose_map, map_in_order, pair_traces
 from align.workflows.script_layer import LayerFiles, ScriptedLayer, scripter_of
-from align.workflows.sides import Side, open_side
 from align.workflows.watch_call import Given, watch_call
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def export_repro(  # noqa: PLR0913 - the options of one command
     that holds something else.
 
     >>> import numpy as np
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
     >>> export_repro(model, model, "act-alone", inputs={"x": np.ones(3, np.float32)}, layer="act")
     Traceback (most recent call last):

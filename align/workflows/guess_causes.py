@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from align.core.hypotheses import Relation
     from align.core.measurements import Limit
     from align.core.traces import Trace
+    from align.models.open_side import Side
     from align.steps.isolate import IsolatedCall, IsolatedTensor
     from align.steps.locate import Fault, ProducerLayer
     from align.steps.pair_inputs import CallKey
     from align.workflows.isolate_layers import Bench
-    from align.workflows.sides import Side
 
 MOST_BEFORE, MOST_OTHERS = 8, 4  # tensors of the shape that is looked for, and of others
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Model
     from align.core.traces import Trace
+    from align.models.open_side import Side
     from align.steps.calls import CallPair
     from align.steps.isolate import IsolatedCall, IsolatedNoise
     from align.steps.locate import Fault
     from align.steps.pair_inputs import CallKey
-    from align.workflows.sides import Side
 
 
 MOST_ROUNDS = 4

@@ -13,13 +13,13 @@ from align.core.registry import check_packages, model_readers
 from align.core.rename import NameRules
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, NothingInCommonError, UsageError
+from align.models.open_side import Side, load_function, open_side
 from align.rules.pitfalls import pitfalls
 from align.runs.mapfile import read_map
 from align.steps.apply_rules import check_shapes
 from align.steps.lint import LayerPair, compare_settings
 from align.steps.lint_pairs import pair_layers
 from align.workflows.map_parameters import match_sides
-from align.workflows.sides import Side, load_function, open_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ def lint_models(
     `name_map` (made from the names if None), others by their place in the tree. Raises NothingInCommonError if
     nothing pairs.
 
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> def model(name, **settings):
     ...     return ArrayModel((ArrayLayer("act", name, abs, {}, settings),))
     >>> reference = model("torch.nn.LeakyReLU", negative_slope=0.01)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.filling import state_dict_faults
 from align.core.message_words import counted, first_few
+from align.models.check_state_dict import state_dict_faults
 from align.rules.layer_rules import rule_for
 from align.steps.infer_children import CUSTOM
 from align.steps.infer_layers import AS_IS

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from align.core.name_map import NameMap, Pairing
     from align.core.parameters import Parameter
     from align.core.protocols import Model
+    from align.models.open_side import Side
     from align.rules.directed_rules import TargetFamily
     from align.steps.infer_names import InferredNames
-    from align.workflows.sides import Side
 
 LABELS = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn", "torch": "torch"}
 
@@ -60,7 +60,7 @@ def map_one_side(
     the target's already, MapError for names that the family lacks or rules that contradict the rest.
 
     >>> import numpy as np
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> weights = {"weight": np.ones(3), "bias": np.zeros(3)}
     >>> norm = ArrayModel((ArrayLayer("norm", "torch.nn.LayerNorm", lambda x, **_: x, weights),))
     >>> [(pair.source, pair.target) for pair in map_one_side(norm, "nn").name_map.pairings]

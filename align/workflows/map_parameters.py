@@ -12,6 +12,7 @@ from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.core.rename import NameRules
 from align.errors import ModelFailedError, NothingInCommonError, UsageError
+from align.models.inputs import read_inputs
 from align.runs.map_export import write_map_file
 from align.steps.execution import CallOrder, in_execution_order, unseen_modules
 from align.steps.match import match_names
@@ -19,7 +20,6 @@ from align.steps.match_by_order import match_by_order
 from align.steps.remainder import explain_unpaired_anew
 from align.steps.settle_by_values import pairs_by_values, with_value_pairs
 from align.steps.value_conflicts import note_value_conflicts
-from align.workflows.inputs import read_inputs
 from align.workflows.map_rules import MapRules, read_map_rules
 from align.workflows.map_sides import MapSide, open_map_side, require_parameters
 from align.workflows.map_verdict import map_verdict
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.protocols import Model
-    from align.workflows.sides import Side
+    from align.models.open_side import Side
 
 
 def map_parameters(  # noqa: PLR0913 - one parameter an option
@@ -56,7 +56,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     which all is unmatched.
 
     >>> import numpy as np
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> def model(path, layer):
     ...     weights = {"weight": np.ones((2, 3))}
     ...     return ArrayModel((ArrayLayer(path, layer, lambda x, weight: x @ weight.T, weights),))

@@ -12,10 +12,10 @@ from align.checkpoints.training_state import training_state
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.errors import CannotRunError, SideError
+from align.models.open_side import Side, open_side
 from align.rules.layer_rules import layer_rules
 from align.rules.training_state_rules import training_state_rules
 from align.steps.read_file import parameters_of_file
-from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from align.core.measurements import Measurement
     from align.core.protocols import Model, ModelRunner
     from align.core.traces import CaptureSink, Trace
+    from align.models.open_side import Side
     from align.steps.isolate import IsolatedNoise
-    from align.workflows.sides import Side
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from align.core.protocols import Differentiator
 from align.errors import CannotRunError, UserCodeError
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
+from align.models.inputs import read_inputs
+from align.models.open_side import Side, open_side
 from align.runs.trace_writer import TraceWriter
 from align.runs.traces import TraceFolder
 from align.steps.power_inputs import replaced_in_turn, unrelated_inputs
@@ -26,9 +28,7 @@ from align.steps.power_parameters import (
     suspect_elements,
     tensor_scales,
 )
-from align.workflows.inputs import read_inputs
 from align.workflows.measure_noise import measure_noise
-from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def measure_power(side: str | Model | Side, inputs: Path | str | Mapping[str, Ar
     `side` and `inputs` are as for `compare_forward`. Raises UserCodeError if the model fails on the inputs themselves.
 
     >>> import numpy as np
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> model = ArrayModel((ArrayLayer("relu", "torch.nn.ReLU", lambda x: np.maximum(x - 9, 0), {}),))
     >>> [(one.module, one.state, one.factor) for one in measure_power(model, {"x": np.eye(4)}).outputs]
     [('relu', 'constant', 0.0), ('', 'constant', 0.0)]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.user_code import run_user_code
 from align.errors import InputsError, UserCodeError
+from align.models.open_side import find_function
+from align.models.user_code import run_user_code
 from align.steps.metrics import METRICS
 from align.workflows.batches import as_array
-from align.workflows.sides import find_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from align.core.dtypes import Array
+    from align.models.open_side import Side
     from align.workflows.measure_noise import Noise
-    from align.workflows.sides import Side
 
 
 @dataclass(frozen=True, slots=True)

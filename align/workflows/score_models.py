@@ -15,11 +15,11 @@ from align.core.findings import Finding
 from align.core.message_words import counted
 from align.core.name_map import SIDES
 from align.errors import CannotRunError, InputsError
+from align.models.call_model import call_model, noise_unmeasured, widened_side
 from align.steps.metrics import main_output
 from align.steps.sample_differences import SampleTally
 from align.steps.sample_facts import count_differing_samples
 from align.steps.validate import Scores, Setup, list_combinations, metric_limit
-from align.workflows.call_models import call_model, noise_unmeasured, widened_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from align.core.name_map import SideOf
     from align.core.progress import Progress
     from align.core.validations import Combination, Part
+    from align.models.open_side import Side
     from align.workflows.batches import Batch, Dataset
     from align.workflows.carry_weights import TransferredWeights
     from align.workflows.named_metrics import NamedMetric
-    from align.workflows.sides import Side
 
 Outputs = dict[str, "Array"]
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.calling import leaves, with_leaves
-from align.core.constructors import proposed_arguments, wanted_arguments
 from align.core.dtypes import is_float
 from align.core.layer_scripts import Factory, LayerScript, as_call, leaf_expressions
 from align.core.protocols import LayerScripter
 from align.core.repros import ReproSide
-from align.core.user_code import run_user_code
 from align.errors import CannotRunError, UserCodeError
+from align.models.constructor_arguments import proposed_arguments, wanted_arguments
+from align.models.open_side import find_function
+from align.models.record_calls import leaves, with_leaves
+from align.models.user_code import run_user_code
 from align.steps.compare_traces import paired_outputs
-from align.workflows.sides import find_function
 from align.workflows.watch_call import layer_at
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from align.core.name_map import SideOf
     from align.core.protocols import Model
     from align.core.repros import BuiltBy
+    from align.models.open_side import Side
     from align.steps.calls import CallPair
-    from align.workflows.sides import Side
     from align.workflows.watch_call import WatchedCall
 
 

@@ -23,7 +23,7 @@ def show_trace(folder: Path | str) -> TraceSummary:
     """Read a trace folder; raises MissingFileError or RunFolderError where there is none, or it is damaged.
 
     >>> import numpy as np, tempfile
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> from align.workflows.capture_trace import capture_trace
     >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.traces import CaptureSink
     from align.core.transforms import Transform
-    from align.workflows.sides import Side
+    from align.models.open_side import Side
 
 SEED = 0
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.traces import Influences
+    from align.models.open_side import Side
     from align.steps.layers import Layer
-    from align.workflows.sides import Side
 
 _SEED = 1
 

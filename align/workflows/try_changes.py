@@ -12,8 +12,8 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from align.core.protocols import LayerRebuilder, SettingsReader
-from align.core.rebuilding import with_attributes
-from align.core.untouched import restored_attributes
+from align.models.rebuild_from_settings import with_attributes
+from align.models.restore_state import restored_attributes
 from align.rules.pitfalls import pitfalls
 from align.steps.confirm import changes_for, same_windows
 from align.steps.culprits import findings_of, findings_of_unpaired, is_mended
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from align.core.lint import SettingFinding
     from align.core.protocols import Model
     from align.core.transforms import Transform
+    from align.models.open_side import Side
     from align.steps.isolate import IsolatedCall
     from align.steps.locate import Fault
     from align.steps.pair_inputs import CallKey
     from align.workflows.isolate_layers import Bench, IsolatedLayers
-    from align.workflows.sides import Side
 
 MOST_TRIALS = 8  # changes of layers without counterpart, for each fault
 NOBODY = Owner("")

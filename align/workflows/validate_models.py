@@ -8,12 +8,12 @@ from align.core.progress import silent
 from align.core.validations import Validation
 from align.core.verdicts import Outcome
 from align.errors import UsageError
+from align.models.open_side import Side, open_side
 from align.steps.validate import find_causes, judge_validation
 from align.workflows.batches import Dataset
 from align.workflows.carry_weights import TransferredWeights
 from align.workflows.named_metrics import NamedMetric
 from align.workflows.score_models import ScoredModels
-from align.workflows.sides import Side, open_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,7 +48,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
     too if they differ. Raises InputsError or UserCodeError for data and metrics that cannot be used.
 
     >>> import numpy as np
-    >>> from align.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> def model(path, layer):
     ...     weights = {"weight": np.eye(3, 4, dtype=np.float32)}
     ...     return ArrayModel((ArrayLayer(path, layer, lambda x, weight: x @ weight.T, weights),))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.calling import with_leaves
 from align.errors import CannotRunError
+from align.models.record_calls import with_leaves
 from align.steps.pair_inputs import pair_inputs
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NETS = """
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 def model(names, kind, slope=0.01):
     generator = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from align.rules.model_families import model_families
 
 SIDE = """
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 def net():
     return ArrayModel((ArrayLayer("fc", "torch.nn.Linear", None, {"weight": np.ones((2, 3))}),))

@@ -18,7 +18,7 @@ from align.runs.traces import TraceFolder
 MODELS = '''
 """Two pairs of models without any framework."""
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 
 def chain(names, family, scale=1.0, width=4, also=()):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SIDES = """
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 TABLE = np.random.default_rng(0).standard_normal((23, 8)).astype(np.float32)
 HEAD = np.random.default_rng(1).standard_normal((23, 8)).astype(np.float32)

@@ -14,7 +14,7 @@ from align.cli.main import main
 
 MODELS = """
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 
 def model(path, dense):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SIDES = """
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 
 def model(names, slopes, key, dense):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NETS = """
 import numpy as np
 
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 
 def layer(path, class_name, **shapes):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MODELS = """
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 
 def chain(name, layer, bias):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SIDES = """
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 WEIGHT = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
 

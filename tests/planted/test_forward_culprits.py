@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from align.core.verdicts import Outcome
+from align.models.open_side import open_side
 from align.workflows.compare_forward import compare_forward
-from align.workflows.sides import open_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable

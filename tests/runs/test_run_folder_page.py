@@ -19,7 +19,7 @@ from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
 from align.core.unpaired_layer import UnpairedLayer
 from align.core.verdicts import Coverage, LayerOutcome, Outcome, Verdict
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs import trace_events, trace_model, trace_noise
 from align.runs.folder import KINDS, RunFolder
 

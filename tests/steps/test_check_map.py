@@ -11,7 +11,7 @@ import pytest
 from align.core.name_map import Pairing
 from align.core.transforms import IDENTITY, Permute
 from align.errors import MapError, NothingInCommonError
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.mapfile import read_map
 from align.steps.apply_rules import check_shapes
 from align.steps.check_map import name_map_faults

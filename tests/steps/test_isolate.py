@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from align.core.registry import model_readers
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.steps.calls import Call, CallPair
 from align.steps.isolate import Isolation, IsolationOptions, NoiseIsolation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.workflows.map_parameters import map_parameters
 
 INPUTS = {"x": np.ones((2, 4), np.float32)}

@@ -10,7 +10,7 @@ import pytest
 import align
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, UsageError
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array

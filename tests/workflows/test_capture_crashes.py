@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ARRAYS = """
 import os, signal, resource
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 def first(x):
     return x + 1

@@ -10,7 +10,7 @@ import pytest
 
 import align
 from align.errors import DestinationError, UserCodeError
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.traces import TraceFolder
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ MINDSPORE = ("bn.gamma", "bn.beta", "bn.moving_mean", "bn.moving_variance")
 NAMES = dict(zip(TORCH, MINDSPORE, strict=False))
 MODEL = """
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 def linear(x, weight):
     return x @ weight.T

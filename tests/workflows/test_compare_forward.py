@@ -11,7 +11,7 @@ import align
 from align.core.name_map import NameMap, Pairing, Unmatched
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, NothingInCommonError
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.traces import TraceFolder
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import align
 from align.core.allowances import AcceptedDeviation, Allowances
 from align.core.verdicts import Outcome
 from align.errors import MissingFileError, NothingInCommonError, RunFolderError, UnlikeTracesError, UserCodeError
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.trace_events import MANIFEST
 
 if TYPE_CHECKING:

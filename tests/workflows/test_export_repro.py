@@ -12,8 +12,8 @@ import pytest
 
 import align
 from align.errors import CannotRunError, DestinationError
-from align.frameworks.arrays import ArrayLayer, ArrayModel
-from align.workflows.sides import Side, open_side
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.open_side import Side, open_side
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 
 from align.core.name_map import Dropped
 from align.errors import CannotRunError, MapError, UsageError
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.mapfile import read_map
 from align.workflows.map_one_side import map_one_side
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.workflows.map_parameters import map_parameters
 
 

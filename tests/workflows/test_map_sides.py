@@ -9,12 +9,12 @@ import pytest
 
 from align.core.rename import NameRules
 from align.errors import MapError, SideError, UsageError
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.open_side import open_side
 from align.runs.map_export import write_map_file
 from align.workflows.map_parameters import map_parameters
 from align.workflows.map_rules import read_map_rules, require_used
 from align.workflows.map_sides import open_map_side
-from align.workflows.sides import open_side
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import numpy as np
 
 import align
 from align.core.verdicts import Outcome
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 
 def blocks(family: str, *widths: int) -> ArrayModel:

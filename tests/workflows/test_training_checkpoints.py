@@ -16,7 +16,7 @@ TORCH = ["emb.weight", "norm.weight", "norm.bias"]
 STATE = {f"moments.{name}": shape for name, shape in WEIGHTS.items()} | {"momentum": (), "global_step": (1,)}
 MODEL = """
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 def port():
     norm = {"gamma": np.ones(3, np.float32), "beta": np.ones(3, np.float32)}
@@ -94,7 +94,7 @@ def averaged(tmp_path, prefix="module."):
 
 SIDE = """
 import numpy as np
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 def model():
     norm = {"weight": np.ones(3, np.float32), "bias": np.ones(3, np.float32)}

@@ -10,10 +10,10 @@ import pytest
 from align.core.name_map import Ambiguity, NameMap, Pairing
 from align.core.piece_transforms import Slice
 from align.errors import UserCodeError
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.open_side import open_side
 from align.steps.trial_jury import ALIKE, BLIND, UNLIKE
 from align.steps.trial_result import UNSEEN
-from align.workflows.sides import open_side
 from align.workflows.trial import settle_by_trial
 
 X = {"x": np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)}

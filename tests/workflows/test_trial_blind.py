@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from align.models.open_side import open_side
 from align.steps.layers import read_layers
 from align.workflows.map_parameters import map_parameters
-from align.workflows.sides import open_side
 from align.workflows.trial_blind import blind_parameters
 
 if TYPE_CHECKING:

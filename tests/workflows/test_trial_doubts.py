@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from align.core.rename import NameRules
+from align.models.open_side import open_side
 from align.steps.match import match_names
 from align.steps.trial_result import UNSEEN
-from align.workflows.sides import open_side
 from align.workflows.trial import settle_by_trial
 
 if TYPE_CHECKING:

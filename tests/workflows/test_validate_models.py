@@ -11,7 +11,7 @@ import pytest
 import align
 from align.core.verdicts import Outcome
 from align.errors import InputsError, UsageError, UserCodeError
-from align.frameworks.arrays import ArrayLayer, ArrayModel
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 if TYPE_CHECKING:
     from align.core.validations import Validation

@@ -1,0 +1,5 @@
+"""Models of users: opened, filled, run, watched, rebuilt, by adapters of their frameworks.
+
+Offers sides (`module:function`), inputs, recorded calls, the user's code behind one boundary, states put back, source
+lines, rebuilt layers, `align.probe`. Uses checkpoints, rules, measure and core.
+"""

@@ -1,0 +1,1 @@
+"""What the adapters share, and their longer parts, a folder a framework."""

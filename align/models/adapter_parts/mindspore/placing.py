@@ -1,0 +1,92 @@
+"""Where, in which precision and in which mode a MindSpore network computes.
+
+Only what stands here knows of devices other than the CPU. MindSpore has one device for a whole process, so single
+layers change their precision but not their place.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from align.errors import CannotRunError
+from align.models.adapter_parts.mindspore.rebuild import copied_cell
+from align.models.record_calls import leaves, with_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from align.core.protocols import Model
+
+TARGETS = {"cpu": "CPU", "gpu": "GPU", "cuda": "GPU", "ascend": "Ascend", "npu": "Ascend"}
+
+
+def place_network(network: Model, device: str | None, dtype: str | None) -> None:
+    """Choose the device of the process, and cast the floating parameters in place."""
+    import mindspore
+
+    if device is not None:
+        _choose_device(device)
+    if dtype is not None:
+        for tensor in (*network.get_parameters(), *(buffer for _, buffer in network.named_buffers())):
+            if tensor.is_floating_point():
+                tensor.set_dtype(getattr(mindspore, dtype))
+
+
+def placed_cell(cell: Model, device: str | None, dtype: str | None) -> Callable[..., Any]:
+    """Let a copy of the cell answer in that precision; what it returns comes back as the cell's own would."""
+    import mindspore
+
+    if device is not None:
+        hint = "run the whole network there: --candidate-device"
+        raise CannotRunError("MindSpore cannot run single layers on another device", hint)
+    copied = copied_cell(cell)
+    place_network(copied, None, dtype)
+    wanted = getattr(mindspore, str(dtype))
+
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        found = [leaf for _, leaf in leaves((args, kwargs)) if _is_floating(leaf)]
+        like = next(iter(found), next((one for one in cell.get_parameters() if one.is_floating_point()), None))
+        there = with_leaves((args, kwargs), lambda _, leaf: leaf.astype(wanted) if _is_floating(leaf) else leaf)
+        output = copied(*there[0], **there[1])
+        if like is None:
+            return output
+        return with_leaves(output, lambda _, leaf: leaf.astype(like.dtype) if _is_floating(leaf) else leaf)
+
+    return answer
+
+
+def _is_floating(leaf: Any) -> bool:
+    import mindspore
+
+    return isinstance(leaf, mindspore.Tensor) and bool(leaf.is_floating_point())
+
+
+def _choose_device(name: str) -> None:
+    import mindspore
+
+    kind, _, number = name.partition(":")
+    target = TARGETS.get(kind.lower())
+    if target is None or (number and not number.isdigit()):
+        raise CannotRunError(f"MindSpore knows no device {name!r}", f"write one of: {', '.join(TARGETS)}")
+    if target == mindspore.get_context("device_target") and not number:
+        return
+    try:
+        mindspore.set_device(target, int(number or 0))
+    except (RuntimeError, ValueError) as error:
+        said = str(error).strip().partition(". ")[0]
+        hint = "install the MindSpore of that device, and choose it before anything has run in this process"
+        raise CannotRunError(f"MindSpore has no device {name!r} here: {said}", hint) from error
+
+
+@contextmanager
+def in_mode(*, graph: bool) -> Iterator[None]:
+    """Compute in GRAPH or PYNATIVE mode for a while."""
+    import mindspore
+
+    mode = mindspore.get_context("mode")
+    mindspore.set_context(mode=mindspore.GRAPH_MODE if graph else mindspore.PYNATIVE_MODE)
+    try:
+        yield
+    finally:
+        mindspore.set_context(mode=mode)

@@ -1,0 +1,95 @@
+"""A live MindSpore cell built anew with other settings: changing an attribute does not change its operators."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.models.live.copy_changed_setting import LayerTypes
+from align.models.rebuild_from_settings import LayerBuilder, build_named, rebuild_layer, with_attributes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.layer_settings import LayerSettings, Setting
+    from align.core.protocols import Model
+
+TRANSFORMER = {
+    "d_model": "self_attn.embed_dim",
+    "nhead": "self_attn.num_heads",
+    "dim_feedforward": "dense1.out_channels",
+    "dropout": "dropout.p",
+    "activation": "activation1",
+    "layer_norm_eps": "norm1.epsilon",
+    "batch_first": "self_attn.batch_first",
+}
+RECURRENT = {"input_size": "w_ih_list.0.shape.1"}
+KEPT_AT = {
+    "TransformerEncoderLayer": TRANSFORMER,
+    "TransformerDecoderLayer": TRANSFORMER,
+    "LSTM": RECURRENT,
+    "GRU": RECURRENT,
+    "RNN": RECURRENT,
+}
+FORMAT = {"data_format": "format"}  # an operator's may be another, of one axis more
+TOLD = frozenset({"_cell_init_args", "Seed0", "Seed1"})  # an operator's seeds tell when it was built
+PUBLIC = ("mindspore.nn.", "mindspore.mint.")
+
+
+def rebuilt_cell(cell: Model, settings: LayerSettings, changes: Mapping[str, Setting]) -> Model | None:
+    """Rebuild a cell whose class is MindSpore's own or made from one; in evaluation mode.
+
+    Of a user's own class the attributes are changed on a copy, if it keeps such.
+    """
+    import mindspore
+
+    cls = next((base for base in type(cell).__mro__ if base.__module__.startswith(PUBLIC)), None)
+    if cls in (None, mindspore.nn.Cell):
+        own = changes.keys() <= vars(cell).keys()
+        return with_attributes(copied_cell(cell).set_train(False), changes) if own else None
+    dtype = next((one.dtype for one in cell.get_parameters() if one.is_floating_point()), mindspore.float32)
+    types = LayerTypes(mindspore.nn.Cell, mindspore.Parameter, mindspore.Tensor, _equal, TOLD)
+    builder = LayerBuilder(
+        cls, partial(_build, cls, dtype), copied_cell, _fill, types, FORMAT | KEPT_AT.get(cls.__name__, {})
+    )
+    changed = rebuild_layer(cell, settings, changes, builder)
+    if changed is None and type(cell) is not cls and changes.keys() <= vars(cell).keys():
+        changed = with_attributes(copied_cell(cell), changes)
+    return None if changed is None else changed.set_train(False)
+
+
+def built_cell(class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
+    """Build a cell of a public class; in evaluation mode."""
+    cell = build_named(class_name, arguments)
+    return None if cell is None else cell.set_train(False)
+
+
+def _build(cls: Any, dtype: Any, **arguments: Setting) -> Model:
+    cell = cls(**arguments)
+    for parameter in cell.get_parameters():
+        if parameter.is_floating_point() and parameter.dtype != dtype:
+            parameter.set_dtype(dtype)
+    return cell
+
+
+def copied_cell(cell: Model) -> Model:
+    """Copy a cell but not its operators: not all can be copied, and copies keep less than the originals."""
+    import mindspore
+
+    kept = (value for _, one in cell.cells_and_names() for value in vars(one).values())
+    operators = {id(value): value for value in kept if isinstance(value, mindspore.ops.Primitive)}
+    return copy.deepcopy(cell, operators)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(np.array_equal(one.asnumpy(), other.asnumpy()))
+
+
+def _fill(built: Model, cell: Model) -> None:
+    live = dict(cell.parameters_and_names())
+    for name, parameter in built.parameters_and_names():
+        if name in live and live[name].shape == parameter.shape:
+            parameter.set_data(live[name])

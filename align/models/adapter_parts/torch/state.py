@@ -1,0 +1,133 @@
+"""A torch model as a run finds it and must leave it, and the models that cannot be run or read as they stand."""
+
+from __future__ import annotations
+
+import sys
+from collections import OrderedDict
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from align.errors import CannotRunError, UnreadableModelError
+from align.models.restore_state import fixed_seed, restored_attributes, seed_of_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.protocols import Model
+
+_ACCELERATORS = ("cuda", "npu", "xpu")
+# What nearly all attributes of modules are: asking torch takes three times as long.
+_NO_TENSORS = frozenset({type(None), bool, int, float, str, tuple, list, set, dict, OrderedDict})
+
+
+@contextmanager
+def evaluated(model: Model) -> Iterator[None]:
+    """Run in evaluation mode on the same random numbers; leave modes, buffers, attributes and random states alone.
+
+    Of parameters only those are put back that got other memory: they are not copied, for they may fill the device.
+    """
+    modules = list(model.modules())
+    training = [module for module in modules if module.training]
+    eager = (module for module in modules if not is_scripted(module))
+    with _same_random_numbers(), _tensors_kept(model), restored_attributes(eager), _plain_transformer_layers():
+        model.eval()
+        try:
+            yield
+        finally:
+            for module in training:
+                module.training = True
+
+
+@contextmanager
+def _plain_transformer_layers() -> Iterator[None]:
+    """Keep torch's transformer layers from their fast path, whose nested tensors have no shape that could be told."""
+    import torch
+
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
+def _tensors_kept(model: Model) -> Iterator[None]:
+    import torch
+
+    parameters = [(parameter, parameter.data) for parameter in model.parameters()]
+    attributes = (value for module in model.modules() for value in vars(module).values())
+    tensors = [value for value in attributes if type(value) not in _NO_TENSORS and torch.is_tensor(value)]
+    others = [(one, one.detach().clone()) for one in (*model.buffers(), *tensors) if not one.is_inference()]
+    try:
+        yield
+    finally:
+        for tensor, value in parameters:
+            if tensor.data_ptr() != value.data_ptr():
+                tensor.data = value
+        for tensor, value in others:
+            _put_back(tensor, value)
+
+
+def _put_back(tensor: Any, value: Any) -> None:
+    """Give a tensor its value back, if it has another: autograd must not take what did not change for changed."""
+    import torch
+
+    if tensor.shape != value.shape:
+        tensor.data = value
+    elif tensor.layout != torch.strided or not torch.equal(tensor, value):
+        with torch.no_grad():
+            tensor.copy_(value)
+
+
+@contextmanager
+def _same_random_numbers() -> Iterator[None]:
+    """As of Python and NumPy, of the CPU and of all accelerators that are in use."""
+    import torch
+
+    with ExitStack() as stack:
+        stack.enter_context(fixed_seed())
+        stack.enter_context(torch.random.fork_rng(devices=()))
+        torch.default_generator.manual_seed(seed_of_runs())
+        for kind in _ACCELERATORS:
+            device = getattr(torch, kind, None)
+            if device is not None and device.is_initialized():
+                stack.enter_context(torch.random.fork_rng(range(device.device_count()), device_type=kind))
+                device.manual_seed_all(seed_of_runs())
+        yield
+
+
+def writes(tensor: Any) -> int | None:
+    """How often a tensor was written to; None for those of inference mode, where torch does not count."""
+    return None if tensor.is_inference() else int(tensor._version)  # noqa: SLF001 - what autograd goes by
+
+
+def is_scripted(model: Model) -> bool:
+    """Tell whether a module is compiled by TorchScript, so that it runs what is inside past all hooks."""
+    return isinstance(model, sys.modules["torch"].jit.ScriptModule)
+
+
+def refuse_scripted(model: Model) -> None:
+    """Raise CannotRunError for a traced or scripted model."""
+    if is_scripted(model):
+        raise CannotRunError(
+            f"{model.original_name} is a TorchScript model: it runs its layers where none can be seen",
+            "give the model that it was traced or scripted from; names alone can be mapped without a run",
+        )
+
+
+def refuse_shapeless(tensors: Mapping[str, Any], label: str) -> None:
+    """Raise UnreadableModelError for tensors that the first forward would make."""
+    from torch.nn.parameter import is_lazy
+
+    if lazy := [name for name, tensor in tensors.items() if is_lazy(tensor)]:
+        hint = "run the model once on inputs of their true shapes before the function returns it"
+        raise UnreadableModelError(f"{label} has lazy layers, whose tensors have no shape yet", hint, lazy)
+
+
+def refuse_empty(tensors: Mapping[str, Any]) -> None:
+    """Raise UnreadableModelError for tensors without a shape or without values."""
+    refuse_shapeless(tensors, "the torch model")
+    if meta := [name for name, tensor in tensors.items() if tensor.is_meta]:
+        hint = "build it on the CPU, random weights will do: without `torch.device('meta')` or `init_empty_weights`"
+        raise UnreadableModelError("the torch model has tensors on the meta device, without values", hint, meta)

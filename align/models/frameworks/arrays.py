@@ -1,0 +1,150 @@
+"""Models of plain NumPy functions, so that every step of the flow can be tested and tried with no framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.layer_settings import LayerSettings
+from align.core.parameters import Module, Parameter, ParameterSet
+from align.models.check_state_dict import check_state_dict
+from align.models.record_calls import CallRecorder, bind_inputs, run_user_model
+from align.models.restore_state import fixed_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    from align.core.dtypes import Array
+    from align.core.layer_settings import Setting
+    from align.core.protocols import Model
+    from align.core.traces import CaptureSink
+
+
+@dataclass(frozen=True)
+class ArrayLayer:
+    """One layer: `function(x, **parameters)`, parameters by attribute name; `class_name` is a public layer class.
+
+    `settings` are what a live layer of that class would keep as attributes.
+    """
+
+    path: str
+    class_name: str
+    function: Callable[..., Any]
+    parameters: dict[str, Array]
+    settings: dict[str, Setting] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ArrayModel:
+    """A chain of layers, each fed the output of the one before."""
+
+    layers: tuple[ArrayLayer, ...]
+
+    def __call__(
+        self, x: Array, recorder: CallRecorder | None = None, stand_ins: Mapping[str, ArrayLayer] | None = None
+    ) -> Any:
+        """Run all layers on `x`."""
+        for layer in self.layers:
+            kind = layer.class_name.rpartition(".")[2]
+            if recorder and (changed := recorder.begin(layer.path, (x,), class_name=kind)):
+                x = changed[0][0]
+            acting = (stand_ins or {}).get(layer.path, layer)
+            x = acting.function(x, **acting.parameters)
+            if recorder:
+                other = recorder.end(layer.path, kind, x)
+                x = x if other is None else other
+        return x
+
+    def values(self) -> dict[str, Array]:
+        """All parameters by name, not copied."""
+        return {f"{layer.path}.{key}": value for layer in self.layers for key, value in layer.parameters.items()}
+
+
+class ArraysFramework:
+    """Adapter of ArrayModel."""
+
+    name = "arrays"
+    summary = "Chains of NumPy functions (align.models.frameworks.arrays.ArrayModel)"
+    requires: tuple[str, ...] = ()
+
+    def owns(self, model: Model) -> bool:
+        """Tell whether the model is an ArrayModel."""
+        return isinstance(model, ArrayModel)
+
+    def read_parameters(self, model: Model, label: str) -> ParameterSet:
+        """Read names as `path.attribute`."""
+        parameters: list[Parameter] = []
+        modules = [Module("", (f"{__name__}.ArrayModel",))]
+        for layer in model.layers:
+            own = [
+                Parameter(f"{layer.path}.{key}", tuple(value.shape), value.dtype.name, layer.path, key, True)
+                for key, value in layer.parameters.items()
+            ]
+            parameters += own
+            modules.append(Module(layer.path, (layer.class_name,), tuple(p.name for p in own)))
+        return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
+
+    def is_optimizer(self, model: Model) -> bool:  # noqa: ARG002
+        """Return False: there are no optimizers of arrays."""
+        return False
+
+    def read_settings(self, model: Model) -> list[LayerSettings]:
+        """Return the settings that each layer was given, those of the model first."""
+        layers = [LayerSettings(layer.path, (layer.class_name,), layer.settings) for layer in model.layers]
+        return [LayerSettings("", (f"{__name__}.ArrayModel",)), *layers]
+
+    def read_values(self, model: Model) -> dict[str, Array]:
+        """Copy out all parameters."""
+        return {name: value.copy() for name, value in model.values().items()}
+
+    def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
+        """Fill the arrays in place; raises InputsError listing names and shapes that differ."""
+        own = model.values()
+        check_state_dict({name: tuple(value.shape) for name, value in own.items()}, values, "array model")
+        for name, value in own.items():
+            value[...] = values[name]
+
+    def environment(self) -> dict[str, str]:
+        """The version of NumPy."""
+        return {"numpy": np.__version__}
+
+    def run(
+        self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
+    ) -> None:
+        """Run the chain; see ModelRunner."""
+        recorder = CallRecorder(sink, self.as_array, lambda value, like: value.astype(like.dtype))
+        args, kwargs = bind_inputs(lambda x: x, inputs)
+
+        def call() -> None:
+            changed = recorder.begin("", args, kwargs, "ArrayModel")
+            given, named = changed or (args, kwargs)
+            recorder.end("", "ArrayModel", model(*given, **named, recorder=recorder, stand_ins=stand_ins))
+
+        with fixed_seed():
+            run_user_model(call, recorder, inputs, self.name)
+
+    def evaluating(self, model: Model) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Draw the same random numbers; see ModelCaller."""
+        return fixed_seed()
+
+    def as_tensor(self, value: Array, model: Model) -> Array:  # noqa: ARG002
+        """Return the array itself."""
+        return value
+
+    def as_array(self, value: Any) -> Array | None:
+        """Return an array, None for anything else."""
+        return value if isinstance(value, np.ndarray) else None
+
+    def widened(self, model: Model) -> Model | None:
+        """Return a copy with float64 parameters."""
+        layers = [
+            replace(layer, parameters={key: value.astype(np.float64) for key, value in layer.parameters.items()})
+            for layer in model.layers
+        ]
+        return ArrayModel(tuple(layers))
+
+
+PLUGIN = ArraysFramework()

@@ -1,0 +1,372 @@
+"""MindSpore networks: read, filled, run in PYNATIVE mode. MindSpore is imported only inside functions.
+
+Its cells print a traceback each when the interpreter ends, because their destructor outlives the module that it
+needs; the destructor (it only counts instances) is taken away at exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import os
+import sys
+from collections import defaultdict
+from contextlib import contextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from align.core.layer_settings import LayerSettings
+from align.core.parameters import Module, Parameter, ParameterSet
+from align.errors import UnreadableModelError, UserCodeError
+from align.models.adapter_parts.mindspore.backward import differentiate
+from align.models.adapter_parts.mindspore.functions import captured_operators
+from align.models.adapter_parts.mindspore.placing import in_mode, place_network, placed_cell
+from align.models.adapter_parts.mindspore.rebuild import built_cell, rebuilt_cell
+from align.models.adapter_parts.mindspore.scripts import FORMS
+from align.models.adapter_parts.mindspore.settings import cell_settings, group_settings
+from align.models.check_state_dict import check_state_dict
+from align.models.live.overwrite_inputs import Overwriter
+from align.models.record_calls import CallRecorder, bind_inputs, recorded_calls, run_user_model
+from align.models.restore_state import fixed_seed, restored_attributes, seed_of_runs
+from align.models.user_code import run_user_code
+from align.rules.layer_rules import is_statistic
+from align.rules.linear_layouts import inputs_first
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from align.core.dtypes import Array
+    from align.core.layer_settings import Setting
+    from align.core.protocols import Model
+    from align.core.traces import CaptureSink
+
+
+class MindSporeFramework:
+    """Adapter of mindspore.nn.Cell."""
+
+    name = "mindspore"
+    summary = "MindSpore networks (mindspore.nn.Cell)"
+    requires = ("mindspore",)
+    script_forms = FORMS
+
+    def __init__(self, *, graph: bool = False) -> None:
+        self._graph = graph
+
+    def owns(self, model: Model) -> bool:
+        """Tell whether the model is a mindspore.nn.Cell."""
+        mindspore = sys.modules.get("mindspore")
+        return mindspore is not None and isinstance(model, mindspore.nn.Cell)
+
+    def prepare(self) -> None:
+        """Let a failing operator be told at once; see Preparer. The variable is read when MindSpore is imported."""
+        os.environ.setdefault("MS_DEV_LAUNCH_BLOCKING", "1")
+        if "mindspore" in sys.modules:
+            _mindspore()
+
+    def read_parameters(self, model: Model, label: str) -> ParameterSet:
+        """Read names as in a `.ckpt`, that is `Parameter.name`, which need not be the cell's path.
+
+        Raises UnreadableModelError where two tensors have one name.
+        """
+        seen: dict[int, list[str]] = {}  # a tied parameter is one Parameter with one name, whatever cells hold it
+        parameters: list[Parameter] = []
+        modules: list[Module] = []
+        for path, cell in model.cells_and_names():
+            classes = _public_classes(type(cell))
+            own = list(_own_parameters(path, cell, classes, seen))
+            parameters += own
+            modules.append(Module(path, classes, tuple(p.name for p in own), inputs_first(classes, cell)))
+        _refuse_doubled(((p.name, f"{p.module}.{p.attribute}".removeprefix(".")) for p in parameters), label)
+        shared = tuple((place, name) for name, *places in seen.values() for place in places)
+        return ParameterSet(label, self.name, tuple(parameters), tuple(modules), shared=shared)
+
+    def is_optimizer(self, model: Model) -> bool:
+        """Tell whether it is an optimizer of mindspore.nn, mint or experimental."""
+        mindspore = sys.modules.get("mindspore")
+        if mindspore is None:
+            return False
+        return isinstance(model, (mindspore.nn.Optimizer, mindspore.experimental.optim.Optimizer))
+
+    def read_settings(self, model: Model) -> list[LayerSettings]:
+        """Read the attributes and operators of every cell, or the groups of an optimizer; see SettingsReader."""
+        if self.is_optimizer(model):
+            return group_settings(model, _public_classes(type(model)))
+        cells = model.cells_and_names()
+        return [LayerSettings(path, _public_classes(type(cell)), cell_settings(cell)) for path, cell in cells]
+
+    def rebuilt(self, model: Model, path: str, changes: Mapping[str, Setting]) -> Model | None:
+        """Rebuild a cell, and with it its operators, on a copy; see LayerRebuilder."""
+        cell = dict(model.cells_and_names()).get(path)
+        if cell is None:
+            return None
+        settings = LayerSettings(path, _public_classes(type(cell)), cell_settings(cell))
+        with _random_numbers_kept():
+            return rebuilt_cell(cell, settings, changes)
+
+    def built(self, class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
+        """Build a new cell; see LayerRebuilder."""
+        with _random_numbers_kept():
+            return built_cell(class_name, arguments)
+
+    def read_values(self, model: Model) -> dict[str, Array]:
+        """Copy out all parameters and buffers by name."""
+        return {name: to_array(tensor).copy() for name, tensor in _tensors(model).items()}
+
+    def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
+        """Fill the network in place; raises InputsError listing names and shapes that differ."""
+        tensors = _tensors(model)
+        check_state_dict({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "MindSpore network")
+        for name, tensor in tensors.items():
+            _fill(tensor, values[name])
+
+    def environment(self) -> dict[str, str]:
+        """Version, device target and mode."""
+        mindspore = _mindspore()
+        graph = self._graph or mindspore.get_context("mode") == mindspore.GRAPH_MODE
+        target, mode = mindspore.get_context("device_target"), "GRAPH" if graph else "PYNATIVE"
+        return {"mindspore": mindspore.__version__, "device": target, "mode": mode}
+
+    def place(self, model: Model, device: str | None, dtype: str | None) -> None:
+        """Choose the device of the process, and cast the network in place; see ModelPlacer."""
+        place_network(model, device, dtype)
+
+    def placed_layer(self, model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
+        """Make a cell's stand-in in another precision; see ModelPlacer."""
+        return placed_cell(dict(model.cells_and_names())[path], device, dtype)
+
+    def in_graph_mode(self) -> MindSporeFramework:
+        """Return an adapter that runs networks compiled; see GraphRunner."""
+        return MindSporeFramework(graph=True)
+
+    def run(
+        self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
+    ) -> None:
+        """Run one forward in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set meanwhile."""
+        overwrite = Overwriter(lambda: _tensors(model).values())
+        recorder = CallRecorder(
+            sink, self.as_array, lambda value, like: _to_tensor(value).astype(like.dtype), overwrite
+        )
+        dtype = _floating_dtype(model)
+        tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
+        args, kwargs = bind_inputs(model.construct, tensors)
+        cells = () if self._graph else model.cells_and_names()
+        hooked = recorded_calls(cells, recorder, stand_ins or {}, "construct")
+        call = partial(_call_whole, model, recorder) if self._graph else model
+        with in_mode(graph=self._graph), _evaluated(model), hooked, captured_operators(model, recorder):
+            run_user_model(lambda: call(*args, **kwargs), recorder, inputs, "MindSpore")
+
+    @contextmanager
+    def evaluating(self, model: Model) -> Iterator[None]:
+        """Evaluate in PYNATIVE mode; see ModelCaller."""
+        with in_mode(graph=False), _evaluated(model):
+            yield
+
+    def as_tensor(self, value: Array, model: Model) -> Any:
+        """Make a tensor that fits the model."""
+        return _fitted(_to_tensor(value), _floating_dtype(model))
+
+    def as_array(self, value: Any) -> Array | None:
+        """Copy a tensor out."""
+        return to_array(value) if isinstance(value, _mindspore().Tensor) else None
+
+    def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+        """Run one forward and back again; see BackwardRunner."""
+        dtype = _floating_dtype(model)
+        tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
+
+        def call(given: Mapping[str, Any]) -> Any:
+            args, kwargs = bind_inputs(model.construct, given)
+            return model(*args, **kwargs)
+
+        forms = to_array, lambda value, like: _to_tensor(value).astype(like.dtype)
+        with in_mode(graph=False), _evaluated(model):
+            code = partial(differentiate, model, call, tensors, sink, forms)
+            run_user_code(code, partial(UserCodeError, "the backward pass of the MindSpore network"))
+
+    def widened(self, model: Model) -> Model | None:  # noqa: ARG002
+        """Return None: many CPU and all Ascend kernels of MindSpore have no float64."""
+        return None
+
+
+def _call_whole(model: Model, recorder: CallRecorder, *args: Any, **kwargs: Any) -> None:
+    """Call a network without hooks: a sink sees what it is given and returns."""
+    name = type(model).__name__
+    given, named = recorder.begin("", args, kwargs, name) or (args, kwargs)
+    recorder.end("", name, model(*given, **named))
+
+
+def to_array(tensor: Any) -> Array:
+    """Copy a MindSpore tensor out, bfloat16 as `ml_dtypes.bfloat16`."""
+    mindspore = sys.modules["mindspore"]
+    if tensor.dtype == mindspore.bfloat16:
+        return np.asarray(tensor.astype(mindspore.float32).asnumpy().astype(ml_dtypes.bfloat16))
+    return np.asarray(tensor.asnumpy())
+
+
+@cache
+def _mindspore() -> Any:
+    """Import MindSpore and make it report errors where they happen: by default a failing operator surfaces late."""
+    import mindspore
+
+    mindspore.runtime.launch_blocking()
+    return mindspore
+
+
+def _to_tensor(array: Array) -> Any:
+    mindspore = _mindspore()
+    if array.dtype == ml_dtypes.bfloat16:
+        return mindspore.Tensor(array.astype(np.float32)).astype(mindspore.bfloat16)
+    return mindspore.Tensor(np.ascontiguousarray(array).reshape(array.shape))
+
+
+def _fill(tensor: Any, value: Array) -> None:
+    new = _to_tensor(value).astype(tensor.dtype)
+    (tensor.set_data if hasattr(tensor, "set_data") else tensor.assign_value)(new)
+
+
+def _floating_dtype(model: Model) -> Any:
+    """Return the dtype of the model's first floating parameter, None if it has none."""
+    return next((tensor.dtype for tensor in _tensors(model).values() if tensor.is_floating_point()), None)
+
+
+def _fitted(tensor: Any, dtype: Any) -> Any:
+    """Cast an input to the model's dtype if both are floating."""
+    return tensor.astype(dtype) if dtype is not None and tensor.is_floating_point() else tensor
+
+
+def _tensors(model: Model) -> dict[str, Any]:
+    tensors = {parameter.name: parameter for parameter in model.get_parameters()}
+    return tensors | {name: buffer for name, buffer in model.named_buffers() if name not in tensors}
+
+
+def _refuse_doubled(places: Iterable[tuple[str, str]], label: str) -> None:
+    """Raise UnreadableModelError, given the name and place of every tensor, if some have one name."""
+    by_name: dict[str, list[str]] = defaultdict(list)
+    for name, place in places:
+        by_name[name].append(place)
+    if doubled := [f"{name}: {', '.join(own)}" for name, own in by_name.items() if len(own) > 1]:
+        reason = f"{label} has several tensors of one name, of which a checkpoint keeps one"
+        hint = "give each a name of its own where the network is built: `cell.weight.name = ...` (`parameter.name`)"
+        raise UnreadableModelError(reason, hint, doubled)
+
+
+def _own_parameters(
+    path: str, cell: Model, classes: tuple[str, ...], seen: dict[int, list[str]]
+) -> Iterator[Parameter]:
+    prefix = f"{path}." if path else ""
+    own = [(attribute, tensor.name, tensor, False) for attribute, tensor in cell.parameters_and_names(expand=False)]
+    own += [(attribute, prefix + attribute, tensor, True) for attribute, tensor in cell.named_buffers(recurse=False)]
+    for attribute, name, tensor, buffer in own:
+        if id(tensor) in seen:
+            seen[id(tensor)].append(prefix + attribute)
+        else:
+            seen[id(tensor)] = [name]
+            yield Parameter(
+                name=name,
+                shape=tuple(tensor.shape),
+                dtype=str(tensor.dtype).lower(),
+                module=path,
+                attribute=attribute.rpartition(".")[2],
+                trainable=not buffer and bool(tensor.requires_grad),
+                buffer=buffer or is_statistic(classes, attribute),
+            )
+
+
+def _public_classes(cls: type) -> tuple[str, ...]:
+    """Names of the class and its bases below nn.Cell, as users write them."""
+    cell = _mindspore().nn.Cell
+    public = _public_names()
+    bases = [base for base in cls.__mro__ if issubclass(base, cell) and base is not cell]
+    return tuple(public.get(base, f"{base.__module__}.{base.__qualname__}") for base in bases)
+
+
+@cache
+def _public_names() -> dict[type, str]:
+    mindspore = _mindspore()
+    names: dict[type, str] = {}
+    spaces = {"nn": mindspore.nn, "mint.nn": mindspore.mint.nn, "mint.optim": mindspore.mint.optim}
+    for prefix, space in ((f"mindspore.{name}", space) for name, space in spaces.items()):
+        for name in sorted(vars(space)):
+            value = getattr(space, name)
+            if isinstance(value, type) and issubclass(value, mindspore.nn.Cell):
+                names.setdefault(value, f"{prefix}.{name}")
+    return names
+
+
+@contextmanager
+def _evaluated(model: Model) -> Iterator[None]:
+    """Run in evaluation mode on the same random numbers; leave modes, values, attributes and random states alone.
+
+    Of parameters only those that are not trained are put back: a counter or a statistic is a Parameter here. What
+    begins with an underscore is MindSpore's own.
+    """
+    cells = [cell for _, cell in model.cells_and_names()]
+    modes = [(cell, cell.training) for cell in cells]
+    with (
+        _same_random_numbers(),
+        _untrained_kept(model),
+        restored_attributes(cells, lambda name: not name.startswith("_")),
+    ):
+        model.set_train(False)
+        try:
+            yield
+        finally:
+            for cell, training in modes:  # parents come before their children, and set_train reaches down
+                cell.set_train(training)
+
+
+@contextmanager
+def _untrained_kept(model: Model) -> Iterator[None]:
+    tensor_type = _mindspore().Tensor
+    tensors = [tensor for tensor in _tensors(model).values() if not getattr(tensor, "requires_grad", False)]
+    attributes = (value for _, cell in model.cells_and_names() for value in vars(cell).values())
+    tensors += [value for value in attributes if isinstance(value, tensor_type)]
+    kept = [(tensor, to_array(tensor).copy()) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, value in kept:
+            if to_array(tensor).tobytes() != value.tobytes():
+                _fill(tensor, value)
+
+
+@contextmanager
+def _same_random_numbers() -> Iterator[None]:
+    with _random_numbers_kept():
+        mindspore = _mindspore()
+        mindspore.set_seed(seed_of_runs())
+        mindspore.manual_seed(seed_of_runs())
+        yield
+
+
+@contextmanager
+def _random_numbers_kept() -> Iterator[None]:
+    """Those of Python, NumPy, MindSpore's generator, its seeds of operators and that of its data pipeline.
+
+    `set_seed` cannot take a seed away again, so the module that keeps them gets back what it held.
+    """
+    mindspore = _mindspore()
+    seeds, pipeline = vars(sys.modules["mindspore.common.seed"]), mindspore.dataset.config
+    held: dict[str, Any] = {name: copy.copy(seeds[name]) for name in ("_GLOBAL_SEED", "_KERNEL_SEED") if name in seeds}
+    state, of_pipeline = mindspore.get_rng_state(), pipeline.get_seed()
+    with fixed_seed():
+        try:
+            yield
+        finally:
+            mindspore.set_rng_state(state)
+            pipeline.set_seed(of_pipeline)
+            seeds.update(held)
+
+
+@atexit.register
+def _silence_cell_destructors() -> None:
+    mindspore = sys.modules.get("mindspore")
+    cell = getattr(getattr(mindspore, "nn", None), "Cell", None)
+    if cell is not None and "__del__" in vars(cell):
+        del cell.__del__
+
+
+PLUGIN = MindSporeFramework()

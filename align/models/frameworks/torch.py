@@ -1,0 +1,364 @@
+"""PyTorch models: read, filled, run. torch is imported only inside the functions that need it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.checkpoints import OddTensor, StoredTensor
+from align.core.dtypes import is_numeric, numpy_dtype
+from align.core.layer_settings import LayerSettings
+from align.core.parameters import Module, Parameter, ParameterSet
+from align.core.traces import Influences
+from align.errors import MissingClassError, UserCodeError
+from align.models.adapter_parts.torch.backward import differentiate
+from align.models.adapter_parts.torch.functions import captured_functions
+from align.models.adapter_parts.torch.influence import gradients, influences
+from align.models.adapter_parts.torch.placing import place_model, placed_layer, widened_model
+from align.models.adapter_parts.torch.rebuild import built_module, rebuilt_module
+from align.models.adapter_parts.torch.scripts import FORMS
+from align.models.adapter_parts.torch.settings import group_settings, module_settings
+from align.models.adapter_parts.torch.state import (
+    evaluated,
+    is_scripted,
+    refuse_empty,
+    refuse_scripted,
+    refuse_shapeless,
+    writes,
+)
+from align.models.check_state_dict import check_state_dict
+from align.models.live.overwrite_inputs import Overwriter
+from align.models.record_calls import CallRecorder, bind_inputs, recorded_calls, run_user_model
+from align.models.user_code import run_user_code
+from align.rules.linear_layouts import inputs_first
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+    from align.core.layer_settings import Setting
+    from align.core.protocols import Model
+    from align.core.traces import CaptureSink
+    from align.errors import AlignError
+
+# How Python words it when a pickled class is not there.
+MISSING_CLASS = re.compile(r"Can't get attribute '(?P<name>[^']+)' on <module '(?P<module>[^']+)'")
+RAW_DTYPES = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+
+
+class TorchFramework:
+    """Adapter of torch.nn.Module."""
+
+    name = "torch"
+    summary = "PyTorch models (torch.nn.Module)"
+    requires = ("torch",)
+    script_forms = FORMS
+
+    def owns(self, model: Model) -> bool:
+        """Tell whether the model is a torch.nn.Module."""
+        torch = sys.modules.get("torch")
+        return torch is not None and isinstance(model, torch.nn.Module)
+
+    def read_parameters(self, model: Model, label: str) -> ParameterSet:
+        """Read names as in `state_dict()`, with module tree, ties and buffers; raises UnreadableModelError."""
+        first_name: dict[int, str] = {}
+        parameters: list[Parameter] = []
+        modules: list[Module] = []
+        persistent = _named_tensors(model)
+        refuse_shapeless(persistent, label)
+        for path, module in model.named_modules(remove_duplicate=False):
+            own = [p for p in _own_parameters(path, module, first_name) if p.name in persistent]
+            parameters += own
+            classes = _public_classes(type(module))
+            modules.append(Module(path, classes, tuple(p.name for p in own), inputs_first(classes, module)))
+        return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
+
+    def is_optimizer(self, model: Model) -> bool:
+        """Tell whether it is a torch.optim.Optimizer."""
+        torch = sys.modules.get("torch")
+        return torch is not None and isinstance(model, torch.optim.Optimizer)
+
+    def read_settings(self, model: Model) -> list[LayerSettings]:
+        """Read the public attributes of every module, or the groups of an optimizer; see SettingsReader."""
+        if self.is_optimizer(model):
+            return group_settings(model)
+        modules = model.named_modules(remove_duplicate=False)
+        return [LayerSettings(path, _public_classes(type(one)), module_settings(one)) for path, one in modules]
+
+    def rebuilt(self, model: Model, path: str, changes: Mapping[str, Setting]) -> Model | None:
+        """Rebuild a module on a copy; see LayerRebuilder."""
+        layer = dict(model.named_modules()).get(path)
+        if layer is None or is_scripted(layer):
+            return None
+        settings = LayerSettings(path, _public_classes(type(layer)), module_settings(layer))
+        return rebuilt_module(layer, settings, changes)
+
+    def built(self, class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
+        """Build a new layer; see LayerRebuilder."""
+        return built_module(class_name, arguments)
+
+    def read_values(self, model: Model) -> dict[str, Array]:
+        """Copy out all parameters and persistent buffers by their `state_dict()` names."""
+        return {name: to_array(value).copy() for name, value in _tensors(model).items()}
+
+    def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
+        """Fill the model in place; raises InputsError listing names and shapes that differ."""
+        import torch
+
+        tensors = _tensors(model)
+        check_state_dict({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "torch model")
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                tensor.copy_(_to_tensor(values[name]))
+
+    def environment(self) -> dict[str, str]:
+        """Versions, device and thread count."""
+        import torch
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return {"torch": torch.__version__, "available device": device, "threads": str(torch.get_num_threads())}
+
+    def run(
+        self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
+    ) -> None:
+        """Run one forward without gradients; see ModelRunner. Raises CannotRunError for a TorchScript model."""
+        import torch
+
+        refuse_scripted(model)
+        overwrite = Overwriter(lambda: (*model.parameters(), *model.buffers()))
+        recorder = CallRecorder(sink, self.as_array, lambda value, like: _to_tensor(value).to(like), overwrite, writes)
+        tensors = {name: self.as_tensor(value, model) for name, value in inputs.items()}
+        args, kwargs = bind_inputs(model.forward, tensors)
+        seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
+        hooked = recorded_calls(seen, recorder, stand_ins or {}, "forward")
+        with evaluated(model), hooked, torch.no_grad(), captured_functions(model, recorder):
+            run_user_model(lambda: model(*args, **kwargs), recorder, inputs, self.name)
+
+    @contextmanager
+    def evaluating(self, model: Model) -> Iterator[None]:
+        """Evaluate without gradients; see ModelCaller."""
+        import torch
+
+        refuse_scripted(model)
+        with evaluated(model), torch.no_grad():
+            yield
+
+    def as_tensor(self, value: Array, model: Model) -> Any:
+        """Make a tensor that fits the model."""
+        return _fitted(_to_tensor(value), _sample(model))
+
+    def as_array(self, value: Any) -> Array | None:
+        """View a tensor as an array."""
+        torch = sys.modules.get("torch")
+        return to_array(value) if torch is not None and torch.is_tensor(value) else None
+
+    def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+        """Run one forward and back again; see BackwardRunner."""
+        refuse_scripted(model)
+        tensors = {name: _fitted(_to_tensor(value), _sample(model)) for name, value in inputs.items()}
+        args, kwargs = bind_inputs(model.forward, tensors)
+        forms = to_array, lambda value, like: _to_tensor(value).to(like)
+        code = partial(differentiate, model, partial(model, *args, **kwargs), [*tensors.values()], sink, forms)
+        with evaluated(model):
+            run_user_code(code, partial(UserCodeError, "the backward pass of the torch model"))
+
+    def place(self, model: Model, device: str | None, dtype: str | None) -> None:
+        """Move and cast a module in place; see ModelPlacer."""
+        place_model(model, device, dtype)
+
+    def placed_layer(self, model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
+        """Make a module's stand-in elsewhere; see ModelPlacer."""
+        return placed_layer(model.get_submodule(path), device, dtype)
+
+    def widened(self, model: Model) -> Model | None:
+        """Return a float64 copy; floating inputs follow the model's dtype. Raises UserCodeError if it has no copy."""
+        return _widened(model, "double")
+
+    def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
+        """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""
+        for width in ("double", "float"):
+            with suppress(UserCodeError):
+                wide, told = _differentiated(model, inputs, width, influences)
+                return Influences(wide, *told)
+        return None
+
+    def gradients(self, model: Model, inputs: Mapping[str, Array], scales: Mapping[str, float]) -> dict[str, Array]:
+        """Differentiate a float32 copy, of a float64 model a float64 one; see Differentiator."""
+        width = "double" if _dtype_name(_sample(model)) == "float64" else "float"  # float64 takes many times as long
+        wide, found = _differentiated(model, inputs, width, partial(gradients, scales=scales))
+        own = dict(wide.named_parameters())
+        zeros = {name: np.broadcast_to(0.0, own[name].shape) for name in found}
+        return {name: zeros[name] if one is None else to_array(one) for name, one in found.items()}
+
+    def load_trusted(self, path: Path) -> Any:
+        """Load with `torch.load`, which runs what the file names; see TrustedLoader."""
+        import torch
+
+        def load() -> Any:
+            return _plain("", torch.load(path, map_location="cpu", weights_only=False), {})
+
+        return run_user_code(load, partial(_load_failed, path))
+
+
+def _differentiated(model: Model, inputs: Mapping[str, Array], width: str, code: Callable[..., Any]) -> Any:
+    """A copy of this width, and what `code(copy, call)` gives, where `call` runs it; raises UserCodeError."""
+    wide = _widened(model, width)
+    tensors = {name: _fitted(_to_tensor(value), _sample(wide)) for name, value in inputs.items()}
+    args, kwargs = bind_inputs(wide.forward, tensors)
+    failed = partial(UserCodeError, "the backward pass of the torch model")
+    with evaluated(wide):
+        return wide, run_user_code(partial(code, wide, partial(wide, *args, **kwargs)), failed)
+
+
+def _widened(model: Model, width: str) -> Model:
+    return run_user_code(partial(widened_model, model, width), partial(UserCodeError, "copying the torch model"))
+
+
+def to_array(tensor: Any) -> Array:
+    """View a torch tensor as an array, bfloat16 as `ml_dtypes.bfloat16`; copies only across devices."""
+    import torch
+
+    dense = tensor.detach().dequantize() if tensor.is_quantized else tensor.detach()
+    host = (dense if dense.layout == torch.strided else dense.to_dense()).cpu().resolve_conj().resolve_neg()
+    name = _dtype_name(host)
+    if name in RAW_DTYPES:  # NumPy knows them through ml_dtypes only
+        raw = host.contiguous().view(getattr(torch, RAW_DTYPES[name])).numpy()
+        return np.asarray(raw.view(numpy_dtype(name)))
+    return np.asarray(host.numpy())
+
+
+def _to_tensor(array: Array) -> Any:
+    import torch
+
+    if array.dtype.name in RAW_DTYPES:
+        raw = np.array(array).view(RAW_DTYPES[array.dtype.name])
+        return torch.from_numpy(raw).view(getattr(torch, array.dtype.name))
+    return torch.from_numpy(np.array(array))
+
+
+def _dtype_name(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _sample(model: Model) -> Any:
+    """Return a tensor of the model's floating dtype and of its device; an integer buffer may come first."""
+    import torch
+
+    tensors = list(_tensors(model).values())
+    return next((tensor for tensor in tensors if tensor.is_floating_point()), (tensors or [torch.empty(0)])[0])
+
+
+def _fitted(tensor: Any, like: Any) -> Any:
+    """Move an input to the model's device, and to its dtype if both are floating."""
+    if tensor.is_floating_point() and like.is_floating_point():
+        return tensor.to(device=like.device, dtype=like.dtype)
+    return tensor.to(device=like.device)
+
+
+def _tensors(model: Model) -> dict[str, Any]:
+    tensors = _named_tensors(model)
+    refuse_empty(tensors)
+    return tensors
+
+
+def _named_tensors(model: Model) -> dict[str, Any]:
+    import torch
+
+    return {name: value for name, value in model.state_dict(keep_vars=True).items() if torch.is_tensor(value)}
+
+
+def _own_parameters(path: str, module: Model, first_name: dict[int, str]) -> Iterator[Parameter]:
+    prefix = f"{path}." if path else ""
+    own = [(name, value, False) for name, value in module.named_parameters(recurse=False, remove_duplicate=False)]
+    own += [(name, value, True) for name, value in module.named_buffers(recurse=False, remove_duplicate=False)]
+    for attribute, tensor, buffer in own:
+        name = prefix + attribute
+        tied_to = first_name.setdefault(id(tensor), name)
+        yield Parameter(
+            name=name,
+            shape=tuple(tensor.shape),
+            dtype=_dtype_name(tensor),
+            module=path,
+            attribute=attribute,
+            trainable=not buffer and bool(tensor.requires_grad),
+            buffer=buffer,
+            tied_to=tied_to if tied_to != name else None,
+        )
+
+
+def _public_classes(cls: type) -> tuple[str, ...]:
+    """Names of the class and its bases below torch.nn.Module, as `torch.nn.X` where that is the class."""
+    from torch import nn
+
+    bases = [base for base in cls.__mro__ if issubclass(base, nn.Module) and base is not nn.Module]
+    return tuple(
+        f"torch.nn.{base.__name__}"
+        if getattr(nn, base.__name__, None) is base
+        else f"{base.__module__}.{base.__qualname__}"
+        for base in bases
+    )
+
+
+def _load_failed(path: Path, error: BaseException) -> AlignError:
+    if isinstance(error, ImportError):
+        return MissingClassError(path, f"the module {error.name!r}", str(error))
+    if isinstance(error, AttributeError) and (found := MISSING_CLASS.search(str(error))):
+        return MissingClassError(path, f"{found['module']}.{found['name']}", "the module has no such name")
+    return UserCodeError(f"loading {path} with torch", error)
+
+
+def _plain(name: str, value: Any, known: dict[int, tuple[Any, Any]]) -> Any:
+    """A live tree as plain data, tensors as StoredTensor or OddTensor; `known` keeps what was seen alive, by id."""
+    import torch
+
+    if id(value) in known:
+        return known[id(value)][1]
+    if torch.is_tensor(value):
+        return _stored(name, value)
+    if isinstance(value, torch.nn.Module):
+        known[id(value)] = value, _plain(name, value.state_dict(), known)
+        return known[id(value)][1]
+    if isinstance(value, dict):
+        items: dict[Any, Any] = {}
+        known[id(value)] = value, items
+        items.update((key, _plain(str(key), item, known)) for key, item in value.items())
+        return items
+    if isinstance(value, (list, tuple)):
+        elements: list[Any] = []
+        known[id(value)] = value, elements
+        elements.extend(_plain(name, item, known) for item in value)
+        return elements
+    return value
+
+
+def _stored(name: str, tensor: Any) -> StoredTensor | OddTensor:
+    if odd := _oddness(tensor):
+        hint = "convert it to a plain dense tensor in torch and save the state_dict again"
+        return OddTensor(f"{name!r} is no plain tensor: {odd}", hint)
+    value = to_array(tensor).view()
+    value.flags.writeable = False
+    place = f"{tensor.untyped_storage().data_ptr()}+{tensor.storage_offset()}:{tuple(tensor.shape)}:{tensor.stride()}"
+    storage = f"{place}:{tensor.dtype}" if tensor.numel() else None
+    return StoredTensor(name, value.shape, value.dtype.name, lambda: value, storage=storage)
+
+
+def _oddness(tensor: Any) -> str:
+    """What keeps a tensor from being plain values, "" if nothing does."""
+    import torch
+
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return f"{type(tensor).__module__}.{type(tensor).__qualname__}"
+    if tensor.is_quantized or tensor.is_nested or tensor.layout != torch.strided:
+        return "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
+    if tensor.is_meta:
+        return "on the meta device, without values"
+    return "" if is_numeric(_dtype_name(tensor)) else str(tensor.dtype)
+
+
+PLUGIN = TorchFramework()

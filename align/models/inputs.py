@@ -1,0 +1,123 @@
+"""The fixed inputs that both sides get: from a file, from a function, or made from a seed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.core.atomic_files import atomic_writer, existing_file
+from align.core.checkpoints import StoredTensor
+from align.core.dtypes import FLOATS, numpy_dtype
+from align.core.registry import checkpoint_formats
+from align.errors import InputsError
+from align.models.open_side import load_function
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.dtypes import Array
+
+_SPEC = re.compile(r"(?P<name>\w+)=(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\](?:<(?P<below>\d+))?")
+_DEFAULT_BELOW = 2
+_MOST_ELEMENTS = 1 << 31
+_DTYPES = FLOATS | {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+SPEC_HELP = "NAME=DTYPE[SHAPE], for integers NAME=DTYPE[SHAPE]<BOUND, for example x=float32[2,3,224,224]"
+
+
+def read_inputs(source: Path | str | Mapping[str, Array]) -> dict[str, Array]:
+    """Return inputs by name, in the order in which the model takes them.
+
+    `source` is a mapping, a file of named arrays (`.npz`, `.safetensors`) or `module:function` that returns a
+    mapping. Raises InputsError for anything else.
+    """
+    if isinstance(source, Path) or (isinstance(source, str) and ":" not in source):
+        path = existing_file(Path(source), "inputs file")
+        return _checked(source, {name: tensor.load() for name, tensor in open_checkpoint(path).tensors.items()})
+    made: Any = load_function(source)() if isinstance(source, str) else source
+    if not isinstance(made, dict) and not hasattr(made, "items"):
+        raise InputsError(f"{source} returned a {type(made).__name__}", "return a dict of input name -> numpy array")
+    return _checked(source, {str(name): _as_array(value) for name, value in made.items()})
+
+
+def _as_array(value: Any) -> Array:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError):  # ragged lists, tensors that NumPy cannot take
+        return np.empty((), np.object_)
+
+
+def _checked(source: object, inputs: dict[str, Array]) -> dict[str, Array]:
+    strange = [name for name, value in inputs.items() if value.dtype.kind not in "fiubcV" or value.dtype.fields]
+    if strange or not inputs:
+        place = source if isinstance(source, (str, Path)) else "the mapping"
+        what = f"inputs {strange} are no numeric arrays" if strange else f"{place} holds no inputs"
+        raise InputsError(what, "give a dict of input name -> numpy array")
+    return inputs
+
+
+def make_inputs(specs: Sequence[str], seed: int) -> dict[str, Array]:
+    """Draw inputs from a seed: floats standard normal, integers uniform in [0, bound), bools fair.
+
+    Raises InputsError listing every specification that cannot be read.
+    """
+    found = [(spec, _SPEC.fullmatch(spec.strip())) for spec in specs]
+    names = [match["name"] for _, match in found if match]
+    faults = [f"{spec}: {fault}" for spec, match in found if (fault := _fault(match))]
+    faults += [f"{name} is given twice" for name in sorted({name for name in names if names.count(name) > 1})]
+    if faults:
+        raise InputsError(f"cannot make the inputs: {'; '.join(faults)}", f"write {SPEC_HELP}")
+    generator = np.random.default_rng(seed)
+    return {match["name"]: _draw(match, generator) for _, match in found if match}
+
+
+def save_inputs(path: Path, inputs: Mapping[str, Array]) -> None:
+    """Write inputs as `.npz`, whole or not at all; bfloat16, which it cannot hold, as float32.
+
+    Nothing is lost: floating inputs are cast to the dtype of the model that they are given to.
+    """
+    wide = {name: value.astype(np.float32) if value.dtype.kind == "V" else value for name, value in inputs.items()}
+    tensors = [StoredTensor(name, v.shape, v.dtype.name, partial(np.asarray, v)) for name, v in wide.items()]
+    with atomic_writer(path) as stream:
+        checkpoint_formats()["npz"].write(stream, tensors, {})  # np.savez takes no input called `file`
+
+
+def describe_inputs(inputs: Mapping[str, Array]) -> dict[str, dict[str, object]]:
+    """Shape, dtype and SHA-256 of the bytes of each input."""
+    return {
+        name: {
+            "shape": list(value.shape),
+            "dtype": value.dtype.name,
+            "sha256": hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest(),
+        }
+        for name, value in inputs.items()
+    }
+
+
+def _fault(match: re.Match[str] | None) -> str:
+    """What is wrong with one specification, or ""."""
+    if match is None:
+        return "not of this form"
+    if match["dtype"] not in _DTYPES:
+        return f"no dtype is called {match['dtype']}; known: {', '.join(sorted(_DTYPES))}"
+    below, elements = int(match["below"] or _DEFAULT_BELOW), prod(_shape(match))
+    if numpy_dtype(match["dtype"]).kind in "iu" and not 0 < below <= np.iinfo(match["dtype"]).max + 1:
+        return f"no {match['dtype']} is below {below}" if below == 0 else f"{match['dtype']} ends before {below}"
+    return f"{elements:,} elements are too many" if elements > _MOST_ELEMENTS else ""
+
+
+def _draw(match: re.Match[str], generator: np.random.Generator) -> Array:
+    shape, dtype = _shape(match), numpy_dtype(match["dtype"])
+    if dtype.kind in "iub":
+        return generator.integers(0, int(match["below"] or _DEFAULT_BELOW), shape, np.uint64).astype(dtype)
+    return generator.standard_normal(shape).astype(dtype)
+
+
+def _shape(match: re.Match[str]) -> tuple[int, ...]:
+    return tuple(int(n) for n in match["shape"].replace(" ", "").split(",") if n)

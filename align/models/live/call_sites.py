@@ -1,0 +1,56 @@
+"""Where a call came from, and what it was given, told without looking at any value."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from align.core.trace_metadata import TensorKind
+from align.models.user_code import run_user_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import FrameType
+
+# Modules whose frames are no place of the user's: they call what the user's code set up (`Sequential`, hooks).
+FRAMEWORKS = frozenset({"torch", "mindspore"})
+NOT_THE_USERS = FRAMEWORKS | {"align", "contextlib"}
+# Ours, where the user's code begins: what called it is no part of the model.
+BOUNDARY = run_user_code.__module__
+
+
+def user_line(home: str) -> str:
+    """`file:line` of the innermost frame of the user's model around here; "" if no code of the user's is running.
+
+    Files in the folder `home` are given from there.
+    """
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module == BOUNDARY:
+            return ""
+        if module.partition(".")[0] not in NOT_THE_USERS:
+            return f"{frame.f_code.co_filename.removeprefix(home)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def called_by_user() -> bool:
+    """Tell whether what a framework is doing was asked for by the user's code, not by ours."""
+    frame = inspect.currentframe()
+    frame = frame.f_back if frame else None  # the function that asks
+    while frame := frame.f_back if frame else None:
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in FRAMEWORKS:
+            return package != "align"
+    return False
+
+
+def tensor_kinds(named: Iterable[tuple[str, Any]]) -> dict[str, TensorKind]:
+    """Shape and dtype of those that are tensors, whatever the framework."""
+    kinds = {}
+    for name, value in named:
+        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+        if shape is not None and dtype is not None:
+            kinds[name] = TensorKind(tuple(shape), str(dtype).rpartition(".")[2].lower())
+    return kinds

@@ -1,0 +1,174 @@
+"""A side of a comparison: a live model, or `module:function` that makes one, with the adapter of its framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align.checkpoints.import_user_code import import_user_code
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.core.findings import Finding
+from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner, Preparer
+from align.core.registry import check_packages, model_readers
+from align.errors import CannotRunError, SideError, UsageError, UserCodeError
+from align.models.user_code import run_user_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from align.core.protocols import Model, ModelReader
+    from align.errors import AlignError
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+MODES = ("graph", "pynative")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A live model with its label and the adapter that reads, fills and runs it; `filled` from a checkpoint or not.
+
+    A `compiled` one runs past all hooks: its outputs are all that is seen.
+    """
+
+    label: str
+    model: Model
+    reader: ModelReader
+    filled: bool = False
+    compiled: bool = False
+
+    @property
+    def runner(self) -> ModelRunner:
+        """The adapter as a runner; raises CannotRunError if its framework cannot run models."""
+        if isinstance(self.reader, ModelRunner):
+            return self.reader
+        raise CannotRunError(f"{self.reader.name} models cannot be run", "give a side that can: `align plugins`")
+
+
+def open_side(
+    side: str | Model | Side,
+    checkpoint: Path | str | None = None,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    mode: str | None = None,
+) -> Side:
+    """Build (or take) a model and fill it from a checkpoint if one is given; then move and cast it, in place.
+
+    `device` is the framework's name of one (`cuda:1`, `npu`, `Ascend`), `dtype` one of DTYPES, `mode` one of
+    MODES, of MindSpore: in graph mode only the network's outputs are seen. Raises SideError, UserCodeError or
+    FrameworkMissingError for a model that cannot be had, InputsError for a checkpoint whose names or shapes are not
+    the model's, UsageError or CannotRunError for a device, dtype or mode that there is not.
+
+    >>> import numpy as np
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> weights = {"weight": np.ones((2, 3), np.float32)}
+    >>> model = ArrayModel((ArrayLayer("fc", "torch.nn.Linear", lambda x, weight: x @ weight.T, weights),))
+    >>> open_side(model).reader.name
+    'arrays'
+    """
+    check_dtype(dtype)
+    if mode not in (None, *MODES):
+        raise UsageError(f"there is no mode {mode!r}", f"give one of: {', '.join(MODES)}")
+    if isinstance(side, Side):
+        return _placed(side, device, dtype, mode)
+    readers = model_readers()  # adapters first: they put things right that a framework does at exit
+    model = load_function(side)() if isinstance(side, str) else side
+    reader = next((reader for reader in readers.values() if reader.owns(model)), None)
+    label = side if isinstance(side, str) else type(model).__name__
+    if reader is None:
+        expected = " or ".join(reader.summary for reader in readers.values())
+        got = f"it returned a {type(model).__name__}" if isinstance(side, str) else f"it is a {type(model).__name__}"
+        raise SideError(label, f"{got}, expected one of: {expected}")
+    check_packages(reader)
+    if checkpoint is not None:
+        tensors = open_checkpoint(Path(checkpoint)).tensors
+        reader.load_values(model, {name: tensor.load() for name, tensor in tensors.items()})
+    return _placed(Side(label, model, reader, filled=checkpoint is not None), device, dtype, mode)
+
+
+def check_dtype(dtype: str | None) -> None:
+    """Raise UsageError, with the known names, for a dtype that no model computes in; None chooses none."""
+    if dtype not in (None, *DTYPES):
+        raise UsageError(f"no model computes in {dtype!r}", f"give one of: {', '.join(DTYPES)}")
+
+
+def _placed(side: Side, device: str | None, dtype: str | None, mode: str | None) -> Side:
+    if device is not None or dtype is not None:
+        if not isinstance(side.reader, ModelPlacer):
+            raise UsageError(f"{side.reader.name} models cannot be moved or cast", "leave its device and dtype out")
+        side.reader.place(side.model, device, dtype)
+    if mode is None:
+        return side
+    if not isinstance(side.reader, GraphRunner):
+        raise UsageError(f"{side.reader.name} models have no mode to choose", "leave its mode out")
+    return replace(side, reader=side.reader.in_graph_mode(), compiled=True) if mode == "graph" else side
+
+
+def environments(reference: Side, candidate: Side) -> dict[str, dict[str, str]]:
+    """The environments of two sides by framework; one of the same framework that differs is told apart."""
+    mine, theirs = reference.reader.environment(), candidate.reader.environment()
+    same = reference.reader.name == candidate.reader.name and mine != theirs
+    return {reference.reader.name: mine, candidate.reader.name + (" (candidate)" if same else ""): theirs}
+
+
+def unseen_layers(*sides: Side) -> Iterator[Finding]:
+    """Note the sides whose layers cannot be seen."""
+    for side in sides:
+        if side.compiled:
+            message = "compiled in graph mode: only the network's outputs are compared"
+            yield Finding("outputs-only", "note", side.label, message)
+
+
+def load_function(side: str) -> Callable[[], Any]:
+    """Return the function that `package.module:function` or `file.py:function` names; whatever it raises is wrapped.
+
+    A model that stands there, which may be called as well, is what the function returns.
+    """
+    function = find_function(side)
+    if any(reader.owns(function) for reader in model_readers().values()):
+        return lambda: function
+    return lambda: _guarded(side, function)
+
+
+def find_function(side: str) -> Callable[..., Any]:
+    """Return what `package.module:function` or `file.py:function` names, which can be called; raises SideError."""
+    place, separator, name = side.rpartition(":")
+    if not separator or not place or not name.isidentifier():
+        raise SideError(side, "it is not of the form `module:function`")
+    module = _guarded(side, lambda: import_user_code(place))
+    function = getattr(module, name, None)
+    if not callable(function):
+        what = "is no function" if hasattr(module, name) else "does not exist"
+        raise SideError(side, f"{name!r} {what} in {place}; functions there: {_functions(module) or 'none'}")
+    found: Callable[..., Any] = function
+    return found
+
+
+def _functions(module: Any) -> str:
+    own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
+    return ", ".join(sorted(name for name in own if not name.startswith("_")))
+
+
+def _guarded(side: str, code: Callable[[], Any]) -> Any:
+    def failed(error: BaseException) -> AlignError:
+        if isinstance(error, ModuleNotFoundError):
+            return _missing_module(side, error)
+        return UserCodeError(f"building {side}", error)
+
+    for reader in model_readers().values():
+        if isinstance(reader, Preparer):
+            reader.prepare()
+    return run_user_code(code, failed)
+
+
+def _missing_module(side: str, error: ModuleNotFoundError) -> CannotRunError:
+    name = error.name or ""
+    for reader in model_readers().values():
+        if name.partition(".")[0] in reader.requires:
+            check_packages(reader)
+    if f"{side.rpartition(':')[0]}.".startswith(f"{name}."):
+        return SideError(side, f"there is no module {name!r}")
+    failed = UserCodeError(f"building {side}", error)
+    failed.hint = "install what is missing into this environment, or start align where it can be imported"
+    return failed

@@ -1,0 +1,288 @@
+"""How a model is called with named arrays, and how what it returns is taken apart: the same for every framework."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import inspect
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from align.core.trace_metadata import CallSink, CallStart, FunctionSink
+from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
+from align.errors import InputsError, ModelFailedError
+from align.models.live.call_sites import tensor_kinds, user_line
+from align.models.live.same_tensors import LatestTensors, no_write_count
+from align.models.probe import CLASS_NAME as PROBE
+from align.models.probe import probed_by
+from align.models.user_code import run_user_code
+
+if TYPE_CHECKING:
+    from align.core.dtypes import Array
+    from align.core.traces import CaptureSink
+    from align.models.live.overwrite_inputs import Overwriter
+    from align.models.live.same_tensors import Writes
+
+
+class ToArray(Protocol):
+    """Turns a framework's tensor into an array, or returns None for anything else."""
+
+    def __call__(self, value: Any) -> Array | None:
+        """Convert."""
+        ...
+
+
+def bind_inputs(function: Callable[..., Any], inputs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments for `function`.
+
+    Keywords where the signature has all the names, else positions in the order of `inputs`: the two sides of a port
+    rarely call their inputs alike. Raises InputsError where a position would give an input to another parameter than
+    the one that bears its name.
+    """
+    parameters = list(inspect.signature(function).parameters.values())
+    named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    places = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    kinds = {p.kind.name for p in parameters}
+    only_keywords = "VAR_KEYWORD" in kinds and "VAR_POSITIONAL" not in kinds and len(inputs) > len(places)
+    if set(inputs) <= named or only_keywords:
+        return (), dict(inputs)
+    crossed = [f"{a} as {b}" for a, b in zip(inputs, places, strict=False) if a != b and a in named]
+    if crossed:
+        raise InputsError(
+            f"the model takes {', '.join(places)}; by position it would get {', '.join(crossed)}",
+            "give the inputs the model's names, or other names in its order",
+        )
+    return tuple(inputs.values()), {}
+
+
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (name, leaf) of nested tuples, lists, mappings and dataclasses; "" names a lone leaf."""
+    items = _items_of(type(value))  # type: ignore[arg-type]  # mypy takes no class for hashable
+    if items is None:
+        yield name, value
+        return
+    for key, item in items(value):
+        yield from leaves(item, _inside(name, key))
+
+
+@lru_cache(maxsize=1024)
+def _items_of(kind: type) -> Callable[[Any], Iterable[tuple[Any, Any]]] | None:
+    """How the (key, item) pairs of such a container are had, None for a leaf; asked three times a call."""
+    if issubclass(kind, Mapping):
+        return kind.items
+    if issubclass(kind, (tuple, list)):
+        return enumerate
+    return _field_items if dataclasses.is_dataclass(kind) else None
+
+
+def _field_items(value: Any) -> Iterator[tuple[str, Any]]:
+    return ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+
+
+def with_leaves(value: Any, put: Callable[[str, Any], Any], name: str = "") -> Any:
+    """Return the value with each leaf replaced by `put(name, leaf)`; containers are copied, never changed."""
+    if isinstance(value, Mapping):
+        items = copy.copy(value) if isinstance(value, MutableMapping) else dict(value)
+        for key, item in value.items():  # what Hugging Face's models return has no `update`
+            items[key] = with_leaves(item, put, _inside(name, key))
+        return items
+    if isinstance(value, (tuple, list)):
+        listed = [with_leaves(item, put, _inside(name, index)) for index, item in enumerate(value)]
+        return value._make(listed) if hasattr(value, "_make") else type(value)(listed)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        made = copy.copy(value)
+        for field in dataclasses.fields(value):
+            item = with_leaves(getattr(value, field.name), put, _inside(name, field.name))
+            object.__setattr__(made, field.name, item)
+        return made
+    return put(name, value)
+
+
+def _inside(name: str, key: Any) -> str:
+    return f"{name}.{key}" if name else str(key)
+
+
+class FromArray(Protocol):
+    """Turns an array into a framework's tensor of the dtype and place of another one."""
+
+    def __call__(self, value: Array, like: Any) -> Any:
+        """Convert."""
+        ...
+
+
+class CallRecorder:
+    """Counts the calls of modules and hands their tensors to a sink; adapters call it from their hooks.
+
+    A sink that is an InputSink sees what modules are given and may change it, an Intervention what they return too; a
+    CallSink is told when calls begin and end.
+    """
+
+    def __init__(
+        self,
+        sink: CaptureSink,
+        to_array: ToArray,
+        from_array: FromArray,
+        overwrite: Overwriter | None = None,
+        writes: Writes = no_write_count,
+    ) -> None:
+        self._sink = sink
+        self._overwrite = overwrite
+        self._to_array = to_array
+        self._from_array = from_array
+        self._running: list[str] = []
+        self.returned = ""  # path of the module that returned last
+        self._calls: dict[str, int] = {}
+        self._order = 0
+        self._input_sink = sink if isinstance(sink, InputSink) else None  # asking a protocol takes long
+        self._intervention = sink if isinstance(sink, Intervention) else None
+        self._call_sink = sink if isinstance(sink, CallSink) else None
+        self._latest = LatestTensors(writes)
+        self._home = f"{Path.cwd()}{os.sep}"
+        self.functions = isinstance(sink, FunctionSink) and sink.functions
+
+    @property
+    def running(self) -> str | None:
+        """Path of the innermost module that has begun and not ended."""
+        return self._running[-1] if self._running else None
+
+    def begin(
+        self, path: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, class_name: str = ""
+    ) -> Any:
+        """Note that a module starts; return the (args, kwargs) that it is to get instead, None if they stay."""
+        around = self.running
+        self._running.append(path)
+        if self._call_sink is None and self._input_sink is None:
+            return None
+        given = dict(enumerate(args)) | dict(kwargs or {})
+        if self._call_sink is not None:
+            kinds = tensor_kinds(leaves(given))
+            self._call_sink.begin(
+                CallStart(path, self._calls.get(path, 0), around, class_name, user_line(self._home), kinds)
+            )
+        return None if self._input_sink is None else self._changed(self._input_sink, path, given, len(args))
+
+    def _changed(self, sink: InputSink, path: str, given: dict[Any, Any], positions: int) -> Any:
+        found = {name: (leaf, self._to_array(leaf)) for name, leaf in leaves(given)}
+        arrays = {name: array for name, (_, array) in found.items() if array is not None}
+        others = sink.enter(path, self._calls.get(path, 0), arrays)
+        if not others:
+            return None
+        new = {name: self._from_array(value, found[name][0]) for name, value in others.items()}
+        if self._overwrite is not None and isinstance(sink, OverwritingSink) and sink.overwrites:
+            new = {name: self._overwrite(found[name][0], value) for name, value in new.items()}
+        given = with_leaves(given, new.get)
+        return tuple(given.pop(place) for place in range(positions)), given
+
+    def probe(self, path: str, value: Any) -> Any:
+        """Note a probed value as a module that passes it on; see align.models.probe."""
+        changed = self.begin(path, (value,), None, PROBE)
+        given = changed[0][0] if changed else value
+        other = self.end(path, PROBE, given)
+        return given if other is None else other
+
+    def put_back(self) -> None:
+        """Undo what was written into tensors of the run."""
+        if self._overwrite is not None:
+            self._overwrite.put_back()
+
+    def function(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> Any:
+        """Note a functional call that was made, as a module `running/name` of its own; return what it is to return."""
+        path = f"{self.running}/{name}"
+        self.begin(path, args, kwargs, name)
+        changed = self.end(path, name, output)
+        return output if changed is None else changed
+
+    def end(self, path: str, class_name: str, output: Any) -> Any:
+        """Note that a module returned, and pass on every tensor of its output; return what it is to return instead.
+
+        None: the output stays.
+        """
+        while self._running.pop() != path:  # modules that raised, and were caught by the model itself
+            pass
+        self.returned = path
+        call = self._calls.get(path, 0)
+        self._calls[path] = call + 1
+        new = {}
+        for name, leaf in leaves(output):
+            array = self._to_array(leaf)
+            if array is not None:
+                shape = tuple(array.shape)
+                depth = len(self._running)
+                capture = Capture(self._order, path, call, name, class_name, shape, array.dtype.name, depth)
+                self._hand_over(capture, array, leaf)
+                self._order += 1
+                other = self._intervention.instead(capture, array) if self._intervention is not None else None
+                if other is not None:
+                    new[name] = self._from_array(other, leaf)
+        if self._call_sink is not None:
+            self._call_sink.finish(path, call)
+            self._latest.finish()
+        return with_leaves(output, new.get) if new else None
+
+    def _hand_over(self, capture: Capture, value: Array, tensor: Any) -> None:
+        if self._call_sink is None:
+            self._sink.add(capture, value)
+            return
+        known = self._latest.same(tensor)
+        self._latest.note(tensor, capture)
+        if known is None:
+            self._sink.add(capture, value)
+        else:
+            self._call_sink.again(capture, value, known)
+
+
+@contextlib.contextmanager
+def recorded_calls(
+    modules: Iterable[tuple[str, Any]], recorder: CallRecorder, stand_ins: Mapping[str, Any], method: str
+) -> Iterator[None]:
+    """Let the recorder know of every call of these modules, given by path; hooks are taken off again.
+
+    `stand_ins` answer the calls of modules by path, in the place of their `method`. torch's modules and MindSpore's
+    cells register hooks alike: `(module, args, kwargs)` before a call, `(module, args, kwargs, output)` after it.
+    """
+    handles: list[Any] = []
+    with contextlib.ExitStack() as stack:
+        stack.callback(recorder.put_back)
+        stack.callback(_take_off, handles)
+        for path, module in modules:
+            if path in stand_ins:
+                stack.enter_context(_answered(module, method, stand_ins[path]))
+            handles.append(module.register_forward_pre_hook(partial(_before, recorder, path), with_kwargs=True))
+            handles.append(module.register_forward_hook(partial(_after, recorder, path), with_kwargs=True))
+        yield
+
+
+def _take_off(handles: list[Any]) -> None:
+    for handle in handles:
+        handle.remove()
+
+
+@contextlib.contextmanager
+def _answered(module: Any, method: str, stand_in: Callable[..., Any]) -> Iterator[None]:
+    """Let a module answer with the stand-in; past its own __setattr__, which may refuse a function."""
+    object.__setattr__(module, method, stand_in)
+    try:
+        yield
+    finally:
+        object.__delattr__(module, method)
+
+
+def _before(recorder: CallRecorder, path: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return recorder.begin(path, args, kwargs, type(module).__name__)
+
+
+def _after(recorder: CallRecorder, path: str, module: Any, _args: Any, _kwargs: Any, output: Any) -> Any:
+    return recorder.end(path, type(module).__name__, output)
+
+
+def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapping[str, Array], what: str) -> None:
+    """Call the user's model; whatever it raises becomes a ModelFailedError that names the layer and the inputs."""
+    given = {name: f"{value.dtype.name}{list(value.shape)}" for name, value in inputs.items()}
+    with probed_by(recorder):
+        run_user_code(
+            call, lambda error: ModelFailedError(what, recorder.running or "", given, error, recorder.returned)
+        )
