@@ -5,12 +5,14 @@ from align.core.about import __version__ as __version__
 from align.curves.compare_losses import compare_losses as compare_losses
 from align.models.open_side import open_side as open_side
 from align.models.probe import probe as probe
+from align.names.check_name_map import check_name_map as check_name_map
+from align.names.map_one_side import map_one_side as map_one_side
+from align.names.map_parameters import map_parameters as map_parameters
 from align.report.frames import map_frame as map_frame
 from align.report.notebook import write_report as write_report
 from align.workflows.bisect_port import bisect_port as bisect_port
 from align.workflows.bisect_precision import bisect_precision as bisect_precision
 from align.workflows.capture_trace import capture_trace as capture_trace
-from align.workflows.check_map import check_name_map as check_name_map
 from align.workflows.compare_forward import compare_forward as compare_forward
 from align.workflows.compare_generation import compare_generation as compare_generation
 from align.workflows.compare_trace_folders import compare_trace_folders as compare_trace_folders
@@ -18,8 +20,6 @@ from align.workflows.convert_checkpoint import convert_checkpoint as convert_che
 from align.workflows.diff_checkpoints import diff_checkpoints as diff_checkpoints
 from align.workflows.export_repro import export_repro as export_repro
 from align.workflows.lint_models import lint_models as lint_models
-from align.workflows.map_one_side import map_one_side as map_one_side
-from align.workflows.map_parameters import map_parameters as map_parameters
 from align.workflows.measure_power import measure_power as measure_power
 from align.workflows.show_trace import show_trace as show_trace
 from align.workflows.validate_models import validate_models as validate_models

@@ -88,7 +88,7 @@ def run_here(options: argparse.Namespace) -> int:
 
 def judged(options: argparse.Namespace) -> dict[str, object]:
     """Map one case and hold the map against the true one."""
-    from align.workflows.map_parameters import map_parameters
+    from align.names.map_parameters import map_parameters
 
     case = load_case(options.folder, options.cases[0])
     models = case.torch_model(), case.mindspore_model()
@@ -179,7 +179,7 @@ def reorder(value, step):
 
 def moe(name: str) -> dict[str, object]:
     """CPU time and peak memory of mapping two mixtures of experts of 50,000 parameters."""
-    from align.workflows.map_parameters import map_parameters
+    from align.names.map_parameters import map_parameters
 
     sides, true = mixture(name)
     begun = time.process_time()

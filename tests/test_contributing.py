@@ -11,12 +11,12 @@ import pytest
 
 from align.core.name_map import LayerChoice
 from align.core.parameters import Parameter
+from align.names.infer_names import infer_names
+from align.names.map_from_family import map_from_family
+from align.names.recognise_family import recognise_families
 from align.rules import model_families as families
 from align.rules.layer_rules import LayerFamily, mappings_folder, read_layer_rules
 from align.rules.model_families import model_families
-from align.steps.infer_names import infer_names
-from align.workflows.map_from_family import map_from_family
-from align.workflows.recognise_family import recognise_families
 
 TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 SHOWN = re.compile(r"### ([^\n]+)\n(?:(?!###).)*?```toml\n(.*?)```", re.DOTALL)

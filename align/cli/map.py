@@ -21,9 +21,9 @@ from align.cli.convert import Family  # noqa: TC001 - typer reads the annotation
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.core.map_result import MapCheck, MapResult
     from align.models.open_side import Side
-    from align.runs.mapfile import KeptLines
+    from align.names.map_file import KeptLines
+    from align.names.map_result import MapCheck, MapResult
 
 _WHY = {
     "--target": "it maps one side alone; leave one of both out",
@@ -85,10 +85,10 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     Exit code 0: every parameter is surely paired, or dropped with a reason; 1: some are not. With --check, 1: the map
     has faults.
     """
-    from align.runs.map_export import is_editable
-    from align.workflows.map_one_side import map_one_side
-    from align.workflows.map_parameters import map_parameters
-    from align.workflows.map_rules import read_map_rules, require_used
+    from align.names.map_export import is_editable
+    from align.names.map_one_side import map_one_side
+    from align.names.map_parameters import map_parameters
+    from align.names.read_map_rules import read_map_rules, require_used
 
     checkpoints = {"reference_checkpoint": reference_checkpoint, "candidate_checkpoint": candidate_checkpoint}
     _check_options(
@@ -151,7 +151,7 @@ def _made_from(sides: Sequence[str], given: Mapping[str, Path | str | None]) -> 
 def _check_options(given: Mapping[str, object]) -> None:
     """Refuse options that do not go together, and a map that cannot be written, before any work is done."""
     from align.errors import UsageError
-    from align.runs.map_export import check_suffix
+    from align.names.map_export import check_suffix
 
     alone, runs = ("--inputs", "--trial", "--check"), ("--rules", "--inputs", "--trial", "--family", "--out")
     filled = "--reference-checkpoint", "--candidate-checkpoint"
@@ -183,14 +183,14 @@ def _filled(sides: Sequence[str], checkpoints: Mapping[str, Path | None]) -> tup
 
 
 def _judge(sides: tuple[str | Side, str | Side], name_map: Path) -> MapCheck:
-    from align.workflows.check_map import check_name_map
+    from align.names.check_name_map import check_name_map
 
     return check_name_map(*sides, name_map)
 
 
 def _write(files: Sequence[Path], result: MapResult, kept: KeptLines | None, run: Path | None, expand: bool) -> None:
+    from align.names.map_export import write_map_file
     from align.runs.folder import RunFolder
-    from align.runs.map_export import write_map_file
 
     for path in files:
         if run is not None and path.parent == run:

@@ -27,10 +27,10 @@ class Pairing:
 
     `confidence` in [0, 1] is about rivals, not a probability. 1: no other layer could take the place of either, the
     paths are equal, the user or a trial said so, or every exchange with a rival loses full evidence; else it falls
-    with the narrowest lead over a rival. A lead below `SETTLED` (align/steps/evidence.py) pairs nothing. What holds the
-    same values in another form has 0.9 at most; the pieces of a fused layer 0.7 by name and 0.6 by number, 0.9 only
-    for torch's packed attention, since no shape tells whether they are interleaved. From `SURE` on a pair is called
-    sure; one below it is the best reading of names, to be confirmed by values.
+    with the narrowest lead over a rival. A lead below `SETTLED` (in names/layers/exchange_evidence.py) pairs nothing.
+    What holds the same values in another form has 0.9 at most; the pieces of a fused layer 0.7 by name and 0.6 by
+    number, 0.9 only for torch's packed attention, since no shape tells whether they are interleaved. From `SURE` on a
+    pair is called sure; one below it is the best reading of names, to be confirmed by values.
     """
 
     source: str

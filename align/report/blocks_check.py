@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.folding import fold_alike
+from align.names.fold_names import fold_alike
 from align.report.blocks import Block, Lines, verdict_block
 from align.report.numbers import format_number
 from align.report.texts import say

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from align.core.folding import fold_names
+from align.names.fold_names import fold_names
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
 from align.report.numbers import escape_control_characters, format_number
 from align.report.texts import say, word

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.core.folding import fold_alike, fold_names
+from align.names.fold_names import fold_alike, fold_names
 from align.report.blocks import Block, Column, Facts, Row, Table
 from align.report.numbers import NONE, as_float, format_fact, format_facts, format_number, format_shape, layer_name
 from align.report.texts import say, word

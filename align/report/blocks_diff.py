@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from align.core.dtypes import EPSILON
-from align.core.folding import fold_alike, fold_names
+from align.names.fold_names import fold_alike, fold_names
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
 from align.report.numbers import as_float, format_number, format_percentage, format_shape
 from align.report.texts import say, word

@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from align.core.folding import fold_alike, fold_names
 from align.core.verdicts import Outcome
+from align.names.fold_names import fold_alike, fold_names
 from align.report.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.blocks_culprits import culprit_blocks, is_culprit
 from align.report.blocks_power import power_blocks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from align.core.folding import fold_alike
+from align.names.fold_names import fold_alike
 from align.report.blocks import Block, Column, Facts, Lines, Row, Table
 from align.report.numbers import escape_control_characters, format_bytes, format_number, format_shape
 from align.report.texts import say, word

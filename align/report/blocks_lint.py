@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.core.folding import fold_alike
+from align.names.fold_names import fold_alike
 from align.report.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.numbers import format_number
 from align.report.texts import say, word

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from align.core.folding import fold_names
-from align.core.runs import fold_ranges
+from align.names.fold_names import fold_names
+from align.names.number_ranges import fold_ranges
 from align.report.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.map_tables import pair_table, parameter_tables
 from align.report.numbers import NONE, format_number

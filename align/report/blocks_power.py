@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from align.core.folding import fold_names
 from align.core.message_words import first_few
+from align.names.fold_names import fold_names
 from align.report.blocks import Block, Lines
 from align.report.numbers import as_float, format_number, format_percentage, layer_name
 from align.report.texts import say

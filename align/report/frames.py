@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.map_rows import COLUMNS, map_rows
+from align.names.map_rows import COLUMNS, map_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from align.core.map_result import MapResult
+    from align.names.map_result import MapResult
 
 
 def pair_frame(document: dict[str, Any]) -> pd.DataFrame:

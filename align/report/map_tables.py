@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.runs import fold_ranges
+from align.names.number_ranges import fold_ranges
 from align.report.blocks import Column, Row, Table
 from align.report.numbers import NONE, format_number
 from align.report.texts import say, word

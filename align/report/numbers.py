@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from align.core.folding import ELLIPSIS
+from align.names.fold_names import ELLIPSIS
 from align.report.texts import say
 
 if TYPE_CHECKING:

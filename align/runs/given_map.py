@@ -6,7 +6,7 @@ from pathlib import Path
 
 from align.core.atomic_files import existing_file
 from align.core.name_map import NameMap
-from align.runs.mapfile import read_rules
+from align.names.map_file import read_rules
 from align.runs.record_map import is_record, read_record_map
 from align.steps.two_way import TwoWayMap, as_two_way
 

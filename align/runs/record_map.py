@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from align.core.dtypes import is_numeric, numpy_dtype
-from align.core.folding import as_literal
 from align.core.parse_transform import parse_transform
 from align.core.piece_transforms import is_cut, join_fault
-from align.core.rename import NameRules
 from align.errors import MapError
-from align.runs.mapfile import declared_framework
+from align.names.fold_names import as_literal
+from align.names.map_file import declared_framework
+from align.names.user_rules import NameRules
 from align.steps.two_way import FILLED, TwoWayMap, as_rules
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from align.core.checkpoints import StoredTensor
     from align.core.name_map import SideName
-    from align.core.rename import NameRules
+    from align.names.user_rules import NameRules
     from align.steps.two_way import TwoWayMap
 
     Tensors = Mapping[str, StoredTensor]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.name_map import Fill
-from align.core.rename import literal_name
+from align.names.user_rules import literal_name
 from align.rules.layer_rules import defaults
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from align.checkpoints.training_state import REASONS
-from align.core.folding import as_literal
 from align.core.message_words import close_names, first_few
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
 from align.core.piece_transforms import filled_up, join_fault
-from align.core.rename import NameRules
 from align.errors import MapError
-from align.steps.apply_rules import apply_rules
+from align.names.apply_user_rules import apply_rules
+from align.names.fold_names import as_literal
+from align.names.user_rules import NameRules
 from align.steps.refill import refilled
 
 if TYPE_CHECKING:

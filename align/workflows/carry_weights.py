@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from align.core.findings import Finding
 from align.core.message_words import counted, first_few
 from align.core.name_map import NameMap
-from align.core.rename import NameRules
 from align.errors import NothingInCommonError
-from align.runs.mapfile import read_map
-from align.steps.apply_rules import check_shapes
+from align.names.apply_user_rules import check_shapes
+from align.names.map_file import read_map
+from align.names.map_parameters import executed, match_sides
+from align.names.match_by_order import match_by_order
+from align.names.user_rules import NameRules
 from align.steps.compare_weights import compare_weights, expected_weights
-from align.steps.match_by_order import match_by_order
-from align.workflows.map_parameters import executed, match_sides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -26,23 +26,23 @@ from align.core.message_words import counted, first_few
 from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
 from align.models.open_side import open_side
+from align.names.map_from_file import map_from_file
+from align.names.model_facts import layer_kinds, model_faults, model_warnings
 from align.rules.training_state_rules import training_state_rules
 from align.steps.convert import plan_conversion
 from align.steps.refill import default_fill
 from align.steps.which_way import EndFrameworks, choose_direction, names_known
-from align.workflows.map_from_file import map_from_file
-from align.workflows.map_from_model import layer_kinds, model_faults, model_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, StoredTensor
-    from align.core.map_result import MapResult
     from align.core.parameters import Parameter, ParameterSet
+    from align.names.infer_names import InferredNames
+    from align.names.map_result import MapResult
     from align.rules.directed_rules import TargetFamily
     from align.rules.model_families import ModelFamily
-    from align.steps.infer_names import InferredNames
     from align.steps.two_way import TwoWayMap
 
     Tensors = Mapping[str, StoredTensor]
@@ -146,7 +146,7 @@ def _told_way(task: _Task) -> Way | None:
     if request.source_model is None:
         return None
     if request.target_model is not None:
-        from align.workflows.map_parameters import map_parameters  # with scipy, which other conversions do without
+        from align.names.map_parameters import map_parameters
 
         return partial(_by_models, task, map_parameters(request.source_model, request.target_model))
     side = open_side(request.source_model)
@@ -167,7 +167,7 @@ def _by_file(task: _Task, tensors: Tensors) -> ChosenNames:
 
 def _family_hint(tensors: Tensors, source: FrameworkName) -> str:
     """Families that know all names: suggested and not taken, since the port may be another one."""
-    from align.workflows.recognise_family import recognise_families
+    from align.names.recognise_family import recognise_families
 
     known = recognise_families(tensors, source)
     return "".join(f"; all names are those of {found.family.about}: --family {found.name}" for found in known)
@@ -201,7 +201,7 @@ def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenName
             f"--family says nothing of {task.checkpoint.path}: its names stay as they are",
             "leave --family out, or name a destination of the other framework",
         )
-    from align.workflows.map_from_family import map_from_family
+    from align.names.map_from_family import map_from_family
 
     return _inferred(map_from_family(family, tensors, way.family), way, origin)
 

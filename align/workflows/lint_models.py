@@ -10,16 +10,16 @@ from align.core.message_words import counted
 from align.core.name_map import NameMap
 from align.core.protocols import SettingsReader
 from align.core.registry import check_packages, model_readers
-from align.core.rename import NameRules
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, NothingInCommonError, UsageError
 from align.models.open_side import Side, load_function, open_side
+from align.names.apply_user_rules import check_shapes
+from align.names.map_file import read_map
+from align.names.map_parameters import match_sides
+from align.names.user_rules import NameRules
 from align.rules.pitfalls import pitfalls
-from align.runs.mapfile import read_map
-from align.steps.apply_rules import check_shapes
 from align.steps.lint import LayerPair, compare_settings
 from align.steps.lint_pairs import pair_layers
-from align.workflows.map_parameters import match_sides
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

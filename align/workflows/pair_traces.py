@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from align.core.findings import Finding
 from align.core.message_words import counted, first_few
 from align.core.name_map import NameMap
-from align.core.rename import NameRules
 from align.errors import NothingInCommonError
-from align.runs.mapfile import read_map
-from align.steps.apply_rules import check_shapes
+from align.names.apply_user_rules import check_shapes
+from align.names.execution_order import CallOrder, in_execution_order
+from align.names.map_file import read_map
+from align.names.map_parameters import match_sides
+from align.names.match_by_order import match_by_order
+from align.names.user_rules import NameRules
 from align.steps.calls import CalledModules
-from align.steps.execution import CallOrder, in_execution_order
-from align.steps.match_by_order import match_by_order
 from align.steps.pair_calls import pair_calls
 from align.steps.pair_ends import pair_fused_layers
-from align.workflows.map_parameters import match_sides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from align.cli.main import main
-from align.runs.mapfile import read_rules
+from align.names.map_file import read_rules
 from align.runs.project import read_project
 
 DOCS = Path(__file__).parents[2] / "docs"

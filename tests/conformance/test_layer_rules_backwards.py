@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from align.names.infer_names import infer_names
 from align.rules.layer_rules import layer_rules
-from align.steps.infer_names import infer_names
 
 pytestmark = pytest.mark.frameworks
 

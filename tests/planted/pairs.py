@@ -15,8 +15,8 @@ from mindspore import ops
 from torch import nn
 
 from align.core.registry import model_readers
+from align.names.map_parameters import map_parameters
 from align.workflows.compare_forward import compare_forward
-from align.workflows.map_parameters import map_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable

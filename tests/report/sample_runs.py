@@ -14,7 +14,6 @@ from align.core.conversion_result import ConversionRecord, ConvertedTensor
 from align.core.culprits import Culprit, IsolatedComparison
 from align.core.diff_result import CheckpointDiff, TensorDifference
 from align.core.findings import Finding
-from align.core.map_result import MapResult
 from align.core.measurements import Limit, Measurement, smallest_factor
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing, Unmatched
 from align.core.parameters import ParameterSummary
@@ -32,6 +31,7 @@ from align.curves.curve_result import (
     SpeedComparison,
 )
 from align.curves.loss_log import Curve
+from align.names.map_result import MapResult
 from align.runs.folder import RunFolder
 
 if TYPE_CHECKING:

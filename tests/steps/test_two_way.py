@@ -11,8 +11,8 @@ import pytest
 
 from align.core.checkpoints import StoredTensor
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing
-from align.core.rename import NameRules, Rename
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape, chained
+from align.names.user_rules import NameRules, Rename
 from align.steps.convert import plan_conversion
 from align.steps.two_way import TwoWayMap, as_two_way
 from align.steps.which_way import EndFrameworks, choose_direction

@@ -8,9 +8,9 @@ import pytest
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import numpy_dtype
 from align.core.name_map import NameMap, Pairing
-from align.core.rename import NameRules
 from align.core.transforms import IDENTITY, Cast, Permute, Reshape
 from align.errors import UsageError
+from align.names.user_rules import NameRules
 from align.steps.two_way import TwoWayMap, as_two_way
 from align.steps.which_way import EndFrameworks, choose_direction
 

@@ -1,0 +1,230 @@
+"""Which choice of partners the values tell: by what layers are given, and by what comes of each choice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from align.names.by_value.paired_runs import choice_matters, module_of
+from align.names.by_value.trial_groups import components, open_groups, uncertain_piece_orders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+
+    from align.core.name_map import Ambiguity, Pairing
+    from align.names.by_value.paired_runs import ComparedValue, PairedRuns
+    from align.names.by_value.trial_groups import Alternative, Edges, TrialGroup
+    from align.names.layers.read_layers import Layer
+
+BLIND = "blind: nothing that the run captured depends on which is which"
+ALIKE = "the trial gives the same outputs for several choices"
+UNLIKE = "the trial gives the source's values for none of the choices: something else differs around them"
+TOO_MANY = "too many choices for a trial"
+_DEPTH = 8  # how many layers further two choices are followed
+
+
+class AssignmentRunner(Protocol):
+    """Runs the target with an assignment."""
+
+    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> PairedRuns:
+        """Load both kinds of pairings and run; layers of the first kind return what the source's returned."""
+        ...
+
+
+class PartnerChoice:
+    """Pairs and open groups of a trial, and what runs settle of them."""
+
+    def __init__(self, groups: list[TrialGroup], pairings: list[Pairing], bench: AssignmentRunner) -> None:
+        self._groups, self.pairings, self._bench = groups, pairings, bench
+        self.new: list[Pairing] = []
+        self._assumed: list[Pairing] = []
+        self.reasons: dict[str, str] = {}
+        self._asked: dict[tuple[str, ...], int] = {}
+        self._doubts = uncertain_piece_orders(pairings)
+
+    def settle(self) -> None:
+        """Settle whatever can be settled."""
+        while self.by_place() or self.by_outcome() or self.doubted():
+            pass
+
+    def reopen(self, groups: Sequence[Ambiguity], layer_of: Sequence[Mapping[str, Layer]]) -> None:
+        """Open pairs again, together with what is open of their kind."""
+        names = {name for group in groups for name in group.sources}
+        self.pairings = [pairing for pairing in self.pairings if pairing.source not in names]
+        for group in self._groups:
+            group.leave(groups)
+        self._groups += open_groups(groups, *layer_of)
+
+    def give_back(self, pairings: Sequence[Pairing]) -> None:
+        """Make pairs again as they were."""
+        self.pairings += pairings
+        for group in self._groups:
+            group.close(pairings)
+
+    def free(self) -> tuple[list[Layer], list[Layer]]:
+        """The layers of both sides that are still open."""
+        sides = (
+            ([*group.sources.values()] for group in self._groups),
+            ([*group.targets.values()] for group in self._groups),
+        )
+        left, right = ([layer for layers in side for layer in layers] for side in sides)
+        return left, right
+
+    def doubt(self, orders: Sequence[list[Alternative]]) -> None:
+        """Put these in question; of pairs that are made already the present order comes first."""
+        self._doubts += orders
+
+    def by_place(self) -> bool:
+        """Settle layers that alone are given the same tensors; tell whether there were any."""
+        return self._round(lambda place: place is True, again=False)
+
+    def by_outcome(self) -> bool:
+        """Settle layers of which neither the place nor the input tells, and those that did not settle before."""
+        return self._round(bool, again=True) or self._round(lambda place: place is not False, again=True)
+
+    def doubted(self) -> bool:
+        """Put the pieces of fused tensors in question whose order is not sure; tell whether any was settled."""
+        before = len(self.new)
+        for doubt in list(self._doubts):
+            others = self.pairings
+            self.pairings = [pairing for pairing in others if pairing not in doubt[0]]
+            best, reason = self._try(doubt, set(), set())
+            self._reason(doubt, reason)
+            if len(best) == 1:
+                self._doubts.remove(doubt)
+                self.new += [replace(pairing, evidence="trial", confidence=1.0, note="") for pairing in best[0]]
+            else:
+                self.pairings = others
+        return len(self.new) > before
+
+    def _round(self, fits: Callable[[bool | None], bool], *, again: bool) -> bool:
+        before = len(self.new)
+        if not any(group.sources for group in self._groups):
+            return False
+        calls = self._bench.observe(self.settled())
+        for group in self._groups:
+            placed, called = not fits(None), calls.all_called(group)
+            if placed and not called:  # one that is used past its module may be what stands there
+                continue
+            edges = group.edges(partial(_fits, calls, fits) if called else lambda *_: True)
+            for sources, targets in components(edges):
+                if placed and self._by_input(group, sources, targets):
+                    continue
+                key = (*sources, "", *targets)
+                if key not in self._asked or (again and self._asked[key] < len(self.new)):
+                    self._asked[key] = len(self.new)
+                    self._ask(group, sources, targets, edges, hidden=not called)
+        return len(self.new) > before
+
+    def _by_input(self, group: TrialGroup, sources: list[str], targets: list[str]) -> bool:
+        """Settle two layers of one kind that alone are given the same tensors."""
+        pairings = _certain(group, sources, targets)
+        self._take(group, pairings)
+        return bool(pairings)
+
+    def _ask(self, group: TrialGroup, sources: list[str], targets: list[str], edges: Edges, *, hidden: bool) -> None:
+        """Try every choice; what layers themselves return counts nothing where some of them are never called."""
+        alternatives = group.alternatives(sources, targets, edges)
+        if not alternatives:
+            self._leave(group, sources, TOO_MANY if alternatives is None else UNLIKE)
+            return
+        modules = {module_of(group.sources[path]) for path in sources}
+        own = {module_of(group.targets[path]) for path in targets}
+        best, reason = self._try(alternatives, modules, own, modules if hidden else set())
+        if hidden and len(alternatives) == 1 and not self._mended(alternatives[0], modules):
+            best, reason = [], BLIND
+        common = set(best[0]).intersection(*best) if best else set()
+        whole = [path for path in sources if group.names(path) <= {p.source for p in common}]
+        names = {name for path in whole for name in group.names(path)}
+        self._leave(group, [path for path in sources if path not in whole], reason)
+        self._take(group, tuple(p for p in (best or alternatives)[0] if p.source in names))
+        if reason == BLIND:  # any choice will do for what comes behind them
+            self._assumed += alternatives[0]
+            group.close(alternatives[0])
+
+    def _try(
+        self, alternatives: list[Alternative], modules: set[str], own: set[str], hidden: Set[str] = frozenset()
+    ) -> tuple[list[Alternative], str]:
+        """Return the alternatives that fit best, and why if there are several or none.
+
+        Where several fit alike, each is followed by what it would settle next: two branches may only meet later.
+        """
+        tried = dict(enumerate(alternatives))
+        told, reason = False, ""
+        for _ in range(_DEPTH):
+            runs = {n: self._bench.observe(self.settled(), tried[n]) for n in tried}
+            sights = (runs[n].agreeing() | self._placed(runs[n]) for n in tried)
+            seen = [frozenset(sight for sight in seen_by if sight[0] not in hidden) for seen_by in sights]
+            reason = reason or (UNLIKE if choice_matters(list(runs.values()), own) else BLIND)
+            best = _best(list(tried), seen, modules - hidden)
+            if not best:
+                return [], reason
+            told = told or len(best) < len(alternatives)
+            follow = {n: self._follow(runs[n], tried[n]) for n in best}
+            if len(best) == 1 or not any(follow.values()):
+                break
+            tried = {n: (*tried[n], *follow[n]) for n in best}
+        if not told and len(alternatives) > 1:
+            return [], ALIKE if reason == UNLIKE else reason
+        return [alternatives[n] for n in best], ALIKE
+
+    def _mended(self, alternative: Alternative, modules: set[str]) -> bool:
+        """Tell whether more agrees with an alternative than without, beside the layers themselves."""
+        runs = self._bench.observe(self.settled()), self._bench.observe(self.settled(), alternative)
+        without, with_it = ({sight for sight in run.agreeing() if sight[0] not in modules} for run in runs)
+        return with_it > without
+
+    def _placed(self, calls: PairedRuns) -> frozenset[ComparedValue]:
+        """Open layers of the source that some open layer of the target is given the inputs of."""
+        fits = partial(_fits, calls, bool)
+        return frozenset(
+            (path, 0, "place") for group in self._groups for path, found in group.edges(fits).items() if found
+        )
+
+    def _follow(self, calls: PairedRuns, alternative: Alternative) -> Alternative:
+        """What would be settled next by the places of layers, if an alternative were right."""
+        known = {p.source for p in alternative}
+        found: list[Pairing] = []
+        for group in self._groups:
+            for sources, targets in components(group.edges(partial(_fits, calls, bool))):
+                pairings = _certain(group, sources, targets)
+                found += () if known & {p.source for p in pairings} else pairings
+        return tuple(found)
+
+    def _take(self, group: TrialGroup, pairings: Alternative) -> None:
+        self.new += pairings
+        group.close(pairings)
+        for pairing in pairings:
+            self.reasons.pop(pairing.source, None)
+
+    def _reason(self, doubt: Sequence[Alternative], reason: str) -> None:
+        self.reasons |= {name: reason for pairing in doubt[0] for name in (pairing.source, pairing.target)}
+
+    def _leave(self, group: TrialGroup, sources: Iterable[str], reason: str) -> None:
+        self.reasons |= {name: reason for path in sources for name in group.names(path)}
+
+    def settled(self) -> list[Pairing]:
+        """All pairings, the new ones and those of which nothing depends on the choice last."""
+        return [*self.pairings, *self.new, *self._assumed]
+
+
+def _fits(calls: PairedRuns, fits: Callable[[bool | None], bool], a: Layer, b: Layer) -> bool:
+    return fits(calls.same_place(module_of(a), module_of(b)))
+
+
+def _certain(group: TrialGroup, sources: Sequence[str], targets: Sequence[str]) -> Alternative:
+    """The pairings of two layers of one known kind, if they are the only ones and can be joined in one form only."""
+    if not len(sources) == len(targets) == 1:
+        return ()
+    a, b = group.sources[sources[0]], group.targets[targets[0]]
+    forms = group.forms(a.path, b.path)
+    return forms[0] if len(forms) == 1 and a.kind and a.kind == b.kind else ()
+
+
+def _best(tried: Sequence[int], seen: Sequence[frozenset[ComparedValue]], modules: set[str]) -> list[int]:
+    """Those that make agree whatever any of them does; in one of them at least, the layers themselves have to."""
+    most: frozenset[ComparedValue] = frozenset().union(*seen)
+    if not modules <= {path for path, _, what in most if what == "out"} and len(tried) == 1:
+        return []
+    return [number for number, sights in zip(tried, seen, strict=True) if sights == most]

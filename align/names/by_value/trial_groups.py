@@ -1,0 +1,221 @@
+"""The open groups of a name map as layers, and the pairings that each choice of partners would mean."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from itertools import permutations, product
+from math import factorial
+from typing import TYPE_CHECKING
+
+from scipy.cluster.hierarchy import DisjointSet
+
+from align.core.name_map import Ambiguity, Pairing
+from align.core.piece_transforms import Part, Slice
+from align.core.transforms import IDENTITY, Permute, Reshape, steps_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from align.core.parameters import Parameter
+    from align.core.transforms import Transform
+    from align.names.layers.read_layers import Layer
+
+MOST_ALTERNATIVES = 120
+
+Alternative = tuple[Pairing, ...]
+Edges = dict[str, set[str]]  # paths of the targets that a source, by its path, may be
+
+
+@dataclass
+class TrialGroup:
+    """Layers that are one another's rivals, by path; `slots` holds, for each ambiguity, who has which name in it."""
+
+    sources: dict[str, Layer] = field(default_factory=dict)
+    targets: dict[str, Layer] = field(default_factory=dict)
+    slots: list[tuple[dict[str, Parameter], dict[str, Parameter]]] = field(default_factory=list)
+
+    def forms(self, source: str, target: str) -> list[Alternative]:
+        """Every set of pairings that joins two layers; none if they do not hold the same."""
+        slots = [(mine.get(source), theirs.get(target)) for mine, theirs in self.slots]
+        if any((a is None) != (b is None) for a, b in slots):
+            return []
+        turned = _turned(self.sources[source], self.targets[target])
+        choices = [_pairings(a, b, turned) for a, b in slots if a and b]
+        return list(product(*choices)) if choices and all(choices) else []
+
+    def names(self, source: str) -> set[str]:
+        """Names of a source layer's open parameters."""
+        return {mine[source].name for mine, _ in self.slots if source in mine}
+
+    def close(self, pairings: Iterable[Pairing]) -> None:
+        """Take out the layers that these pairings settle."""
+        self._take_out({p.source for p in pairings}, {p.target for p in pairings})
+
+    def leave(self, groups: Sequence[Ambiguity]) -> None:
+        """Take out the layers that stand in these other groups."""
+        self._take_out({n for group in groups for n in group.sources}, {n for group in groups for n in group.targets})
+
+    def _take_out(self, sources: set[str], targets: set[str]) -> None:
+        for mine, theirs in self.slots:
+            for path in [path for path, parameter in mine.items() if parameter.name in sources]:
+                self.sources.pop(path, None)
+            for path in [path for path, parameter in theirs.items() if parameter.name in targets]:
+                self.targets.pop(path, None)
+
+    def edges(self, may_be: Callable[[Layer, Layer], bool]) -> Edges:
+        """Which of the layers that are still open may be which."""
+        return {
+            path: {t for t, b in self.targets.items() if may_be(a, b) and self.forms(path, t)}
+            for path, a in self.sources.items()
+        }
+
+    def alternatives(self, sources: Sequence[str], targets: Sequence[str], edges: Edges) -> list[Alternative] | None:
+        """Every way to pair these layers one to one, in every form; None if there are too many to try."""
+        if len(sources) != len(targets):
+            return []
+        if factorial(len(sources)) > MOST_ALTERNATIVES:
+            return None
+        found: list[Alternative] = []
+        for order in permutations(targets):
+            if all(t in edges[s] for s, t in zip(sources, order, strict=True)):
+                forms = product(*(self.forms(s, t) for s, t in zip(sources, order, strict=True)))
+                found += [tuple(p for pairings in choice for p in pairings) for choice in forms]
+                if len(found) > MOST_ALTERNATIVES:
+                    return None
+        return found
+
+
+def open_groups(
+    ambiguous: Iterable[Ambiguity], left: Mapping[str, Layer], right: Mapping[str, Layer]
+) -> list[TrialGroup]:
+    """Join the ambiguities of the same layers; `left` and `right` say whose each name is.
+
+    Groups in which a layer has two rivals of its own are left out: which name is which role is not known.
+    """
+    joined: DisjointSet[object] = DisjointSet()
+    regular = [one for one in ambiguous if _one_a_layer(one.sources, left) and _one_a_layer(one.targets, right)]
+    for ambiguity in regular:
+        keys = [*(("s", left[n].path) for n in ambiguity.sources), *(("t", right[n].path) for n in ambiguity.targets)]
+        for key in keys:
+            joined.add(key)
+            joined.merge(keys[0], key)
+    groups: dict[object, TrialGroup] = defaultdict(TrialGroup)
+    for ambiguity in regular:
+        group = groups[joined[("s", left[ambiguity.sources[0]].path)]]
+        group.sources |= {left[name].path: left[name] for name in ambiguity.sources}
+        group.targets |= {right[name].path: right[name] for name in ambiguity.targets}
+        group.slots.append((_by_layer(ambiguity.sources, left), _by_layer(ambiguity.targets, right)))
+    return sorted(groups.values(), key=lambda group: min(layer.position for layer in group.sources.values()))
+
+
+def rivals(pairings: Iterable[Pairing], layer_of: Mapping[str, Layer]) -> list[Ambiguity]:
+    """The groups in which pairs of one kind, shape and role might exchange partners."""
+    alike: dict[object, list[Pairing]] = defaultdict(list)
+    for pairing in pairings:
+        layer = layer_of[pairing.source]
+        role = next(role for role, parameter in layer.roles.items() if parameter.name == pairing.source)
+        if not _is_piece(pairing):
+            alike[layer.kind, layer.signature, role].append(pairing)
+    groups = [(tuple(p.source for p in group), tuple(p.target for p in group)) for group in alike.values()]
+    return [Ambiguity(*names, "not sure") for names in groups if len(names[0]) > 1]
+
+
+def uncertain_piece_orders(pairings: Iterable[Pairing]) -> list[list[Alternative]]:
+    """For each fused tensor whose pieces are not surely in order, with what shares its partners: every order of them.
+
+    The present one comes first.
+    """
+    joined: DisjointSet[object] = DisjointSet()
+    pieces = [p for p in pairings if p.confidence < 1 and p.evidence != "user" and _is_piece(p)]
+    for pairing in pieces:
+        keys = [(0, _owner(pairing.source)), (1, _owner(pairing.target))]
+        for key in keys:
+            joined.add(key)
+        joined.merge(*keys)
+    clusters: dict[object, list[Pairing]] = defaultdict(list)
+    for pairing in pieces:
+        clusters[joined[(0, _owner(pairing.source))]].append(pairing)
+    return [found for cluster in clusters.values() if len(found := _orders(cluster)) > 1]
+
+
+def _orders(cluster: Sequence[Pairing]) -> list[Alternative]:
+    """The pairings of a cluster with their transforms in every order, the same for all fused tensors in it."""
+    tensors: dict[str, list[Pairing]] = defaultdict(list)
+    fused = Counter(p.source for p in cluster).most_common(1)[0][1] > 1
+    for pairing in cluster:
+        tensors[pairing.source if fused else pairing.target].append(pairing)
+    sizes = {len(pieces) for pieces in tensors.values()}
+    if len(sizes) != 1 or factorial(number := sizes.pop()) > MOST_ALTERNATIVES:
+        return []
+    return [
+        tuple(
+            replace(pieces[i], transform=pieces[j].transform)
+            for pieces in tensors.values()
+            for i, j in enumerate(order)
+        )
+        for order in permutations(range(number))
+    ]
+
+
+def _is_piece(pairing: Pairing) -> bool:
+    return any(isinstance(step, (Slice, Part)) for step in steps_of(pairing.transform))
+
+
+def _owner(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def components(edges: Edges) -> Iterator[tuple[list[str], list[str]]]:
+    """Sources and targets that hang together; those without any edge are left out."""
+    joined: DisjointSet[tuple[str, str]] = DisjointSet()
+    for source, targets in edges.items():
+        for target in targets:
+            joined.add(("s", source))
+            joined.add(("t", target))
+            joined.merge(("s", source), ("t", target))
+    for subset in joined.subsets():
+        yield [p for side, p in sorted(subset) if side == "s"], [p for side, p in sorted(subset) if side == "t"]
+
+
+def _one_a_layer(names: Sequence[str], layers: Mapping[str, Layer]) -> bool:
+    return bool(names) and len({layers[name].path for name in names if name in layers}) == len(names)
+
+
+def _by_layer(names: Sequence[str], layers: Mapping[str, Layer]) -> dict[str, Parameter]:
+    return {
+        layers[name].path: parameter
+        for name in names
+        for parameter in layers[name].roles.values()
+        if parameter.name == name
+    }
+
+
+def _turned(a: Layer, b: Layer) -> bool | None:
+    """Whether the matrices of two layers stand transposed to each other; None if the classes do not tell."""
+    if a.kind != b.kind or not a.kind or a.inputs_first is None or b.inputs_first is None:
+        return None
+    return a.inputs_first != b.inputs_first
+
+
+def _pairings(a: Parameter, b: Parameter, turned: bool | None) -> list[Pairing]:
+    return [Pairing(a.name, b.name, "trial", 1.0, transform) for transform in _transforms(a, b, turned)]
+
+
+def _transforms(a: Parameter, b: Parameter, turned: bool | None) -> list[Transform]:
+    """Forms in which one tensor may be the other; a matrix may stand transposed unless the classes say otherwise."""
+    matrix = len(a.shape) == 2
+    forms: list[Transform] = []
+    if matrix and turned is not False and a.shape[::-1] == b.shape:
+        forms.append(Permute((1, 0)))
+    if matrix and turned:
+        return forms
+    if a.shape == b.shape:
+        forms.insert(0, IDENTITY)
+    elif a.count == b.count and _bare(a) == _bare(b):
+        forms.insert(0, Reshape(b.shape, a.shape))
+    return forms
+
+
+def _bare(parameter: Parameter) -> tuple[int, ...]:
+    return tuple(size for size in parameter.shape if size != 1)

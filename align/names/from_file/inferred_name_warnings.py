@@ -1,0 +1,177 @@
+"""What a user should know of names that a checkpoint decided, though nothing is open.
+
+MindSpore's layers have parameters that torch's can lack: the file is right and complete, and a strict load still misses
+them. Where only some of the kinds that a layer can be would miss any, the warning says which kinds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.message_words import counted, first_few
+from align.names.from_file.infer_children import renamed_path
+from align.names.from_file.infer_layers import attribute_changes, could_be, file_context
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from align.core.parameters import Shape
+    from align.names.from_file.infer_layers import LayerReading
+    from align.rules.directed_rules import DirectedRule
+
+MOST_NAMED = 12
+PLACES = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn", "torch": "torch.nn"}
+
+
+def inferred_name_warnings(
+    shapes: Mapping[str, Shape],
+    readings: Sequence[LayerReading],
+    rules: Sequence[DirectedRule],
+    family: str,
+    renames: dict[str, str],
+) -> Iterable[str]:
+    """Say, a line each, what a strict load will miss, what the family lacks, and what the names look like."""
+    yield from _missing(readings, renames)
+    yield from _missing_perhaps(readings, family)
+    yield from _refused_perhaps(readings)
+    yield from _without_a_layer(readings, family)
+    yield from _perhaps_deeper(shapes, readings, rules)
+    yield from _perhaps_flat(shapes, readings, rules)
+    if shapes and all(name.startswith("module.") for name in shapes):
+        yield (
+            "every name starts with 'module.' (saved from DataParallel or a like wrapper), and so will every target's; "
+            "--strip module. takes it off"
+        )
+
+
+def _missing(readings: Iterable[LayerReading], renames: dict[str, str]) -> Iterable[str]:
+    """Parameters that the target has whichever of its kinds the layer is."""
+    missing = []
+    for reading in readings:
+        path = renamed_path(reading.group.prefix, renames)
+        absent = [_absent(reading, rule) for rule in reading.rules if rule.target]
+        if absent:
+            common = [name for name in absent[0] if all(name in other for other in absent)]
+            missing += [f"{path}.{name}" if path else name for name in common]
+    if missing:
+        have, named = counted(len(missing), "parameter"), first_few(missing, MOST_NAMED)
+        yield f"the target also has {have} that the file lacks; a strict load will miss: {named}"
+
+
+def _refused_perhaps(readings: Iterable[LayerReading]) -> Iterable[str]:
+    """Parameters that the target's layer has only on request, whichever of its kinds the layer is."""
+    found: dict[str, list[str]] = {}
+    for reading in readings:
+        names = reading.group.shapes
+        written = dict.fromkeys(
+            r for rule in reading.rules for r, name in rule.source.parameters.items() if name in names
+        )
+        known = [rule.target.may_lack if rule.target else {} for rule in reading.rules]
+        for role in written:
+            if known and all(role in may_lack for may_lack in known):
+                found.setdefault(known[0][role], []).append(reading.group.prefix)
+    for reason, prefixes in found.items():
+        layers = list(dict.fromkeys(prefixes))
+        yield (
+            f"{counted(len(layers), 'layer')} ({_listed(layers)}): {reason}; without it a strict load refuses them; "
+            "--source-model with --target-model decides it"
+        )
+
+
+def _missing_perhaps(readings: Sequence[LayerReading], family: str) -> Iterable[str]:
+    """Parameters that the target has if the layer is one of some kinds; layers of one such doubt share a line.
+
+    Layers with statistics stand behind a convolution: a LayerNorm of a net of other layers is not doubted.
+    """
+    doubts: dict[tuple[str, ...], list[str]] = {}
+    for reading in _behind_convolutions(readings):
+        absent = {rule.id: _absent(reading, rule) for rule in reading.rules if rule.target}
+        fewest = min(absent.values(), key=len, default=[])
+        without = [rule_id for rule_id, names in absent.items() if len(names) == len(fewest)]
+        more = [rule_id for rule_id, names in absent.items() if len(names) > len(fewest)]
+        if more:
+            extra = [name for name in absent[more[0]] if name not in fewest]
+            key = " or ".join(without), " or ".join(more), ", ".join(extra)
+            doubts.setdefault(key, []).append(reading.group.prefix)
+    for (kinds, others, names), prefixes in doubts.items():
+        yield (
+            f"{counted(len(prefixes), 'layer')} taken as {kinds} ({_listed(prefixes)}): as {others}, {PLACES[family]} "
+            f"would also have {names}, which the file lacks and a strict load would miss; --layer says what it is"
+        )
+
+
+def _behind_convolutions(readings: Iterable[LayerReading]) -> Iterable[LayerReading]:
+    """Layers behind a convolution of as many channels, and those with no weights before them."""
+    channels: set[int] | None = None
+    for reading in readings:
+        shapes = reading.group.shapes.values()
+        if reading.rules and any(len(shape) > 1 for shape in shapes):
+            channels = {number for shape in shapes if len(shape) > 2 for number in shape[:2]}
+        elif channels is None or any(shape[0] in channels for shape in shapes if shape):
+            yield reading
+
+
+def _without_a_layer(readings: Iterable[LayerReading], family: str) -> Iterable[str]:
+    """Layers for which the family has nothing: their names stay, and the port brings a class of its own."""
+    found: dict[str, list[str]] = {}
+    for reading in readings:
+        if reading.rules and not any(rule.target for rule in reading.rules):
+            found.setdefault(", ".join(rule.id for rule in reading.rules), []).append(reading.group.prefix)
+    for kinds, prefixes in found.items():
+        yield f"{PLACES[family]} has no layer for {kinds}; the names stay as they are: {_listed(prefixes)}"
+
+
+def _perhaps_deeper(
+    shapes: Mapping[str, Shape], readings: Iterable[LayerReading], rules: Sequence[DirectedRule]
+) -> Iterable[str]:
+    """Layers whose number of dimensions no convolution in the file tells, and whose names would differ by it."""
+    if file_context(shapes).axes & {3, 4}:
+        return
+    deep = [rule for rule in rules if any(form.beside_ndim for form in rule.forms)]
+    for rule_id, prefixes in _perhaps(shapes, readings, deep).items():
+        yield (
+            f"no convolution in the file tells of how many dimensions {counted(len(prefixes), 'layer')} is: "
+            f"{_listed(prefixes)}; if {rule_id}, the names are others: --layer '{prefixes[0]}={rule_id}'"
+        )
+
+
+def _perhaps_flat(
+    shapes: Mapping[str, Shape], readings: Iterable[LayerReading], rules: Sequence[DirectedRule]
+) -> Iterable[str]:
+    """Kernels of a single element, taken as 2-D like the others in the file."""
+    flat = [rule for rule in rules if any(form.unit_axis for form in rule.forms)]
+    found = _perhaps(shapes, readings, flat)
+    if found:
+        prefixes = next(iter(found.values()))
+        yield (
+            f"{counted(len(prefixes), 'kernel')} of size 1 x 1 ({_listed(prefixes)}) taken as 2-D, as there are larger "
+            f"2-D kernels in the file; --layer '{prefixes[0]}=KIND' says if one is {' or '.join(found)}"
+        )
+
+
+def _perhaps(
+    shapes: Mapping[str, Shape], readings: Iterable[LayerReading], rules: Sequence[DirectedRule]
+) -> dict[str, list[str]]:
+    """Rule -> layers that were decided as something else only for what stands beside them in the file."""
+    beside = file_context(shapes)
+    found: dict[str, list[str]] = {}
+    for reading in readings:
+        if reading.rules and not reading.choice and not reading.odd:
+            decided = reading.rules[0]
+            names = attribute_changes(reading.group, decided), decided.inner
+            for rule in could_be(reading.group, rules, beside):
+                if (attribute_changes(reading.group, rule), rule.inner) != names:
+                    found.setdefault(rule.id, []).append(reading.group.prefix)
+    return found
+
+
+def _absent(reading: LayerReading, rule: DirectedRule) -> list[str]:
+    """Parameters that the target's layer always has and the group lacks, by the target's names."""
+    if rule.target is None:
+        return []
+    own = rule.source.parameters
+    return [rule.target.parameters[r] for r in rule.target.always if own.get(r) not in reading.group.shapes]
+
+
+def _listed(prefixes: Sequence[str]) -> str:
+    return first_few([prefix or "the top level" for prefix in prefixes])

@@ -1,0 +1,1 @@
+"""Whether a map is whole and in place, and the verdict."""

@@ -1,0 +1,215 @@
+"""Parameters grouped into layers, the units of matching: a layer's class gives each of its parameters a role.
+
+Roles and class kinds, not names, are what two frameworks share. A module of unknown class counts as one layer if all
+its parameters have usual names (`gamma`, `weight`, ...); otherwise each of its parameters stands alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from align.names.layers.path_words import tokens
+from align.rules.directed_rules import PARAMETRIZED, SPLIT
+from align.rules.layer_rules import STATISTICS, LayerFamily, rule_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Set
+
+    from align.core.parameters import Module, Parameter, ParameterSet, Shape
+
+# Attribute names that layers written by hand give to the same roles.
+USUAL_ROLES = {
+    "weight": "weight", "gamma": "weight", "w": "weight", "scale": "weight", "kernel": "weight",
+    "embedding_table": "weight",
+    "bias": "bias", "beta": "bias", "b": "bias", "offset": "bias",
+    "running_mean": "mean", "moving_mean": "mean", "running_var": "variance", "moving_variance": "variance",
+    "num_batches_tracked": "batches",
+}  # fmt: skip
+# A count of batches is bookkeeping: it never tells two layers apart.
+UNTOLD_ROLES = frozenset({"batches"})
+# Words for parts beside the model proper, which repeat its layers: never counterparts of the model's own.
+ASIDE = frozenset({"aux", "auxiliary", "ema", "shadow", "teacher"})
+
+_AXES = re.compile(r"([123]d)$")
+
+Signature = tuple[tuple[str, "Shape"], ...]
+Pair = tuple["Layer", "Layer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer: `kind` is "" where no rule knows its class; `shapes` are those of the roles, as torch has them.
+
+    `signature` lists the (role, shape) that a counterpart must have. `position` counts the parameters before it on its
+    side. `aside` is True below an auxiliary head or a second copy of the model. `inputs_first` is True where the weight
+    stands as (in, out), None where nobody knows. `ran` is False where a run did
+    not show its module, so that its position tells nothing. `axes` is what the name of its class ends in, `2d` of
+    BatchNorm2d, "" where it does not say.
+    """
+
+    path: str
+    position: int
+    kind: str
+    roles: dict[str, Parameter]
+    shapes: dict[str, Shape]
+    signature: Signature
+    dropped: dict[str, str]
+    aside: bool
+    inputs_first: bool | None = False
+    ran: bool = True
+    axes: str = ""
+
+
+def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]:
+    """Layers of one side in the order of its modules, without the parameters named in `skip`."""
+    layers: list[Layer] = []
+    position = 0
+    split = {module.path.partition(f".{PARAMETRIZED}")[0] for module in side.modules if PARAMETRIZED in module.path}
+    for module in side.modules:
+        own = [side.by_name[name] for name in module.parameters if name not in skip]
+        found = _layers_of(module, own, position, whole=module.path not in split) if own else ()
+        layers += found if module.ran else (replace(layer, ran=False) for layer in found)
+        position += len(module.parameters)
+    if side.order == "file":  # which has no classes that would tell
+        return [replace(layer, inputs_first=None) if layer.kind == "linear" else layer for layer in layers]
+    return layers
+
+
+def cut_alike(left: list[Layer], right: list[Layer]) -> tuple[list[Layer], list[Layer]]:
+    """Both sides, with those layers cut into lone parameters that are so on the other side under the same full names.
+
+    Such a layer is of a class that a rule knows on one side only: a recurrent layer of one's own, one whose weight is
+    normalised. Its parts keep its kind.
+    """
+    one, two = ({layer.path: layer.signature for layer in side} for side in (left, right))
+    return _cut(left, two), _cut(right, one)
+
+
+def _cut(layers: list[Layer], others: dict[str, Signature]) -> list[Layer]:
+    found: list[Layer] = []
+    for layer in layers:
+        likely = any(f"{layer.path}.{parameter.attribute}" in others for parameter in layer.roles.values())
+        parts = _parts(layer) if likely else []
+        found += parts if any(others.get(part.path) == part.signature for part in parts) else [layer]
+    return found
+
+
+def _parts(layer: Layer) -> list[Layer]:
+    """The parameters of a layer as layers of their own."""
+    return [
+        replace(_alone(layer.path, layer.position, parameter), kind=layer.kind) for parameter in layer.roles.values()
+    ]
+
+
+def _alone(module: str, position: int, parameter: Parameter) -> Layer:
+    """A parameter as a layer of unknown kind; a part of a weight has a role of its own, to be taken for no whole."""
+    path = f"{module}.{parameter.attribute}".removeprefix(".")
+    role = parameter.attribute if whole_of(parameter) else "weight"
+    return _layer(path, position, "", {role: parameter}, None)
+
+
+def whole_of(parameter: Parameter) -> str:
+    """The name of the weight of which a parameter is a part (`fc.weight_g`: `fc.weight`), "" if it is no part."""
+    module, parametrized, attribute = parameter.module.partition(f"{PARAMETRIZED}.")
+    if parametrized:
+        return f"{module}{attribute}"
+    if parameter.attribute in SPLIT:
+        return parameter.name.rpartition("_")[0]
+    return ""
+
+
+def roles_by_name(side: ParameterSet) -> dict[str, tuple[Layer, str]]:
+    """Return the layer of each parameter, and its role there."""
+    return {p.name: (layer, role) for layer in read_layers(side) for role, p in layer.roles.items()}
+
+
+def without_optional_roles(layers: Iterable[Layer]) -> list[Layer]:
+    """Return the layers as what they hold beside biases and statistics, which one side may lack.
+
+    Of layers of one kind that hold the same tensors under several names, the first is taken.
+    """
+    found: dict[tuple[str, frozenset[str]], Layer] = {}
+    for layer in layers:
+        signature = tuple(entry for entry in layer.signature if _essential(entry[0]))
+        if layer.kind and signature:
+            tensors = frozenset(layer.roles[role].tied_to or layer.roles[role].name for role, _ in signature)
+            found.setdefault((layer.kind, tensors), replace(layer, signature=signature))
+    return list(found.values())
+
+
+def remaining(layers: Iterable[Layer], gone: Set[str]) -> list[Layer]:
+    """Return the layers without the parameters that are gone, and without those that have no others."""
+    found = []
+    for layer in layers:
+        kept = {role: parameter for role, parameter in layer.roles.items() if parameter.name not in gone}
+        if len(kept) == len(layer.roles):
+            found.append(layer)
+        elif kept:
+            found.append(with_shapes(replace(layer, roles=kept), {role: layer.shapes[role] for role in kept}))
+    return found
+
+
+def _essential(role: str) -> bool:
+    return "bias" not in role and role not in STATISTICS
+
+
+def _layers_of(module: Module, own: list[Parameter], position: int, *, whole: bool) -> Iterator[Layer]:
+    known = rule_for(module.classes) if whole else None
+    if known is not None:
+        rule, name = known
+        family = rule.families[name]
+        roles = {attribute: role for role, attribute in family.parameters.items()}
+        if all(parameter.attribute in roles for parameter in own):
+            by_role = {roles[parameter.attribute]: parameter for parameter in own}
+            axes = next((found[1] for name in module.classes if (found := _AXES.search(name))), "")
+            yield replace(_layer(module.path, position, rule.kind, by_role, family), axes=axes)
+            return
+    usual = {USUAL_ROLES.get(parameter.attribute, ""): parameter for parameter in own}
+    if whole and "" not in usual and len(usual) == len(own):
+        yield _with_layout(_layer(module.path, position, "", usual, None), module)
+        return
+    for offset, parameter in enumerate(own):
+        yield _alone(module.path, position + offset, parameter)
+
+
+def _with_layout(layer: Layer, module: Module) -> Layer:
+    """A layer of no known kind, as a linear one if a layout rule knows its class; shapes are then those of torch."""
+    weight = layer.shapes.get("weight", ())
+    if module.inputs_first is None or len(weight) != 2:
+        return replace(layer, inputs_first=None)
+    shapes = layer.shapes | {"weight": weight[::-1] if module.inputs_first else weight}
+    return replace(with_shapes(layer, shapes), kind="linear", inputs_first=module.inputs_first)
+
+
+def with_shapes(layer: Layer, shapes: dict[str, Shape]) -> Layer:
+    """The layer with other shapes of its roles, and the signature that follows from them."""
+    signature = tuple(sorted((role, shape) for role, shape in shapes.items() if role not in UNTOLD_ROLES))
+    return replace(layer, shapes=shapes, signature=signature)
+
+
+def _layer(path: str, position: int, kind: str, roles: dict[str, Parameter], family: LayerFamily | None) -> Layer:
+    axes = family.insert_axis if family else {}
+    shapes = {role: _torch_shape(p.shape, axes.get(role)) for role, p in roles.items()}
+    return Layer(
+        path=path,
+        position=position,
+        kind=kind,
+        roles=roles,
+        shapes=shapes,
+        signature=tuple(sorted((role, shape) for role, shape in shapes.items() if role not in UNTOLD_ROLES)),
+        dropped=family.may_lack | family.dropped if family else {},
+        aside=_is_aside(path),
+    )
+
+
+def _is_aside(path: str) -> bool:
+    lower = path.lower()
+    return any(word in lower for word in ASIDE) and not ASIDE.isdisjoint(tokens(path))
+
+
+def _torch_shape(shape: Shape, inserted: int | None) -> Shape:
+    if inserted is None or len(shape) <= inserted or shape[inserted] != 1:
+        return shape
+    return shape[:inserted] + shape[inserted + 1 :]

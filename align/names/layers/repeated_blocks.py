@@ -1,0 +1,181 @@
+"""Repeated blocks of a model stand for each other, so that thousands of them are matched as fast as a few.
+
+Children of a numbered list that hold the same layers under the same names, evenly numbered, are a run. Of a run the
+first two and the last are matched; the others follow if all that were matched agree, child by child. Runs of both
+sides are cut where any run of either side begins or ends, so that a longer list never seems as long as a shorter one.
+What does not agree is unfolded and matched whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from align.names.layers.path_words import numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence, Set
+
+    from align.names.layers.read_layers import Layer, Pair
+
+_SHORT = 5  # runs up to this length are matched whole
+_DIGITS = re.compile(r"\d+")
+
+Coordinates = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPosition:
+    """Where a layer stands in the runs around it, the outermost first.
+
+    `family` is its path with the numbers of the runs left open, `lengths` are those of the runs, `lists` their lists
+    with no numbers at all.
+    """
+
+    family: str
+    coordinates: Coordinates
+    lengths: Coordinates
+    lists: tuple[str, ...]
+
+    @property
+    def kept(self) -> bool:
+        """Whether the layer itself is matched, not only a sibling for it."""
+        return all(at < 2 or at == length - 1 for at, length in zip(self.coordinates, self.lengths, strict=True))
+
+
+@dataclass(frozen=True)
+class RepeatedBlocks:
+    """The runs of one side: a spot for the path of each layer, and the layers that are free to be paired."""
+
+    spots: dict[str, BlockPosition]
+    free: Sequence[Layer]
+
+    @cached_property
+    def kept(self) -> list[Layer]:
+        """The free layers to match."""
+        return [layer for layer in self.free if self.spots[layer.path].kept]
+
+    @cached_property
+    def members(self) -> dict[str, dict[Coordinates, Layer]]:
+        """The free layers of each family by coordinates."""
+        found: dict[str, dict[Coordinates, Layer]] = defaultdict(dict)
+        for layer in self.free:
+            spot = self.spots[layer.path]
+            found[spot.family][spot.coordinates] = layer
+        return found
+
+
+def find_repeated_blocks(
+    sides: tuple[Sequence[Layer], Sequence[Layer]], known: Sequence[Pair], whole: tuple[Set[str], Set[str]]
+) -> tuple[RepeatedBlocks, RepeatedBlocks]:
+    """Return the runs of both sides; `known` pairs are no longer free, lists named in `whole` are not folded."""
+    joined = [a for a, _ in known], [b for _, b in known]
+    children = [
+        _children([(layer, True) for layer in free] + [(layer, False) for layer in taken], unfolded)
+        for free, taken, unfolded in zip(sides, joined, whole, strict=True)
+    ]
+    lists = [[list(_runs([one])) for one in own] for own in children]
+    runs = [[run for one in own for run in one] for own in lists]
+    cutting = _cutting(lists)
+    ranks = {end for run in cutting for end in (run[0].rank, run[-1].rank + 1)}
+    numbers = {(_step(run), end) for run in cutting for end in (run[0].number, run[-1].number + _step(run))}
+    found = []
+    for free, taken, own in zip(sides, joined, runs, strict=True):
+        places = {child.path: (piece, at) for piece in _pieces(own, ranks, numbers) for at, child in enumerate(piece)}
+        found.append(RepeatedBlocks({layer.path: _spot(layer.path, places) for layer in (*free, *taken)}, free))
+    return found[0], found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A child of a numbered list: `rank` counts the children before it; `content` is what its likes have too."""
+
+    path: str
+    number: int
+    rank: int
+    position: int
+    content: frozenset[object]
+
+
+def _children(layers: Iterable[tuple[Layer, bool]], unfolded: Set[str]) -> list[list[_Child]]:
+    lists: dict[str, dict[int, tuple[str, list[tuple[Layer, bool]]]]] = defaultdict(dict)
+    for layer, free in layers:
+        for container, number, path in numbered(layer.path):
+            if without_numbers(container) not in unfolded:
+                lists[container].setdefault(int(number), (path, []))[1].append((layer, free))
+    return [
+        [_child(number, rank, *own[number]) for rank, number in enumerate(sorted(own))]
+        for own in lists.values()
+        if len(own) > _SHORT
+    ]
+
+
+def _child(number: int, rank: int, path: str, layers: Sequence[tuple[Layer, bool]]) -> _Child:
+    start = min(layer.position for layer, _ in layers)
+    content = frozenset(
+        (layer.path[len(path) :], layer.position - start, layer.kind, layer.signature, layer.aside, free)
+        for layer, free in layers
+    )
+    return _Child(path, number, rank, start, content)
+
+
+def _runs(lists: Iterable[list[_Child]]) -> Iterator[list[_Child]]:
+    """Yield the children of each list in runs: alike, evenly numbered, and registered in the order of their numbers."""
+    for children in lists:
+        run = children[:1]
+        for last, child in pairwise(children):
+            even = len(run) < 2 or child.number - last.number == run[1].number - run[0].number
+            if even and child.content == last.content and child.position > last.position:
+                run.append(child)
+            else:
+                yield run
+                run = [child]
+        yield run
+
+
+def _pieces(runs: Iterable[list[_Child]], ranks: Set[int], numbers: Set[tuple[int, int]]) -> Iterator[list[_Child]]:
+    """Yield the runs cut where any run begins or ends, by rank, or by number if as wide apart; none that is short."""
+    for run in runs:
+        step = _step(run)
+        starts = [at for at, one in enumerate(run) if not at or one.rank in ranks or (step, one.number) in numbers]
+        for start, end in pairwise([*starts, len(run)]):
+            if end - start > _SHORT:
+                yield run[start:end]
+
+
+def _cutting(lists: Sequence[Sequence[list[list[_Child]]]]) -> list[list[_Child]]:
+    """The runs of both sides at whose ends other runs are cut: not short ones of a list whose like both sides have.
+
+    Layers of another width each, in both models, say nothing about where the list of experts within them may be cut.
+    """
+    patterns = [{tuple(map(len, one)) for one in own} for own in lists]
+    shared = set.intersection(*patterns)
+    return [
+        run for own in lists for one in own for run in one if len(run) > _SHORT or tuple(map(len, one)) not in shared
+    ]
+
+
+def _step(run: Sequence[_Child]) -> int:
+    return run[1].number - run[0].number if len(run) > 1 else 1
+
+
+def _spot(path: str, places: dict[str, tuple[list[_Child], int]]) -> BlockPosition:
+    parts, coordinates, lengths, lists = path.split("."), [], [], []
+    for container, _, child in numbered(path):
+        if child in places:
+            run, at = places[child]
+            coordinates.append(at)
+            lengths.append(len(run))
+            lists.append(without_numbers(container))
+            name = container.rpartition(".")[2]
+            parts[child.count(".")] = f"{name}{{{run[0].number}…{run[-1].number}}}"
+    return BlockPosition(".".join(parts), tuple(coordinates), tuple(lengths), tuple(lists))
+
+
+def without_numbers(path: str) -> str:
+    """A path with its numbers left open."""
+    return _DIGITS.sub("#", path)

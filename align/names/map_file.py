@@ -1,0 +1,283 @@
+"""The editable map file: TOML with exact names, rename patterns and drops; what is open stands in comments.
+
+One file format serves as result of `align map`, as input of `align convert --map` and as rules of
+`align map --rules`, so that a map can be corrected by hand and fed back.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from align.core.atomic_files import existing_file, write_text
+from align.core.name_map import FRAMEWORKS
+from align.core.parse_transform import parse_transform
+from align.core.transforms import IDENTITY
+from align.errors import DestinationError, MapError
+from align.names.apply_user_rules import apply_rules
+from align.names.map_file_parts.map_faults import Faults
+from align.names.map_file_parts.map_lines import users_text
+from align.names.map_file_parts.map_ranges import expand_table
+from align.names.map_file_parts.map_text import SCHEMA, SIDES, map_text
+from align.names.user_rules import NameRules, Rename
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from align.core.name_map import FrameworkName, NameMap
+    from align.core.transforms import Transform
+
+_TABLES = {"schema", "source", "target", "names", "rename", "dropped"}
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLines:
+    """A map file as it was, and the rules in those of its lines that the user wrote."""
+
+    text: str
+    rules: NameRules
+
+
+def read_map(path: Path, source: Sequence[str], target: Sequence[str] | None) -> NameMap:
+    """Read a map file as the complete map between these names.
+
+    Raises MapError listing every fault, among them exact names that the source does not have.
+    """
+    rules = read_rules(path)
+    known = set(source)
+    absent = [f"{name}: the source has no such parameter" for name in rules.names if name not in known]
+    try:
+        name_map = apply_rules(rules, source, target)
+    except MapError as error:
+        raise MapError(path, [*absent, *error.faults]) from error
+    if absent:
+        raise MapError(path, absent)
+    return name_map
+
+
+def read_rules(path: Path) -> NameRules:
+    """Read a map or rule file; raises MissingFileError or MapError with all faults and their lines."""
+    return _parse(_text(path), path)
+
+
+def read_users_rules(path: Path) -> NameRules:
+    """Read what the user said in a map or rule file, not what align found; raises as `read_rules`."""
+    return _users_rules(_text(path), path, told=True)
+
+
+def _text(path: Path) -> str:
+    if path.suffix.lower() in (".csv", ".json"):
+        fault = f"{path.suffix} holds the rows of a map for other programs, and is not read"
+        raise MapError(path, [fault], "give the map as TOML: `align map ... --out map.toml`")
+    try:
+        return existing_file(path, "map file").read_text(encoding="utf-8-sig")  # editors of some systems add a mark
+    except UnicodeDecodeError as error:
+        raise MapError(path, [f"not TOML: {error}"]) from error
+
+
+def _parse(text: str, path: Path) -> NameRules:
+    faults = Faults(text)
+    document = _document(faults, path)
+    for key in document:
+        if key not in _TABLES:
+            faults.at(f"[{key}]" if isinstance(document[key], dict) else key, "unknown table or key")
+    if document.get("schema", SCHEMA) != SCHEMA:
+        faults.at("schema", f"{document['schema']!r}, expected {SCHEMA!r}")
+    names = _names(document.get("names", {}), faults)
+    first = {source: targets[0] for source, targets in names.items()}
+    further = {source: tuple(targets[1:]) for source, targets in names.items() if len(targets) > 1}
+    renames = tuple(_renames(document.get("rename", []), faults))
+    drops = _drops(document.get("dropped", {}), faults)
+    frameworks = declared_framework(document, "source", faults), declared_framework(document, "target", faults)
+    if faults:
+        raise MapError(path, faults)
+    return NameRules(str(path), first, renames, drops["source"], drops["target"], frameworks, further, faults.lines)
+
+
+def _document(faults: Faults, path: Path) -> dict[str, Any]:
+    """The tables of a file; where TOML refuses it for what stands twice, without that."""
+    try:
+        return tomllib.loads(faults.text)
+    except tomllib.TOMLDecodeError:
+        text = faults.mended()
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MapError(path, [*faults, f"not TOML: {error}"]) from error
+
+
+def declared_framework(document: Any, key: str, faults: list[str]) -> FrameworkName | None:
+    """Whose names a side of a map or record has; None where it does not say, or says what is no framework."""
+    said = document.get(key)
+    known = FRAMEWORKS.get(said) if isinstance(said, str) else None
+    if known is None and said is not None:
+        faults.append(f"{key} is {said!r}, expected one of: {', '.join(FRAMEWORKS)}")
+    return known
+
+
+def write_map(path: Path, name_map: NameMap, kept: KeptLines | None = None, *, expand: bool = False) -> None:
+    """Write a name map as an editable file, whole or not at all; `expand` gives each pair a line of its own.
+
+    `kept` are the lines of the user's that it takes over. Raises DestinationError if they cannot stand in one file
+    with align's.
+    """
+    kept = kept or KeptLines("", NameRules())
+    text = map_text(name_map, kept.text, kept.rules, expand=expand)
+    if kept.text and not _are_kept(kept.rules, text, path):
+        hint = "write the map to another file with --out, and give this one with --rules"
+        raise DestinationError(f"{path} holds lines of yours that cannot be kept beside those of align", hint)
+    write_text(path, text)
+
+
+def kept_lines(path: Path) -> KeptLines:
+    """What the user wrote into a map file that is about to be made again; nothing if there is no file.
+
+    Raises MapError with all faults.
+    """
+    if not path.exists():
+        return KeptLines("", NameRules())
+    text = _text(path)
+    return KeptLines(text, _users_rules(text, path))
+
+
+def _are_kept(rules: NameRules, text: str, path: Path) -> bool:
+    """Tell whether a text says all that the user said; a target's own name or a transform may have been added."""
+    try:
+        there = _users_rules(text, path)
+    except MapError:
+        return False
+    said, says = ((set(one.names), one.renames, one.dropped_source, one.dropped_target) for one in (rules, there))
+    return said == says
+
+
+def _users_rules(text: str, path: Path, *, told: bool = False) -> NameRules:
+    rules = _parse(users_text(text, told=told), path)
+    return replace(rules, frameworks=(None, None))
+
+
+def _names(table: Any, faults: Faults) -> dict[str, list[tuple[str, Transform]]]:
+    """The targets of each source: one, or a list of those into which it is cut."""
+    names: dict[str, list[tuple[str, Transform]]] = {}
+    if not isinstance(table, dict):
+        faults.at("names", "[names] must be a table of source = target")
+        return names
+    for source, value in expand_table("names", _quoted("names", table, faults), faults).items():
+        targets = value if isinstance(value, list) and value else [value]
+        parsed = [_target(f"[names] {source}", target, faults) for target in targets]
+        if found := [target for target in parsed if target]:
+            names[source] = found
+    return names
+
+
+def _quoted(name: str, table: dict[str, Any], faults: Faults) -> dict[str, Any]:
+    """The rules of a table without those whose names stand without quotes: their dots make tables within it."""
+    for key, value in table.items():
+        for bare in _bare_names(key, value):
+            faults.at(f"[{name}] {bare}", f'a name with dots needs quotes: "{bare}" = ...')
+    return {key: value for key, value in table.items() if not any(_bare_names(key, value))}
+
+
+def _bare_names(key: str, value: Any) -> Iterator[str]:
+    """The names that a table of tables spells, none if it is one that says what becomes of a name."""
+    if isinstance(value, dict) and not value.keys() & {"to", "op"}:
+        for inner, one in value.items():
+            path = f"{key}.{inner}"
+            yield from (_bare_names(path, one) if isinstance(one, dict) and "to" not in one else [path])
+
+
+def _target(where: str, value: Any, faults: Faults, known: tuple[str, ...] = ("to",)) -> tuple[str, Transform] | None:
+    if isinstance(value, str):
+        return value, IDENTITY
+    if not isinstance(value, dict):
+        faults.at(where, "expected a target name or a table with `to` and a transform")
+        return None
+    fields = {key: item for key, item in value.items() if key not in known}
+    if unknown := [] if "op" in fields else list(fields):
+        faults.at(where, f"unknown key {', '.join(unknown)}; known: {', '.join(known)}, and a transform by its `op`")
+    if not isinstance(value.get("to"), str):
+        faults.at(where, "`to` is missing" if "to" not in value else f"`to` must be a name, not {value['to']!r}")
+    if unknown or not isinstance(value.get("to"), str):
+        return None
+    try:
+        return value["to"], parse_transform(fields) if fields else IDENTITY
+    except ValueError as error:
+        faults.at(where, str(error))
+        return None
+
+
+def _renames(tables: Any, faults: Faults) -> Iterator[Rename]:
+    for number, table in enumerate(tables if isinstance(tables, list) else [tables], 1):
+        where = f"[[rename]] {number}"
+        if not isinstance(table, dict) or not isinstance(table.get("from"), str):
+            missing = isinstance(table, dict) and "from" not in table
+            faults.at(where, "`from` is missing" if missing else "expected from = 'pattern' and to = 'target'")
+            continue
+        faults.stands(f"[[rename]] {table['from']}", where)
+        parsed = _target(where, table, faults, ("from", "to", "back"))
+        back = table.get("back")
+        if back is not None and not _is_renaming(back):
+            faults.at(where, "expected back = { from = 'pattern', to = 'source' }")
+            continue
+        wrong = [
+            f"{way['from']!r} -> {way.get('to')!r}: {fault}"
+            for way in (table, back or {})
+            if way and (fault := _rename_fault(way["from"], way.get("to")))
+        ]
+        for fault in wrong:
+            faults.at(where, fault)
+        if parsed and not wrong:
+            yield Rename(re.compile(table["from"]), *parsed, (re.compile(back["from"]), back["to"]) if back else None)
+
+
+def _is_renaming(table: object) -> bool:
+    return (
+        isinstance(table, dict)
+        and table.keys() == {"from", "to"}
+        and all(isinstance(value, str) for value in table.values())
+    )
+
+
+def _rename_fault(pattern: str, to: Any) -> str:
+    """What is wrong with a pattern, or with the groups that its template asks for; "" if nothing is."""
+    try:
+        compiled = re.compile(pattern)
+        names = {number: name for name, number in compiled.groupindex.items()}
+        groups = (f"(?P<{names[n]}>)" if n in names else "()" for n in range(1, compiled.groups + 1))
+        if (match := re.match("".join(groups), "")) and isinstance(to, str):
+            match.expand(to)
+    except (re.error, IndexError) as error:
+        return str(error)
+    return ""
+
+
+def _drops(tables: Any, faults: Faults) -> dict[str, dict[str, str]]:
+    drops: dict[str, dict[str, str]] = {side: {} for side in SIDES}
+    if not isinstance(tables, dict):
+        faults.at("dropped", "[dropped] must hold the tables [dropped.source] and [dropped.target]")
+        return drops
+    for key in tables:
+        if key not in SIDES:
+            written = next(
+                (rule for rule in (f"[dropped.{key}]", f"[dropped] {key}") if faults.place(rule)), "[dropped]"
+            )
+            faults.at(written, f"unknown key {key}; known: source, target")
+    for side in SIDES:
+        table = tables.get(side, {})
+        if not isinstance(table, dict):
+            faults.at(f"[dropped] {side}", f'[dropped.{side}] must be a table of name = "reason"')
+            continue
+        table = _quoted(f"dropped.{side}", table, faults)
+        for name, reason in expand_table(f"dropped.{side}", table, faults).items():
+            if isinstance(reason, str) and reason.strip():
+                drops[side][name] = reason
+            else:
+                faults.at(f"[dropped.{side}] {name}", 'expected name = "reason"')
+    return drops

@@ -1,0 +1,1 @@
+"""The map file line by line: rules, ranges, faults."""

@@ -1,0 +1,175 @@
+"""A name map as the text of an editable file: runs of pairs on one line each, and the user's lines as they are.
+
+The user's lines of a table stand before align's, in their order; what they settle is not written again. They are never
+overruled, so a file can be corrected by hand and made again in place.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from align.core.transforms import Identity
+from align.names.fold_names import as_literal
+from align.names.map_file_parts.map_lines import OURS, Section, marked, sections, table_of, users_text
+from align.names.number_ranges import expand_ranges, fold_ranges, quote_ranges
+from align.names.user_rules import NameRules
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
+
+    from align.core.name_map import NameMap, Pairing, SideName, Unmatched
+
+SCHEMA = "mindalign.names/1"
+SIDES: tuple[SideName, SideName] = ("source", "target")
+_HEADER = f"""\
+{OURS} Name map of mindalign: source name = target name; {{0..11}} is a run of numbers. docs/map.md tells more.
+{OURS} Lines marked {OURS} are made again by each `align map`; a line that you write or change is a rule, and stays.
+schema = "{SCHEMA}"
+"""
+_OWN_KEYS = ("schema", *SIDES)
+_OWN_TABLES = ("names", *(f"dropped.{side}" for side in SIDES))
+# A line that gives a name and a target, and nothing else.
+_TEXT = r"""\"(?:[^\"\\]|\\.)*\"|'[^']*'"""
+_PAIR = re.compile(rf"(?P<head>\s*(?:{_TEXT}|[\w-]+)\s*=\s*)(?:{_TEXT})(?P<tail>\s*(?:#.*)?)")
+
+
+def map_text(name_map: NameMap, kept: str = "", rules: NameRules | None = None, *, expand: bool = False) -> str:
+    """Return the text of the file; `kept` is a file as it was, and `rules` what its user's lines say."""
+    rules = rules or NameRules()
+    written = sections(users_text(kept))
+    users = {table_of(section.header): section for section in written}
+    told = [f'{side} = "{name}"' for side, name in zip(SIDES, name_map.frameworks, strict=True) if name]
+    top = [line for line in users[""].lines if line.partition("=")[0].strip() not in _OWN_KEYS]
+    blocks = [
+        [*_HEADER.splitlines(), *told],
+        _stripped(top),
+        _table("names", users, _pair_lines(name_map, rules, expand), name_map) or ["[names]"],
+        *([*one.above, one.header, *_stripped(one.lines)] for one in written if _is_foreign(one)),
+        *(_table(f"dropped.{side}", users, _drop_lines(name_map, side, rules, expand), name_map) for side in SIDES),
+        *([*map(_printable, block)] for block in _open_blocks(name_map)),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+
+
+def _is_foreign(section: Section) -> bool:
+    return table_of(section.header) not in ("", *_OWN_TABLES)
+
+
+def _table(name: str, users: Mapping[str, Section], lines: Iterator[str], name_map: NameMap) -> list[str]:
+    """A table that holds lines of both, nothing if there are none."""
+    section = users.get(name, Section([], f"[{name}]", []))
+    own = _stripped(section.lines)
+    both = [*(_completed(own, name_map) if name == "names" else own), *lines]
+    return [*section.above, section.header, *both] if both else []
+
+
+def _stripped(lines: Sequence[str]) -> list[str]:
+    """The lines without empty ones at both ends, and without those in between that align's lines left."""
+    kept = "\n".join(lines).strip("\n")
+    while "\n\n\n" in kept:
+        kept = kept.replace("\n\n\n", "\n\n")
+    return kept.split("\n") if kept.strip() else []
+
+
+def _completed(lines: Sequence[str], name_map: NameMap) -> Iterator[str]:
+    """Yield the user's lines, with the target's own name and the transform where they state neither.
+
+    A checkpoint is converted without the models that tell them.
+    """
+    for line in lines:
+        found = _PAIR.fullmatch(line)
+        changed = _changed_value(*tomllib.loads(line).popitem(), name_map) if found else ""
+        yield f"{found['head']}{changed}{found['tail']}" if found and changed else line
+
+
+def _changed_value(key: str, stated: str, name_map: NameMap) -> str:
+    """What a line should say instead of the `stated` target, "" if that is all."""
+    run = [name_map.by_source[name] for (name,) in expand_ranges([key]) if name in name_map.by_source]
+    runs = fold_ranges([((p.source, p.target), _change(p)) for p in run])
+    if len(runs) != 1 or runs[0][0][0] != key or any(p.evidence != "user" for p in run):
+        return ""
+    target = runs[0][0][1]
+    return _value(target, run[0]) if _change(run[0]) or target != stated else ""
+
+
+def _pair_lines(name_map: NameMap, rules: NameRules, expand: bool) -> Iterator[str]:
+    groups: dict[str, list[Pairing]] = {}
+    for pairing in name_map.pairings:
+        if pairing.source not in rules.names:
+            groups.setdefault(pairing.source, []).append(pairing)
+    found = list(groups.values())
+    rows = [((own[0].source, *(p.target for p in own)), tuple((p.evidence, _change(p)) for p in own)) for own in found]
+    for (source, *targets), places in _fold(rows, expand):
+        values = [_value(target, p) for target, p in zip(targets, found[places[0]], strict=True)]
+        said = f"{_quote(source)} = {values[0] if len(values) == 1 else '[' + ', '.join(values) + ']'}"
+        yield marked(said, _why([pairing for place in places for pairing in found[place]]))
+
+
+def _fold(rows: Sequence[tuple[tuple[str, ...], Hashable]], expand: bool) -> list[tuple[tuple[str, ...], list[int]]]:
+    if expand:
+        return [(tuple(map(quote_ranges, names)), [place]) for place, (names, _) in enumerate(rows)]
+    return fold_ranges(rows)
+
+
+def _why(run: Sequence[Pairing]) -> str:
+    """Evidence, and the lowest confidence of a run."""
+    return f"{run[0].evidence} {min(pairing.confidence for pairing in run):.2f}"
+
+
+def _change(pairing: Pairing) -> str:
+    return "" if isinstance(pairing.transform, Identity) else _inline(pairing.transform.as_table())
+
+
+def _value(target: str, pairing: Pairing) -> str:
+    if isinstance(pairing.transform, Identity):
+        return _quote(target)
+    return _inline({"to": target, **pairing.transform.as_table()})
+
+
+def _drop_lines(name_map: NameMap, side: SideName, rules: NameRules, expand: bool) -> Iterator[str]:
+    drops = [drop for drop in name_map.dropped if drop.side == side and rules.drop_of(side, drop.name) is None]
+    for (text,), places in _fold([((as_literal(drop.name),), drop.reason) for drop in drops], expand):
+        yield marked(f"{_quote(text)} = {_quote(drops[places[0]].reason)}", "dropped")
+
+
+def _open_blocks(name_map: NameMap) -> Iterator[list[str]]:
+    """Yield what the user has to settle, as comments."""
+    for group in name_map.ambiguous:
+        yield [
+            f"{OURS} AMBIGUOUS: {group.reason}. Pair each of these under [names]:",
+            *(f"{OURS}   source {text}" for (text,), _ in fold_ranges([((name,), None) for name in group.sources])),
+            *(f"{OURS}   target {text}" for (text,), _ in fold_ranges([((name,), None) for name in group.targets])),
+        ]
+    if name_map.unmatched:
+        rows = [((one.name,), (one.side, one.reason, one.suggestions)) for one in name_map.unmatched]
+        head = f"{OURS} UNMATCHED: pair under [names], or give a reason under [dropped.source] or [dropped.target]."
+        yield [head, *(_open_line(text, name_map.unmatched[places[0]]) for (text,), places in fold_ranges(rows))]
+
+
+def _open_line(name: str, one: Unmatched) -> str:
+    close = f"; close: {', '.join(one.suggestions)}" if one.suggestions else ""
+    return f"{OURS}   {one.side} {name} ({one.reason}{close})"
+
+
+def _inline(value: object) -> str:
+    """A transform's table as TOML on one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_inline(item)}" for key, item in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return _quote(value) if isinstance(value, str) else str(value)
+
+
+def _quote(text: str) -> str:
+    return '"' + _printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08X}" for c in text)

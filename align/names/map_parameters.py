@@ -1,0 +1,174 @@
+"""The name map of two models: which parameter of the one is which of the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.name_map import FRAMEWORKS, Dropped
+from align.core.parameters import summarize_parameters
+from align.core.progress import silent
+from align.errors import ModelFailedError, NothingInCommonError, UsageError
+from align.models.inputs import read_inputs
+from align.names.by_value.settle_by_values import pairs_by_values, with_value_pairs
+from align.names.by_value.value_conflicts import note_value_conflicts
+from align.names.execution_order import CallOrder, in_execution_order, unseen_modules
+from align.names.from_file.map_sides import MapSide, open_map_side, require_parameters
+from align.names.judging.map_verdict import map_verdict
+from align.names.map_export import write_map_file
+from align.names.map_result import MapResult
+from align.names.match_by_order import match_by_order
+from align.names.matching.explain_unpaired import explain_unpaired_anew
+from align.names.matching.match_names import match_names
+from align.names.read_map_rules import MapRules, read_map_rules
+from align.names.recognise_family import choose_family
+from align.names.user_rules import NameRules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.dtypes import Array
+    from align.core.name_map import FrameworkName, NameMap
+    from align.core.parameters import ParameterSet
+    from align.core.progress import Progress
+    from align.core.protocols import Model
+    from align.models.open_side import Side
+
+
+def map_parameters(  # noqa: PLR0913 - one parameter an option
+    reference: str | Path | Model | Side,
+    candidate: str | Path | Model | Side,
+    *,
+    rules: NameRules | Path | str | None = None,
+    inputs: Path | str | Mapping[str, Array] | None = None,
+    out: Path | str | None = None,
+    trial: bool = False,
+    family: str | None = None,
+    progress: Progress = silent,
+) -> MapResult:
+    """Map the parameters of two sides: live models, `module:function` that makes one, or paths of checkpoints.
+
+    `rules` is a map file whose lines are never overruled. With `inputs` both models run once, and the order of
+    execution becomes evidence; with `trial` it does not, and what distinct values do settles what is ambiguous.
+    `out` receives the map (.toml, .csv or .json); what the user wrote into one that is there counts as rules and is
+    kept. Raises CannotRunError for a side without parameters; two sides that have nothing in common have a map, in
+    which all is unmatched.
+
+    >>> import numpy as np
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> def model(path, layer):
+    ...     weights = {"weight": np.ones((2, 3))}
+    ...     return ArrayModel((ArrayLayer(path, layer, lambda x, weight: x @ weight.T, weights),))
+    >>> result = map_parameters(model("fc", "torch.nn.Linear"), model("head.dense", "mindspore.nn.Dense"))
+    >>> [(pair.source, pair.target) for pair in result.name_map.pairings]
+    [('fc.weight', 'head.dense.weight')]
+    """
+    told = MapRules(rules) if isinstance(rules, NameRules) else read_map_rules(_path(rules), _path(out))
+    given = read_inputs(inputs) if inputs is not None else None
+    sides = open_map_side(reference), open_map_side(candidate)
+    require_parameters(sides)
+    source, target = (side.parameters for side in sides)
+    known = choose_family(family, source, target)
+    rules_of_all = told.rules if known is None else known.beside(told.rules)
+    name_map = _settled(sides, (source, target), rules_of_all)
+    warnings: list[str] = []
+    if given is not None and not trial:  # what values do says more than the order of calls
+        ordered = executed(_live(sides), (source, target), given)
+        warnings = [line for side in ordered for line in unseen_modules(side)] if name_map.ambiguous else []
+        name_map = match_by_order(name_map, *ordered, rules_of_all)
+    name_map = _with_left_out(sides, name_map if known is None else known.marked(name_map, told.rules))
+    unproven = ""
+    if trial:
+        name_map, unproven = _by_trial(sides, name_map, given, progress)
+    if told.rules.all_rules:
+        name_map, conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
+        warnings += conflicts
+    counts = summarize_parameters(source), summarize_parameters(target)
+    both = source.parameters, target.parameters
+    result = MapResult(name_map, *counts, map_verdict(name_map, unproven), *both, tuple(warnings))
+    if out is not None:
+        write_map_file(Path(out), result, told.kept)
+    return result
+
+
+def _path(path: Path | str | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _live(sides: tuple[MapSide, MapSide]) -> tuple[Side, Side]:
+    left, right = (side.live for side in sides)
+    if left is None or right is None:
+        label = next(side.parameters.label for side in sides if side.live is None)
+        raise UsageError(f"{label} is a checkpoint, which cannot be run", "leave the inputs out, or give two models")
+    return left, right
+
+
+def _settled(
+    sides: tuple[MapSide, MapSide], parameters: tuple[ParameterSet, ParameterSet], rules: NameRules
+) -> NameMap:
+    """Match, and settle by equal values where both sides have values; the rest of a layer follows.
+
+    What values confirm is told as well: what they contradict is no reason to doubt it.
+    """
+    name_map = _matched(*parameters, rules)
+    values = sides[0].values, sides[1].values
+    told = pairs_by_values(name_map, parameters, values) if all(values) else {}
+    before = {pairing.source: pairing for pairing in name_map.pairings}
+    if all(before.get(name) == pairing for name, pairing in told.items()):
+        return name_map
+    names = {name: (pairing.target, pairing.transform) for name, pairing in told.items()}
+    return with_value_pairs(_matched(*parameters, replace(rules, names=rules.names | names)), told)
+
+
+def _with_left_out(sides: tuple[MapSide, MapSide], name_map: NameMap) -> NameMap:
+    left = [Dropped(name, "source", reason) for name, reason in sides[0].left_out.items()]
+    right = [Dropped(name, "target", reason) for name, reason in sides[1].left_out.items()]
+    return replace(name_map, dropped=(*name_map.dropped, *left, *right))
+
+
+def _by_trial(
+    sides: tuple[MapSide, MapSide], name_map: NameMap, inputs: Mapping[str, Array] | None, progress: Progress
+) -> tuple[NameMap, str]:
+    """The map after a trial, and why it is not proven if the models cannot run though names settle all."""
+    from align.names.by_value.settle_by_trial import settle_by_trial
+
+    if inputs is None:
+        raise UsageError("a trial needs inputs to run on", "give them with --inputs, or as `inputs`")
+    try:
+        settled = settle_by_trial(*_live(sides), name_map, inputs, progress)
+    except ModelFailedError as error:
+        if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
+            return name_map, f"names settle all, but the trial could not run: {error.message}"
+        raise
+    return explain_unpaired_anew((sides[0].parameters, sides[1].parameters), settled), ""
+
+
+def executed(
+    sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSet], inputs: Mapping[str, Array]
+) -> tuple[ParameterSet, ParameterSet]:
+    """Run both sides once; return their parameters in execution order where it is known."""
+    left, right = (_executed(side, own, inputs) for side, own in zip(sides, parameters, strict=True))
+    return left, right
+
+
+def _executed(side: Side, parameters: ParameterSet, inputs: Mapping[str, Array]) -> ParameterSet:
+    order = CallOrder()
+    side.runner.run(side.model, inputs, order)
+    return in_execution_order(parameters, order)
+
+
+def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
+    """Match two sides; raises NothingInCommonError if not a single parameter pairs or might pair."""
+    name_map = _matched(source, target, rules)
+    if not name_map.pairings and not name_map.ambiguous:
+        raise NothingInCommonError(source.label, target.label, "parameter")
+    return name_map
+
+
+def _matched(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
+    return replace(match_names(source, target, rules), frameworks=(_known(source), _known(target)))
+
+
+def _known(side: ParameterSet) -> FrameworkName | None:
+    return FRAMEWORKS.get(side.framework or "")

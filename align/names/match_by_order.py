@@ -1,0 +1,95 @@
+"""What names leave open is read from the order in which both models call their layers; what names tell stays.
+
+A sure pair that this order contradicts stays too, but is no longer sure: a correct port may call its shortcut first,
+and a wrong one may call two blocks the other way round. A trial tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from align.names.layers.read_layers import roles_by_name
+from align.names.matching.match_names import match_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.core.name_map import NameMap, Pairing
+    from align.core.parameters import ParameterSet
+    from align.core.transforms import Transform
+    from align.names.user_rules import NameRules
+
+    _Call = tuple[int, int, Pairing]
+
+# Two correct ports may call two branches in another order.
+_BY_ORDER = 0.75
+_CROSSED = "the two sides call it in another order among its like; a trial would tell"
+
+
+def match_by_order(name_map: NameMap, source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
+    """Return the map with those ambiguous groups paired, not surely, that the order of execution of both sides tells.
+
+    Sides that do not both stand in that order change nothing.
+    """
+    if not source.order == target.order == "execution":
+        return name_map
+    again = _paired(name_map, source, target, rules) if name_map.ambiguous else name_map
+    return _doubted(again, source, target)
+
+
+def _paired(name_map: NameMap, source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
+    """Match again with all pairs of the map as rules; what is new rests on the order."""
+    known = {(p.source, p.target): p for p in name_map.pairings}
+    targets: dict[str, list[tuple[str, Transform]]] = defaultdict(list)
+    for pairing in name_map.pairings:
+        targets[pairing.source].append((pairing.target, pairing.transform))
+    names = {name: found[0] for name, found in targets.items()}
+    further = {name: tuple(found[1:]) for name, found in targets.items() if len(found) > 1}
+    fixed = replace(rules, names=rules.names | names, further={**rules.further, **further})
+    again = replace(match_names(source, target, fixed), frameworks=name_map.frameworks)
+    pairings = (
+        known.get((p.source, p.target)) or replace(p, confidence=min(p.confidence, _BY_ORDER)) for p in again.pairings
+    )
+    return replace(again, pairings=tuple(pairings))
+
+
+def _doubted(name_map: NameMap, source: ParameterSet, target: ParameterSet) -> NameMap:
+    """The map with those sure pairs doubted that cross another pair of their kind and shape in the order of calls."""
+    left, right = _places(source), _places(target)
+    roles = roles_by_name(source)
+    rivals: dict[object, list[_Call]] = defaultdict(list)
+    for pairing in name_map.pairings:
+        if pairing.source in roles and pairing.source in left and pairing.target in right:
+            layer, role = roles[pairing.source]
+            place = left[pairing.source], right[pairing.target]
+            rivals[layer.kind, layer.signature, role].append((*place, pairing))
+    crossed = {id(pairing) for calls in rivals.values() for pairing in _crossing(calls)}
+    pairings = (
+        replace(p, confidence=min(p.confidence, _BY_ORDER), note=p.note or _CROSSED)
+        if id(p) in crossed and p.sure and p.evidence not in ("user", "values")
+        else p
+        for p in name_map.pairings
+    )
+    return replace(name_map, pairings=tuple(pairings))
+
+
+def _places(side: ParameterSet) -> dict[str, int]:
+    """The place of each parameter's module among those that ran."""
+    ran = [module for module in side.modules if module.ran]
+    return {name: place for place, module in enumerate(ran) for name in module.parameters}
+
+
+def _crossing(calls: Sequence[_Call]) -> list[Pairing]:
+    """Pairs before which, in the source, something is called that the target calls later, or the other way round."""
+    calls = sorted(calls, key=lambda call: call[0])
+    after = [target for _, target, _ in calls]
+    highest = list(accumulate(after, max))
+    lowest = list(accumulate(reversed(after), min))[::-1]
+    return [
+        pairing
+        for number, (_, target, pairing) in enumerate(calls)
+        if highest[number] > target or lowest[number] < target
+    ]

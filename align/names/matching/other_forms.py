@@ -1,0 +1,143 @@
+"""Layers whose counterparts hold the same values in another form, paired among what the ordinary stages left over.
+
+One to one: a convolution of one position, or of all positions, against a linear layer, axes of length 1 that one side
+has, the packed matrix of an attention layer, a hand-written layer that holds (in, out). The layers are written in one
+form and matched as always; but a form is a guess, so what stands around both must be paired to each other, or their
+names must be alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import TYPE_CHECKING
+
+from align.core.name_map import Pairing
+from align.names.layers.path_words import likeness, words
+from align.names.layers.read_layers import with_shapes
+from align.names.layers.same_place import PairedModules
+from align.names.layers.weight_transforms import transform_between
+from align.names.matching.fused_layers import match_fused
+from align.names.matching.match_layers import match_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from align.core.name_map import Ambiguity
+    from align.core.parameters import Shape
+    from align.names.layers.read_layers import Layer, Pair
+
+    _Form = Callable[[Layer], Layer | None]
+
+_PACKED = {"in_proj_weight": "weight", "in_proj_bias": "bias"}
+# The fewest words that two paths must have in common where nothing around them is paired.
+_ALIKE = 0.5
+# That a layer holds the same values in another form is a guess, however well it is placed.
+_MOST = 0.9
+# Some models flatten the positions before the channels (patches cut with einops): never sure before a trial.
+_FLAT = 0.7
+_FLAT_NOTE = "a convolution behind a flattening, with the channels before the positions (NCHW); a trial would tell"
+# That a matrix stands as (in, out) is a guess where no class says so: never sure.
+TURNED = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class OtherForms:
+    """Pairs of layers of another form with their confidence, pairings of fused layers, and what stays open."""
+
+    pairs: list[tuple[Pair, float]] = field(default_factory=list)
+    pairings: list[Pairing] = field(default_factory=list)
+    ambiguous: list[Ambiguity] = field(default_factory=list)
+
+
+def match_other_forms(left: list[Layer], right: list[Layer], known: Sequence[Pair], ordered: bool) -> OtherForms:
+    """Pair what is left of both sides; `known` are the pairs of layers so far, which teach."""
+    found, places = OtherForms(), PairedModules(known)
+    left, right = [plain_layer(layer) for layer in left], [plain_layer(layer) for layer in right]
+    forms: tuple[tuple[_Form, _Form], ...] = ((_same, _same), (_same, transposed_layer), (transposed_layer, _same))
+    for before, after in forms:
+        one, two = _in_form(left, before, found), _in_form(right, after, found)
+        matched = match_layers(one, two, [*known, *(pair for pair, _ in found.pairs)], ordered)
+        most = _MOST if before is after else TURNED
+        found.pairs.extend((pair, min(sure, most)) for pair, sure in matched.pairs if _in_place(pair, places))
+        if before is after:
+            found.ambiguous.extend(matched.ambiguous)
+    fused = match_fused(_in_form(left, _same, found), _in_form(right, _same, found), places)
+    found.pairings.extend(fused.pairings)
+    found.ambiguous.extend(fused.ambiguous)
+    for before, after in ((_flattened, _dense), (_dense, _flattened)):
+        matched = match_layers(_in_form(left, before, found), _in_form(right, after, found), known, ordered)
+        found.pairings.extend(
+            one for pair, sure in matched.pairs if _in_place(pair, places) for one in _pairings(pair, sure)
+        )
+    return found
+
+
+def plain_layer(layer: Layer) -> Layer:
+    """The layer as one of the simplest kind that holds the same values: no axes of length 1, no packed roles."""
+    if "in_proj_weight" in layer.roles and layer.roles.keys() <= _PACKED.keys():
+        roles = {_PACKED[role]: parameter for role, parameter in layer.roles.items()}
+        shapes = {_PACKED[role]: shape for role, shape in layer.shapes.items()}
+        return with_shapes(replace(layer, kind="linear", roles=roles), shapes)
+    weight = layer.shapes.get("weight", ())
+    if layer.kind == "conv" and len(weight) > 2 and set(weight[2:]) == {1}:
+        return with_shapes(replace(layer, kind="linear"), layer.shapes | {"weight": weight[:2]})
+    if layer.kind:
+        return layer
+    return with_shapes(layer, {role: _squeezed(shape) for role, shape in layer.shapes.items()})
+
+
+def transposed_layer(layer: Layer) -> Layer | None:
+    """A layer of unknown class as if its matrix stood as (in, out); None if it has no matrix, or its class is known."""
+    weight = layer.shapes.get("weight", ())
+    if layer.inputs_first is not None or len(weight) != 2:
+        return None
+    return replace(with_shapes(layer, layer.shapes | {"weight": weight[::-1]}), inputs_first=True)
+
+
+def _flattened(layer: Layer) -> Layer | None:
+    """A convolution of several channels and positions, as a linear layer behind a flattening.
+
+    Of one channel it is as likely one of each channel alone.
+    """
+    weight = layer.shapes.get("weight", ())
+    if layer.kind != "conv" or len(weight) < 3 or weight[1] == 1:
+        return None
+    return with_shapes(replace(layer, kind="linear"), layer.shapes | {"weight": (weight[0], prod(weight[1:]))})
+
+
+def _dense(layer: Layer) -> Layer | None:
+    """A layer that is linear by its class, and no convolution of one position."""
+    is_dense = layer.kind == "linear" and "weight" in layer.roles and len(layer.roles["weight"].shape) == 2
+    return layer if is_dense else None
+
+
+def _pairings(pair: Pair, sure: float) -> Iterator[Pairing]:
+    a, b = pair
+    for role, mine in a.roles.items():
+        change = transform_between(a, b, role)
+        note = _FLAT_NOTE if a.shapes[role] == a.shapes.get("weight") else ""
+        yield Pairing(mine.name, b.roles[role].name, "structure", min(sure, _FLAT), change, note)
+
+
+def _same(layer: Layer) -> Layer | None:
+    return layer
+
+
+def _squeezed(shape: Shape) -> Shape:
+    return tuple(length for length in shape if length != 1) or shape[:1]
+
+
+def _in_form(layers: Sequence[Layer], form: Callable[[Layer], Layer | None], found: OtherForms) -> list[Layer]:
+    """The layers that are free yet, in a form, as far as they have it."""
+    taken = {id(p) for pair, _ in found.pairs for layer in pair for p in layer.roles.values()}
+    named = {name for group in found.ambiguous for name in (*group.sources, *group.targets)}
+    named |= {name for pairing in found.pairings for name in (pairing.source, pairing.target)}
+    free = [layer for layer in layers if all(id(p) not in taken and p.name not in named for p in layer.roles.values())]
+    return [formed for layer in free if (formed := form(layer))]
+
+
+def _in_place(pair: Pair, places: PairedModules) -> bool:
+    """Tell whether something beside its shape speaks for a pair of another form."""
+    a, b = pair
+    return places.together(a, b) or likeness(words(a.path), words(b.path)) >= _ALIKE

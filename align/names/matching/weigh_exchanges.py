@@ -1,0 +1,247 @@
+"""Could two pairs of layers swap partners? The test that keeps a guess from being called sure.
+
+Layers of equal class and shape are rivals. Each two pairs of rivals are weighed against their exchange, and each pair
+against every unpaired rival that could take a place in it. Clear losses are exchanged; what stays undecided is open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from align.core.name_map import SURE
+from align.names.layers.container_contents import read_contents
+from align.names.layers.exchange_evidence import (
+    MOST,
+    SETTLED,
+    exchange_benefit,
+    learn_from_pairs,
+    replacement_benefit,
+)
+from align.names.layers.numbered_lists import NumberedLists
+from align.names.matching.block_agreement import BlockAgreement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence, Set
+
+    from align.names.layers.exchange_evidence import Learnt, Rival
+    from align.names.layers.read_layers import Layer, Pair
+
+_ROUNDS = 6
+# The benefit of a pair without rivals. Such pairs teach first: what numbers alone settle would confirm itself.
+_UNRIVALLED = 2.0
+_ENOUGH = 0.6  # the least benefit of a pair that is sure, and so teaches
+# Exchanges weighed at most: one of 450 layers of one shape, some 20 s. No number of steps would tell thousands apart.
+_MOST = 100_000
+
+# Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
+Link = tuple["Pair", "Pair | Rival"]
+Sides = tuple["Sequence[Layer]", "Sequence[Layer]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Pairs after all clear exchanges; `weakest` is each pair's smallest benefit over its rivals (2 if none).
+
+    `links` are the pairs and rivals between which nothing decides.
+    """
+
+    pairs: list[Pair]
+    weakest: list[float]
+    links: list[Link]
+
+    def confirm(self, agreement: BlockAgreement) -> None:
+        """Call pairs sure that are clear in every block, in each by itself, if not sure in one."""
+        clear = [index for index, weak in enumerate(self.weakest) if weak >= MOST]
+        agreed = agreement.of_all_blocks([self.pairs[index] for index in clear])
+        for index, alike in zip(clear, agreed, strict=True):
+            if alike:
+                self.weakest[index] = max(self.weakest[index], _ENOUGH)
+
+    def note(self, benefit: float, index: int, other: int | Rival) -> None:
+        """Take in what a pair has over an exchange with another pair, or over a rival in its place."""
+        self.weakest[index] = min(self.weakest[index], benefit)
+        if isinstance(other, int):
+            self.weakest[other] = min(self.weakest[other], benefit)
+        if benefit < SETTLED:
+            self.links.append((self.pairs[index], self.pairs[other] if isinstance(other, int) else other))
+
+
+def settle_exchanges(
+    pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: bool, unlike: Set[str]
+) -> Settlement:
+    """Exchange partners wherever that is clearly better, learning from what is settled until nothing changes.
+
+    `free` are the layers of both sides that may be paired; those that are `known` to be pairs only teach. `ordered`
+    says that both sides stand in execution order. What is at an `unlike` path of both sides is paired with nothing.
+    Layers of a shape that too many others have are not weighed, and open (`_MOST`).
+    """
+    crowded = _crowded(free)
+    few = [[layer for layer in side if layer.signature not in crowded] for side in free]
+    settlement = _settle([p for p in pairs if p[0].signature not in crowded], (few[0], few[1]), known, ordered, unlike)
+    _open_crowds(settlement, pairs, free, crowded)
+    return settlement
+
+
+def _crowded(free: Sides) -> set[object]:
+    """Shapes of so many layers that their exchanges are beyond `_MOST`; the rarest shapes are weighed first."""
+    counts = [Counter(layer.signature for layer in side) for side in free]
+    costs = {shape: counts[0][shape] * counts[1][shape] // 2 for shape in counts[0].keys() & counts[1].keys()}
+    crowded: set[object] = set()
+    spent = 0
+    for shape in sorted(costs, key=lambda one: (costs[one], one)):
+        spent += costs[shape]
+        if spent > _MOST:
+            crowded.add(shape)
+    return crowded
+
+
+def _open_crowds(settlement: Settlement, pairs: Sequence[Pair], free: Sides, crowded: Set[object]) -> None:
+    """Link all layers of a crowded shape, paired or not, with the first pair of it."""
+    firsts: dict[object, Pair] = {}
+    crowd = [pair for pair in pairs if pair[0].signature in crowded]
+    for pair in crowd:
+        settlement.links.append((firsts.setdefault(pair[0].signature, pair), pair))
+    for index, side in enumerate(_unplaced(crowd, free)):
+        for layer in side:
+            if first := firsts.get(layer.signature):
+                settlement.links.append((first, (None, layer) if index else (layer, None)))
+
+
+def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: bool, unlike: Set[str]) -> Settlement:
+    every = [*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)]
+    contents = read_contents(*every)
+    agreement = None if ordered else BlockAgreement(*every)  # the order of calls agrees in every block by itself
+    settlement = _weigh(list(pairs), free, learn_from_pairs(known, ordered, contents), unlike, _UNRIVALLED)
+    alone = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= _UNRIVALLED]
+    learnt = learn_from_pairs([*known, *alone], ordered, contents)
+    settlement = _weigh(_improved(settlement.pairs, free, learnt), free, learnt, unlike, _ENOUGH)
+    lists: NumberedLists | None = None  # numbers speak when the rest has told what they mean
+    previous, sure = settlement, alone
+    for turn in range(_ROUNDS):
+        weighed = zip(settlement.pairs, settlement.weakest, strict=True)
+        before, sure = sure, [pair for pair, weak in weighed if confidence(weak) >= SURE]  # no guess teaches another
+        if turn and sure == before and settlement.pairs == previous.pairs:
+            break
+        taught = [*known, *sure]
+        lists = lists or NumberedLists(*every, taught)
+        learnt = learn_from_pairs(taught, ordered, contents, lists)
+        previous = settlement
+        settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt, unlike)
+        if agreement:
+            settlement.confirm(agreement)
+    return settlement
+
+
+def confidence(benefit: float) -> float:
+    """How sure a pair is with this benefit over its closest rival, in [0.5, 1] from 0 on."""
+    return 0.5 + min(benefit, 1.0) / 2
+
+
+def may_pair(a: Layer, b: Layer) -> bool:
+    """Tell whether two layers may correspond: equal shapes by role, no two known kinds, both or neither aside."""
+    return a.signature == b.signature and of_one_kind(a, b)
+
+
+def of_one_kind(a: Layer, b: Layer) -> bool:
+    """Tell whether two layers may correspond if their shapes allow it."""
+    return a.aside == b.aside and (a.kind == b.kind or not a.kind or not b.kind)
+
+
+def crosses(one: Pair, two: Pair) -> bool:
+    """Tell whether two pairs stand in one order on the one side and in the other on the other."""
+    return (one[0].position < two[0].position) != (one[1].position < two[1].position)
+
+
+def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt, unlike: Set[str], enough: float | None = None) -> Settlement:
+    """Weigh all rivals; with `enough`, only as far as it takes to know which pairs have so much over each."""
+    settlement = Settlement(pairs, [0.0 if {a.path, b.path} & unlike else _UNRIVALLED for a, b in pairs], [])
+    contests = _contests(pairs, _unplaced(pairs, free))
+    contested = {pairs[index][0].signature for index, _ in contests}
+    for i, j in _rivals(pairs):
+        known = enough is not None and max(settlement.weakest[i], settlement.weakest[j]) < enough
+        if not known or pairs[i][0].signature in contested:
+            settlement.note(exchange_benefit(pairs[i], pairs[j], learnt), i, j)
+    uneven = _weigh_against(settlement, contests, learnt)
+    # Where one side has more layers of a shape than the other, all others of them may be off by one with an open pair.
+    judged: set[int] = set()
+    while loose := [i for i, weak in enumerate(settlement.weakest) if weak < SETTLED and i not in judged]:
+        judged.update(loose)
+        own = [pairs[i] for i in loose if pairs[i][0].signature in uneven]
+        _weigh_against(settlement, _contests(pairs, ([a for a, _ in own], [b for _, b in own])), learnt)
+    _join_unplaced(settlement, contests, learnt)
+    return settlement
+
+
+def _weigh_against(settlement: Settlement, contests: Sequence[tuple[int, Rival]], learnt: Learnt) -> set[object]:
+    """Note the benefit of each settled pair over the rivals; return the signatures of those that may take its place."""
+    signatures: set[object] = set()
+    for index, rival in contests:
+        signatures.add(settlement.pairs[index][0].signature)
+        if settlement.weakest[index] >= SETTLED:
+            settlement.note(replacement_benefit(settlement.pairs[index], rival, learnt), index, rival)
+    return signatures
+
+
+def _join_unplaced(settlement: Settlement, contests: Sequence[tuple[int, Rival]], learnt: Learnt) -> None:
+    """Link each open pair with every unplaced rival in its place: if the pair is a guess, so is who is left over."""
+    context = learnt.around.context
+    for index, (source, target) in contests:
+        if settlement.weakest[index] < SETTLED:
+            pair = a, b = settlement.pairs[index]
+            if context((source or a, target or b), (pair,)) >= context(pair, (pair,)):
+                settlement.links.append((pair, (source, target)))
+
+
+def _improved(pairs: list[Pair], free: Sides, learnt: Learnt) -> list[Pair]:
+    result = list(pairs)
+    for i, j in _rivals(pairs):
+        if exchange_benefit(result[i], result[j], learnt) <= -SETTLED:
+            (a, b), (a2, b2) = result[i], result[j]
+            result[i], result[j] = (a, b2), (a2, b)
+    placed: set[int] = set()
+    for index, rival in _contests(result, _unplaced(result, free)):
+        source, target = rival
+        new = (source or result[index][0], target or result[index][1])
+        taken = id(source or target) in placed
+        if not taken and replacement_benefit(result[index], rival, learnt) <= -SETTLED:
+            result[index] = new
+            placed.add(id(source or target))
+    return result
+
+
+def _rivals(pairs: list[Pair]) -> Iterator[tuple[int, int]]:
+    groups: dict[object, list[int]] = defaultdict(list)
+    for index, (a, _) in enumerate(pairs):
+        groups[a.signature].append(index)
+    for members in groups.values():
+        for i, j in combinations(members, 2):
+            if may_pair(pairs[i][0], pairs[j][1]) and may_pair(pairs[j][0], pairs[i][1]):
+                yield i, j
+
+
+def _unplaced(pairs: Sequence[Pair], free: Sides) -> Sides:
+    placed = {a.path for a, _ in pairs}, {b.path for _, b in pairs}
+    left, right = (
+        [layer for layer in side if layer.path not in paths] for side, paths in zip(free, placed, strict=True)
+    )
+    return left, right
+
+
+def _contests(pairs: Sequence[Pair], rivals: Sides) -> list[tuple[int, Rival]]:
+    """Return each pair, by its index, with each layer of `rivals` that could take a place in it."""
+    found: list[tuple[int, Rival]] = []
+    sources, targets = (_by_signature(side) for side in rivals)
+    for index, (a, b) in enumerate(pairs):
+        found += [(index, (layer, None)) for layer in sources.get(b.signature, ()) if may_pair(layer, b)]
+        found += [(index, (None, layer)) for layer in targets.get(a.signature, ()) if may_pair(a, layer)]
+    return found
+
+
+def _by_signature(layers: Iterable[Layer]) -> dict[object, list[Layer]]:
+    found: dict[object, list[Layer]] = defaultdict(list)
+    for layer in layers:
+        found[layer.signature].append(layer)
+    return found

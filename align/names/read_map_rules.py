@@ -1,0 +1,73 @@
+"""The rules of a map: the file that the user gives for it, and what they wrote into the file that is made again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from align.errors import MapError
+from align.names.map_export import is_editable
+from align.names.map_file import KeptLines, kept_lines, read_users_rules
+from align.names.user_rules import NameRules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class MapRules:
+    """All rules together, and the user's lines of the file that is to be written."""
+
+    rules: NameRules = field(default_factory=NameRules)
+    kept: KeptLines | None = None
+
+
+def read_map_rules(rules: Path | None, out: Path | None = None) -> MapRules:
+    """Read both files, `out` only if it is an editable map that is there; those of `rules` come first.
+
+    Only what the user said is a rule; what align found is found again.
+
+    Raises MissingFileError, or MapError with all faults, among them names for which the two say different things.
+    """
+    if rules is not None and out is not None and out.exists() and rules.exists() and rules.samefile(out):
+        rules = None
+    given = read_users_rules(rules) if rules is not None else NameRules()
+    if out is None or not is_editable(out):
+        return MapRules(given)
+    kept = kept_lines(out)
+    if rules is None:
+        return MapRules(kept.rules, kept)
+    faults = [
+        f"{given.named(name)} -> {target}; {out} says {kept.rules.named(name)} -> {kept.rules.names[name][0]}"
+        for name, (target, _) in given.names.items()
+        if kept.rules.names.get(name, (target,))[0] != target
+    ]
+    if faults:
+        raise MapError(
+            given.label, faults, f"take the lines out of one of the two files, or write to another than {out}"
+        )
+    return MapRules(_both(given, kept.rules), kept)
+
+
+def _both(first: NameRules, second: NameRules) -> NameRules:
+    return replace(
+        first,
+        label=first.label if not second.all_rules else f"{first.label} and {second.label}",
+        names=second.names | first.names,
+        further=dict(second.further) | dict(first.further),
+        renames=(*first.renames, *(one for one in second.renames if one not in first.renames)),
+        dropped_source=first.dropped_source | second.dropped_source,
+        dropped_target=first.dropped_target | second.dropped_target,
+        lines={} if second.all_rules else first.lines,
+    )
+
+
+def require_used(unused: tuple[str, ...], rules: NameRules) -> None:
+    """Raise MapError listing the rules that matched nothing, with their lines."""
+    if unused:
+        faults = [f"{rule} matches nothing" + _line(rules, rule) for rule in unused]
+        raise MapError(rules.label, faults, "mend or remove them, or leave --strict-rules out")
+
+
+def _line(rules: NameRules, rule: str) -> str:
+    return f" (line {rules.lines[rule]})" if rule in rules.lines else ""

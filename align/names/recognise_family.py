@@ -1,0 +1,186 @@
+"""Families that know every parameter of a model or checkpoint, told by its names, shapes and kinds of layers.
+
+Whether the other side is the family's other implementation, the names of a torch file cannot tell: without a target a
+recognised family is a suggestion, and only with both sides its pairs are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from align.core.name_map import Dropped
+from align.errors import MapError, OpenNamesError, UsageError
+from align.names.fold_names import as_literal
+from align.names.from_file.infer_layers import read_groups
+from align.names.map_from_family import map_from_family
+from align.names.matching.pair_by_family import pair_by_family
+from align.rules.directed_rules import directed_rules
+from align.rules.layer_rules import layer_rules
+from align.rules.model_families import AS_IS, model_families, read_family
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.checkpoints import StoredTensor
+    from align.core.name_map import NameMap, Pairing, Unmatched
+    from align.core.parameters import Parameter, ParameterSet
+    from align.core.transforms import Transform
+    from align.names.user_rules import NameRules
+    from align.rules.directed_rules import TargetFamily
+    from align.rules.model_families import ModelFamily
+
+AUTO = "auto"  # asks for the family of which both sides are
+
+
+@dataclass(frozen=True, slots=True)
+class RecognisedFamily:
+    """A family that knows all names of the source, and its pairs in that direction.
+
+    `unmatched` are names that have a place in the family which does not fit, `dropped` those that only one side has.
+    """
+
+    family: ModelFamily
+    pairings: tuple[Pairing, ...]
+    unmatched: tuple[Unmatched, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the family."""
+        return self.family.name
+
+    def beside(self, rules: NameRules) -> NameRules:
+        """The rules with the family's pairs as exact names, but for names of which the rules speak.
+
+        What has no counterpart at its place in the family is left out like what is dropped.
+        """
+        sources = {pair.source for pair in self.pairings} | {one.name for one in self.unmatched}
+        told = {source for source in sources if rules.target_of(source) or rules.drop_of("source", source)}
+        spoken = {to for source in (*rules.names, *told) for to, _, _ in rules.targets_of(source)}
+        targets: dict[str, list[tuple[str, Transform]]] = {}
+        for pair in self.pairings:
+            if pair.source not in told and pair.target not in spoken and not rules.drop_of("target", pair.target):
+                targets.setdefault(pair.source, []).append((pair.target, pair.transform))
+        out: dict[str, dict[str, str]] = {"source": {}, "target": {}}
+        left_out: tuple[Unmatched | Dropped, ...] = (*self.unmatched, *self.dropped)
+        for one in left_out:
+            if one.name not in (told if one.side == "source" else spoken):
+                out[one.side][as_literal(one.name)] = one.reason
+        return replace(
+            rules,
+            names={source: several[0] for source, several in targets.items()} | rules.names,
+            further={source: tuple(several[1:]) for source, several in targets.items() if len(several) > 1}
+            | dict(rules.further),
+            dropped_source=rules.dropped_source | out["source"],
+            dropped_target=rules.dropped_target | out["target"],
+        )
+
+    def marked(self, name_map: NameMap, rules: NameRules) -> NameMap:
+        """The map with its pairs told as the family's, but for those of the rules."""
+        own = {(pair.source, pair.target) for pair in self.pairings}
+        pairings = (
+            replace(p, evidence="family", note=self.name)
+            if (p.source, p.target) in own and p.evidence == "user" and not rules.target_of(p.source)
+            else p
+            for p in name_map.pairings
+        )
+        unused = tuple(rule for rule in name_map.unused_rules if rule in rules.all_rules)
+        apart = {Dropped(one.name, one.side, one.reason): one for one in self.unmatched}
+        return replace(
+            name_map,
+            pairings=tuple(pairings),
+            dropped=tuple(drop for drop in name_map.dropped if drop not in apart),
+            unmatched=(*(apart[drop] for drop in name_map.dropped if drop in apart), *name_map.unmatched),
+            unused_rules=unused,
+        )
+
+
+def choose_family(name: str | None, source: ParameterSet, target: ParameterSet) -> RecognisedFamily | None:
+    """The family of that name, or with "auto" the one of which both sides are; None if there is no name or no family.
+
+    Raises UsageError for an unknown name, or two sides of one framework, MapError for names that the family lacks.
+    """
+    if name is None:
+        return None
+    if name == AUTO:
+        return recognise_pair(source, target)
+    family = read_family(name)
+    if not _differ(source, target):
+        hint = "leave --family out, or give a model of torch and one of MindSpore"
+        raise UsageError(f"--family {name} leads from torch to MindSpore or back", hint)
+    return _paired(family, source, target)
+
+
+def recognise_families(
+    tensors: Mapping[str, StoredTensor | Parameter], framework: str | None
+) -> list[RecognisedFamily]:
+    """The families that know every name of a side of this framework, and with whose kinds all shapes agree.
+
+    Several may: ports of one torch model have names of their own.
+    """
+    to = _to(framework)
+    return [found for family in model_families() if (found := _recognised(family, tensors, to)) is not None]
+
+
+def recognise_pair(source: ParameterSet, target: ParameterSet) -> RecognisedFamily | None:
+    """The one family of both sides, with the pairs whose shapes agree; None if there is not exactly one."""
+    if not _differ(source, target):
+        return None
+    backwards = target.framework == "mindspore"
+    known = [
+        paired
+        for found in recognise_families(source.by_name, source.framework)
+        if _knows(found.family, target, backwards=backwards)
+        and (paired := _paired(found.family, source, target)).pairings
+    ]
+    return known[0] if len(known) == 1 else None
+
+
+def _knows(family: ModelFamily, side: ParameterSet, *, backwards: bool) -> bool:
+    return any(all(form.knows(name, backwards=backwards) for name in side.names) for form in family.forms)
+
+
+def _paired(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
+    """The form of a family that knows all names of the source and pairs most of them."""
+    backwards = source.framework == "mindspore"
+    known = [form for form in family.forms if all(form.knows(name, backwards=backwards) for name in source.names)]
+    found = [(form, pair_by_family(form, source, target)) for form in known or [family]]
+    form, most = max(found, key=lambda one: len(one[1].pairings))
+    return RecognisedFamily(form, most.pairings, most.unmatched, most.dropped)
+
+
+def _differ(source: ParameterSet, target: ParameterSet) -> bool:
+    return {source.framework, target.framework} == {"torch", "mindspore"}
+
+
+def _to(framework: str | None) -> TargetFamily:
+    return "nn" if framework == "torch" else "torch"
+
+
+def _recognised(
+    family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
+) -> RecognisedFamily | None:
+    family = family.form_of(tensors, backwards=to == "torch")
+    if not all(family.knows(name, backwards=to == "torch") for name in tensors):
+        return None
+    try:
+        pairings = map_from_family(family, tensors, to).name_map.pairings
+    except (MapError, OpenNamesError):
+        return None
+    names = [pair.target if to == "torch" else pair.source for pair in pairings]
+    told = all(any(fnmatchcase(name, glob) for name in names) for glob in family.needs)
+    return RecognisedFamily(family, pairings) if told and _kinds_agree(family, tensors, to) else None
+
+
+def _kinds_agree(family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily) -> bool:
+    """Tell whether each layer looks like the kind that the family says it is."""
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    for reading in read_groups(shapes, directed_rules(layer_rules(), to, alone=False), (), {}):
+        place = family.place(reading.group.path(next(iter(reading.group.shapes))), backwards=to == "torch")
+        if place is None or place.rule.kind in ("", AS_IS):
+            continue
+        if all(place.rule.kind not in (rule.kind, rule.id) for rule in reading.rules):
+            return False
+    return True

@@ -1,0 +1,42 @@
+"""Which drop covers a name, and that drops which are plain names cost nothing."""
+
+from __future__ import annotations
+
+import time
+
+from align.names.fold_names import as_literal
+from align.names.user_rules import NameRules
+
+
+def reason(drops, name):
+    found = NameRules(dropped_source=drops).drop_of("source", name)
+    return found and found[0]
+
+
+def test_a_name_wins_over_a_pattern_and_the_first_of_several_patterns_counts() -> None:
+    drops = {"a.*": "pattern", "*.b": "later", as_literal("a[0]"): "quoted", "a.b": "name"}
+    assert [reason(drops, name) for name in ("a.b", "a.c", "c.b", "a[0]", "a0")] == [
+        "name",
+        "pattern",
+        "later",
+        "quoted",
+        None,
+    ]
+
+
+def test_a_name_with_the_signs_of_a_pattern_covers_itself() -> None:
+    assert reason({"a[0]": "as written"}, "a[0]") == "as written"
+    assert reason({"a[0]": "as a pattern"}, "a0") == "as a pattern"
+
+
+def test_a_quoted_name_is_dropped_by_its_own_name() -> None:
+    rules = NameRules(dropped_source={as_literal("a[0]"): "quoted", "b*": "pattern"})
+    assert [rules.drops_exactly("source", name) for name in ("a[0]", "b1", "b*")] == [True, False, True]
+
+
+def test_fifty_thousand_drops_take_no_longer_than_as_many_names() -> None:
+    drops = {f"adam.{n}": "optimizer" for n in range(50_000)}
+    rules = NameRules(dropped_source=drops)
+    start = time.perf_counter()
+    assert not any(rules.drop_of("source", f"model.{n}") for n in range(50_000))
+    assert time.perf_counter() - start < 2  # trying every drop for every name took minutes
