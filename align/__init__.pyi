@@ -10,9 +10,10 @@ from align.names.map_one_side import map_one_side as map_one_side
 from align.names.map_parameters import map_parameters as map_parameters
 from align.report.frames import map_frame as map_frame
 from align.report.notebook import write_report as write_report
+from align.traces.capture_trace import capture_trace as capture_trace
+from align.traces.show_trace import show_trace as show_trace
 from align.workflows.bisect_port import bisect_port as bisect_port
 from align.workflows.bisect_precision import bisect_precision as bisect_precision
-from align.workflows.capture_trace import capture_trace as capture_trace
 from align.workflows.compare_forward import compare_forward as compare_forward
 from align.workflows.compare_generation import compare_generation as compare_generation
 from align.workflows.compare_trace_folders import compare_trace_folders as compare_trace_folders
@@ -21,7 +22,6 @@ from align.workflows.diff_checkpoints import diff_checkpoints as diff_checkpoint
 from align.workflows.export_repro import export_repro as export_repro
 from align.workflows.lint_models import lint_models as lint_models
 from align.workflows.measure_power import measure_power as measure_power
-from align.workflows.show_trace import show_trace as show_trace
 from align.workflows.validate_models import validate_models as validate_models
 
 __all__: list[str]

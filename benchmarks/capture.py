@@ -22,8 +22,8 @@ import resnet50
 
 from align.core.registry import model_readers
 from align.core.trace_metadata import KeptValues, TraceHead
-from align.runs.call_writer import CallWriter
-from align.runs.trace_events import MANIFEST, TENSORS
+from align.traces.capturing.call_writer import CallWriter
+from align.traces.stored.manifest import MANIFEST, TENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -50,7 +50,7 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
     `align forward DIR DIR` compares two such folders where neither framework is installed.
     """
     from align.models.open_side import open_side
-    from align.workflows.capture_trace import capture_trace
+    from align.traces.capture_trace import capture_trace
 
     source = given_inputs(inputs, made or (), seed)
     with progress_bar() as progress:

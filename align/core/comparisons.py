@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
     from align.core.parameters import Shape
     from align.core.power import Power
-    from align.core.unpaired_layer import UnpairedLayer
     from align.core.verdicts import LayerOutcome, Verdict
+    from align.traces.unpaired_layer import UnpairedLayer
 
 
 @dataclass(frozen=True, slots=True)

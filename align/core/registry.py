@@ -24,7 +24,7 @@ PACKAGES: dict[Room, str] = {
     "frameworks": "align.models.frameworks",
     "formats": "align.checkpoints.formats",
     "losslogs": "align.curves.losslogs",
-    "foreign": "align.foreign",
+    "foreign": "align.traces.foreign",
 }
 INSTALL = {
     "torch": 'pip install "mindalign[torch]"',

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from align.core.allowances import AcceptedDeviation, Allowances
     from align.core.comparisons import LayerComparison
     from align.core.culprits import Culprit
-    from align.steps.calls import CallPair
+    from align.traces.module_calls import CallPair
 
 CARRIED = "right alone: carries an accepted deviation on"
 

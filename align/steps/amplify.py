@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.core.dtypes import rounded_as
 from align.measure.measure_arrays import measure
-from align.steps.pair_inputs import inputs_of_calls, pair_inputs
+from align.traces.pair_inputs import inputs_of_calls, pair_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

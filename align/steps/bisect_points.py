@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from align.core.bisections import PointOrigin
     from align.core.dtypes import Array
     from align.core.traces import Capture, Trace
-    from align.steps.calls import CallPair
+    from align.traces.module_calls import CallPair
 
 ANCHOR = 1000.0
 SAMPLED = 4096

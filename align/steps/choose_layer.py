@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from align.core.comparisons import ForwardComparison
-    from align.steps.calls import CallPair
+    from align.traces.module_calls import CallPair
 
 
 def choose_pair(pairs: Sequence[CallPair], comparison: ForwardComparison, named: str | None) -> CallPair:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from align.core.culprits import IsolatedOutcome
     from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
-    from align.steps.calls import Call, CallPair
+    from align.traces.module_calls import Call, CallPair
 
 
 def compare_traces(

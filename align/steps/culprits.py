@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from align.rules.pitfalls import Pitfall
     from align.steps.isolate import IsolatedCall
     from align.steps.locate import Fault, ProducerLayer
-    from align.steps.pair_inputs import CallKey
+    from align.traces.pair_inputs import CallKey
 
 WEIGHTS = "weights-differ"
 MOST_AROUND = 3  # modules

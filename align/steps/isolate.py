@@ -22,7 +22,7 @@ from align.measure.measure_arrays import measure
 from align.measure.sampled_values import sample_values
 from align.measure.tensor_layouts import LearnedLayouts
 from align.steps.compare_traces import coarser_of, paired_outputs, same_layer
-from align.steps.pair_inputs import call_key, inputs_of_calls, pair_inputs
+from align.traces.pair_inputs import call_key, inputs_of_calls, pair_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
     from align.measure.tensor_layouts import Layout
-    from align.steps.calls import CallPair
-    from align.steps.pair_inputs import CallKey
+    from align.traces.module_calls import CallPair
+    from align.traces.pair_inputs import CallKey
 
 
 @dataclass(frozen=True, slots=True)

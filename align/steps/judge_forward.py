@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from align.core.comparisons import LayerComparison
     from align.core.culprits import Culprit
     from align.core.findings import Finding
-    from align.core.unpaired_layer import UnpairedLayer
+    from align.traces.unpaired_layer import UnpairedLayer
 
 
 def judge_forward(

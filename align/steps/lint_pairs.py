@@ -6,10 +6,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from align.rules.layer_rules import rule_for
-from align.steps.calls import CalledModules
 from align.steps.lint import LayerPair
-from align.steps.pair_calls import pair_calls
-from align.steps.tree_calls import calls_in_tree_order
+from align.traces.calls_in_tree_order import calls_in_tree_order
+from align.traces.module_calls import CalledModules
+from align.traces.pair_calls import pair_calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from align.core.layer_settings import LayerSettings
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
-    from align.steps.calls import CallPair
+    from align.traces.module_calls import CallPair
 
 PADS = "mindspore.nn.Pad"  # the only padding layer that no layer rule knows: it has no counterpart in torch
 

@@ -18,7 +18,7 @@ from align.core.dtypes import rounded_as
 from align.core.traces import capture_key
 from align.measure.sampled_values import sample_values
 from align.steps.compare_traces import outcome_of
-from align.steps.pair_inputs import call_key
+from align.traces.pair_inputs import call_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from align.core.culprits import IsolatedOutcome, Part
     from align.core.dtypes import Array
-    from align.steps.calls import Call, CallPair
     from align.steps.isolate import IsolatedCall, IsolatedTensor, IsolationOptions
-    from align.steps.pair_inputs import CallKey
+    from align.traces.module_calls import Call, CallPair
+    from align.traces.pair_inputs import CallKey
 
 NOT_THE_SAME_END = "differs, but what comes next is given what it should be: the two do not end at the same place"
 

@@ -17,14 +17,14 @@ from align.errors import CannotRunError, NothingInCommonError
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, open_side
 from align.runs.points import read_points
-from align.runs.trace_writer import TraceWriter
-from align.runs.traces import TraceFolder
 from align.steps.bisect import INPUTS, find_wrong_stretches
 from align.steps.bisect_points import points_as_given, points_of_runs
 from align.steps.compare_traces import paired_outputs
 from align.steps.splice import Point, Splice, worst_factor
+from align.traces.pair_traces import choose_map, map_in_order, pair_traces
+from align.traces.trace_folder import TraceFolder
+from align.traces.trace_writer import TraceWriter
 from align.workflows.measure_noise import measure_noise
-from align.workflows.pair_traces import choose_map, map_in_order, pair_traces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from align.core.traces import Trace
     from align.steps.bisect import FoundStretch, StretchSearch
     from align.steps.bisect_points import CorrespondingPoints
-    from align.steps.calls import CallPair
+    from align.traces.module_calls import CallPair
     from align.workflows.measure_noise import Noise
 
 

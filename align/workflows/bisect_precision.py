@@ -18,10 +18,10 @@ from align.errors import CannotRunError, ModelFailedError, UsageError, UserCodeE
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, check_dtype, find_function, open_side
 from align.models.user_code import run_user_code
-from align.runs.trace_writer import TraceWriter
-from align.runs.traces import TraceFolder
 from align.steps.movement import Movement, loss_movement, output_movement
 from align.steps.smallest_set import smallest_set
+from align.traces.trace_folder import TraceFolder
+from align.traces.trace_writer import TraceWriter
 from align.workflows.measure_noise import Noise, measure_noise
 
 if TYPE_CHECKING:

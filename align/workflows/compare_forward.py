@@ -19,11 +19,11 @@ from align.steps.amplify import with_amplification
 from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.steps.judge_forward import judge_forward
 from align.steps.judge_power import with_power
+from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
 from align.workflows.compare_live_weights import compare_live_weights
 from align.workflows.explain_culprits import explain_culprits
 from align.workflows.isolate_layers import Bench, isolate_layers
 from align.workflows.measure_power import power_of
-from align.workflows.pair_traces import choose_map, map_in_order, open_names, pair_traces
 from align.workflows.run_both import kept_traces, run_both_models
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from align.core.verdicts import Verdict
     from align.models.open_side import Side
     from align.steps.allow import Deviations
-    from align.steps.calls import CallPairs
+    from align.traces.module_calls import CallPairs
     from align.workflows.compare_live_weights import ComparedWeights
     from align.workflows.run_both import BothRuns
 

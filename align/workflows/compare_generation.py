@@ -18,7 +18,7 @@ from align.models.call_model import noise_unmeasured, widened_side
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, open_side
 from align.steps.generation import LogitsNoise, compare_logits, first_token_differences, judge_generation
-from align.workflows.carry_weights import TransferredWeights
+from align.traces.transferred_weights import TransferredWeights
 from align.workflows.decoders import Decoder
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from align.core.piece_transforms import Slice
 from align.core.transforms import IDENTITY
-from align.steps.compare_weights import compare_weights, expected_weights
 from align.steps.hypotheses_weights import weight_causes
+from align.traces.compare_weights import compare_weights, expected_weights
 from align.workflows.confirm_causes import Owner
 from align.workflows.explain_culprits import Weights
 

@@ -15,18 +15,18 @@ from align.core.findings import Finding
 from align.core.message_words import counted
 from align.errors import UnlikeTracesError
 from align.rules.pitfalls import pitfalls
-from align.runs.trace_noise import read_noise
 from align.steps.allow import accept_deviations, check_allowances
 from align.steps.amplify import with_amplification
 from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
-from align.steps.compare_weights import compare_weights
 from align.steps.judge_forward import judge_forward
-from align.steps.keep_tensors import kept_places
 from align.steps.lint import compare_settings
 from align.steps.lint_pairs import pair_layers
-from align.steps.trace_faults import trace_incompatibilities
-from align.workflows.open_trace import TracedSide, open_trace
-from align.workflows.pair_traces import choose_map, map_in_order, open_names, pair_traces
+from align.traces.compare_weights import compare_weights
+from align.traces.incompatible_traces import trace_incompatibilities
+from align.traces.kept_elements import kept_places
+from align.traces.open_trace import TracedSide, open_trace
+from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
+from align.traces.stored_noise import read_noise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,7 +61,7 @@ def compare_trace_folders(
 
     >>> import numpy as np, tempfile
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-    >>> from align.workflows.capture_trace import capture_trace
+    >>> from align.traces.capture_trace import capture_trace
     >>> weights = {"weight": np.eye(3)}
     >>> model = ArrayModel((ArrayLayer("fc", "torch.nn.Linear", lambda x, weight: x @ weight.T, weights),))
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
     from align.steps.isolate import IsolatedCall, IsolationOptions
     from align.steps.locate import Fault
-    from align.steps.pair_inputs import CallKey
+    from align.traces.pair_inputs import CallKey
     from align.workflows.confirm_causes import Owner
     from align.workflows.isolate_layers import Bench, IsolatedLayers
 

@@ -13,11 +13,11 @@ from align.core.repros import LayerRepro, ReproOutput
 from align.measure.measure_arrays import measure
 from align.models.inputs import read_inputs, save_inputs
 from align.models.open_side import Side, open_side
-from align.runs.traces import TraceFolder
 from align.steps.choose_layer import choose_pair
-from align.steps.pair_inputs import inputs_of_calls
+from align.traces.pair_inputs import inputs_of_calls
+from align.traces.pair_traces import choose_map, map_in_order, pair_traces
+from align.traces.trace_folder import TraceFolder
 from align.workflows.compare_forward import compare_forward
-from align.workflows.pair_traces import choose_map, map_in_order, pair_traces
 from align.workflows.script_layer import LayerFiles, ScriptedLayer, scripter_of
 from align.workflows.watch_call import Given, watch_call
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.core.repros import ReproSide
-    from align.steps.calls import CallPair
+    from align.traces.module_calls import CallPair
 
 INPUTS = "inputs.npz"
 FILES = (INPUTS, *(f"{side}_{rest}" for side in SIDES for rest in ("layer.py", "weights.npz", "output.npz")))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
     from align.steps.isolate import IsolatedCall, IsolatedTensor
     from align.steps.locate import Fault, ProducerLayer
-    from align.steps.pair_inputs import CallKey
+    from align.traces.pair_inputs import CallKey
     from align.workflows.isolate_layers import Bench
 
 MOST_BEFORE, MOST_OTHERS = 8, 4  # tensors of the shape that is looked for, and of others

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
     from align.core.traces import Trace
     from align.models.open_side import Side
-    from align.steps.calls import CallPair
     from align.steps.isolate import IsolatedCall, IsolatedNoise
     from align.steps.locate import Fault
-    from align.steps.pair_inputs import CallKey
+    from align.traces.module_calls import CallPair
+    from align.traces.pair_inputs import CallKey
 
 
 MOST_ROUNDS = 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from align.core.findings import Finding
 from align.errors import UserCodeError
 from align.steps.isolate import NoiseIsolation
-from align.steps.noise import NoiseSink
+from align.traces.rounding_noise import NoiseSink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

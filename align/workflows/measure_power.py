@@ -17,8 +17,6 @@ from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.models.inputs import read_inputs
 from align.models.open_side import Side, open_side
-from align.runs.trace_writer import TraceWriter
-from align.runs.traces import TraceFolder
 from align.steps.power_inputs import replaced_in_turn, unrelated_inputs
 from align.steps.power_outputs import MovementSink, output_powers
 from align.steps.power_parameters import (
@@ -28,6 +26,8 @@ from align.steps.power_parameters import (
     suspect_elements,
     tensor_scales,
 )
+from align.traces.trace_folder import TraceFolder
+from align.traces.trace_writer import TraceWriter
 from align.workflows.measure_noise import measure_noise
 
 if TYPE_CHECKING:

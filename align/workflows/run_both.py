@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.errors import DestinationError
-from align.runs.trace_writer import TraceWriter
-from align.runs.traces import TraceFolder
+from align.traces.trace_folder import TraceFolder
+from align.traces.trace_writer import TraceWriter
 from align.workflows.measure_noise import measure_noise
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.validations import Combination, Part
     from align.models.open_side import Side
+    from align.traces.transferred_weights import TransferredWeights
     from align.workflows.batches import Batch, Dataset
-    from align.workflows.carry_weights import TransferredWeights
     from align.workflows.named_metrics import NamedMetric
 
 Outputs = dict[str, "Array"]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
     from align.core.repros import BuiltBy
     from align.models.open_side import Side
-    from align.steps.calls import CallPair
+    from align.traces.module_calls import CallPair
     from align.workflows.watch_call import WatchedCall
 
 

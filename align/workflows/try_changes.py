@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
     from align.steps.isolate import IsolatedCall
     from align.steps.locate import Fault
-    from align.steps.pair_inputs import CallKey
+    from align.traces.pair_inputs import CallKey
     from align.workflows.isolate_layers import Bench, IsolatedLayers
 
 MOST_TRIALS = 8  # changes of layers without counterpart, for each fault

@@ -10,8 +10,8 @@ from align.core.verdicts import Outcome
 from align.errors import UsageError
 from align.models.open_side import Side, open_side
 from align.steps.validate import find_causes, judge_validation
+from align.traces.transferred_weights import TransferredWeights
 from align.workflows.batches import Dataset
-from align.workflows.carry_weights import TransferredWeights
 from align.workflows.named_metrics import NamedMetric
 from align.workflows.score_models import ScoredModels
 

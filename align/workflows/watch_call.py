@@ -10,7 +10,7 @@ import numpy as np
 
 from align.errors import CannotRunError
 from align.models.record_calls import with_leaves
-from align.steps.pair_inputs import pair_inputs
+from align.traces.pair_inputs import pair_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import LayerScripter, Model
     from align.core.traces import Capture, Trace
-    from align.steps.pair_inputs import CallKey
+    from align.traces.pair_inputs import CallKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from align.cli.main import main
-from align.runs.traces import TraceFolder
+from align.traces.trace_folder import TraceFolder
 
 MODELS = '''
 """Two pairs of models without any framework."""

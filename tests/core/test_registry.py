@@ -26,18 +26,18 @@ PLUGIN = Reader()
 
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder whose modules are plugins of align.foreign, beside those that are there."""
-    import align.foreign
+    """A folder whose modules are plugins of align.traces.foreign, beside those that are there."""
+    import align.traces.foreign
 
     before = set(sys.modules)
     folder = tmp_path / "room"
     folder.mkdir()
-    monkeypatch.setattr(align.foreign, "__path__", [*align.foreign.__path__, str(folder)])
+    monkeypatch.setattr(align.traces.foreign, "__path__", [*align.traces.foreign.__path__, str(folder)])
     registry.plugins.cache_clear()
     yield folder
     registry.plugins.cache_clear()
     for name in set(sys.modules) - before:
-        if name.startswith("align.foreign."):
+        if name.startswith("align.traces.foreign."):
             del sys.modules[name]
 
 

@@ -12,7 +12,7 @@ from align.core.measurements import Measurement, smallest_factor
 from align.core.traces import Capture
 from align.measure.limits import NOISE_FACTOR, RELATIVE_BY_DTYPE, TYPICAL_UNITS, WORST_UNITS, limit_for
 from align.measure.measure_arrays import measure
-from align.steps.noise import NoiseSink
+from align.traces.rounding_noise import NoiseSink
 
 SCALE = measure(np.array([3.0, -4.0]), np.array([3.0, -4.0]))
 BOTH = ("float32", "float32")

@@ -18,7 +18,6 @@ from align.core.measurements import Limit, Measurement, smallest_factor
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing, Unmatched
 from align.core.parameters import ParameterSummary
 from align.core.transforms import Reshape
-from align.core.unpaired_layer import UnpairedLayer
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.curves.curve_result import (
     Criterion,
@@ -33,6 +32,7 @@ from align.curves.curve_result import (
 from align.curves.loss_log import Curve
 from align.names.map_result import MapResult
 from align.runs.folder import RunFolder
+from align.traces.unpaired_layer import UnpairedLayer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,11 +17,13 @@ from align.core import trace_metadata as capturing
 from align.core.findings import Finding
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
-from align.core.unpaired_layer import UnpairedLayer
 from align.core.verdicts import Coverage, LayerOutcome, Outcome, Verdict
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.runs import trace_events, trace_model, trace_noise
 from align.runs.folder import KINDS, RunFolder
+from align.traces import stored_noise as trace_noise
+from align.traces.stored import manifest as trace_events
+from align.traces.stored import stored_model as trace_model
+from align.traces.unpaired_layer import UnpairedLayer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")
 SOURCES = (Path(__file__).parents[2] / "align").rglob("*.py")

@@ -10,9 +10,9 @@ import pytest
 
 from align.core.traces import Capture
 from align.core.verdicts import Outcome
-from align.steps.calls import Call, CallPair
 from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.steps.judge_forward import judge_forward
+from align.traces.module_calls import Call, CallPair
 
 if TYPE_CHECKING:
     from align.core.comparisons import LayerComparison

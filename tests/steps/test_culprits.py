@@ -11,7 +11,6 @@ from align.core.layer_settings import LayerSettings
 from align.core.lint import SettingFinding
 from align.core.traces import Capture
 from align.rules.pitfalls import pitfalls
-from align.steps.calls import Call, CallPair
 from align.steps.culprits import (
     by_module,
     culprit_of,
@@ -24,6 +23,7 @@ from align.steps.culprits import (
 )
 from align.steps.isolate import IsolatedCall, IsolatedTensor
 from align.steps.locate import Fault, ProducerLayer
+from align.traces.module_calls import Call, CallPair
 
 
 def alone(factor: float, role: Any = "output") -> IsolatedTensor:

@@ -11,8 +11,8 @@ import pytest
 
 from align.core.registry import model_readers
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.steps.calls import Call, CallPair
 from align.steps.isolate import Isolation, IsolationOptions, NoiseIsolation
+from align.traces.module_calls import Call, CallPair
 
 if TYPE_CHECKING:
     from align.core.traces import Capture

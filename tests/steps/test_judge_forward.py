@@ -8,9 +8,9 @@ import pytest
 
 from align.core.comparisons import LayerComparison
 from align.core.findings import Finding
-from align.core.unpaired_layer import UnpairedLayer
 from align.core.verdicts import Outcome, Verdict
 from align.steps.judge_forward import judge_forward
+from align.traces.unpaired_layer import UnpairedLayer
 
 if TYPE_CHECKING:
     from align.core.verdicts import LayerOutcome

@@ -12,7 +12,6 @@ import pytest
 from align.core.measurements import Limit
 from align.core.traces import Capture
 from align.measure.measure_arrays import measure
-from align.steps.calls import Call, CallPair
 from align.steps.isolate import IsolatedCall, IsolatedTensor, IsolationOptions
 from align.steps.locate import (
     Fault,
@@ -22,6 +21,7 @@ from align.steps.locate import (
     isolated_comparisons,
     unpaired_before,
 )
+from align.traces.module_calls import Call, CallPair
 
 RIGHT, OFF = 0.5, 5.0
 FREE = IsolationOptions()

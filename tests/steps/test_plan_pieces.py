@@ -10,10 +10,10 @@ from align.core.checkpoints import Extent, StoredTensor
 from align.core.name_map import NameMap, Pairing
 from align.core.piece_transforms import Crop, Pad, Part, Slice
 from align.core.transforms import IDENTITY, Permute, Transform, chained
-from align.steps.compare_weights import compare_weights
 from align.steps.convert import plan_conversion, with_dtype
 from align.steps.diff import pair_tensors
 from align.steps.two_way import as_two_way, follow_backward, follow_forward
+from align.traces.compare_weights import compare_weights
 
 WHOLE = np.arange(24, dtype=np.float32).reshape(6, 4)
 

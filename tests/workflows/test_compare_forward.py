@@ -12,7 +12,7 @@ from align.core.name_map import NameMap, Pairing, Unmatched
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, NothingInCommonError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.runs.traces import TraceFolder
+from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from align.core.allowances import AcceptedDeviation, Allowances
 from align.core.verdicts import Outcome
 from align.errors import MissingFileError, NothingInCommonError, RunFolderError, UnlikeTracesError, UserCodeError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.runs.trace_events import MANIFEST
+from align.traces.stored.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from align.core.name_map import NameMap, SideName
     from align.core.parameters import ParameterSet
     from align.core.traces import Capture
-    from align.core.unpaired_layer import UnpairedLayer
+    from align.traces.unpaired_layer import UnpairedLayer
 
 
 @dataclass(frozen=True, slots=True, eq=False)

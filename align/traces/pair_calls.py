@@ -10,16 +10,16 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_sequences, equality_scores
-from align.core.unpaired_layer import UnpairedLayer
 from align.models.probe import is_probe
-from align.steps.calls import CallPair, CallPairs
-from align.steps.pair_places import pair_by_place
+from align.traces.module_calls import CallPair, CallPairs
+from align.traces.pairing.pair_by_place import pair_by_place
+from align.traces.unpaired_layer import UnpairedLayer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Literal
 
-    from align.steps.calls import Call, CalledModules
+    from align.traces.module_calls import Call, CalledModules
 
 
 _NO_PROBE = "the other side has no probe of this name"

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.measure.sampled_values import relative_rms_distance, sample_values
-from align.steps.calls import CallPairs
+from align.traces.module_calls import CallPairs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.traces import Capture, Trace
-    from align.steps.calls import Call, CallPair
+    from align.traces.module_calls import Call, CallPair
 
 _NEAR = 0.05  # relative root mean square; faults of earlier layers are in it
 _CLEARLY = 10.0

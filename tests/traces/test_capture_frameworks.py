@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import align
-from align.runs.traces import TraceFolder
+from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,14 +17,14 @@ from align.models.describe_host import describe_host
 from align.models.inputs import describe_inputs, read_inputs, save_inputs
 from align.models.open_side import Side, open_side
 from align.models.restore_state import SEED
-from align.runs.call_writer import CallWriter, GivenWriter
-from align.runs.trace_events import MANIFEST, TENSORS
-from align.runs.trace_model import MODEL, VALUES, write_model, write_values
-from align.runs.trace_noise import NOISE, write_noise
-from align.runs.traces import TraceFolder
-from align.steps.keep_tensors import keep_part, read_kept
-from align.steps.noise import NoiseSink
-from align.workflows.show_trace import show_trace
+from align.traces.capturing.call_writer import CallWriter, GivenWriter
+from align.traces.kept_elements import keep_part, read_kept
+from align.traces.rounding_noise import NoiseSink
+from align.traces.show_trace import show_trace
+from align.traces.stored.manifest import MANIFEST, TENSORS
+from align.traces.stored.stored_model import MODEL, VALUES, write_model, write_values
+from align.traces.stored_noise import NOISE, write_noise
+from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

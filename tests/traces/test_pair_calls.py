@@ -9,11 +9,11 @@ import pytest
 from align.core.name_map import NameMap, Pairing
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.traces import Capture
-from align.steps.calls import CalledModules
-from align.steps.pair_calls import pair_calls
+from align.traces.module_calls import CalledModules
+from align.traces.pair_calls import pair_calls
 
 if TYPE_CHECKING:
-    from align.steps.calls import CallPairs
+    from align.traces.module_calls import CallPairs
 
 Run = list[tuple[str, str]]
 """One side: (path, class) in the order in which the modules return; capital letters in a class own a parameter."""

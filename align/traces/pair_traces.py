@@ -15,16 +15,16 @@ from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
 from align.names.match_by_order import match_by_order
 from align.names.user_rules import NameRules
-from align.steps.calls import CalledModules
-from align.steps.pair_calls import pair_calls
-from align.steps.pair_ends import pair_fused_layers
+from align.traces.module_calls import CalledModules
+from align.traces.pair_calls import pair_calls
+from align.traces.pairing.pair_fused_layers import pair_fused_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from align.core.parameters import ParameterSet
     from align.core.traces import Trace
-    from align.steps.calls import CallPairs
+    from align.traces.module_calls import CallPairs
 
 Traces = tuple["Trace", "Trace"]
 Parameters = tuple["ParameterSet", "ParameterSet"]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.traces import Capture, Trace
-    from align.steps.calls import CallPair
+    from align.traces.module_calls import CallPair
 
 CallKey = tuple[str, int]  # path of a module, number of the call
 

@@ -15,7 +15,7 @@ from align.core.dtypes import numpy_dtype
 from align.core.json_data import to_json_data
 from align.core.traces import Capture
 from align.errors import DestinationError
-from align.runs.trace_events import HEADER_BYTES, MANIFEST, SCHEMA, TENSORS, capture_as_json
+from align.traces.stored.manifest import HEADER_BYTES, MANIFEST, SCHEMA, TENSORS, capture_as_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import align
-from align.runs.trace_events import MANIFEST
+from align.traces.stored.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from pathlib import Path

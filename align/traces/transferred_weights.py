@@ -15,7 +15,7 @@ from align.names.map_file import read_map
 from align.names.map_parameters import executed, match_sides
 from align.names.match_by_order import match_by_order
 from align.names.user_rules import NameRules
-from align.steps.compare_weights import compare_weights, expected_weights
+from align.traces.compare_weights import compare_weights, expected_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,7 @@ import pytest
 
 from align.core.trace_metadata import KeptValues, TraceHead
 from align.models.inputs import describe_inputs
-from align.steps.trace_faults import trace_incompatibilities
+from align.traces.incompatible_traces import trace_incompatibilities
 
 X = np.ones((2, 3), np.float32)
 HEAD = TraceHead("a:b", "torch", describe_inputs({"x": X, "mask": X[0]}))

@@ -11,9 +11,9 @@ import pytest
 from align.core.trace_metadata import CallStart, KeptValues, TensorKind, TensorStatistics, TraceHead
 from align.core.traces import Capture
 from align.errors import CannotRunError, RunFolderError
-from align.runs.call_writer import CallWriter, GivenWriter
-from align.runs.trace_events import MANIFEST, TENSORS
-from align.runs.traces import TraceFolder
+from align.traces.capturing.call_writer import CallWriter, GivenWriter
+from align.traces.stored.manifest import MANIFEST, TENSORS
+from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

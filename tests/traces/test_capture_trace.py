@@ -11,7 +11,7 @@ import pytest
 import align
 from align.errors import DestinationError, UserCodeError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.runs.traces import TraceFolder
+from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from align.core.trace_metadata import CallStart, TracedCall, TracedTensor, TraceSummary
 from align.errors import MissingFileError
-from align.runs.trace_model import read_model
-from align.runs.trace_noise import read_noise
-from align.runs.traces import TraceFolder
+from align.traces.stored.stored_model import read_model
+from align.traces.stored_noise import read_noise
+from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,7 @@ def show_trace(folder: Path | str) -> TraceSummary:
 
     >>> import numpy as np, tempfile
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-    >>> from align.workflows.capture_trace import capture_trace
+    >>> from align.traces.capture_trace import capture_trace
     >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = capture_trace(model, folder, inputs={"x": np.ones(3, np.float32)})

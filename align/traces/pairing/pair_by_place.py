@@ -9,14 +9,14 @@ import numpy as np
 
 from align.core.align_sequences import align_sequences, equality_scores
 from align.models.probe import is_probe
-from align.steps.calls import CallPair
+from align.traces.module_calls import CallPair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from align.steps.calls import Call, CalledModules
+    from align.traces.module_calls import Call, CalledModules
 
 # One layer with parameters outweighs any run of layers without.
 _ANCHOR = 100.0

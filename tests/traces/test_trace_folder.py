@@ -15,10 +15,11 @@ import safetensors
 
 from align.core.traces import Capture
 from align.errors import DestinationError, RunFolderError
-from align.runs import trace_writer, traces
-from align.runs.trace_events import HEADER_BYTES, MANIFEST, TENSORS
-from align.runs.trace_writer import TraceWriter
-from align.runs.traces import TraceFolder
+from align.traces import trace_folder as traces
+from align.traces import trace_writer
+from align.traces.stored.manifest import HEADER_BYTES, MANIFEST, TENSORS
+from align.traces.trace_folder import TraceFolder
+from align.traces.trace_writer import TraceWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -215,7 +216,7 @@ def test_a_killed_process_leaves_every_capture_that_it_had_noted(tmp_path: Path)
     code = f"""
 import os, signal, numpy, pathlib
 from align.core.traces import Capture
-from align.runs.trace_writer import TraceWriter
+from align.traces.trace_writer import TraceWriter
 writer = TraceWriter(pathlib.Path({str(tmp_path)!r}), {{}})
 for n in range(5):
     writer.add(Capture(n, str(n), 0, "", "Linear", (7,), "float32"), numpy.full(7, n, numpy.float32))
@@ -263,8 +264,8 @@ def test_a_full_disk_says_so_and_keeps_what_was_written(tmp_path: Path) -> None:
 import pathlib, resource, signal, numpy
 from align.core.traces import Capture
 from align.errors import DestinationError
-from align.runs.trace_events import HEADER_BYTES
-from align.runs.trace_writer import TraceWriter
+from align.traces.stored.manifest import HEADER_BYTES
+from align.traces.trace_writer import TraceWriter
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (HEADER_BYTES + 5000, HEADER_BYTES + 5000))
 try:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import MissingFileError, RunFolderError
-from align.runs.trace_model import VALUES, read_model
-from align.runs.traces import TraceFolder
+from align.traces.stored.stored_model import VALUES, read_model
+from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

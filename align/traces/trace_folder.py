@@ -12,7 +12,7 @@ import numpy as np
 
 from align.core.dtypes import numpy_dtype
 from align.errors import RunFolderError
-from align.runs.trace_events import HEADER_BYTES, MANIFEST, SCHEMA, TENSORS, read_manifest
+from align.traces.stored.manifest import HEADER_BYTES, MANIFEST, SCHEMA, TENSORS, read_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path

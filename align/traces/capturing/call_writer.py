@@ -13,9 +13,9 @@ from align.core.trace_metadata import TensorStatistics
 from align.core.traces import Capture
 from align.errors import AlignError, DestinationError
 from align.measure.tensor_statistics import summarize_tensor
-from align.runs.trace_events import capture_as_json
-from align.runs.trace_writer import TraceWriter
-from align.steps.keep_tensors import is_kept, keep_part
+from align.traces.kept_elements import is_kept, keep_part
+from align.traces.stored.manifest import capture_as_json
+from align.traces.trace_writer import TraceWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,1 @@
+"""The files of a trace folder read back: the manifest, the model as it was."""
