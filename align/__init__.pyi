@@ -1,6 +1,8 @@
 """The public API: each name and where it is made; the package imports it on first use. All else is internal."""
 
 from align.checkpoints.inspect_checkpoint import inspect_checkpoint as inspect_checkpoint
+from align.convert.convert_checkpoint import convert_checkpoint as convert_checkpoint
+from align.convert.diff_checkpoints import diff_checkpoints as diff_checkpoints
 from align.core.about import __version__ as __version__
 from align.curves.compare_losses import compare_losses as compare_losses
 from align.models.open_side import open_side as open_side
@@ -17,8 +19,6 @@ from align.workflows.bisect_precision import bisect_precision as bisect_precisio
 from align.workflows.compare_forward import compare_forward as compare_forward
 from align.workflows.compare_generation import compare_generation as compare_generation
 from align.workflows.compare_trace_folders import compare_trace_folders as compare_trace_folders
-from align.workflows.convert_checkpoint import convert_checkpoint as convert_checkpoint
-from align.workflows.diff_checkpoints import diff_checkpoints as diff_checkpoints
 from align.workflows.export_repro import export_repro as export_repro
 from align.workflows.lint_models import lint_models as lint_models
 from align.workflows.measure_power import measure_power as measure_power

@@ -79,7 +79,7 @@ def convert_command(  # noqa: PLR0913 - one parameter an option
     json: JsonOption = False,
 ) -> int:
     """Convert a checkpoint, read the result back and compare it bit for bit; neither framework is needed."""
-    from align.workflows.convert_checkpoint import convert_checkpoint
+    from align.convert.convert_checkpoint import convert_checkpoint
 
     made_from = {"source": source} | ({"map": Path(map_file)} if map_file else {})
     if not json:

@@ -37,7 +37,7 @@ def diff_command(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: all values are equal; 1: something differs or is missing; 2: nothing could be compared.
     """
-    from align.workflows.diff_checkpoints import diff_checkpoints
+    from align.convert.diff_checkpoints import diff_checkpoints
 
     with progress_bar() as progress:
         result = diff_checkpoints(

@@ -125,7 +125,7 @@ def test_a_file_without_tensors_is_told_as_such(tmp_path):
 
 
 def test_shards_are_told_as_one_with_all_their_files(tmp_path):
-    from align.workflows.convert_checkpoint import convert_checkpoint
+    from align.convert.convert_checkpoint import convert_checkpoint
 
     source = written(tmp_path, "safetensors")
     folder = tmp_path / "shards"

@@ -115,6 +115,6 @@ def test_a_cache_that_cannot_be_written_leaves_it_to_numpy_and_nothing_is_compil
 
 
 def test_the_modules_of_the_kernel_that_is_always_there_import_no_compiler() -> None:
-    code = "import sys, align.workflows.diff_checkpoints; print('numba' in sys.modules, 'llvmlite' in sys.modules)"
+    code = "import sys, align.convert.diff_checkpoints; print('numba' in sys.modules, 'llvmlite' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
+from align.convert.convert_checkpoint import convert_checkpoint
 from align.core.checkpoints import StoredTensor
 from align.errors import MapError
 from align.names.map_from_family import map_from_family
 from align.rules.model_families import model_families, read_family
-from align.workflows.convert_checkpoint import convert_checkpoint
 
 DATA = Path(__file__).parents[1] / "rules" / "data" / "model_names.json.gz"
 # Second names of one tensor, which a state_dict of torch has and a port of mindone does not.

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.convert.conversion_result import ConversionRecord, ConvertedTensor
+from align.convert.diff_result import CheckpointDiff, TensorDifference
 from align.core.comparisons import ForwardComparison, LayerComparison
-from align.core.conversion_result import ConversionRecord, ConvertedTensor
 from align.core.culprits import Culprit, IsolatedComparison
-from align.core.diff_result import CheckpointDiff, TensorDifference
 from align.core.findings import Finding
 from align.core.measurements import Limit, Measurement, smallest_factor
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing, Unmatched

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import align
-from align.core import comparisons, diff_result, generations, validations
+from align.convert import diff_result
+from align.core import comparisons, generations, validations
 from align.core import trace_metadata as capturing
 from align.core.findings import Finding
 from align.core.measurements import LimitSource, Measurement

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from align.checkpoints.open_checkpoint import open_checkpoint
+from align.convert.writing.shards import index_bytes, plan_shards, shard_names
 from align.core.checkpoints import StoredTensor
 from align.core.registry import checkpoint_formats
 from align.errors import MissingEntryError, NotACheckpointError, ShardsError, UsageError
-from align.steps.shards import index_bytes, plan_shards, shard_names
 
 VALUES = {f"layer.{number}": np.arange(number, number + 4, dtype=np.float32) for number in (3, 1, 2)}
 INDEX = "model.safetensors.index.json"

@@ -1,0 +1,213 @@
+"""One checkpoint turned into another, in either direction, verified before it takes its place.
+
+Everything that can stand against a conversion is looked at before the first byte is written: the names, the shapes,
+what the destination's format can hold, the space on its disk. `write_checkpoint` then does the writing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.convert.planning.choose_names import ChosenNames, NameRequest, choose_names
+from align.convert.planning.conversion_warnings import cast_losses, left_out_warnings
+from align.convert.planning.plan_conversion import ConversionPlan, plan_conversion, with_dtype
+from align.convert.writing.conversion_record import Conversion, conversion_record
+from align.convert.writing.shards import index_bytes, index_name, parse_size, plan_shards, shard_names
+from align.convert.writing.write_checkpoint import Output, OutputFile, write_output
+from align.core.atomic_files import check_space
+from align.core.progress import Progress, silent
+from align.core.registry import checkpoint_formats
+from align.errors import DestinationError, MapError, UnsupportedCheckpointError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from align.convert.conversion_result import ConversionRecord
+    from align.core.checkpoints import Checkpoint
+    from align.core.name_map import NameMap
+    from align.core.protocols import CheckpointFormat
+
+Precision = Literal["fp32", "fp16", "bf16"]
+PRECISIONS: dict[str, str] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+FLAVOURS = {"torch": {"format": "pt"}, "mindspore": {"format": "ms"}}
+INDEXED = ".safetensors"  # the one kind of file for which loaders of both sides know shards
+
+
+def convert_checkpoint(  # noqa: PLR0913 - the options of one command
+    source: Path | str,
+    destination: Path | str,
+    *,
+    name_map: NameMap | Path | str | None = None,
+    source_model: str | None = None,
+    target_model: str | None = None,
+    family: str | None = None,
+    target: Literal["nn", "mint", "torch"] | None = None,
+    layers: Iterable[str] = (),
+    strip: Iterable[str] = (),
+    key: str | None = None,
+    dtype: Precision | None = None,
+    max_shard_size: str | int | None = None,
+    verify: bool = True,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    trust_pickle: bool = False,
+    progress: Progress = silent,
+) -> ConversionRecord:
+    """Convert a checkpoint; the source's format is told by content, the destination's by suffix.
+
+    Names: `name_map` is a map, a map file or the record of an earlier conversion, applied in the direction that fits;
+    `source_model` and `target_model` are models as `module:function`; `family` is a ready map of `mappings/models`.
+    Without any of these the file alone decides, for the layers of `target`; `layers` settles what it leaves open, each
+    as "PATTERN=KIND". `strip` names prefixes to take off, `key` the entry of a nested file. Values: `dtype` casts
+    floating tensors. `verify=False` writes without reading back, `dry_run` writes nothing; the record says so.
+    `trust_pickle` lets torch run what a file pickles.
+
+    Raises UsageError, OpenNamesError, MapError, DestinationError, VerificationError and what reading the source raises;
+    after any of them the destination is as it was.
+
+    >>> import numpy, tempfile
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> numpy.savez(folder / "torch.npz", **{"bn.weight": numpy.ones(3), "bn.bias": numpy.zeros(3)})
+    >>> record = convert_checkpoint(folder / "torch.npz", folder / "mindspore.ckpt")
+    >>> [(tensor.source, tensor.target) for tensor in record.tensors]
+    [('bn.weight', 'bn.gamma'), ('bn.bias', 'bn.beta')]
+    >>> record.verdict.outcome.value, record.verified
+    ('aligned', True)
+    """
+    destination = Path(destination)
+    _check_choices(target, dtype)
+    plugin = _format_for(destination)
+    limit = _shard_limit(max_shard_size, destination)
+    checkpoint = _opened(Path(source), key, trust_pickle)
+    names = choose_names(
+        checkpoint,
+        NameRequest(name_map, source_model, target_model, family, target, _texts(layers), _texts(strip)),
+        plugin.framework,
+    )
+    plan = _sound_plan(checkpoint, names, dtype)
+    output = _output(plan, names, plugin, destination, limit)
+    _check_output(output, checkpoint, overwrite=overwrite)
+    warnings = (*checkpoint.notes, *left_out_warnings(checkpoint), *names.warnings, *plan.warnings)
+    job = Conversion(checkpoint, names, replace(plan, warnings=warnings), output, cast_losses(plan))
+    if dry_run:
+        return conversion_record(job, None, written=False)
+    if checkpoint.check is not None:
+        checkpoint.check()
+    hashes = write_output(output, verify=verify, progress=progress)
+    return conversion_record(job, hashes if verify else None)
+
+
+def _check_choices(target: str | None, dtype: str | None) -> None:
+    """Refuse words that the command line would not let through."""
+    for option, given, known in (("target", target, ("nn", "mint", "torch")), ("dtype", dtype, tuple(PRECISIONS))):
+        if given is not None and given not in known:
+            raise UsageError(f"{option} {given!r} is not known", f"use one of: {', '.join(known)}")
+
+
+def _texts(given: Iterable[str]) -> tuple[str, ...]:
+    """A text alone is one, not its letters."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _format_for(destination: Path) -> CheckpointFormat:
+    if not destination.name.isprintable():
+        raise DestinationError(f"{str(destination)!r} cannot be shown", "name the file in characters that can be")
+    if destination.is_dir():
+        raise DestinationError(f"{destination} is a folder", "name a file in it")
+    written = {plugin.name: plugin for plugin in checkpoint_formats().values() if not plugin.problems([], {})}
+    for plugin in written.values():
+        if destination.suffix in plugin.suffixes:  # in small letters: MindSpore loads no others
+            return plugin
+    known = ", ".join(suffix for plugin in written.values() for suffix in plugin.suffixes)
+    raise DestinationError(
+        f"no checkpoint can be written with the suffix {destination.suffix!r} of {destination}", f"use one of: {known}"
+    )
+
+
+def _shard_limit(size: str | int | None, destination: Path) -> int | None:
+    if size is None:
+        return None
+    if destination.suffix != INDEXED:
+        hint = f"name a destination that ends in {INDEXED}, or leave --max-shard-size out"
+        raise UsageError(f"--max-shard-size does not go with {destination.name}: it cannot be cut into shards", hint)
+    return parse_size(size)
+
+
+def _opened(source: Path, key: str | None, trust_pickle: bool) -> Checkpoint:
+    """The source with its tensors; what only its own code can open goes through torch if that is trusted."""
+    if trust_pickle:
+        from align.checkpoints.open_trusted import open_trusted
+
+        checkpoint = open_trusted(source, key)
+    else:
+        checkpoint = open_checkpoint(source, key)
+    if not checkpoint.tensors:
+        hint = "save a state_dict, or name the file that holds the weights"
+        raise UnsupportedCheckpointError(source, "it holds no tensors", hint)
+    return checkpoint
+
+
+def _sound_plan(checkpoint: Checkpoint, names: ChosenNames, dtype: Precision | None) -> ConversionPlan:
+    name_map, fills = names.name_map, names.fills
+    if dtype is not None:
+        name_map, fills = with_dtype(name_map, fills, checkpoint.tensors, PRECISIONS[dtype])
+    plan = plan_conversion(checkpoint.tensors, name_map, fills, names.ties)
+    if plan.problems:
+        raise MapError(f"the map for {checkpoint.path}", plan.problems)
+    if not plan.tensors:
+        raise MapError(f"the map for {checkpoint.path}", ["it drops every tensor, nothing is left to write"])
+    return plan
+
+
+def _output(
+    plan: ConversionPlan, names: ChosenNames, plugin: CheckpointFormat, destination: Path, limit: int | None
+) -> Output:
+    """What goes into which file; raises DestinationError naming every tensor that the format cannot hold."""
+    tensors = plan.targets
+    flavour = FLAVOURS[names.framework]
+    if problems := plugin.problems(tensors, flavour):
+        listed = "\n".join(f"  {line}" for line in problems)
+        hint = "choose another destination format, or drop or cast these tensors in a map (--map)"
+        raise DestinationError(f"{destination} cannot hold what is to be written:\n{listed}", hint)
+    shards = plan_shards(tensors, limit) if limit else [list(tensors)]
+    files = shard_names(destination.name, len(shards))
+    index = None
+    if len(shards) > 1:
+        index = destination.with_name(index_name(destination.name)), index_bytes(shards, files)
+    outputs = (OutputFile(destination.with_name(name), tuple(s)) for name, s in zip(files, shards, strict=True))
+    return Output(plugin, flavour, destination, tuple(outputs), index, tuple(_old_files(destination)))
+
+
+def _old_files(destination: Path) -> list[Path]:
+    """What is there of a checkpoint of that name: the index first, the file itself, and the shards of an index."""
+    index = destination.with_name(index_name(destination.name))
+    # `Path.exists` raises where only the name of the index is too long.
+    found = [path for path in (index, destination) if os.path.lexists(path)]
+    if index in found:
+        shard = re.compile(rf"{re.escape(destination.stem)}-\d{{5}}-of-\d{{5}}{re.escape(destination.suffix)}")
+        found += sorted(path for path in destination.parent.iterdir() if shard.fullmatch(path.name))
+    return found
+
+
+def _check_output(output: Output, checkpoint: Checkpoint, *, overwrite: bool) -> None:
+    folder = output.destination.parent
+    if not folder.is_dir():
+        wrong = "is not a folder" if folder.exists() else "does not exist"
+        raise DestinationError(f"the folder {folder} {wrong}", "name a folder that is there, or make it first")
+    present = list(dict.fromkeys([*output.old, *(path for path in output.paths if path.exists())]))
+    there = [path for path in present if path.exists()]
+    if own := [path for path in there if any(path.samefile(file) for file in checkpoint.all_files)]:
+        raise DestinationError(f"{own[0]} is the source itself", "name another destination")
+    if present and not overwrite:
+        raise DestinationError(f"{present[0]} exists", "add --overwrite to replace it")
+    files = [Path(os.path.realpath(file.path)) for file in output.files]
+    if len(set(files)) < len(files):
+        hint = "remove the links, or name another destination"
+        raise DestinationError(f"two files to be written beside {output.destination} are links to one", hint)
+    check_space(files[0].parent, output.nbytes)

@@ -1,0 +1,1 @@
+"""Two checkpoints tensor by tensor."""

@@ -1,0 +1,132 @@
+"""Two checkpoints of any formats compared: names, shapes, dtypes, and the values of every pair in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.checkpoints.open_trusted import open_trusted
+from align.checkpoints.wrapper_prefixes import without_prefixes_of_all
+from align.convert.diff.pair_tensors import judge_diff, judge_pair, naming_warning, pair_tensors
+from align.convert.diff.stored_pairs import measure_pairs
+from align.convert.diff_result import CheckpointDiff
+from align.core.message_words import counted
+from align.core.progress import Progress, silent
+from align.errors import CannotRunError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from align.convert.diff.pair_tensors import TensorPairs
+    from align.convert.diff_result import TensorDifference
+    from align.core.checkpoints import Checkpoint, StoredTensor
+    from align.core.name_map import NameMap
+
+
+def diff_checkpoints(  # noqa: PLR0913 - the options of one command
+    reference: Path | str,
+    candidate: Path | str,
+    *,
+    name_map: NameMap | Path | str | None = None,
+    reference_key: str | None = None,
+    candidate_key: str | None = None,
+    strip: Iterable[str] = (),
+    trust_pickle: bool = False,
+    unchanged: bool = False,
+    progress: Progress = silent,
+) -> CheckpointDiff:
+    """Compare two checkpoints; each tensor is read once, in blocks, whatever its size.
+
+    `name_map` is a map between the names of both, its file or the record of a conversion, and is applied with its
+    transforms in the direction that fits; without it, equal names pair. The keys name the entries of nested files,
+    `strip` prefixes to take off the names of whichever side has them. With `unchanged` the result lists what is equal
+    bit for bit. `trust_pickle` lets torch run what a file pickles. Raises what opening the files raises, UsageError
+    for prefixes and MapError.
+
+    >>> import numpy, tempfile
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> numpy.savez(folder / "before.npz", w=numpy.ones(3), b=numpy.zeros(2))
+    >>> numpy.savez(folder / "after.npz", w=numpy.ones(3) + 0.5, b=numpy.zeros(2))
+    >>> diff = diff_checkpoints(folder / "before.npz", folder / "after.npz", unchanged=True)
+    >>> diff.verdict.outcome.value, diff.unchanged
+    ('not aligned', ('b',))
+    >>> [(one.reference, one.measurement.max_abs) for one in diff.tensors if one.outcome != "equal"]
+    [('w', 0.5)]
+    """
+    strip = tuple(strip)
+    ours = _opened(reference, reference_key, "--key-a", trust_pickle)
+    theirs = _opened(candidate, candidate_key, "--key-b", trust_pickle)
+    ours, theirs = _stripped((ours, theirs), strip)
+    pairs, map_warnings = _paired(ours, theirs, name_map)
+    for checkpoint in (ours, theirs):
+        if checkpoint.check is not None:
+            checkpoint.check()
+    tensors = _measured(pairs, progress)
+    warnings = (*ours.notes, *theirs.notes, *map_warnings, *_beside(ours), *_beside(theirs))
+    return CheckpointDiff(
+        reference=str(reference),
+        candidate=str(candidate),
+        reference_format=ours.format,
+        candidate_format=theirs.format,
+        tensors=tensors,
+        missing=_described(ours.tensors, pairs.missing),
+        extra=_described(theirs.tensors, pairs.extra),
+        dropped=pairs.dropped,
+        warnings=warnings,
+        verdict=judge_diff(tensors, pairs),
+        unchanged=tuple(tensor.reference for tensor in tensors if tensor.identical) if unchanged else None,
+        strip=strip,
+    )
+
+
+def _opened(path: Path | str, key: str | None, option: str, trust_pickle: bool) -> Checkpoint:
+    """Open one side; a hint names the option that chooses the entry of this side."""
+    try:
+        return (open_trusted if trust_pickle else open_checkpoint)(path, key)
+    except CannotRunError as error:
+        error.hint = error.hint.replace("--key", option)
+        raise
+
+
+def _stripped(sides: Sequence[Checkpoint], strip: Sequence[str]) -> list[Checkpoint]:
+    """Both sides with their tensors under the names without the prefixes."""
+    if not strip:
+        return list(sides)
+    names = without_prefixes_of_all([side.tensors for side in sides], strip)
+    return [
+        replace(side, tensors={new: replace(side.tensors[was], name=new) for new, was in own.items()})
+        for side, own in zip(sides, names, strict=True)
+    ]
+
+
+def _paired(
+    ours: Checkpoint, theirs: Checkpoint, name_map: NameMap | Path | str | None
+) -> tuple[TensorPairs, Sequence[str]]:
+    """Pair by equal names or by the map, and what there is to say of it."""
+    if name_map is None:
+        pairs = pair_tensors(ours.tensors, theirs.tensors)
+        return pairs, tuple(filter(None, [naming_warning(pairs)]))
+    from align.convert.diff.map_between import map_between
+    from align.convert.planning.given_map import read_given_map
+
+    way = map_between(read_given_map(name_map), ours.tensors, theirs.tensors)
+    return pair_tensors(ours.tensors, theirs.tensors, way.name_map), way.warnings
+
+
+def _measured(pairs: TensorPairs, progress: Progress) -> tuple[TensorDifference, ...]:
+    sums = iter(measure_pairs([both for pair in pairs.pairs if (both := pair.comparable)], progress))
+    return tuple(judge_pair(pair, next(sums) if pair.comparable else None) for pair in pairs.pairs)
+
+
+def _described(tensors: Mapping[str, StoredTensor], names: tuple[str, ...]) -> dict[str, str]:
+    return {name: f"{tensors[name].dtype} {tensors[name].shape}" for name in names}
+
+
+def _beside(checkpoint: Checkpoint) -> Iterator[str]:
+    """One line for each entry of a nested file that holds tensors and was not compared."""
+    for name, count in checkpoint.other_tensors.items():
+        held = counted(count, "tensor")
+        yield f"{checkpoint.path.name}: {name} ({checkpoint.other[name]}) holds {held}: NOT COMPARED"

@@ -1,0 +1,187 @@
+"""The plan of a conversion: which target tensors are made of which source tensors, and all that stands against it.
+
+Nothing is read here but tensors that are only told to be tied. Values are made when the writer asks for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from align.checkpoints.retie_tensors import retie_tensors
+from align.checkpoints.tied_tensors import tied_names
+from align.convert.planning.transformed_tensors import filled_tensor, joined_tensor, transformed_tensor
+from align.core.dtypes import dtype_name, is_float
+from align.core.message_words import close_names, counted, first_few
+from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
+from align.core.transforms import IDENTITY, Cast, chained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from align.core.checkpoints import StoredTensor
+    from align.core.name_map import Fill, NameMap, Pairing
+    from align.core.transforms import Transform
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTensor:
+    """One target tensor, made of `before` by the transform; `source` is "" for one that is filled.
+
+    A target that is joined of several sources is planned once for each of them.
+    """
+
+    source: str
+    transform: Transform
+    target: StoredTensor
+    before: StoredTensor
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionPlan:
+    """Targets in the source's order, then those that are filled. With `problems`, nothing must be written.
+
+    `ties` holds the targets' names.
+    """
+
+    tensors: tuple[PlannedTensor, ...]
+    dropped: dict[str, str]
+    ties: tuple[tuple[str, ...], ...]
+    warnings: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def targets(self) -> list[StoredTensor]:
+        """All tensors to write, each once."""
+        return list({planned.target.name: planned.target for planned in self.tensors}.values())
+
+
+def plan_conversion(
+    tensors: Mapping[str, StoredTensor],
+    name_map: NameMap,
+    fills: Sequence[Fill] = (),
+    ties: Sequence[Sequence[str]] = (),
+) -> ConversionPlan:
+    """Apply a name map to a checkpoint's tensors; all problems are collected, none is raised.
+
+    `fills` are written beside what the map makes; `ties` are targets told to be one tensor, which counts where their
+    values are equal.
+    """
+    planned: list[PlannedTensor] = []
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    problems = [
+        *_map_problems(name_map, fills),
+        *_name_problems(tensors, name_map),
+        *(f"{name} {tensors[name].shape}: {fault}" for name, fault in cut_faults(name_map.pairings, shapes).items()),
+    ]
+    for group in _by_target(name_map.pairings).values():
+        if all(pairing.source in tensors for pairing in group):
+            planned += _planned(group, tensors, problems)
+    order = {name: place for place, name in enumerate(tensors)}
+    planned.sort(key=lambda tensor: order[tensor.source])
+    for fill in fills:
+        before = filled_tensor(fill)
+        planned.append(PlannedTensor("", fill.transform, transformed_tensor(before, fill.name, fill.transform), before))
+    warnings = list(_warnings(tensors, name_map))
+    if ties and not problems:
+        tied, untied = retie_tensors(list({one.target.name: one.target for one in planned}.values()), ties)
+        planned = [replace(one, target=tied[one.target.name]) for one in planned]
+        warnings += untied
+    return ConversionPlan(
+        tuple(planned),
+        {drop.name: drop.reason for drop in name_map.dropped if drop.side == "target" or drop.name in tensors},
+        tied_names({tensor.target.name: tensor.target for tensor in planned}.values()),
+        tuple(warnings),
+        tuple(problems),
+    )
+
+
+def _planned(group: Sequence[Pairing], tensors: Mapping[str, StoredTensor], problems: list[str]) -> list[PlannedTensor]:
+    """One target, made of one source or joined of several; what stands against it is added to the problems."""
+    first, label = group[0], ", ".join(pairing.source for pairing in group)
+    try:
+        if apart_from_whole(first.transform)[1] is None:
+            made = transformed_tensor(tensors[first.source], first.target, first.transform)
+        else:
+            made = _joined(group, tensors)
+    except ValueError as error:
+        problems.append(f"{label} -> {first.target}: {error}")
+        return []
+    return [PlannedTensor(one.source, one.transform, made, tensors[one.source]) for one in group]
+
+
+def _joined(group: Sequence[Pairing], tensors: Mapping[str, StoredTensor]) -> StoredTensor:
+    if fault := join_fault([pairing.transform for pairing in group]):
+        raise ValueError(fault)
+    pieces = []
+    for pairing in group:
+        pairing.transform.output_shape(tensors[pairing.source].shape)
+        change, part = apart_from_whole(pairing.transform)
+        if part is not None:
+            pieces.append((transformed_tensor(tensors[pairing.source], pairing.source, change), part))
+    return joined_tensor(group[0].target, pieces)
+
+
+def _by_target(pairings: Iterable[Pairing]) -> dict[str, list[Pairing]]:
+    groups: dict[str, list[Pairing]] = {}
+    for pairing in pairings:
+        groups.setdefault(pairing.target, []).append(pairing)
+    return groups
+
+
+def with_dtype(
+    name_map: NameMap, fills: Sequence[Fill], tensors: Mapping[str, StoredTensor], dtype: str
+) -> tuple[NameMap, tuple[Fill, ...]]:
+    """Return the map and the fills with a cast to `dtype` after all else; what is no floating tensor then stays so."""
+
+    def cast(transform: Transform, before: str) -> Transform:
+        made = transform.output_dtype(before)
+        change, part = apart_from_whole(transform)
+        return chained(change, Cast(dtype, made) if is_float(made) and made != dtype else IDENTITY, part or IDENTITY)
+
+    pairings = (
+        replace(pair, transform=cast(pair.transform, tensors[pair.source].dtype)) if pair.source in tensors else pair
+        for pair in name_map.pairings
+    )
+    filled = (replace(fill, transform=cast(fill.transform, dtype_name(fill.value.dtype))) for fill in fills)
+    return replace(name_map, pairings=tuple(pairings)), tuple(filled)
+
+
+def _map_problems(name_map: NameMap, fills: Sequence[Fill]) -> Iterable[str]:
+    for ambiguity in name_map.ambiguous:
+        yield f"ambiguous: {', '.join(ambiguity.sources)} for {', '.join(ambiguity.targets)} ({ambiguity.reason})"
+    for unmatched in name_map.unmatched:
+        closest = f"; closest: {', '.join(unmatched.suggestions)}" if unmatched.suggestions else ""
+        yield f"unmatched {unmatched.side} tensor {unmatched.name}: {unmatched.reason}{closest}"
+    groups = _by_target(name_map.pairings)
+    parts = {target for target, group in groups.items() if all(apart_from_whole(one.transform)[1] for one in group)}
+    takers = {target: [pairing.source for pairing in group] for target, group in groups.items()}
+    for fill in fills:
+        takers.setdefault(fill.name, []).append(f"a fill ({fill.reason})")
+    for target, sources in takers.items():
+        if not target.isprintable() or not target:  # surrogates, which no file can hold, are not printable either
+            yield f"{sources[0]} cannot become {target!r}: a name must be of printable signs, and not empty"
+        if len(sources) > (len(groups[target]) if target in parts else 1):
+            yield f"{target} is the target of {len(sources)} tensors: {', '.join(sources)}"
+
+
+def _name_problems(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
+    absent = [pairing for pairing in name_map.pairings if pairing.source not in tensors]
+    close = close_names((pairing.source for pairing in absent), tensors)
+    for pairing in absent:
+        closest = f"; closest: {', '.join(found)}" if (found := close.get(pairing.source)) else ""
+        yield f"{pairing.source} is in the map, not in the checkpoint (for {pairing.target}){closest}"
+    mentioned = {p.source for p in name_map.pairings} | {d.name for d in name_map.dropped if d.side == "source"}
+    mentioned |= {u.name for u in name_map.unmatched} | {name for a in name_map.ambiguous for name in a.sources}
+    for name, tensor in tensors.items():
+        if name not in mentioned:
+            yield f"{name} {tensor.shape} is in the checkpoint, not in the map"
+
+
+def _warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
+    absent = [drop.name for drop in name_map.dropped if drop.side == "source" and drop.name not in tensors]
+    if absent:
+        yield f"the map drops {counted(len(absent), 'name')} that the checkpoint does not have: {first_few(absent)}"
+    if name_map.unused_rules:
+        unused = name_map.unused_rules
+        yield f"the map has {counted(len(unused), 'rule')} that nothing follows: {first_few(unused)}"

@@ -1,0 +1,216 @@
+"""A map that is followed from its source names to its targets, or back; `steps.which_way` says which of them fits.
+
+Back, each transform is inverted, what the map dropped is filled again (from the value that a record kept, else from the
+default that a layer rule states), and what only the target had is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from align.checkpoints.training_state import REASONS
+from align.convert.planning.refill_dropped import refilled
+from align.core.message_words import close_names, first_few
+from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
+from align.core.piece_transforms import filled_up, join_fault
+from align.errors import MapError
+from align.names.apply_user_rules import apply_rules
+from align.names.fold_names import as_literal
+from align.names.user_rules import NameRules
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from align.core.checkpoints import StoredTensor
+    from align.core.dtypes import Array
+    from align.core.name_map import Fill, SideName
+    from align.core.parameters import Shape
+    from align.core.transforms import Transform
+
+Ties = tuple[tuple[str, ...], ...]
+Target = tuple[str, "Transform"]
+SIDES: tuple[SideName, SideName] = ("source", "target")
+FILLED = "the source had none: it was filled"
+
+
+@dataclass(frozen=True, slots=True)
+class TwoWayMap:
+    """Rules, and what is known beside them.
+
+    `given` is the map that the rules were made of, if it was one. `forms` holds shapes and dtypes of sources,
+    `target_forms` of targets, `values` dropped sources, `ties` targets that were one tensor.
+    """
+
+    rules: NameRules
+    given: NameMap | None = None
+    forms: Mapping[str, tuple[Shape, str]] = field(default_factory=dict)
+    target_forms: Mapping[str, tuple[Shape, str]] = field(default_factory=dict)
+    values: Mapping[str, Array] = field(default_factory=dict)
+    ties: Ties = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DirectedMap:
+    """A map followed in one direction, with all that stands against it for the file at hand."""
+
+    name_map: NameMap
+    backwards: bool
+    fills: tuple[Fill, ...] = ()
+    ties: Ties = ()
+    warnings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def as_two_way(name_map: NameMap, label: str) -> TwoWayMap:
+    """A map at hand."""
+    drops = {side: {as_literal(d.name): d.reason for d in name_map.dropped if d.side == side} for side in SIDES}
+    names, further = as_rules((p.source, p.target, p.transform) for p in name_map.pairings)
+    rules = NameRules(label, names, (), drops["source"], drops["target"], name_map.frameworks, further)
+    return TwoWayMap(rules, name_map)
+
+
+def as_rules(
+    pairs: Iterable[tuple[str, str, Transform]],
+) -> tuple[dict[str, Target], dict[str, tuple[Target, ...]]]:
+    """Source, target and transform of each pair as the `names` and `further` of NameRules."""
+    names: dict[str, Target] = {}
+    further: dict[str, tuple[Target, ...]] = {}
+    for source, target, transform in pairs:
+        if source in names:
+            further[source] = (*further.get(source, ()), (target, transform))
+        names.setdefault(source, (target, transform))
+    return names, further
+
+
+def follow_forward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> DirectedMap:
+    """Follow the map from its sources to its targets."""
+    if two_way.given is not None:
+        return DirectedMap(two_way.given, backwards=False, ties=two_way.ties)
+    rules = two_way.rules
+    try:
+        name_map = apply_rules(rules, list(tensors), None)
+    except MapError as error:
+        return DirectedMap(NameMap("", ""), backwards=False, problems=error.faults)
+    absent = [Pairing(name, to, "user", 1.0, change) for name, to, change in rules.all_names if name not in tensors]
+    name_map = replace(
+        name_map,
+        pairings=(*name_map.pairings, *absent),
+        unmatched=tuple(_suggested(name_map.unmatched, rules.names)),
+        unused_rules=tuple(rule for rule in name_map.unused_rules if not rule.startswith("[dropped.target]")),
+    )
+    only_there = [glob for glob in rules.dropped_target if glob not in rules.dropped_source]
+    fills, lost = refilled(only_there, {}, {p.target for p in name_map.pairings})
+    missing = [glob for glob in lost if rules.dropped_target[glob] == FILLED]
+    warnings = (f"filled before, without a known default, and left out: {first_few(missing)}",) if missing else ()
+    return DirectedMap(name_map, False, tuple(fills), two_way.ties, warnings)
+
+
+def follow_backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> DirectedMap:
+    """Follow the map from its targets to its sources."""
+    rules, names = two_way.rules, SourceNames(two_way.rules)
+    pairings, dropped, unmatched = _led_back(two_way, names, tensors)
+    absent = [
+        Pairing(to, source, "user", 1.0)
+        for to, found in names.exact.items()
+        for source, _ in found
+        if to not in tensors
+    ]
+    spoken = {*(drop.name for drop in dropped), *(pairing.target for pairing in (*pairings, *absent))}
+    drops = [glob for glob, reason in rules.dropped_source.items() if reason not in REASONS]
+    fills, lost = refilled(drops, two_way.values, spoken)
+    warnings = []
+    if lost:
+        left_out = f"dropped on the way there, without a kept value or a known default, and left out: {first_few(lost)}"
+        warnings.append(left_out)
+    if cut := [pair for pair in pairings if filled_up(pair.transform)]:
+        warnings.append(f"cropped on the way there, and filled up again: {first_few([pair.target for pair in cut])}")
+    name_map = NameMap(
+        "target",
+        "source",
+        (*pairings, *absent),
+        tuple(dropped),
+        unmatched=tuple(_suggested(unmatched, names.exact)),
+        frameworks=(rules.frameworks[1], rules.frameworks[0]),
+    )
+    sources = {p.source: p.target for p in pairings}
+    ties = tuple(tuple(sources[name] for name in group if name in sources) for group in two_way.ties)
+    return DirectedMap(name_map, True, tuple(fills), ties, tuple(warnings))
+
+
+def _led_back(
+    two_way: TwoWayMap, names: SourceNames, tensors: Iterable[str]
+) -> tuple[list[Pairing], list[Dropped], list[Unmatched]]:
+    """What becomes of each tensor on the way back: it is paired, once for each of its sources, dropped, or neither."""
+    pairings: list[Pairing] = []
+    dropped: list[Dropped] = []
+    unmatched: list[Unmatched] = []
+    for name in tensors:
+        drop = two_way.rules.drop_of("target", name)
+        for source, there in (found := names.sources_of(name)):
+            back, fault = _undone(there, *two_way.forms.get(source, (None, None)))
+            if back is None:
+                unmatched.append(Unmatched(name, "source", f"it cannot go back to {source}: {fault}"))
+            else:
+                pairings.append(Pairing(name, source, "user", 1.0, back))
+        if drop and not found:
+            dropped.append(Dropped(name, "source", drop[0]))
+        elif not found:
+            unmatched.append(Unmatched(name, "source", names.why_not(name)))
+    return pairings, dropped, unmatched
+
+
+def _undone(there: Transform, shape: Shape | None, dtype: str | None) -> tuple[Transform | None, str]:
+    """The inverse, or why there is none."""
+    try:
+        return there.inverse(shape, dtype), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+class SourceNames:
+    """The names of a map's sources, by those of its targets."""
+
+    def __init__(self, rules: NameRules) -> None:
+        self.rules = rules
+        self.exact: dict[str, list[Target]] = {}
+        for source, target, transform in rules.all_names:
+            self.exact.setdefault(target, []).append((source, transform))
+        shared = {target: found for target, found in self.exact.items() if len(found) > 1}
+        self.shared = {
+            target: [source for source, _ in found]
+            for target, found in shared.items()
+            if join_fault([transform for _, transform in found])
+        }
+
+    def sources_of(self, target: str) -> list[Target]:
+        """Sources and transforms of a target name, several if it is joined of them.
+
+        There are none if no rule leads to it from a source that leads back to it.
+        """
+        if target in self.exact:
+            return [] if target in self.shared else self.exact[target]
+        for rename in self.rules.renames:
+            if rename.back and (found := self.rules.matched([rename.back[0]], target)):
+                source = found[1].expand(rename.back[1])
+                there = self.rules.target_of(source)
+                if there and there[0] == target and not self.rules.drop_of("source", source):
+                    return [(source, there[1])]
+        return []
+
+    def why_not(self, target: str) -> str:
+        """Why no source is known for a target name."""
+        if target in self.shared:
+            return f"{first_few(self.shared[target])} all lead to it: pair it with one of them"
+        for rename in self.rules.renames:
+            if rename.back and (found := self.rules.matched([rename.back[0]], target)):
+                source = found[1].expand(rename.back[1])
+                return f"the way back of {rename.pattern.pattern!r} leads to {source}, which does not lead here"
+        if any(rename.back is None for rename in self.rules.renames):
+            return "no name leads to it; a [[rename]] is followed back only with `back = { from = ..., to = ... }`"
+        return "no rule leads to it"
+
+
+def _suggested(unmatched: Sequence[Unmatched], known: Collection[str]) -> Iterator[Unmatched]:
+    close = close_names((one.name for one in unmatched if one.name not in known), known)
+    return (replace(one, suggestions=close.get(one.name, ())) for one in unmatched)

@@ -1,0 +1,98 @@
+"""Tensors written to a file, or to shards with an index: verified under temporary names before any takes its place.
+
+So a destination is absent, old or complete, never half. Of shards the index comes last, and what was there before goes
+just before the new files take its place: an old index would claim new shards, an old file be taken for a new index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.convert.writing.synced_writer import SyncedWriter
+from align.convert.writing.verify_checkpoint import verify_written
+from align.core.atomic_files import atomic_path, atomic_writer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from align.core.checkpoints import StoredTensor
+    from align.core.progress import Progress
+    from align.core.protocols import CheckpointFormat
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """One file to be written, with the tensors that go into it."""
+
+    path: Path
+    tensors: tuple[StoredTensor, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values."""
+        return sum(tensor.nbytes for tensor in self.tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What is to be written: one file, `destination` itself, or shards and an index, which take its place.
+
+    `old` are the files of a checkpoint under that name, in either form.
+    """
+
+    plugin: CheckpointFormat
+    metadata: Mapping[str, str]
+    destination: Path
+    files: tuple[OutputFile, ...]
+    index: tuple[Path, bytes] | None = None
+    old: tuple[Path, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values."""
+        return sum(file.nbytes for file in self.files)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """All files, first the one by which the checkpoint is opened."""
+        return (*((self.index[0],) if self.index else ()), *(file.path for file in self.files))
+
+
+def write_output(output: Output, *, verify: bool, progress: Progress) -> dict[str, str]:
+    """Write, read back, compare and rename; return each tensor's SHA-256, nothing where `verify` is False.
+
+    Raises DestinationError or VerificationError; what was there before is then still there, unless the disk refuses
+    to rename what it has just taken.
+    """
+    hashes: dict[str, str] = {}
+    steps = _Steps(progress, output.nbytes)
+    with contextlib.ExitStack() as renames:
+        if output.index is not None:
+            renames.enter_context(atomic_writer(output.index[0])).write(output.index[1])
+        for file in output.files:
+            temporary = renames.enter_context(atomic_path(file.path, file.nbytes))
+            with SyncedWriter(temporary, steps.show, file.nbytes) as stream:
+                output.plugin.write(stream, file.tensors, output.metadata)
+            if verify:
+                hashes |= verify_written(file.tensors, output.plugin, temporary, file.path, steps.show)
+            steps.base += file.nbytes
+        if output.index is not None or len(output.old) > 1:
+            for path in output.old:
+                path.unlink(missing_ok=True)
+    return hashes
+
+
+@dataclass
+class _Steps:
+    """The progress of one file as a part of that of all files."""
+
+    progress: Progress
+    total: int
+    base: int = 0
+
+    def show(self, what: str, done: int, total: int) -> None:  # noqa: ARG002 - the file's own total
+        """Tell how far the whole is; headers may count beyond it."""
+        self.progress(what, min(self.base + done, self.total), self.total)

@@ -1,0 +1,136 @@
+"""Checkpoints of a training: what is no weight is left out and said, and stops nothing."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from align.convert.convert_checkpoint import convert_checkpoint
+from align.errors import InputsError, UsageError
+from align.runs.folder import as_document
+
+WEIGHTS = {"emb.embedding_table": (5, 3), "norm.gamma": (3,), "norm.beta": (3,)}
+TORCH = ["emb.weight", "norm.weight", "norm.bias"]
+STATE = {f"moments.{name}": shape for name, shape in WEIGHTS.items()} | {"momentum": (), "global_step": (1,)}
+MODEL = """
+import numpy as np
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+
+def port():
+    norm = {"gamma": np.ones(3, np.float32), "beta": np.ones(3, np.float32)}
+    return ArrayModel((
+        ArrayLayer("emb", "mindspore.nn.Embedding", print, {"embedding_table": np.ones((5, 3), np.float32)}),
+        ArrayLayer("norm", "mindspore.nn.LayerNorm", print, norm),
+    ))
+"""
+
+
+@pytest.fixture
+def trained(tmp_path):
+    """A file as MindSpore saves it, with the state of a Momentum."""
+    own = {name: np.ones(shape, np.float32) for name, shape in (WEIGHTS | STATE).items()}
+    own["global_step"] = np.ones(1, np.int32)
+    np.savez(tmp_path / "trained.npz", **own)
+    convert_checkpoint(tmp_path / "trained.npz", tmp_path / "trained.ckpt")
+    (tmp_path / "models.py").write_text(MODEL, encoding="utf-8")
+    return tmp_path / "trained.ckpt"
+
+
+def test_where_the_names_stay_nothing_is_left_out(trained, tmp_path) -> None:
+    for destination in ("out.ckpt", "out.safetensors"):
+        record = convert_checkpoint(trained, tmp_path / destination)
+        assert (len(record.tensors), record.dropped, record.warnings) == (len(WEIGHTS | STATE), {}, ())
+
+
+@pytest.mark.parametrize("way", ["file", "model", "map", "record"])
+def test_state_is_left_out_on_the_way_to_torch_and_counted(trained, tmp_path, way) -> None:
+    (tmp_path / "map.toml").write_text(
+        '[names]\n"emb.embedding_table" = "emb.weight"\n'
+        '[[rename]]\nfrom = "(.*).gamma"\nto = "\\\\1.weight"\n[[rename]]\nfrom = "(.*).beta"\nto = "\\\\1.bias"\n',
+        encoding="utf-8",
+    )
+    first = convert_checkpoint(trained, tmp_path / "first.pth")
+    (tmp_path / "convert.json").write_text(json.dumps(as_document(first, {})), encoding="utf-8")
+    said = {
+        "file": {},
+        "model": {"source_model": f"{tmp_path / 'models.py'}:port"},
+        "map": {"name_map": tmp_path / "map.toml"},
+        "record": {"name_map": tmp_path / "convert.json"},
+    }
+    record = convert_checkpoint(trained, tmp_path / "out.pth", **said[way])
+    assert [tensor.target for tensor in record.tensors] == TORCH
+    assert record.dropped == dict.fromkeys(STATE, "optimizer state")
+    assert any(line.startswith("optimizer state: 5 tensors NOT CONVERTED (") for line in record.warnings)
+    assert record.verdict.coverage.excluded == 5
+
+
+def test_a_record_does_not_bring_some_of_the_state_back(trained, tmp_path) -> None:
+    there = convert_checkpoint(trained, tmp_path / "there.pth")
+    (tmp_path / "convert.json").write_text(json.dumps(as_document(there, {})), encoding="utf-8")
+    back = convert_checkpoint(tmp_path / "there.pth", tmp_path / "back.ckpt", name_map=tmp_path / "convert.json")
+    assert [tensor.target for tensor in back.tensors] == list(WEIGHTS)
+
+
+def test_what_a_map_says_of_the_state_counts(trained, tmp_path) -> None:
+    pairs = [*zip(WEIGHTS, TORCH, strict=True), ("momentum", "own")]
+    lines = "\n".join(f'"{source}" = "{target}"' for source, target in pairs)
+    text = f'[names]\n{lines}\n[dropped.source]\n"moments.*" = "not wanted"\n'
+    (tmp_path / "map.toml").write_text(text, encoding="utf-8")
+    record = convert_checkpoint(trained, tmp_path / "out.pth", name_map=tmp_path / "map.toml")
+    assert [tensor.target for tensor in record.tensors] == [*TORCH, "own"]
+    assert set(record.dropped.values()) == {"not wanted", "optimizer state"}
+
+
+def averaged(tmp_path, prefix="module."):
+    own = {
+        f"{prefix}{name}": np.ones(shape, np.float32) for name, shape in {"bn.weight": (3,), "bn.bias": (3,)}.items()
+    }
+    np.savez(tmp_path / "m.npz", n_averaged=np.array(7), **own)
+    convert_checkpoint(tmp_path / "m.npz", tmp_path / "m.pth", target="torch")
+    return tmp_path / "m.pth"
+
+
+SIDE = """
+import numpy as np
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+
+def model():
+    norm = {"weight": np.ones(3, np.float32), "bias": np.ones(3, np.float32)}
+    return ArrayModel((ArrayLayer("bn", "torch.nn.LayerNorm", print, norm),))
+"""
+
+
+def test_the_count_of_an_averaged_model_is_left_out_and_needs_no_prefix(tmp_path) -> None:
+    (tmp_path / "side.py").write_text(SIDE, encoding="utf-8")
+    for number, said in enumerate(({"strip": ["module."]}, {"source_model": f"{tmp_path / 'side.py'}:model"})):
+        record = convert_checkpoint(averaged(tmp_path), tmp_path / f"{number}.ckpt", **said)
+        assert [tensor.target for tensor in record.tensors] == ["bn.gamma", "bn.beta"]
+        assert record.dropped == {"n_averaged": "a wrapper's count of averaged models"}
+        assert any("1 tensor NOT CONVERTED (n_averaged)" in line for line in record.warnings)
+        for file in ("m.npz", "m.pth"):
+            (tmp_path / file).unlink()
+
+
+def test_a_number_that_only_looks_like_such_a_count_stays_and_must_fit_the_model(tmp_path) -> None:
+    (tmp_path / "side.py").write_text(SIDE, encoding="utf-8")
+    with pytest.raises(InputsError, match="unexpected: n_averaged"):
+        convert_checkpoint(averaged(tmp_path, ""), tmp_path / "o.ckpt", source_model=f"{tmp_path / 'side.py'}:model")
+
+
+@pytest.mark.frameworks
+def test_a_real_averaged_model_becomes_the_model_alone(tmp_path) -> None:
+    import torch
+
+    model = torch.optim.swa_utils.AveragedModel(torch.nn.Sequential(torch.nn.Linear(3, 4)))
+    torch.save(model.state_dict(), tmp_path / "ema.pth")
+    record = convert_checkpoint(tmp_path / "ema.pth", tmp_path / "ema.ckpt", strip=["module."])
+    assert [tensor.target for tensor in record.tensors] == ["0.weight", "0.bias"]
+    assert list(record.dropped) == ["n_averaged"]
+
+
+def test_names_that_stay_may_be_called_what_they_are(trained, tmp_path) -> None:
+    assert convert_checkpoint(trained, tmp_path / "out.safetensors", target="nn").warnings == ()
+    with pytest.raises(UsageError, match="--target mint contradicts the source"):
+        convert_checkpoint(trained, tmp_path / "no.safetensors", target="mint")
