@@ -166,7 +166,7 @@ class Bench:
 
     def _linted(self) -> list[tuple[str, str]]:
         """Cell and rule of each finding of a lint."""
-        from align.workflows.lint_models import lint_models
+        from align.lint.lint_models import lint_models
 
         self.case.restore_names()
         result = lint_models(self.case.model, self.case.net, name_map=self.case.name_map)

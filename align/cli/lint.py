@@ -32,7 +32,7 @@ def lint_command(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: nothing above a note; 1: findings; 2: nothing could be compared.
     """
-    from align.workflows.lint_models import lint_models
+    from align.lint.lint_models import lint_models
 
     settings = read_settings(project, reference, candidate, map_file=map_file)
     sides = {"reference": str(settings.reference.model), "candidate": str(settings.candidate.model)}

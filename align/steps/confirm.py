@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.layer_settings import LayerSettings, Setting
-    from align.core.lint import SettingFinding
     from align.core.parameters import Parameter, ParameterSet, Shape
     from align.core.transforms import Transform
+    from align.lint.lint_result import SettingFinding
     from align.rules.layer_rules import FamilyName
     from align.rules.setting_forms import Form
 

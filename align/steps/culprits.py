@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.culprits import Culprit
-from align.steps.lint import LayerPair, compare_settings
+from align.lint.compare_settings import LayerPair, compare_settings
 from align.steps.unruled_settings import same_named_settings, switched_settings
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from align.core.hypotheses import Relation
     from align.core.layer_settings import LayerSettings
-    from align.core.lint import SettingFinding
+    from align.lint.lint_result import SettingFinding
     from align.rules.pitfalls import Pitfall
     from align.steps.isolate import IsolatedCall
     from align.steps.locate import Fault, ProducerLayer

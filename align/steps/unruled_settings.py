@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.lint import SettingFinding
+from align.lint.lint_result import SettingFinding
 from align.rules.layer_rules import rule_for
 from align.rules.setting_forms import equal_settings
 

@@ -14,13 +14,13 @@ from align.core.comparisons import ForwardComparison
 from align.core.findings import Finding
 from align.core.message_words import counted
 from align.errors import UnlikeTracesError
+from align.lint.compare_settings import compare_settings
+from align.lint.pair_layers import pair_layers
 from align.rules.pitfalls import pitfalls
 from align.steps.allow import accept_deviations, check_allowances
 from align.steps.amplify import with_amplification
 from align.steps.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.steps.judge_forward import judge_forward
-from align.steps.lint import compare_settings
-from align.steps.lint_pairs import pair_layers
 from align.traces.compare_weights import compare_weights
 from align.traces.incompatible_traces import trace_incompatibilities
 from align.traces.kept_elements import kept_places

@@ -11,9 +11,9 @@ from align.core.transforms import IDENTITY
 from align.steps.confirm import changes_for, same_kind, sources_of_added
 
 if TYPE_CHECKING:
-    from align.core.lint import SettingFinding
     from align.core.protocols import Model
     from align.core.transforms import Transform
+    from align.lint.lint_result import SettingFinding
     from align.models.open_side import Side
 
 

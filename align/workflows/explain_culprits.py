@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from align.core.culprits import Culprit
     from align.core.dtypes import Array
     from align.core.hypotheses import Relation
-    from align.core.lint import SettingFinding
     from align.core.protocols import Model
+    from align.lint.lint_result import SettingFinding
     from align.models.open_side import Side
     from align.steps.isolate import IsolatedCall, IsolationOptions
     from align.steps.locate import Fault

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
     from align.core.layer_settings import LayerSettings, Setting
-    from align.core.lint import SettingFinding
     from align.core.protocols import Model
     from align.core.transforms import Transform
+    from align.lint.lint_result import SettingFinding
     from align.models.open_side import Side
     from align.steps.isolate import IsolatedCall
     from align.steps.locate import Fault

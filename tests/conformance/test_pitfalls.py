@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from real_layers import build, distance, observe, settings_of
 
+from align.lint.compare_settings import LayerPair, compare_settings
 from align.rules.pitfalls import is_of, pitfalls
-from align.steps.lint import LayerPair, compare_settings
 
 pytestmark = pytest.mark.frameworks
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.core.verdicts import Outcome
-from align.workflows.lint_models import lint_models
+from align.lint.lint_models import lint_models
 
 if TYPE_CHECKING:
-    from align.core.lint import LintResult
+    from align.lint.lint_result import LintResult
 
 pytestmark = pytest.mark.frameworks
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from align.core.layer_settings import LayerSettings
-from align.core.lint import SettingFinding
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.piece_transforms import Slice
+from align.lint.lint_result import SettingFinding
 from align.steps.confirm import LayerPlan, changes_for, same_kind, same_windows, sources_of_added
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from align.core.culprits import Culprit
 from align.core.hypotheses import Relation
 from align.core.layer_settings import LayerSettings
-from align.core.lint import SettingFinding
 from align.core.traces import Capture
+from align.lint.lint_result import SettingFinding
 from align.rules.pitfalls import pitfalls
 from align.steps.culprits import (
     by_module,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from align.lint.lint_models import lint_models
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.models.open_side import open_side
 from align.workflows.confirm_causes import rebuilt_layer
-from align.workflows.lint_models import lint_models
 
 
 @pytest.fixture(scope="module")

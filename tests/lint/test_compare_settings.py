@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.core.layer_settings import LayerSettings
+from align.lint.compare_settings import LayerPair, compare_settings
 from align.rules.pitfalls import pitfalls
-from align.steps.lint import LayerPair, compare_settings
 
 if TYPE_CHECKING:
-    from align.steps.lint import ComparedSettings
+    from align.lint.compare_settings import ComparedSettings
 
 
 def layer(path: str, name: str, **values: Any) -> LayerSettings:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.lint import LintResult
 from align.core.message_words import counted
 from align.core.name_map import NameMap
 from align.core.protocols import SettingsReader
 from align.core.registry import check_packages, model_readers
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import CannotRunError, NothingInCommonError, UsageError
+from align.lint.compare_settings import LayerPair, compare_settings
+from align.lint.lint_result import LintResult
+from align.lint.pair_layers import pair_layers
 from align.models.open_side import Side, load_function, open_side
 from align.names.apply_user_rules import check_shapes
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
 from align.names.user_rules import NameRules
 from align.rules.pitfalls import pitfalls
-from align.steps.lint import LayerPair, compare_settings
-from align.steps.lint_pairs import pair_layers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from align.core.layer_settings import LayerSettings
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
-    from align.steps.lint import ComparedSettings
+    from align.lint.compare_settings import ComparedSettings
 
 
 def lint_models(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from align.core.lint import SettingFinding
+from align.lint.lint_result import SettingFinding
 from align.rules.setting_forms import equal_settings
 
 if TYPE_CHECKING:
