@@ -53,7 +53,7 @@ def generate_command(  # noqa: PLR0913 - one parameter an option
 
     The logits of each token, cache against no cache, and the first new token that differs.
     """
-    from align.workflows.compare_generation import compare_generation
+    from align.evaluation.compare_generation import compare_generation
 
     checkpoints = reference_checkpoint, candidate_checkpoint
     settings = read_settings(project, reference, candidate, checkpoints=checkpoints, map_file=map_file)

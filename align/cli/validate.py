@@ -51,7 +51,7 @@ def validate_command(  # noqa: PLR0913 - one parameter an option
 
     If the two sides differ, exchange their data, metric and weights one at a time until the cause is alone.
     """
-    from align.workflows.validate_models import validate_models
+    from align.evaluation.validate_models import validate_models
 
     checkpoints = reference_checkpoint, candidate_checkpoint
     settings = read_settings(project, reference, candidate, checkpoints=checkpoints, map_file=map_file)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from align.steps.metrics import METRICS
+from align.evaluation.validation.metrics import METRICS
 
 
 @pytest.mark.frameworks

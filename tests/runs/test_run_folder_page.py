@@ -13,12 +13,14 @@ import pytest
 
 import align
 from align.convert import diff_result
-from align.core import comparisons, generations, validations
+from align.core import comparisons
 from align.core import trace_metadata as capturing
 from align.core.findings import Finding
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
 from align.core.verdicts import Coverage, LayerOutcome, Outcome, Verdict
+from align.evaluation import generation_result as generations
+from align.evaluation import validation_result as validations
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.folder import KINDS, RunFolder
 from align.traces import stored_noise as trace_noise

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.steps.sample_differences import MOST_INDEXES, MOST_WORST, SampleTally
+from align.evaluation.validation.sample_differences import MOST_INDEXES, MOST_WORST, SampleTally
 
 if TYPE_CHECKING:
-    from align.core.validations import OutputDifference
+    from align.evaluation.validation_result import OutputDifference
 
 LABELS = np.array([0, 1, 2, 0])
 LOGITS = np.array([[3.0, 1.0, 0.0], [0.0, 2.0, 1.0], [0.0, 1.0, 4.0], [1.0, 0.0, 0.5]], np.float32)

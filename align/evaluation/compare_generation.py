@@ -11,26 +11,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.findings import Finding
-from align.core.generations import GenerationComparison
 from align.core.progress import silent
 from align.errors import CannotRunError, InputsError, UsageError
+from align.evaluation.generation.compare_logits import (
+    LogitsNoise,
+    compare_logits,
+    first_token_differences,
+    judge_generation,
+)
+from align.evaluation.generation.decoders import Decoder
+from align.evaluation.generation_result import GenerationComparison
 from align.models.call_model import noise_unmeasured, widened_side
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, open_side
-from align.steps.generation import LogitsNoise, compare_logits, first_token_differences, judge_generation
 from align.traces.transferred_weights import TransferredWeights
-from align.workflows.decoders import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from align.core.dtypes import Array
-    from align.core.generations import LogitsComparison, LogitsOf
     from align.core.name_map import NameMap
     from align.core.progress import Progress
     from align.core.protocols import Model
-    from align.workflows.decoders import Adapter
+    from align.evaluation.generation.decoders import Adapter
+    from align.evaluation.generation_result import LogitsComparison, LogitsOf
 
 STAGES = 4
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from align.core.message_words import counted
-from align.core.validations import PARTS, Combination
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.evaluation.validation_result import PARTS, Combination
 from align.measure.limits import NOISE_FACTOR
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.name_map import SideOf
-    from align.core.validations import OutputDifference, Part
+    from align.evaluation.validation_result import OutputDifference, Part
 
     Cause = Part | Literal["model"]
 

@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 
 from align.core.measurements import Limit
-from align.core.validations import Combination, OutputDifference
 from align.core.verdicts import Outcome
+from align.evaluation.validation.exchange_parts import (
+    Scores,
+    Setup,
+    find_causes,
+    judge_validation,
+    list_combinations,
+    metric_limit,
+)
+from align.evaluation.validation_result import Combination, OutputDifference
 from align.measure.measure_arrays import measure
-from align.steps.validate import Scores, Setup, find_causes, judge_validation, list_combinations, metric_limit
 
 SIDES = ("reference", "candidate")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from align.errors import InputsError
-from align.steps.metrics import METRICS, accuracy, mean_squared_error, top5
+from align.evaluation.validation.metrics import METRICS, accuracy, mean_squared_error, top5
 
 LOGITS = np.array([[0.1, 0.9, 0.0], [2.0, 1.0, 3.0]])
 

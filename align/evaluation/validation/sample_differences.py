@@ -13,7 +13,7 @@ import numpy as np
 
 from align.core.dtypes import rounded_as
 from align.core.measurements import smallest_factor
-from align.core.validations import OutputDifference, SampleDifference
+from align.evaluation.validation_result import OutputDifference, SampleDifference
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 

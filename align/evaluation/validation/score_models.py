@@ -15,11 +15,11 @@ from align.core.findings import Finding
 from align.core.message_words import counted
 from align.core.name_map import SIDES
 from align.errors import CannotRunError, InputsError
+from align.evaluation.validation.exchange_parts import Scores, Setup, list_combinations, metric_limit
+from align.evaluation.validation.metrics import main_output
+from align.evaluation.validation.sample_differences import SampleTally
+from align.evaluation.validation.sample_fingerprints import count_differing_samples
 from align.models.call_model import call_model, noise_unmeasured, widened_side
-from align.steps.metrics import main_output
-from align.steps.sample_differences import SampleTally
-from align.steps.sample_facts import count_differing_samples
-from align.steps.validate import Scores, Setup, list_combinations, metric_limit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.name_map import SideOf
     from align.core.progress import Progress
-    from align.core.validations import Combination, Part
+    from align.evaluation.validation.dataset_batches import Batch, Dataset
+    from align.evaluation.validation.named_metrics import NamedMetric
+    from align.evaluation.validation_result import Combination, Part
     from align.models.open_side import Side
     from align.traces.transferred_weights import TransferredWeights
-    from align.workflows.batches import Batch, Dataset
-    from align.workflows.named_metrics import NamedMetric
 
 Outputs = dict[str, "Array"]
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.errors import InputsError, UserCodeError
+from align.evaluation.validation.dataset_batches import as_array
+from align.evaluation.validation.metrics import METRICS
 from align.models.open_side import find_function
 from align.models.user_code import run_user_code
-from align.steps.metrics import METRICS
-from align.workflows.batches import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from align.core.dtypes import Array
-    from align.steps.metrics import Metric
-    from align.workflows.batches import Batch
+    from align.evaluation.validation.dataset_batches import Batch
+    from align.evaluation.validation.metrics import Metric
 
 
 class NamedMetric:

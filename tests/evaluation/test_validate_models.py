@@ -14,7 +14,7 @@ from align.errors import InputsError, UsageError, UserCodeError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 if TYPE_CHECKING:
-    from align.core.validations import Validation
+    from align.evaluation.validation_result import Validation
 
 GENERATOR = np.random.default_rng(0)
 WEIGHT = GENERATOR.standard_normal((5, 4)).astype(np.float32)

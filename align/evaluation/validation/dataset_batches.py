@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.errors import InputsError, UsageError, UserCodeError
+from align.evaluation.validation.sample_fingerprints import sample_fingerprints
 from align.models.open_side import load_function
 from align.models.user_code import run_user_code
-from align.steps.sample_facts import sample_fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

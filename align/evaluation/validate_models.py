@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from align.core.progress import silent
-from align.core.validations import Validation
 from align.core.verdicts import Outcome
 from align.errors import UsageError
+from align.evaluation.validation.dataset_batches import Dataset
+from align.evaluation.validation.exchange_parts import find_causes, judge_validation
+from align.evaluation.validation.named_metrics import NamedMetric
+from align.evaluation.validation.score_models import ScoredModels
+from align.evaluation.validation_result import Validation
 from align.models.open_side import Side, open_side
-from align.steps.validate import find_causes, judge_validation
 from align.traces.transferred_weights import TransferredWeights
-from align.workflows.batches import Dataset
-from align.workflows.named_metrics import NamedMetric
-from align.workflows.score_models import ScoredModels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from align.core.name_map import NameMap, SideOf
     from align.core.progress import Progress
     from align.core.protocols import Model
-    from align.steps.metrics import Metric
+    from align.evaluation.validation.metrics import Metric
 
 T = TypeVar("T")
 U = TypeVar("U")

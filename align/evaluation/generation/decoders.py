@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.errors import InputsError, UserCodeError
+from align.evaluation.generation.compare_logits import greedy_tokens
 from align.models.call_model import forward_of, model_caller
 from align.models.open_side import find_function
 from align.models.user_code import run_user_code
-from align.steps.generation import greedy_tokens
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array

@@ -3,9 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.core.generations import LogitsComparison, TokenDifference
 from align.core.verdicts import Outcome
-from align.steps.generation import LogitsNoise, compare_logits, first_token_differences, greedy_tokens, judge_generation
+from align.evaluation.generation.compare_logits import (
+    LogitsNoise,
+    compare_logits,
+    first_token_differences,
+    greedy_tokens,
+    judge_generation,
+)
+from align.evaluation.generation_result import LogitsComparison, TokenDifference
 
 GENERATOR = np.random.default_rng(0)
 LOGITS = GENERATOR.standard_normal((2, 5, 20)).astype(np.float32)  # two sequences, a prompt of 3, 3 new tokens

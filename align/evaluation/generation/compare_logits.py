@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import rounded_as
-from align.core.generations import LogitsComparison, PositionComparison, TokenDifference
 from align.core.measurements import smallest_factor
 from align.core.message_words import counted
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.evaluation.generation_result import LogitsComparison, PositionComparison, TokenDifference
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from align.core.dtypes import Array
-    from align.core.generations import LogitsOf
     from align.core.measurements import Limit, Measurement
+    from align.evaluation.generation_result import LogitsOf
 
 
 class LogitsNoise:

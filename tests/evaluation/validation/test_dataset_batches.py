@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.errors import InputsError, SideError, UsageError, UserCodeError
-from align.workflows.batches import Dataset
+from align.evaluation.validation.dataset_batches import Dataset
 
 if TYPE_CHECKING:
     from pathlib import Path
