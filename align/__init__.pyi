@@ -7,6 +7,12 @@ from align.core.about import __version__ as __version__
 from align.curves.compare_losses import compare_losses as compare_losses
 from align.evaluation.compare_generation import compare_generation as compare_generation
 from align.evaluation.validate_models import validate_models as validate_models
+from align.forward.bisect_port import bisect_port as bisect_port
+from align.forward.bisect_precision import bisect_precision as bisect_precision
+from align.forward.compare_forward import compare_forward as compare_forward
+from align.forward.compare_trace_folders import compare_trace_folders as compare_trace_folders
+from align.forward.export_repro import export_repro as export_repro
+from align.forward.measure_power import measure_power as measure_power
 from align.lint.lint_models import lint_models as lint_models
 from align.models.open_side import open_side as open_side
 from align.models.probe import probe as probe
@@ -17,11 +23,5 @@ from align.report.frames import map_frame as map_frame
 from align.report.notebook import write_report as write_report
 from align.traces.capture_trace import capture_trace as capture_trace
 from align.traces.show_trace import show_trace as show_trace
-from align.workflows.bisect_port import bisect_port as bisect_port
-from align.workflows.bisect_precision import bisect_precision as bisect_precision
-from align.workflows.compare_forward import compare_forward as compare_forward
-from align.workflows.compare_trace_folders import compare_trace_folders as compare_trace_folders
-from align.workflows.export_repro import export_repro as export_repro
-from align.workflows.measure_power import measure_power as measure_power
 
 __all__: list[str]

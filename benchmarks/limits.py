@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "planted"))
 
 import pairs
 
-from align.steps import compare_traces
+from align.forward.layers import compare_traces
 
 CLEAN: dict[str, Any] = {
     "convolutions, 4 blocks": lambda s: (

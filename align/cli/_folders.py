@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from align.core.allowances import Allowances
-    from align.core.comparisons import ForwardComparison
+    from align.forward.allowances import Allowances
+    from align.forward.forward_result import ForwardComparison
 
 
 def compared_folders(
@@ -26,7 +26,7 @@ def compared_folders(
     that are not empty) that only a run of models needs.
     """
     from align.errors import UsageError
-    from align.workflows.compare_trace_folders import compare_trace_folders
+    from align.forward.compare_trace_folders import compare_trace_folders
 
     folders = [Path(side) for side in sides if Path(side).is_dir()]
     if missing := [side for side in sides if ":" not in side and Path(side) not in folders]:

@@ -29,7 +29,7 @@ from align.cli._shared import (
 from align.cli._sides import made_from, opened
 
 if TYPE_CHECKING:
-    from align.core.bisections import Bisection, PrecisionBisection
+    from align.forward.bisect_result import Bisection, PrecisionBisection
 
 
 def bisect_command(  # noqa: PLR0913 - one parameter an option
@@ -65,9 +65,9 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
 
     With --precision or --device and one side: find the smallest set of its layers that moves it above the limit there.
     """
-    from align.runs.points import parse_points, read_points
-    from align.workflows.bisect_port import bisect_port
-    from align.workflows.bisect_precision import bisect_precision
+    from align.forward.bisect_port import bisect_port
+    from align.forward.bisect_precision import bisect_precision
+    from align.forward.read_points import parse_points, read_points
 
     alone = precision is not None or device is not None
     of_one = (("--limit", limit), ("--loss", loss))

@@ -73,8 +73,8 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
 
     In a run folder the inputs are kept as inputs.npz, and used again when none are given.
     """
-    from align.runs.allowances import read_limits
-    from align.workflows.compare_forward import compare_forward
+    from align.forward.compare_forward import compare_forward
+    from align.forward.read_allowances import read_limits
 
     checkpoints = reference_checkpoint, candidate_checkpoint
     settings = read_settings(project, reference, candidate, checkpoints=checkpoints, map_file=map_file)

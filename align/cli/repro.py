@@ -44,7 +44,7 @@ def repro_command(  # noqa: PLR0913 - one parameter an option
     json: JsonOption = False,
 ) -> int:
     """Write one layer's inputs, weights and outputs of both sides, and two scripts that run it without mindalign."""
-    from align.workflows.export_repro import export_repro
+    from align.forward.export_repro import export_repro
 
     checkpoints = reference_checkpoint, candidate_checkpoint
     settings = read_settings(project, reference, candidate, checkpoints=checkpoints, map_file=map_file)

@@ -28,7 +28,7 @@ def map_frame(result: MapResult) -> pd.DataFrame:
     unmatched or dropped), shapes and dtypes of both sides, note.
 
     >>> from align.core.name_map import NameMap, Pairing
-    >>> from align.core.comparisons import MapResult
+    >>> from align.forward.forward_result import MapResult
     >>> pairing = Pairing("fc.weight", "head.weight", "structure", 0.9)
     >>> result = MapResult(NameMap("a", "b", (pairing,)), None, None, None)
     >>> map_frame(result)[["source", "target", "confidence"]].values.tolist()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from align.cli.main import main
-from align.core.bisections import (
+from align.forward.bisect_result import (
     Bisection,
     PointOrigin,
     PointState,

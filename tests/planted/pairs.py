@@ -15,14 +15,14 @@ from mindspore import ops
 from torch import nn
 
 from align.core.registry import model_readers
+from align.forward.compare_forward import compare_forward
 from align.names.map_parameters import map_parameters
-from align.workflows.compare_forward import compare_forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from align.core.comparisons import ForwardComparison, LayerComparison
     from align.core.name_map import NameMap
+    from align.forward.forward_result import ForwardComparison, LayerComparison
 
 WORDS = 50
 

@@ -9,10 +9,10 @@ import pytest
 
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, ModelFailedError
+from align.forward.compare_forward import compare_forward
 from align.report.terminal import blocks_as_text
 from align.report.text import result_blocks
 from align.runs.folder import as_document
-from align.workflows.compare_forward import compare_forward
 
 pytestmark = pytest.mark.frameworks
 

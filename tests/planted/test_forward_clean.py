@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.core.verdicts import Outcome
-from align.workflows.compare_forward import compare_forward
+from align.forward.compare_forward import compare_forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from align.core.comparisons import ForwardComparison
+    from align.forward.forward_result import ForwardComparison
 
 pytestmark = pytest.mark.frameworks
 

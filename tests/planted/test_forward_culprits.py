@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from align.core.verdicts import Outcome
+from align.forward.compare_forward import compare_forward
 from align.models.open_side import open_side
-from align.workflows.compare_forward import compare_forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from align.core.comparisons import ForwardComparison
-    from align.core.culprits import Culprit
+    from align.forward.culprit_result import Culprit
+    from align.forward.forward_result import ForwardComparison
 
 pytestmark = pytest.mark.frameworks
 

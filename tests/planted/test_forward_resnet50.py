@@ -12,7 +12,7 @@ from align.core.verdicts import Outcome
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.core.comparisons import ForwardComparison
+    from align.forward.forward_result import ForwardComparison
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
 

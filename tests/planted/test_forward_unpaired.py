@@ -11,10 +11,10 @@ from align.core.name_map import Dropped, NameMap, Pairing
 from align.core.piece_transforms import Slice
 from align.core.transforms import IDENTITY, Reshape, Transform
 from align.core.verdicts import Outcome
-from align.workflows.compare_forward import compare_forward
+from align.forward.compare_forward import compare_forward
 
 if TYPE_CHECKING:
-    from align.core.comparisons import ForwardComparison
+    from align.forward.forward_result import ForwardComparison
 
 pytestmark = pytest.mark.frameworks
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from align.core.registry import model_readers
-from align.workflows.compare_forward import compare_forward
+from align.forward.compare_forward import compare_forward
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,6 @@ import numpy as np
 
 from align.convert.conversion_result import ConversionRecord, ConvertedTensor
 from align.convert.diff_result import CheckpointDiff, TensorDifference
-from align.core.comparisons import ForwardComparison, LayerComparison
-from align.core.culprits import Culprit, IsolatedComparison
 from align.core.findings import Finding
 from align.core.measurements import Limit, Measurement, smallest_factor
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing, Unmatched
@@ -30,6 +28,8 @@ from align.curves.curve_result import (
     SpeedComparison,
 )
 from align.curves.loss_log import Curve
+from align.forward.culprit_result import Culprit, IsolatedComparison
+from align.forward.forward_result import ForwardComparison, LayerComparison
 from align.names.map_result import MapResult
 from align.runs.folder import RunFolder
 from align.traces.unpaired_layer import UnpairedLayer
@@ -37,7 +37,7 @@ from align.traces.unpaired_layer import UnpairedLayer
 if TYPE_CHECKING:
     from pathlib import Path
 
-from align.core.culprits import IsolatedOutcome
+from align.forward.culprit_result import IsolatedOutcome
 
 FIRST_DIVERGENT = "resnet.encoder.stages.0.layers.0.shortcut.convolution"
 SHAPE = (2, 64, 56, 56)

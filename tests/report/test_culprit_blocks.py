@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from align.core.comparisons import AcceptedLayers
+from align.forward.forward_result import AcceptedLayers
 from align.report.blocks_culprits import IN_PANEL, cause_words
 from align.report.html import blocks_as_html
 from align.report.terminal import blocks_as_text

@@ -11,10 +11,10 @@ import numpy as np
 
 from align.core.json_data import to_json_data
 from align.curves.compare_losses import compare_losses
+from align.forward.compare_forward import compare_forward
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.names.map_parameters import map_parameters
 from align.report.frames import layer_frame, pair_frame, point_frame
-from align.workflows.compare_forward import compare_forward
 
 
 def model(path: str, layer: str, factor: float = 1.0) -> ArrayModel:

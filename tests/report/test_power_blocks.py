@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from align.core.json_data import to_json_data
-from align.core.power import OutputPower, ParameterPower, Power
+from align.forward.power_result import OutputPower, ParameterPower, Power
 from align.report.blocks import Lines
 from align.report.blocks_power import power_blocks
 

@@ -13,7 +13,6 @@ import pytest
 
 import align
 from align.convert import diff_result
-from align.core import comparisons
 from align.core import trace_metadata as capturing
 from align.core.findings import Finding
 from align.core.measurements import LimitSource, Measurement
@@ -21,6 +20,7 @@ from align.core.traces import Capture
 from align.core.verdicts import Coverage, LayerOutcome, Outcome, Verdict
 from align.evaluation import generation_result as generations
 from align.evaluation import validation_result as validations
+from align.forward import forward_result as comparisons
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.folder import KINDS, RunFolder
 from align.traces import stored_noise as trace_noise

@@ -383,7 +383,7 @@ def test_two_parameters_of_one_name_are_named_with_their_places(adapter: Any) ->
 PROGRAM = """
 import sys
 import numpy as np
-from align.workflows.compare_forward import compare_forward
+from align.forward.compare_forward import compare_forward
 from align.models.open_side import open_side
 import mindspore
 {before}

@@ -1,0 +1,1 @@
+"""Halving: stretches of layers, and sets of layers in another precision."""

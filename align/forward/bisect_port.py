@@ -1,0 +1,186 @@
+"""A port whose layers need not pair: the reference's values are put in at points until all that goes wrong is found."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.findings import Finding
+from align.core.message_words import counted
+from align.core.name_map import SIDES, NameMap
+from align.core.progress import silent
+from align.core.verdicts import Coverage, Outcome, Verdict
+from align.errors import CannotRunError, NothingInCommonError
+from align.forward.bisect.corresponding_points import points_as_given, points_of_runs
+from align.forward.bisect.find_wrong_stretches import INPUTS, find_wrong_stretches
+from align.forward.bisect.splice_values import Point, Splice, worst_factor
+from align.forward.bisect_result import Bisection, SplicePoint, WrongStretch
+from align.forward.layers.compare_traces import paired_outputs
+from align.forward.read_points import read_points
+from align.forward.running.measure_noise import measure_noise
+from align.models.inputs import describe_inputs, read_inputs
+from align.models.open_side import Side, open_side
+from align.traces.pair_traces import choose_map, map_in_order, pair_traces
+from align.traces.trace_folder import TraceFolder
+from align.traces.trace_writer import TraceWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.parameters import ParameterSet
+    from align.core.progress import Progress
+    from align.core.protocols import Model
+    from align.core.traces import Trace
+    from align.forward.bisect.corresponding_points import CorrespondingPoints
+    from align.forward.bisect.find_wrong_stretches import FoundStretch, StretchSearch
+    from align.forward.running.measure_noise import Noise
+    from align.traces.module_calls import CallPair
+
+
+def bisect_port(
+    reference: str | Model | Side,
+    candidate: str | Model | Side,
+    *,
+    inputs: Path | str | Mapping[str, Array],
+    points: Mapping[str, str] | Path | str | None = None,
+    name_map: NameMap | Path | str | None = None,
+    progress: Progress = silent,
+) -> Bisection:
+    """Find the stretches of a port that go wrong, judged by the model's output, in log2(points) runs each.
+
+    `points` maps places of the reference (`PATH`, `PATH#CALL`, `PATH#CALL:OUTPUT`) to those of the candidate, or is a
+    file of them; without it they are the outputs of layers that pair, and in between those of one shape in order.
+    Raises InputsError for points that are not in the runs, CannotRunError for outputs that cannot be compared.
+
+    >>> import numpy as np
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> def model(*factors):
+    ...     layers = (ArrayLayer(f"l{n}", "torch.nn.ReLU", lambda x, f=f: x * f, {}) for n, f in enumerate(factors))
+    ...     return ArrayModel(tuple(layers))
+    >>> found = bisect_port(model(2.0, 3.0, 4.0), model(2.0, 5.0, 4.0), inputs={"x": np.ones(3, np.float32)})
+    >>> [(found.points[one.after].candidate, found.points[one.before].candidate) for one in found.stretches]
+    [('l0#0', 'l1#0')]
+    """
+    sides = open_side(reference), open_side(candidate)
+    arrays = read_inputs(inputs)
+    mine, theirs = (side.reader.read_parameters(side.model, side.label) for side in sides)
+    with tempfile.TemporaryDirectory(prefix="align-") as folder:
+        traces = _run_both(sides, arrays, Path(folder))
+        pairs = _pairs(traces, (mine, theirs), name_map)
+        given = read_points(Path(points)) if isinstance(points, (str, Path)) else points
+        found = points_of_runs(*traces, pairs) if given is None else points_as_given(*traces, given)
+        noise = measure_noise(sides[0], arrays, traces[0])
+        bench = _Bench(sides[1], arrays, traces[0], noise, found.points, _outputs(pairs), progress)
+        factor = bench.judge((), len(found.points))
+        search = find_wrong_stretches(len(found.points), bench.judge)
+        progress("bisect", len(bench.runs), len(bench.runs))
+        stretches = tuple(_stretch(one, found.points, traces[1]) for one in reversed(search.stretches))
+    return Bisection(
+        reference=sides[0].label,
+        candidate=sides[1].label,
+        points=_told(found, search),
+        stretches=stretches,
+        factor=factor,
+        runs=len(bench.runs),
+        findings=(
+            *noise.findings,
+            *(Finding("point-unusable", "warning", sides[1].label, reason) for reason in found.unusable),
+        ),
+        inputs=describe_inputs(arrays),
+        environment={side.reader.name: side.reader.environment() for side in sides},
+        verdict=_verdict(stretches, len(bench.outputs)),
+    )
+
+
+@dataclass
+class _Bench:
+    """The candidate, run with the reference's values at points; no such run is made twice."""
+
+    side: Side
+    inputs: Mapping[str, Array]
+    reference: Trace
+    noise: Noise
+    points: Sequence[Point]
+    outputs: Sequence[Point]
+    progress: Progress
+    runs: dict[tuple[int, ...], dict[str, float]] = field(default_factory=dict)
+
+    def judge(self, spliced: tuple[int, ...], target: int) -> float:
+        """See find_stretches."""
+        if spliced not in self.runs:
+            self.runs[spliced] = self._run({self.points[number].candidate.key for number in spliced})
+            self.progress("bisect", len(self.runs), max(len(self.points).bit_length() + 2, len(self.runs) + 1))
+        return worst_factor(
+            self.runs[spliced], self.outputs if target == len(self.points) else self.points[target : target + 1]
+        )
+
+    def _run(self, spliced: set[str]) -> dict[str, float]:
+        sink = Splice(self.reference, self.noise.accumulated, (*self.points, *self.outputs), spliced)
+        self.side.runner.run(self.side.model, self.inputs, sink)
+        return sink.factors
+
+
+def _run_both(sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Path) -> tuple[TraceFolder, TraceFolder]:
+    for side, name in zip(sides, SIDES, strict=True):
+        with TraceWriter(folder / name, side.reader.environment()) as writer:
+            side.runner.run(side.model, inputs, writer)
+    mine, theirs = (TraceFolder(folder / name) for name in SIDES)
+    return mine, theirs
+
+
+def _pairs(
+    traces: tuple[TraceFolder, TraceFolder],
+    parameters: tuple[ParameterSet, ParameterSet],
+    given: NameMap | Path | str | None,
+) -> Sequence[CallPair]:
+    """Pair the calls as far as the names allow: the models themselves always pair."""
+    try:
+        name_map = choose_map(given, parameters)
+        if given is None and not name_map.complete:
+            name_map = map_in_order(traces, parameters, name_map)
+    except NothingInCommonError:
+        name_map = NameMap(parameters[0].label, parameters[1].label)
+    return pair_traces(traces, parameters, name_map).pairs
+
+
+def _outputs(pairs: Sequence[CallPair]) -> list[Point]:
+    """The outputs of the models; raises CannotRunError where one cannot be compared."""
+    found = [paired for pair in pairs if not pair.reference.module for paired in _paired(pair)]
+    unlike = [obstacle for _, obstacle in found if obstacle]
+    if unlike or not found:
+        reason = unlike[0] if unlike else "there are none"
+        raise CannotRunError(
+            f"the models' outputs cannot be compared: {reason}", "give the port the original's outputs"
+        )
+    return [point for point, _ in found]
+
+
+def _paired(pair: CallPair) -> list[tuple[Point, str]]:
+    return [(Point(a, b), obstacle) for a, b, obstacle in paired_outputs(pair.reference, pair.candidate)]
+
+
+def _stretch(found: FoundStretch, points: Sequence[Point], candidate: TraceFolder) -> WrongStretch:
+    start, end = found.start, found.end
+    begins = points[start].candidate.order if start > INPUTS else INPUTS
+    ends = points[end].candidate.order if end < len(points) else len(candidate.captures)
+    between = [one.module for one in candidate.captures if begins < one.order <= ends and one.module]
+    after, before = start if start > INPUTS else None, end if end < len(points) else None
+    return WrongStretch(after, before, found.factor, tuple(dict.fromkeys(between)))
+
+
+def _told(found: CorrespondingPoints, search: StretchSearch) -> tuple[SplicePoint, ...]:
+    return tuple(
+        SplicePoint(point.reference.key, point.candidate.key, origin, search.states.get(number, "untried"))
+        for number, (point, origin) in enumerate(zip(found.points, found.origins, strict=True))
+    )
+
+
+def _verdict(stretches: Sequence[WrongStretch], outputs: int) -> Verdict:
+    coverage = Coverage("model outputs", outputs)
+    if not stretches:
+        return Verdict(Outcome.ALIGNED, "the model's output is within its limit", coverage)
+    reason = f"the port goes wrong in {counted(len(stretches), 'stretch', 'stretches')}"
+    return Verdict(Outcome.NOT_ALIGNED, reason, coverage)

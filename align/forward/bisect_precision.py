@@ -1,0 +1,225 @@
+"""Which layers suffer in another precision or on another device: the set of them halved until it cannot be smaller."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align.core.message_words import counted
+from align.core.progress import silent
+from align.core.protocols import ModelPlacer
+from align.core.verdicts import Coverage, Outcome, Verdict
+from align.errors import CannotRunError, ModelFailedError, UsageError, UserCodeError
+from align.forward.bisect.delta_debugging import smallest_set
+from align.forward.bisect.movement import Movement, loss_movement, output_movement
+from align.forward.bisect_result import PrecisionBisection, SensitiveLayer
+from align.forward.running.measure_noise import Noise, measure_noise
+from align.models.inputs import describe_inputs, read_inputs
+from align.models.open_side import Side, check_dtype, find_function, open_side
+from align.models.user_code import run_user_code
+from align.traces.trace_folder import TraceFolder
+from align.traces.trace_writer import TraceWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.progress import Progress
+    from align.core.protocols import Model
+    from align.core.traces import Capture
+
+    Loss = Callable[[Any], float]
+
+MOST_SETS = 16
+
+
+def bisect_precision(  # noqa: PLR0913 - the options of one command
+    side: str | Model | Side,
+    *,
+    inputs: Path | str | Mapping[str, Array],
+    precision: str | None = None,
+    device: str | None = None,
+    layers: str = "*",
+    limit: float | None = None,
+    loss: str | Loss | None = None,
+    progress: Progress = silent,
+) -> PrecisionBisection:
+    """Find the smallest sets of layers that move a model's output above a limit where they run in another precision.
+
+    Layers are called modules without called modules inside, whose path fits the glob `layers`. `limit` is a relative
+    movement of the output (L2), or of `loss(outputs)`; without it, the output's is that of align.compare_forward, the
+    loss's 0.005. After a set is found the rest is searched, until the rest stays below the limit. Raises UsageError
+    for a precision that there is not, CannotRunError where nothing can run so.
+
+    >>> import numpy as np
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
+    >>> bisect_precision(model, inputs={"x": np.ones(3, np.float32)}, precision="int8")
+    Traceback (most recent call last):
+    align.errors.UsageError: no model computes in 'int8'
+    Hint: give one of: float16, bfloat16, float32, float64
+    """
+    check_dtype(precision)
+    if (precision is None) == (device is None):
+        raise UsageError("one precision or one device is needed", "give either --precision or --device")
+    opened, arrays = open_side(side), read_inputs(inputs)
+    with tempfile.TemporaryDirectory(prefix="align-") as folder:
+        with TraceWriter(Path(folder), opened.reader.environment()) as writer:
+            opened.runner.run(opened.model, arrays, writer)
+        trace = TraceFolder(Path(folder))
+        noise = Noise() if precision else measure_noise(opened, arrays, trace)
+        moved = _judge(trace, (noise, precision or "", limit), loss)
+        bench = _Bench(opened, arrays, (device, precision), moved, progress, _layers(trace.captures, layers))
+        everything = bench.settle()
+        groups = _groups(bench)
+        rows = tuple(_rows(bench, groups))
+        rest = bench.move(tuple(path for path in bench.layers if path not in {row.module for row in rows}))
+    progress("bisect", len(bench.runs), len(bench.runs))
+    place = precision or device or ""
+    return PrecisionBisection(
+        model=opened.label,
+        precision=precision or "",
+        device=device or "",
+        judged="loss" if loss else "output",
+        tried=len(bench.layers),
+        all_moved=everything.moved,
+        all_factor=everything.factor,
+        layers=rows,
+        rest_moved=rest.moved,
+        rest_factor=rest.factor,
+        complete=rest.factor <= 1.0,
+        not_run=bench.not_run,
+        runs=len(bench.runs),
+        findings=noise.findings,
+        inputs=describe_inputs(arrays),
+        environment={opened.reader.name: opened.reader.environment()},
+        verdict=_verdict(rows, bench, place),
+    )
+
+
+@dataclass
+class _Bench:
+    """The model, run with some of its layers elsewhere; no such run is made twice."""
+
+    side: Side
+    inputs: Mapping[str, Array]
+    place: tuple[str | None, str | None]
+    judge: Callable[[Mapping[str, Array]], Movement]
+    progress: Progress
+    layers: dict[str, str]
+    not_run: dict[str, str] = field(default_factory=dict)
+    runs: dict[frozenset[str], Movement] = field(default_factory=dict)
+    stand_ins: dict[str, Model] = field(default_factory=dict)
+
+    def settle(self) -> Movement:
+        """Move all layers; those that fail there are left out from now on."""
+        for path in list(self.layers):
+            self._make(path)
+        while self.layers:
+            if (movement := self._attempt()) is not None:
+                return movement
+        listed = "; ".join(f"{path}: {reason}" for path, reason in list(self.not_run.items())[:3])
+        raise CannotRunError(f"no layer can run there: {listed}", "choose another precision, or other --layers")
+
+    def move(self, paths: tuple[str, ...]) -> Movement:
+        """Run the model with these layers elsewhere."""
+        key = frozenset(paths)
+        if key not in self.runs:
+            sink = _Outputs()
+            self.side.runner.run(self.side.model, self.inputs, sink, {path: self.stand_ins[path] for path in paths})
+            self.runs[key] = self.judge(sink.values)
+            self.progress("bisect", len(self.runs), 2 * len(self.runs))
+        return self.runs[key]
+
+    def _attempt(self) -> Movement | None:
+        try:
+            return self.move(tuple(self.layers))
+        except ModelFailedError as error:
+            if error.layer not in self.layers:
+                raise
+            self._leave_out(error.layer, error)
+            return None
+
+    def _make(self, path: str) -> None:
+        placer = self.side.reader
+        if not isinstance(placer, ModelPlacer):
+            raise CannotRunError(f"layers of {placer.name} models cannot be moved", "give a torch or MindSpore model")
+        code = partial(placer.placed_layer, self.side.model, path, *self.place)
+        try:
+            self.stand_ins[path] = run_user_code(code, partial(UserCodeError, f"copying {path}"))
+        except UserCodeError as error:
+            self._leave_out(path, error)
+
+    def _leave_out(self, path: str, error: UserCodeError) -> None:
+        self.not_run[path] = error.message
+        del self.layers[path]
+
+
+class _Outputs:
+    """A sink that keeps what the model itself returned."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Array] = {}
+
+    def add(self, capture: Capture, value: Array) -> None:
+        if not capture.module:
+            self.values[capture.output] = value.copy()
+
+
+def _layers(captures: Sequence[Capture], pattern: str) -> dict[str, str]:
+    """Classes of the called layers that fit, by path; raises UsageError if there is none."""
+    called = {one.module: one.class_name for one in captures if one.module}
+    around = {path[:end] for path in called for end, letter in enumerate(path) if letter == "."}
+    found = {path: name for path, name in called.items() if path not in around and fnmatchcase(path, pattern)}
+    if not found:
+        raise UsageError(f"no layer that is called fits {pattern!r}", "`align forward` lists the layers")
+    return found
+
+
+def _judge(
+    trace: TraceFolder, rule: tuple[Noise, str, float | None], loss: str | Loss | None
+) -> Callable[[Mapping[str, Array]], Movement]:
+    noise, precision, limit = rule
+    if loss is None:
+        return partial(output_movement, trace, noise.accumulated, precision, limit)
+    function = find_function(loss) if isinstance(loss, str) else loss
+
+    def of(outputs: Mapping[str, Array]) -> float:
+        given = outputs[""] if set(outputs) == {""} else dict(outputs)
+        return float(run_user_code(lambda: function(given), partial(UserCodeError, "the loss")))
+
+    own = of({one.output: trace.value(one).copy() for one in trace.captures if not one.module})
+    return lambda outputs: loss_movement(own, of(outputs), limit)
+
+
+def _groups(bench: _Bench) -> list[tuple[str, ...]]:
+    """Smallest sets that move the model above its limit, one after the other."""
+    groups: list[tuple[str, ...]] = []
+    rest = tuple(bench.layers)
+    while rest and len(groups) < MOST_SETS and bench.move(rest).factor > 1.0:
+        groups.append(smallest_set(rest, lambda paths: bench.move(paths).factor > 1.0))
+        rest = tuple(path for path in rest if path not in groups[-1])
+    return groups
+
+
+def _rows(bench: _Bench, groups: Sequence[tuple[str, ...]]) -> list[SensitiveLayer]:
+    rows: list[SensitiveLayer] = []
+    for number, group in enumerate(groups):
+        for path in sorted(group, key=lambda path: -bench.move((path,)).factor):
+            alone = bench.move((path,))
+            together = bench.move((*(row.module for row in rows), path))
+            name = bench.layers[path]
+            rows.append(SensitiveLayer(path, name, number, alone.moved, alone.factor, together.moved, together.factor))
+    return rows
+
+
+def _verdict(rows: Sequence[SensitiveLayer], bench: _Bench, place: str) -> Verdict:
+    coverage = Coverage("layers", len(bench.layers), len(bench.not_run))
+    if not rows:
+        return Verdict(Outcome.ALIGNED, f"all {len(bench.layers)} layers in {place} stay within the limit", coverage)
+    reason = f"{place} passes the limit in {counted(len(rows), 'layer')} of {len(bench.layers)}"
+    return Verdict(Outcome.NOT_ALIGNED, reason, coverage)

@@ -1,0 +1,66 @@
+"""The values of both live models compared, and what the candidate holds instead where it differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from align.core.piece_transforms import Slice
+from align.core.transforms import IDENTITY
+from align.forward.causes.explain_culprits import Weights
+from align.forward.causes.rebuild_layer import Owner
+from align.forward.relations.weight_relations import weight_causes
+from align.traces.compare_weights import compare_weights, expected_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.findings import Finding
+    from align.core.name_map import NameMap
+    from align.forward.relations.relation import Fact, Relation
+    from align.models.open_side import Side
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedWeights:
+    """One finding for each parameter that differs, and the values of the candidate as they are and should be."""
+
+    findings: tuple[Finding, ...]
+    weights: Weights
+
+
+def compare_live_weights(
+    sides: tuple[Side, Side], owners: tuple[Mapping[str, str], Mapping[str, str]], name_map: NameMap
+) -> ComparedWeights:
+    """Compare before any run: a MindSpore cell may rename its parameters in it.
+
+    `owners` are the paths of both sides' modules by the names of their parameters.
+    """
+    values = [side.reader.read_values(side.model) for side in sides]
+    findings = compare_weights(values[0], values[1], name_map)
+    if not findings:
+        return ComparedWeights((), Weights(values[1], owners=_counterparts(owners, name_map)))
+    causes = weight_causes(values[0], values[1], name_map)
+    told = (
+        replace(one, facts={**one.facts, **_told(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
+    )
+    by_module = {owners[1][name]: cause for name, cause in causes.items() if name in owners[1]}
+    meant = expected_weights(values[0], values[1], name_map)
+    modules = frozenset(owners[1][name] for name in meant if name in owners[1])
+    weights = Weights(values[1], meant, modules, by_module, _counterparts(owners, name_map))
+    return ComparedWeights(tuple(told), weights)
+
+
+def _counterparts(owners: tuple[Mapping[str, str], Mapping[str, str]], name_map: NameMap) -> dict[str, Owner]:
+    """The reference's module that owns the first of a candidate's module's parameters, by the latter's path."""
+    found: dict[str, Owner] = {}
+    for one in name_map.pairings:
+        if one.source in owners[0] and one.target in owners[1]:
+            piece = one.transform
+            rows = Slice(0, piece.start, piece.stop) if isinstance(piece, Slice) and piece.axis == 0 else IDENTITY
+            found.setdefault(owners[1][one.target], Owner(owners[0][one.source], rows))
+    return found
+
+
+def _told(cause: Relation | None) -> dict[str, Fact]:
+    return {"cause": cause.id, **cause.facts} if cause else {}

@@ -1,0 +1,207 @@
+"""Both models on the same fixed inputs: every paired layer's difference, and where the port first goes wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from align.core.progress import silent
+from align.core.verdicts import Outcome
+from align.forward.allowances import NO_ALLOWANCES
+from align.forward.causes.compare_live_weights import compare_live_weights
+from align.forward.causes.explain_culprits import explain_culprits
+from align.forward.forward_result import ForwardComparison
+from align.forward.isolation.isolate_layers import Bench, isolate_layers
+from align.forward.layers.accept_deviations import accept_deviations, check_allowances
+from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
+from align.forward.layers.error_amplification import with_amplification
+from align.forward.layers.judge_forward import judge_forward
+from align.forward.measure_power import power_of
+from align.forward.power.judge_power import with_power
+from align.forward.running.run_both_models import kept_traces, run_both_models
+from align.models.describe_host import describe_host
+from align.models.inputs import describe_inputs, read_inputs
+from align.models.open_side import environments, open_side, unseen_layers
+from align.models.refuse_random import refuse_random
+from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+    from align.core.findings import Finding
+    from align.core.measurements import Limit
+    from align.core.name_map import NameMap
+    from align.core.parameters import ParameterSet
+    from align.core.progress import Progress
+    from align.core.protocols import Model
+    from align.core.verdicts import Verdict
+    from align.forward.allowances import Allowances
+    from align.forward.causes.compare_live_weights import ComparedWeights
+    from align.forward.forward_result import LayerComparison
+    from align.forward.layers.accept_deviations import Deviations
+    from align.forward.power_result import Power
+    from align.forward.running.run_both_models import BothRuns
+    from align.models.open_side import Side
+    from align.traces.module_calls import CallPairs
+
+STAGES = 8
+
+
+def compare_forward(  # noqa: PLR0913 - one parameter an option
+    reference: str | Model | Side,
+    candidate: str | Model | Side,
+    *,
+    inputs: Path | str | Mapping[str, Array],
+    name_map: NameMap | Path | str | None = None,
+    traces: Path | None = None,
+    allowances: Allowances = NO_ALLOWANCES,
+    power: bool = True,
+    progress: Progress = silent,
+) -> ForwardComparison:
+    """Run two models on the same inputs in evaluation mode and compare every paired layer's output.
+
+    A side is a live model, `module:function`, or what `align.open_side` returns for a model with its checkpoint.
+    `inputs` are arrays by name, a file of them, or a function that returns them. Without `name_map` the two models
+    are matched first. `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as
+    `traces.part`. `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures
+    whether models that agree could have differed. Raises NothingInCommonError if no layer pairs, UnusedPatternsError
+    for an allowance that fits none, CannotRunError for a model that differs and draws random numbers.
+
+    >>> import numpy as np
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> def model(path, layer):
+    ...     weights = {"weight": np.ones((2, 3), np.float32)}
+    ...     return ArrayModel((ArrayLayer(path, layer, lambda x, weight: x @ weight.T, weights),))
+    >>> twins = model("fc", "torch.nn.Linear"), model("head", "mindspore.nn.Dense")
+    >>> compare_forward(*twins, inputs={"x": np.ones((4, 3), np.float32)}).verdict.outcome.value
+    'aligned'
+    """
+    sides = open_side(reference), open_side(candidate)
+    task = _Task(sides, read_inputs(inputs), allowances, _announced(progress))
+    names = _match(sides, name_map)
+    with kept_traces(traces) as folder:
+        run = run_both_models(sides, task.inputs, folder, task.begun)
+        gathered = _gather(task, names, run, settled=name_map is not None)
+        judged = _judge(task, gathered)
+        task.begun()
+        agree = judged.verdict.outcome is Outcome.ALIGNED
+        shown = power_of(sides[0], task.inputs, run.reference, _limits(judged)) if power and agree else None
+    progress("forward", STAGES, STAGES)
+    return _result(task, gathered, judged, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The sides, what they are given and what is allowed; `begun` is told of each stage."""
+
+    sides: tuple[Side, Side]
+    inputs: dict[str, Array]
+    allowances: Allowances
+    begun: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The parameters of both sides, their map, and the differences of their values by it."""
+
+    parameters: tuple[ParameterSet, ParameterSet]
+    name_map: NameMap
+    weights: ComparedWeights
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """Both models run on their own: their calls in pairs, and the errors that have gathered."""
+
+    names: _Names
+    run: BothRuns
+    calls: CallPairs
+    layers: tuple[LayerComparison, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """All layers, gathered and alone, what is at fault, and the verdict."""
+
+    known: Deviations
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+
+
+def _announced(progress: Progress) -> Callable[[], None]:
+    stages = count(1)
+    return lambda: progress("forward", next(stages), STAGES)
+
+
+def _match(sides: tuple[Side, Side], name_map: NameMap | Path | str | None) -> _Names:
+    first, second = (side.reader.read_parameters(side.model, side.label) for side in sides)
+    return _named(sides, (first, second), choose_map(name_map, (first, second)))
+
+
+def _named(sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> _Names:
+    owners = [{one.name: one.module for one in side.parameters} for side in parameters]
+    return _Names(parameters, name_map, compare_live_weights(sides, (owners[0], owners[1]), name_map))
+
+
+def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gathered:
+    """Pair and compare what the models returned; a map that is not `settled` is completed by the order of the run."""
+    task.begun()
+    if not settled and not names.name_map.complete:
+        names = _named(task.sides, names.parameters, map_in_order(run.traces, names.parameters, names.name_map))
+    calls = pair_traces(run.traces, names.parameters, names.name_map)
+    check_allowances(task.allowances, calls.pairs)
+    rows = [*compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances)]
+    layers = with_amplification(excuse_uncertain(rows), *run.traces)
+    if any(layer.outcome == "not aligned" for layer in layers):
+        for side, trace in zip(task.sides, run.traces, strict=True):
+            refuse_random(side, task.inputs, trace)
+    return _Gathered(names, run, calls, layers)
+
+
+def _judge(task: _Task, gathered: _Gathered) -> _Judged:
+    """Run each layer alone, explain what is at fault by itself, and judge all of it."""
+    run, calls, weights = gathered.run, gathered.calls, gathered.names.weights
+    task.begun()
+    bench = Bench(task.sides[1], task.inputs, run.reference, calls.pairs, run.noise.isolated, task.allowances)
+    alone = isolate_layers(bench)
+    layers = [replace(layer, isolated=alone.outputs.get(layer.key)) for layer in gathered.layers]
+    task.begun()
+    culprits = explain_culprits(task.sides[0], bench, alone, weights.weights) if alone.faults else ()
+    findings = (
+        *run.noise.findings,
+        *unseen_layers(*task.sides),
+        *alone.findings,
+        *open_names(gathered.names.name_map),
+        *weights.findings,
+    )
+    known = accept_deviations(layers, culprits, task.allowances.accepted)
+    return _Judged(known, findings, judge_forward(known.layers, calls.unpaired, findings, known.culprits))
+
+
+def _limits(judged: _Judged) -> dict[str, Limit]:
+    """Limits by key of what agrees; for those that the user gave, the user answers."""
+    rows = [row for row in judged.known.layers if row.outcome == "aligned"]
+    return {row.key: row.limit for row in rows if row.limit and row.limit.source != "user"}
+
+
+def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | None) -> ForwardComparison:
+    known = judged.known
+    first, last = first_divergence(known.layers)
+    return ForwardComparison(
+        reference=task.sides[0].label,
+        candidate=task.sides[1].label,
+        layers=known.layers,
+        first_divergent=first,
+        last_aligned=last,
+        unpaired=gathered.calls.unpaired,
+        findings=judged.findings,
+        inputs=describe_inputs(task.inputs),
+        environment=environments(*task.sides) | {"host": describe_host()},
+        verdict=with_power(judged.verdict, power) if power else judged.verdict,
+        culprits=known.culprits,
+        accepted=known.accepted,
+        power=power,
+    )

@@ -1,0 +1,178 @@
+"""Two trace folders compared: neither framework is needed, nor the machines that the models ran on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.findings import Finding
+from align.core.message_words import counted
+from align.errors import UnlikeTracesError
+from align.forward.allowances import NO_ALLOWANCES
+from align.forward.forward_result import ForwardComparison
+from align.forward.layers.accept_deviations import accept_deviations, check_allowances
+from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
+from align.forward.layers.error_amplification import with_amplification
+from align.forward.layers.judge_forward import judge_forward
+from align.lint.compare_settings import compare_settings
+from align.lint.pair_layers import pair_layers
+from align.rules.pitfalls import pitfalls
+from align.traces.compare_weights import compare_weights
+from align.traces.incompatible_traces import trace_incompatibilities
+from align.traces.kept_elements import kept_places
+from align.traces.open_trace import TracedSide, open_trace
+from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
+from align.traces.stored_noise import read_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.dtypes import Array
+    from align.core.findings import Severity
+    from align.core.measurements import Measurement
+    from align.core.name_map import NameMap
+    from align.core.parameters import ParameterSet
+    from align.core.traces import Capture
+    from align.forward.allowances import Allowances
+    from align.forward.forward_result import LayerComparison
+
+Sides = tuple[TracedSide, TracedSide]
+_CUT = "capture it again, or compare what there is with --partial"
+_UNLIKE = "capture both sides with the same --inputs and options"
+
+
+def compare_trace_folders(
+    reference: Path | str,
+    candidate: Path | str,
+    *,
+    name_map: NameMap | Path | str | None = None,
+    partial: bool = False,
+    allowances: Allowances = NO_ALLOWANCES,
+) -> ForwardComparison:
+    """Compare two folders that `align capture` wrote, as compare_forward compares two models.
+
+    Names, weights, settings and the reference's noise come from the folders. Layers are not isolated: that takes the
+    candidate itself. Raises UnlikeTracesError for runs on different inputs or in different modes, and for a trace that
+    was cut short unless `partial` allows it: then what both have is compared. `allowances` are as in compare_forward.
+
+    >>> import numpy as np, tempfile
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> from align.traces.capture_trace import capture_trace
+    >>> weights = {"weight": np.eye(3)}
+    >>> model = ArrayModel((ArrayLayer("fc", "torch.nn.Linear", lambda x, weight: x @ weight.T, weights),))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in "ab":
+    ...         _ = capture_trace(model, f"{folder}/{name}", inputs={"x": np.ones(3)})
+    ...     compare_trace_folders(f"{folder}/a", f"{folder}/b").verdict.outcome.value
+    'aligned'
+    """
+    sides = open_trace(Path(reference)), open_trace(Path(candidate))
+    cut = _check(sides, (Path(reference), Path(candidate)), partial=partial)
+    traces, parameters = (sides[0].trace, sides[1].trace), (sides[0].parameters, sides[1].parameters)
+    paired = choose_map(name_map, parameters)
+    if name_map is None and not paired.complete:
+        paired = map_in_order(traces, parameters, paired)
+    parts = _CommonPart(*sides), _CommonPart(*sides[::-1])
+    calls = pair_traces(parts, parameters, paired)
+    check_allowances(allowances, calls.pairs)
+    noise, missing = read_noise(traces[0].folder)
+    rows = [parts[0].told(row) for row in compare_traces(*parts, calls.pairs, noise, allowances)]
+    layers = with_amplification(excuse_uncertain(rows), *parts)
+    known = accept_deviations(layers, (), allowances.accepted)
+    first, last = first_divergence(known.layers)
+    findings = (*cut, *_unmeasured(parameters[0], noise, missing), *open_names(paired), *_differences(sides, paired))
+    return ForwardComparison(
+        reference=parameters[0].label,
+        candidate=parameters[1].label,
+        layers=known.layers,
+        first_divergent=first,
+        last_aligned=last,
+        unpaired=calls.unpaired,
+        findings=findings,
+        inputs=sides[0].head.inputs,
+        environment={
+            f"{role} ({one.head.framework})": one.trace.environment
+            for role, one in zip(("reference", "candidate"), sides, strict=True)
+        },
+        verdict=judge_forward(known.layers, calls.unpaired, findings),
+        accepted=known.accepted,
+    )
+
+
+def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[Finding]:
+    """Raise UnlikeTracesError, listing all reasons, for traces that must not be compared; tell of those cut short."""
+    faults = list(trace_incompatibilities(sides[0].head, sides[1].head))
+    cut = [(folder, side.ending) for folder, side in zip(folders, sides, strict=True) if side.ending]
+    if not partial:
+        faults += [f"{folder} was cut short: it {ending}" for folder, ending in cut]
+    if not (faults or cut) and (mine := _returned(sides[0])) != (theirs := _returned(sides[1])):
+        faults.append(f"outputs of different structure: {counted(mine, 'tensor')} and {theirs}")
+    if faults:
+        only_cut = not partial and len(faults) == len(cut)
+        raise UnlikeTracesError(f"{folders[0]} and {folders[1]}", faults, _CUT if only_cut else _UNLIKE)
+    return [Finding("trace-cut-short", "warning", str(folder), ending) for folder, ending in cut]
+
+
+def _returned(side: TracedSide) -> int:
+    """How many tensors the model itself returned in its last call."""
+    own = [one for one in side.trace.captures if not one.module]
+    return sum(one.call == own[-1].call for one in own) if own else 0
+
+
+def _unmeasured(reference: ParameterSet, noise: Mapping[str, Measurement] | None, missing: str) -> Iterator[Finding]:
+    if noise is None:
+        yield Finding("noise-unmeasured", "note", reference.label, f"limits come from a table by dtype: {missing}")
+    reason = "neither layers on equal inputs nor what a fault would have changed are measured: that takes the models"
+    yield Finding("folders-only", "note", reference.label, reason)
+
+
+def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
+    """What the values of the parameters and the settings of the layers differ by."""
+    mine, theirs = sides[0].values or {}, sides[1].values or {}
+    held = tuple(one for one in name_map.pairings if one.source in mine and one.target in theirs)
+    if missing := len(name_map.pairings) - len(held):
+        message = f"the values of {counted(missing, 'parameter')} were not kept"
+        yield Finding("weights-unknown", "warning", name_map.source, message)
+    yield from compare_weights(mine, theirs, replace(name_map, pairings=held))
+    pairs, _ = pair_layers((sides[0].parameters, sides[1].parameters), name_map, (sides[0].settings, sides[1].settings))
+    for found in compare_settings(pairs, pitfalls()).findings:
+        severity: Severity = "note" if found.severity == "note" else "warning"  # whether it shows, the outputs tell
+        subject = f"{found.reference} -> {found.candidate}"
+        message = f"{found.reference_setting} against {found.candidate_setting}: write {found.change}"
+        yield Finding("setting-differs", severity, subject, message)
+
+
+class _CommonPart:
+    """A trace as far as the other one kept the same elements."""
+
+    def __init__(self, own: TracedSide, other: TracedSide) -> None:
+        self._trace = own.trace
+        self._cut = own.head.kept.elements is None
+        self.kept = other.head.kept if self._cut else own.head.kept
+        self.captures, self.environment = own.trace.captures, own.trace.environment
+        self.inputs = tuple(one for one in own.trace.inputs if own.trace.holds(one))
+
+    def holds(self, capture: Capture) -> bool:
+        """Tell whether elements of a tensor were kept."""
+        return self._trace.holds(capture)
+
+    def value(self, capture: Capture) -> Array:
+        """The elements that both traces kept."""
+        value = self._trace.value(capture)
+        places = kept_places(self.kept, value.size) if self._cut else None
+        return value if places is None else value.reshape(-1)[places]
+
+    def told(self, row: LayerComparison) -> LayerComparison:
+        """Say of a row how many elements it rests on, and where the worst one is in the whole tensor."""
+        size, measured = prod(row.reference_shape), row.measurement
+        places = kept_places(self.kept, size)
+        if measured is None or places is None:
+            return row
+        place = np.unravel_index(places[measured.worst[0]], row.reference_shape) if measured.worst else ()
+        told = replace(measured, worst=tuple(map(int, place)))
+        note = "; ".join(filter(None, [f"on {measured.count:,} of {size:,} elements", row.note]))
+        return replace(row, measurement=told, note=note)

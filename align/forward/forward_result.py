@@ -1,0 +1,91 @@
+"""Results of the workflows as values; `align.core.json_data` gives their JSON form, which reports read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.core.traces import capture_key
+
+if TYPE_CHECKING:
+    from align.core.findings import Finding
+    from align.core.measurements import Limit, Measurement
+    from align.core.parameters import Shape
+    from align.core.verdicts import LayerOutcome, Verdict
+    from align.forward.culprit_result import Culprit, IsolatedComparison
+    from align.forward.power_result import Power
+    from align.traces.unpaired_layer import UnpairedLayer
+
+
+@dataclass(frozen=True, slots=True)
+class LayerComparison:
+    """One tensor of one paired call: what it differs by, what it may differ by.
+
+    `factor` is the multiple of the limit at which the layer would pass (<= 1: it passes). `measurement` and `limit`
+    are None where no figures can be had, `note` says why. `order` is the place in the reference's run. A
+    pair that is not `certain` was made by its place or by what is inside: it may end at another place of the model.
+    `isolated` is the candidate's layer given the reference's inputs, None if it was not run so. `amplification` is the
+    relative error (L2) of the output over that of the inputs, when both models run on their own; None if one is 0.
+    """
+
+    order: int
+    reference: str
+    candidate: str
+    reference_class: str
+    candidate_class: str
+    call: int
+    output: str
+    reference_shape: Shape
+    candidate_shape: Shape
+    reference_dtype: str
+    candidate_dtype: str
+    outcome: LayerOutcome
+    measurement: Measurement | None
+    limit: Limit | None
+    factor: float | None
+    depth: int = 0
+    certain: bool = True
+    note: str = ""
+    isolated: IsolatedComparison | None = None
+    amplification: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of the reference's capture."""
+        return capture_key(self.reference, self.call, self.output)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedLayers:
+    """A deviation that the user accepts: the glob, why, the candidate's layers that deviate, the worst factor."""
+
+    layers: str
+    reason: str
+    candidates: tuple[str, ...]
+    factor: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardComparison:
+    """Both models on the same inputs: paired layers in execution order and the first divergent one.
+
+    `first_divergent` is an index into `layers`, None if all agree. `last_aligned` is the index of the last aligned
+    layer before it. `inputs` maps each input's name to its shape, dtype and SHA-256. `culprits` are all that is at
+    fault by itself, in the order in which it shows, but for what is `accepted`.
+    `power` is what the inputs could have shown, None if that was not measured.
+    """
+
+    result_kind = "forward"
+    reference: str
+    candidate: str
+    layers: tuple[LayerComparison, ...]
+    first_divergent: int | None
+    last_aligned: int | None
+    unpaired: tuple[UnpairedLayer, ...]
+    findings: tuple[Finding, ...]
+    inputs: dict[str, dict[str, object]]
+    environment: dict[str, dict[str, str]]
+    verdict: Verdict
+    culprits: tuple[Culprit, ...] = ()
+    accepted: tuple[AcceptedLayers, ...] = ()
+    power: Power | None = None

@@ -1,0 +1,286 @@
+"""Each layer of the port alone: given what the reference's counterpart was given, it should return the same.
+
+It is seen in place, in one run of the port: before a call its inputs, after it its outputs give way to the
+reference's. So calls with several inputs, keywords, states and repeated calls are met as they are, and what the code
+between the layers makes of right values is seen as well. The noise is had in the same way, from the reference itself
+in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import rounded_as
+from align.core.measurements import smallest_factor
+from align.forward.allowances import NO_ALLOWANCES
+from align.forward.layers.compare_traces import coarser_of, paired_outputs, same_layer
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
+from align.measure.sampled_values import sample_values
+from align.measure.tensor_layouts import LearnedLayouts
+from align.traces.pair_inputs import call_key, inputs_of_calls, pair_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from align.core.dtypes import Array
+    from align.core.measurements import Limit, Measurement
+    from align.core.traces import Capture, Trace
+    from align.forward.allowances import Allowances
+    from align.measure.tensor_layouts import Layout
+    from align.traces.module_calls import CallPair
+    from align.traces.pair_inputs import CallKey
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedTensor:
+    """One tensor that was given to a call, or returned by it, against the reference's.
+
+    `value` is kept if it is off, in the reference's layout; `view` is the candidate's layout. A tensor of another size
+    has no view, no figures and an infinite factor.
+    """
+
+    reference: Capture
+    measurement: Measurement | None
+    limit: Limit | None
+    factor: float
+    value: Array | None = None
+    view: Layout | None = None
+
+
+@dataclass
+class IsolatedCall:
+    """A call of the port: its inputs as the port makes them of right values, and its outputs, by the reference's keys.
+
+    `begun` and `ended` count the tensors that modules had returned when it began and ended, `returned` its own. Of a
+    call without counterpart only samples are kept, of what it was `given` and returned.
+    """
+
+    begun: int = 0
+    ended: int = 0
+    returned: int = 0
+    class_name: str = ""
+    given: list[NDArray[np.float64]] = field(default_factory=list)
+    samples: list[NDArray[np.float64]] = field(default_factory=list)
+    inputs: dict[str, IsolatedTensor] = field(default_factory=dict)
+    outputs: dict[str, IsolatedTensor] = field(default_factory=dict)
+
+    def take_input(self, alone: IsolatedTensor) -> bool:
+        """Keep one tensor that the call was given; return whether it is right."""
+        self.inputs[alone.reference.key] = alone
+        return alone.factor <= 1.0
+
+    @property
+    def is_leaf(self) -> bool:
+        """Tell whether no module returned a tensor inside."""
+        return self.begun + self.returned >= self.ended
+
+    @property
+    def inputs_factor(self) -> float | None:
+        """The worst of the inputs; None if none could be paired."""
+        return max((one.factor for one in self.inputs.values()), default=None)
+
+    @property
+    def factor(self) -> float | None:
+        """The worst of the outputs; None if none could be compared."""
+        return max((one.factor for one in self.outputs.values()), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationOptions:
+    """How a run of the port is changed.
+
+    Calls that are `forced` are given the reference's inputs even where the port's are other ones. If it `resizes`,
+    tensors of another number of elements give way too, which code around may not stand.
+    """
+
+    forced: frozenset[CallKey] = frozenset()
+    resizes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedNoise:
+    """What the reference's tensors move by in float64, by the captures' keys; each layer on its own float32 inputs."""
+
+    inputs: dict[str, Measurement] = field(default_factory=dict)
+    outputs: dict[str, Measurement] = field(default_factory=dict)
+
+    def of(self, capture: Capture) -> Measurement | None:
+        """That of one tensor, None if it was not measured."""
+        return (self.inputs if capture.role == "input" else self.outputs).get(capture.key)
+
+
+class NoiseIsolation:
+    """An Intervention for the reference in float64: every call is given, and returns, what the ordinary run had."""
+
+    def __init__(self, ordinary: Trace) -> None:
+        self._trace = ordinary
+        self._inputs = {(one.module, one.call, one.output): one for one in ordinary.inputs}
+        self._outputs = {one.key: one for one in ordinary.captures}
+        self.noise = IsolatedNoise()
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Measure the inputs, and give the ordinary ones."""
+        new = {}
+        for name, value in inputs.items():
+            same = self._inputs.get((module, call, name))
+            if same is not None and same.shape == value.shape:
+                new[name] = self._trace.value(same)
+                self._note(self.noise.inputs, same, value)
+        return new
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Measure an output."""
+        same = self._outputs.get(capture.key)
+        if same is not None and same.shape == capture.shape:
+            self._note(self.noise.outputs, same, value)
+
+    def instead(self, capture: Capture, value: Array) -> Array | None:
+        """Return the ordinary output."""
+        same = self._outputs.get(capture.key)
+        return self._trace.value(same) if same is not None and same.shape == value.shape else None
+
+    def _note(self, noise: dict[str, Measurement], same: Capture, value: Array) -> None:
+        if rounded_as(same.dtype) and rounded_as(value.dtype.name) == "float64":
+            noise[same.key] = measure(value, self._trace.value(same))
+
+
+class Isolation:
+    """An Intervention for the port: paired calls are given, and return, what the reference's counterparts had.
+
+    Inputs that the port itself makes wrong give way only in calls that are forced: a port may hand its layers the same
+    thing in another form (a mask). Outputs give way where both sides surely end at the same place.
+    """
+
+    def __init__(
+        self,
+        reference: Trace,
+        pairs: Sequence[CallPair],
+        noise: IsolatedNoise | None,
+        *,
+        way: IsolationOptions,
+        allowances: Allowances = NO_ALLOWANCES,
+    ) -> None:
+        self._trace, self._noise, self._allowances = reference, noise, allowances
+        self._trusted, self._way = {call_key(pair) for pair in pairs if pair.certain}, way
+        self._given = _given(reference, pairs)
+        self._same = {call_key(pair) for pair in pairs if same_layer(pair)}
+        self._returned = {b.key: a for pair in pairs for a, b in _outputs(pair)}
+        self._precise = _is_mostly_as_precise(pairs)
+        self._layouts = LearnedLayouts()
+        self._coarsest = ""
+        self._coarser: dict[CallKey, str] = {}
+        self._ended = 0
+        self._entered: CallKey = ("", 0)
+        self.calls: dict[CallKey, IsolatedCall] = {}
+
+    @property
+    def overwrites(self) -> bool:
+        """Where something is forced, whoever else uses it must have it too: the rest of a residual stream."""
+        return self._entered in self._way.forced
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Measure what the port hands to a paired call, and give it the reference's."""
+        key = self._entered = module, call
+        seen = self.calls[key] = IsolatedCall(begun=self._ended)
+        if key not in self._given:
+            seen.given = [sample_values(value) for value in inputs.values()]
+        paired = pair_inputs(self._given.get(key, ()), inputs)
+        new = {}
+        for name, mine in paired.items():
+            noise = None if self._noise is None else self._noise.of(mine)
+            alone = self._alone(mine, inputs[name], noise, self._coarsest)
+            if alone is not None and (
+                seen.take_input(alone) or (key in self._way.forced and self._may_give_way(alone))
+            ):
+                new[name] = self._meant(alone)
+        self._coarser[key] = self._carried(inputs, new, paired)
+        return new
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Measure what a paired call returned."""
+        key = capture.module, capture.call
+        seen, mine = self.calls[key], self._returned.get(capture.key)
+        if mine is not None:
+            noise = None if self._noise is None else self._noise.of(mine)
+            inside = seen.begun + seen.returned < self._ended
+            coarser = self._coarsest if inside else self._coarser[key]
+            alone = self._alone(mine, value, noise, coarser, capture.module)
+            if alone is not None and (alone.view is not None or key in self._same):
+                seen.outputs[mine.key] = alone
+            self._coarsest = coarser_of(self._coarsest, mine.dtype, capture.dtype)
+        if key not in self._given:
+            seen.samples.append(sample_values(value))
+            seen.class_name = capture.class_name
+        self._ended += 1
+        seen.ended, seen.returned = self._ended, seen.returned + 1
+
+    def instead(self, capture: Capture, value: Array) -> Array | None:  # noqa: ARG002
+        """Return what the reference's counterpart returned, if both surely end at the same place."""
+        key, mine = (capture.module, capture.call), self._returned.get(capture.key)
+        alone = None if mine is None else self.calls[key].outputs.get(mine.key)
+        if alone is None or not self._may_give_way(alone):
+            return None
+        return self._meant(alone) if key in self._trusted or alone.factor <= 1.0 else None
+
+    def _may_give_way(self, alone: IsolatedTensor) -> bool:
+        return self._way.resizes or alone.view is not None
+
+    def _meant(self, alone: IsolatedTensor) -> Array:
+        """The reference's tensor in the candidate's layout."""
+        value = self._trace.value(alone.reference)
+        return value if alone.view is None else alone.view.to_candidate(value)
+
+    def _alone(
+        self, mine: Capture, value: Array, noise: Measurement | None, coarser: str, returned_by: str | None = None
+    ) -> IsolatedTensor | None:
+        """None where the layouts differ, and values do not tell how; the models' own outputs must have one shape."""
+        meant = self._trace.value(mine)
+        view = self._layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
+        if view is None:
+            return IsolatedTensor(mine, None, None, inf, np.array(value)) if meant.size != value.size else None
+        turned = view.to_reference(value)
+        measurement = measure(meant, turned)
+        own = mine.dtype if returned_by is not None and self._precise else value.dtype.name
+        limit = limit_for(measurement, (mine.dtype, own), noise, coarser)
+        if returned_by is not None:
+            limit = self._allowances.limit(limit, mine.module, returned_by)
+        factor = smallest_factor(measurement, limit)
+        return IsolatedTensor(mine, measurement, limit, factor, np.array(turned) if factor > 1.0 else None, view)
+
+    def _carried(self, inputs: Mapping[str, Array], new: Mapping[str, Array], paired: Mapping[str, Capture]) -> str:
+        """The coarsest dtype whose rounding is in what a call is given: its own, or that of all before it."""
+        known = "" if inputs.keys() <= new.keys() else self._coarsest
+        for name, mine in paired.items():
+            known = coarser_of(known, mine.dtype, inputs[name].dtype.name)
+        return known
+
+
+def _is_mostly_as_precise(pairs: Sequence[CallPair]) -> bool:
+    """Tell whether the port computes in the reference's precision, so that a layer in a lower one is an exception."""
+    both = [(a.dtype, b.dtype) for pair in pairs for a, b in _outputs(pair) if rounded_as(a.dtype)]
+    return 2 * sum(bool(coarser_of("", a, b)) for a, b in both) < len(both)
+
+
+def _outputs(pair: CallPair) -> Iterator[tuple[Capture, Capture]]:
+    """What two calls returned, tensor by tensor; where one returned more, only those whose shapes leave no choice."""
+    mine, theirs = pair.reference.outputs, pair.candidate.outputs
+    if len(mine) == len(theirs):
+        yield from ((a, b) for a, b, _ in paired_outputs(pair.reference, pair.candidate))
+        return
+    for a in mine:
+        alike = [b for b in theirs if b.shape == a.shape]
+        if len(alike) == 1 and sum(one.shape == a.shape for one in mine) == 1:
+            yield a, alike[0]
+
+
+def _given(reference: Trace, pairs: Sequence[CallPair]) -> dict[CallKey, list[Capture]]:
+    """What the counterpart of each call of the port was given."""
+    inputs = inputs_of_calls(reference)
+    return {call_key(pair): inputs.get((pair.reference.module, pair.reference.call), []) for pair in pairs}

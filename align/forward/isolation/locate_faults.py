@@ -1,0 +1,288 @@
+"""Which calls of a port are at fault, each by itself: a layer, what it is given, or the code of a module around.
+
+All that comes before a call returned the reference's values, so whatever is off is off by its own fault. Two modules
+that are paired by what is inside need not end at the same place: one of them is at fault only if what comes next is
+given something wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import rounded_as
+from align.core.traces import capture_key
+from align.forward.culprit_result import IsolatedComparison
+from align.forward.layers.compare_traces import outcome_of
+from align.measure.sampled_values import sample_values
+from align.traces.pair_inputs import call_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+
+    from numpy.typing import NDArray
+
+    from align.core.dtypes import Array
+    from align.forward.culprit_result import IsolatedOutcome, Part
+    from align.forward.isolation.isolated_calls import IsolatedCall, IsolatedTensor, IsolationOptions
+    from align.traces.module_calls import Call, CallPair
+    from align.traces.pair_inputs import CallKey
+
+NOT_THE_SAME_END = "differs, but what comes next is given what it should be: the two do not end at the same place"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerLayer:
+    """A layer of the port without counterpart, or (with one) one that calls its activation itself."""
+
+    module: str
+    class_name: str
+    counterpart: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A pair at fault, and the tensor that shows it: the worst of its inputs or outputs.
+
+    A wrong input may be what a layer of the port returned that has no counterpart: `made_by`.
+    """
+
+    pair: CallPair
+    part: Part
+    tensor: IsolatedTensor
+    made_by: ProducerLayer | None = None
+
+    @property
+    def path(self) -> str:
+        """The layer of the port that is to be looked at."""
+        return self.made_by.module if self.made_by else self.pair.candidate.module
+
+    @property
+    def key(self) -> CallKey:
+        """The call of the port."""
+        return call_key(self.pair)
+
+
+def calls_to_force(
+    pairs: Iterable[CallPair],
+    calls: Mapping[CallKey, IsolatedCall],
+    way: IsolationOptions,
+    helpless: Set[CallKey] = frozenset(),
+) -> set[CallKey]:
+    """Calls that are off, and that the port gives something else than the reference does: it may be that alone.
+
+    In the place of a call it is the outermost one around that is misgiven too, but for those that it does not help.
+    """
+    certain = {call_key(pair) for pair in pairs if pair.certain}
+    seen = {call_key(pair): calls[call_key(pair)] for pair in pairs if call_key(pair) in calls}
+    misgiven = {
+        key: call for key, call in seen.items() if has_wrong_inputs(call) and (way.resizes or call.inputs_factor != inf)
+    }
+    around = [key for key in misgiven if key not in helpless]
+    around.sort(key=lambda key: (misgiven[key].begun, -misgiven[key].ended))
+    off = [key for key, call in misgiven.items() if _is_off(call) and key in certain]
+    return {next((key for key in around if _holds(misgiven, key, inner)), inner) for inner in off}
+
+
+def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], way: IsolationOptions) -> list[Fault]:
+    """Return the faults in the order in which they show, in a run of this way.
+
+    A forced call is at fault in what the port itself would give it, and if it is off all the same, itself. In a port
+    that keeps its own shapes calls that work on other pieces than the reference's are at fault only if nothing else is,
+    and what follows is wrong.
+    """
+    run = _Run([(pair, calls[call_key(pair)]) for pair in pairs if call_key(pair) in calls], calls, way)
+    faults = [fault for suspect in run.suspects() for fault in run.faults(*suspect)]
+    faults = [fault for fault in faults if not _is_told_inside(fault, faults, calls)]
+    regular = [fault for fault in faults if fault.tensor.factor != inf or way.resizes]
+    return regular or [fault for fault in faults[:1] if not run.goes_on_right(fault)]
+
+
+def _is_told_inside(fault: Fault, faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:
+    """Tell whether a module is given a tensor of another size, and a call inside tells what of it is wrong."""
+    inner = (other for other in faults if other.key != fault.key)
+    sized = fault.part == "inputs" and fault.tensor.factor == inf
+    return sized and any(_holds(calls, fault.key, other.key) for other in inner)
+
+
+class _Run:
+    """The paired calls of one run, in which each began with what the reference had."""
+
+    def __init__(
+        self,
+        seen: Sequence[tuple[CallPair, IsolatedCall]],
+        calls: Mapping[CallKey, IsolatedCall],
+        way: IsolationOptions,
+    ) -> None:
+        self._seen, self._calls, self._way = seen, calls, way
+        self._certain = [call for pair, call in seen if pair.certain]
+        self._ends = sorted(call.ended for call in self._certain if _is_given_floats(call))
+        doubtful = [(pair, call) for pair, call in seen if not pair.certain and _is_off(call)]
+        self._doubtful = sorted(doubtful, key=lambda one: one[1].ended)
+
+    def suspects(self) -> list[tuple[CallPair, IsolatedCall]]:
+        """Calls that are off, or would be, in the order of their ends."""
+        found = [(pair, call) for pair, call in self._seen if self._is_suspect(pair, call)]
+        return sorted(found, key=lambda one: one[1].ended)
+
+    def faults(self, pair: CallPair, call: IsolatedCall) -> Iterator[Fault]:
+        """What is at fault where a call is off: what it is given, it, or a module that ended just before."""
+        other_form = not self._way.resizes and call.inputs_factor == inf
+        if other_form or (call_key(pair) in self._way.forced and has_wrong_inputs(call)):
+            yield self._misgiven(pair, call)
+        if _is_off(call) and not other_form:
+            around = None if call.is_leaf or not pair.certain else self._ended_just_before(call.ended - call.returned)
+            yield self._doubted(*around) if around else Fault(pair, _part(pair, call), _worst(call.outputs))
+
+    def _doubted(self, pair: CallPair, call: IsolatedCall) -> Fault:
+        """What is at fault where a doubtful call is off: it, or a layer without counterpart that misgives it."""
+        wrong = _worst(call.inputs) if has_wrong_inputs(call) and call.inputs_factor != inf else None
+        if wrong and (maker := _maker(wrong, call, self._calls)):
+            return Fault(pair, "inputs", wrong, maker)
+        return Fault(pair, _part(pair, call), _worst(call.outputs))
+
+    def _misgiven(self, pair: CallPair, call: IsolatedCall) -> Fault:
+        if around := self._ended_just_before(call.begun):
+            return self._doubted(*around)
+        wrong = _worst(call.inputs)
+        return Fault(pair, "inputs", wrong, self._layer_around(pair) or _maker(wrong, call, self._calls))
+
+    def _is_suspect(self, pair: CallPair, call: IsolatedCall) -> bool:
+        off = _is_off(call) and (pair.certain or self._is_handed_on(call))
+        return off or (call_key(pair) in self._way.forced and has_wrong_inputs(call))
+
+    def _is_handed_on(self, call: IsolatedCall) -> bool:
+        """Tell whether both sides give what a call returned to the next layer: then both do end at the same place."""
+        own = [one.measurement for one in call.outputs.values() if one.factor > 1.0 and one.measurement]
+        later = (one for one in self._certain if one.begun >= call.ended)
+        return any(given.measurement in own for one in later for given in one.inputs.values())
+
+    def _layer_around(self, pair: CallPair) -> ProducerLayer | None:
+        """The layer, not a container, that calls this one: what it gives it is its own work."""
+        for outer, _ in self._seen:
+            if outer.certain and outer.candidate.kind and _holds(self._calls, call_key(outer), call_key(pair)):
+                return ProducerLayer(outer.candidate.module, outer.candidate.class_name, outer.reference)
+        return None
+
+    def _ended_just_before(self, shows: int) -> tuple[CallPair, IsolatedCall] | None:
+        """The innermost doubtful call that ended after the last one that is certain."""
+        last = max((end for end in self._ends if end <= shows), default=0)
+        return next((one for one in self._doubtful if last < one[1].ended <= shows), None)
+
+    def goes_on_right(self, fault: Fault) -> bool:
+        """Tell whether what comes next is given the right thing, though a call works on other pieces of it."""
+        end = self._calls[fault.key].ended
+        after = (one for one in self._certain if one.ended > end and one.inputs_factor not in (None, inf))
+        following = min(after, key=lambda one: one.ended, default=None)
+        return following is not None and not has_wrong_inputs(following)
+
+
+def _part(pair: CallPair, call: IsolatedCall) -> Part:
+    return "layer" if call.is_leaf or pair.candidate.kind else "code"
+
+
+def _holds(calls: Mapping[CallKey, IsolatedCall], outer: CallKey, inner: CallKey) -> bool:
+    """Tell whether one call was made inside another one."""
+    inside = calls[outer].begun <= calls[inner].begun and calls[inner].ended <= calls[outer].ended
+    return inside and inner[0].startswith(f"{outer[0]}.")
+
+
+def _is_given_floats(call: IsolatedCall) -> bool:
+    """Tell whether a call may depend on what was computed before: numbers of rows are given from outside."""
+    return any(rounded_as(one.reference.dtype) for one in call.inputs.values())
+
+
+def _maker(wrong: IsolatedTensor, given: IsolatedCall, calls: Mapping[CallKey, IsolatedCall]) -> ProducerLayer | None:
+    """The latest call without counterpart that returned this tensor as it is, and was not given it so."""
+    if wrong.value is None:
+        return None
+    sample = sample_values(wrong.value)
+    for (module, _), call in sorted(calls.items(), key=lambda one: -one[1].ended):
+        leaf = call.samples and call.is_leaf and call.ended <= given.begun
+        if leaf and _is_among(sample, call.samples) and not _is_among(sample, call.given):
+            return ProducerLayer(module, call.class_name)
+    return None
+
+
+def applied_inside(fault: Fault, value: Array, calls: Mapping[CallKey, IsolatedCall]) -> ProducerLayer | None:
+    """The layer without counterpart inside a module that was given this value and returned what is wrong of it."""
+    if fault.tensor.value is None:
+        return None
+    given, returned = sample_values(value), sample_values(fault.tensor.value)
+    for key, call in calls.items():
+        inside = call.is_leaf and _holds(calls, fault.key, key)
+        if inside and _is_among(returned, call.samples) and _is_among(given, call.given):
+            return ProducerLayer(key[0], call.class_name)
+    return None
+
+
+def unpaired_before(fault: Fault, calls: Mapping[CallKey, IsolatedCall]) -> list[str]:
+    """Layers without counterpart whose work may show in wrong inputs or code, the latest first.
+
+    What is inside a module that returned what it should is right.
+    """
+    if fault.part == "layer":
+        return []
+    given, own = fault.part == "inputs", calls[fault.key]
+    shows = own.begun if given else own.ended
+    right = [key for key, call in calls.items() if call.outputs and not _is_off(call) and call.ended <= shows]
+    found = [
+        (call.ended, key)
+        for key, call in calls.items()
+        if call.samples
+        and call.is_leaf
+        and (call.ended <= shows if given else _holds(calls, fault.key, key))
+        and not any(_holds(calls, around, key) for around in right)
+    ]
+    return list(dict.fromkeys(path for _, (path, _) in sorted(found, reverse=True)))
+
+
+def _is_among(sample: NDArray[np.float64], others: Sequence[NDArray[np.float64]]) -> bool:
+    return any(np.array_equal(sample, one) for one in others)
+
+
+def isolated_comparisons(
+    pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], faults: Sequence[Fault]
+) -> dict[str, IsolatedComparison]:
+    """Each output judged alone, by the key of the reference's capture."""
+    blamed = {fault.key for fault in faults}
+    found = {}
+    for pair in pairs:
+        call = calls.get(call_key(pair))
+        for key, alone in call.outputs.items() if call else ():
+            outcome, note = _outcome(alone)
+            factor: float | None = alone.factor
+            sure = pair.certain and alone.measurement is not None
+            if outcome == "not aligned" and not sure and call_key(pair) not in blamed:
+                outcome, note, factor = "not comparable", NOT_THE_SAME_END, None
+            mine = alone.reference
+            row = capture_key(pair.reference.module, mine.call, "") if mine.role == "input" else key
+            found[row] = IsolatedComparison(
+                outcome, alone.measurement, alone.limit, factor, call.inputs_factor if call else None, note
+            )
+    return found
+
+
+def _outcome(alone: IsolatedTensor) -> tuple[IsolatedOutcome, str]:
+    if alone.measurement is None or alone.limit is None:
+        return "not aligned", "another number of elements"
+    return outcome_of(alone.measurement, alone.limit)
+
+
+def has_wrong_inputs(call: IsolatedCall) -> bool:
+    """Tell whether the port gives a call something else than the reference does."""
+    return (call.inputs_factor or 0.0) > 1.0
+
+
+def _is_off(call: IsolatedCall) -> bool:
+    return (call.factor or 0.0) > 1.0
+
+
+def _worst(tensors: Mapping[str, IsolatedTensor]) -> IsolatedTensor:
+    """The tensor that is off most; a floating one says more than the index of its largest element."""
+    return max(
+        tensors.values(), key=lambda one: (one.factor > 1.0 and bool(rounded_as(one.reference.dtype)), one.factor)
+    )

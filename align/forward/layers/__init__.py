@@ -1,0 +1,1 @@
+"""Paired outputs against their limits: each layer's outcome, the first divergent one, accepted deviations."""

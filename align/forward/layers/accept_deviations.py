@@ -1,0 +1,80 @@
+"""Deviations that the user accepts taken out of the verdict, and with them what only carries them on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from align.core.message_words import close_names
+from align.errors import UnusedPatternsError
+from align.forward.allowances import matches_glob
+from align.forward.forward_result import AcceptedLayers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.forward.allowances import AcceptedDeviation, Allowances
+    from align.forward.culprit_result import Culprit
+    from align.forward.forward_result import LayerComparison
+    from align.traces.module_calls import CallPair
+
+CARRIED = "right alone: carries an accepted deviation on"
+
+
+@dataclass(frozen=True, slots=True)
+class Deviations:
+    """Layers with their outcome after acceptance, the culprits that are left, and what was accepted."""
+
+    layers: tuple[LayerComparison, ...]
+    culprits: tuple[Culprit, ...]
+    accepted: tuple[AcceptedLayers, ...]
+
+
+def check_allowances(allowances: Allowances, pairs: Sequence[CallPair]) -> None:
+    """Raise UnusedPatternsError naming every glob that fits no layer, with the paths that come closest."""
+    paths = sorted({call.module for pair in pairs for call in (pair.reference, pair.candidate)})
+    if unused := list(allowances.unused(paths)):
+        raise UnusedPatternsError(close_names(unused, paths))
+
+
+def accept_deviations(
+    layers: Sequence[LayerComparison], culprits: Sequence[Culprit], accepted: Sequence[AcceptedDeviation]
+) -> Deviations:
+    """Call accepted what the user accepts, and what is right alone after it if nothing else is at fault."""
+    told = [_listed(one, layers) for one in accepted]
+    left = tuple(one for one in culprits if not _reason(one, accepted))
+    judged = [
+        replace(row, outcome="accepted", note=reason) if (reason := _off(row, accepted)) else row for row in layers
+    ]
+    first = next((place for place, row in enumerate(judged) if row.outcome == "accepted"), len(judged))
+    if not left:
+        judged[first:] = [
+            replace(row, outcome="accepted", note=CARRIED) if _is_carried(row) else row for row in judged[first:]
+        ]
+    return Deviations(tuple(judged), left, tuple(told))
+
+
+def _listed(one: AcceptedDeviation, layers: Sequence[LayerComparison]) -> AcceptedLayers:
+    off = [row for row in layers if _off(row, [one])]
+    factors = [row.factor for row in off if row.factor is not None]
+    return AcceptedLayers(
+        one.layers, one.reason, tuple(dict.fromkeys(row.candidate for row in off)), max(factors, default=None)
+    )
+
+
+def _off(row: LayerComparison, accepted: Sequence[AcceptedDeviation]) -> str:
+    alone = row.isolated is not None and row.isolated.outcome == "not aligned"
+    return _reason(row, accepted) if alone or row.outcome == "not aligned" else ""
+
+
+def _reason(one: LayerComparison | Culprit, accepted: Sequence[AcceptedDeviation]) -> str:
+    return next((rule.reason for rule in accepted if matches_glob(rule.layers, one.reference, one.candidate)), "")
+
+
+def _is_carried(row: LayerComparison) -> bool:
+    """Right alone, or a module whose inside is."""
+    alone = row.isolated
+    right = alone is not None and (
+        alone.outcome == "aligned" or (alone.outcome == "not comparable" and not row.certain)
+    )
+    return row.outcome == "not aligned" and right

@@ -1,0 +1,176 @@
+"""Paired calls turned into rows: what differs, by how much, against which limit; then the first that is not aligned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING
+
+from align.core.dtypes import EPSILON, rounded_as
+from align.core.measurements import smallest_factor
+from align.core.message_words import counted
+from align.forward.allowances import NO_ALLOWANCES
+from align.forward.forward_result import LayerComparison
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
+from align.measure.tensor_layouts import find_permuted_layout
+from align.models.probe import is_probe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from align.core.measurements import Limit, Measurement
+    from align.core.traces import Capture, Trace
+    from align.forward.allowances import Allowances
+    from align.forward.culprit_result import IsolatedOutcome
+    from align.traces.module_calls import Call, CallPair
+
+
+def compare_traces(
+    reference: Trace,
+    candidate: Trace,
+    pairs: Sequence[CallPair],
+    noise: Mapping[str, Measurement] | None,
+    allowances: Allowances = NO_ALLOWANCES,
+) -> Iterator[LayerComparison]:
+    """Yield one row for each tensor of each paired call, in the reference's order.
+
+    `noise` maps a reference capture's key to its float64-against-ordinary measurement; None if it was not measured.
+    Outputs of one kind of layer, and of the models, that hold different numbers of elements are not aligned. Inner
+    outputs of another layout are compared in the reference's, where the values tell which it is; else they, and all
+    other outputs of unequal shapes, are not comparable.
+    """
+    coarser = ""
+    for pair in pairs:
+        for a, b, unlike in paired_outputs(pair.reference, pair.candidate):
+            lost = _not_kept(reference, a, candidate, b)
+            row = _row(pair, a, b)
+            coarser = coarser_of(coarser, a.dtype, b.dtype)
+            view = (
+                None
+                if lost or not _may_be_viewed(pair, a, b)
+                else find_permuted_layout(reference.value(a), candidate.value(b))
+            )
+            if view is None:
+                obstacle = unlike or lost
+                as_many = len(pair.reference.outputs) == len(pair.candidate.outputs)
+                wrong = as_many and prod(a.shape) != prod(b.shape) and same_layer(pair)
+                yield replace(row, outcome="not aligned" if wrong else "not comparable", note=obstacle)
+                continue
+            measurement = measure(reference.value(a), view.to_reference(candidate.value(b)))
+            limit = limit_for(measurement, (a.dtype, b.dtype), None if noise is None else noise.get(a.key), coarser)
+            judged = _judged(row, measurement, allowances.limit(limit, a.module, b.module))
+            yield judged if view.is_same else replace(judged, note=view.told)
+
+
+def _may_be_viewed(pair: CallPair, a: Capture, b: Capture) -> bool:
+    """The models' own outputs must have one shape; where one side returns more tensors, the pairs are not sure."""
+    return len(pair.reference.outputs) == len(pair.candidate.outputs) and bool(a.module or a.shape == b.shape)
+
+
+def excuse_uncertain(layers: Sequence[LayerComparison]) -> tuple[LayerComparison, ...]:
+    """Call a pair that is not certain "not comparable" where it differs and the next certain layer agrees.
+
+    So is one of another number of elements: experts may see their own rows, or all. Two modules that hold the same
+    parameters need not end at the same place: one may include the activation that the other leaves to its parent. A
+    fault inside, on the other hand, reaches what comes after it.
+    """
+    result = list(layers)
+    agrees_after = False
+    for index in range(len(result) - 1, -1, -1):
+        layer = result[index]
+        if layer.certain and not (layer.outcome == "not aligned" and layer.measurement is None):
+            agrees_after = layer.outcome == "aligned" or (agrees_after and layer.outcome == "not comparable")
+        elif layer.outcome == "not aligned" and agrees_after:
+            note = "differs, but the next layer agrees: the two modules do not end at the same place"
+            result[index] = replace(layer, outcome="not comparable", factor=None, note=note)
+    return tuple(result)
+
+
+def first_divergence(layers: Sequence[LayerComparison]) -> tuple[int | None, int | None]:
+    """Index of the first row that is not aligned, and of the last aligned row before it."""
+    first = next((index for index, layer in enumerate(layers) if layer.outcome == "not aligned"), None)
+    before = range((len(layers) if first is None else first) - 1, -1, -1)
+    return first, next((index for index in before if layers[index].outcome == "aligned"), None)
+
+
+def coarser_of(known: str, reference: str, candidate: str) -> str:
+    """Return the coarsest dtype so far in which the candidate computed what the reference has in a finer one."""
+    mine, theirs = rounded_as(reference), rounded_as(candidate)
+    if not mine or not theirs or EPSILON[theirs] <= EPSILON[mine]:
+        return known
+    return max(known or theirs, theirs, key=EPSILON.__getitem__)
+
+
+def same_layer(pair: CallPair) -> bool:
+    """Tell whether both are layers of one known kind, both probes, or both the model."""
+    alike = not pair.reference.module or is_probe(pair.reference.module)
+    return alike or pair.reference.kind == pair.candidate.kind != ""
+
+
+def _judged(row: LayerComparison, measurement: Measurement, limit: Limit) -> LayerComparison:
+    outcome, note = outcome_of(measurement, limit)
+    if outcome == "not comparable":
+        return replace(row, outcome=outcome, note=note)
+    factor = smallest_factor(measurement, limit)
+    return replace(row, outcome=outcome, measurement=measurement, limit=limit, factor=factor, note=note)
+
+
+def outcome_of(measurement: Measurement, limit: Limit) -> tuple[IsolatedOutcome, str]:
+    """Return the outcome and a note: NaN and Inf that are alike on both sides are left out."""
+    alike = _alike_non_finite(measurement)
+    if alike == measurement.count:
+        return "not comparable", "no finite values on either side" if alike else "no elements"
+    note = f"{alike} equal NaN or Inf on both sides are left out" if alike else ""
+    return "aligned" if smallest_factor(measurement, limit) <= 1.0 else "not aligned", note
+
+
+def _alike_non_finite(measurement: Measurement) -> int:
+    """How many elements are NaN or Inf on both sides, provided that all of them are alike."""
+    return 0 if measurement.non_finite_mismatch else measurement.nan_reference + measurement.inf_reference
+
+
+def paired_outputs(mine: Call, theirs: Call) -> Iterator[tuple[Capture, Capture, str]]:
+    """Pair outputs by name where both sides have it, the others by position; say what keeps a pair from comparison."""
+    others = {capture.output: capture for capture in theirs.outputs}
+    common = {capture.output for capture in mine.outputs} & set(others)
+    if len(common) < len(others):  # positions are no names: the first of two tensors may be "1" after a None
+        common = {name for name in common if not name.rpartition(".")[2].isdigit()}
+    count = f"{counted(len(mine.outputs), 'output')} against {len(others)}" if len(mine.outputs) != len(others) else ""
+    rest = iter([capture for capture in theirs.outputs if capture.output not in common])
+    for a in mine.outputs:
+        b = others[a.output] if a.output in common else next(rest, theirs.outputs[0])
+        yield a, b, count or _obstacle(a, b)
+
+
+def _obstacle(a: Capture, b: Capture) -> str:
+    return "" if a.shape == b.shape else f"shapes {list(a.shape)} and {list(b.shape)} differ"
+
+
+def _not_kept(reference: Trace, a: Capture, candidate: Trace, b: Capture) -> str:
+    kept = {"reference": reference.holds(a), "candidate": candidate.holds(b)}
+    lacking = [side for side, there in kept.items() if not there]
+    return f"its values were not kept in the trace of the {' and the '.join(lacking)}" if lacking else ""
+
+
+def _row(pair: CallPair, a: Capture, b: Capture) -> LayerComparison:
+    given_on = a.role == "input"  # what a layer gives the activation inside of it
+    return LayerComparison(
+        order=a.order,
+        reference=pair.reference.module if given_on else a.module,
+        candidate=b.module,
+        reference_class=pair.reference.class_name if given_on else a.class_name,
+        candidate_class=b.class_name,
+        call=a.call,
+        output="" if given_on else a.output,
+        reference_shape=a.shape,
+        candidate_shape=b.shape,
+        reference_dtype=a.dtype,
+        candidate_dtype=b.dtype,
+        outcome="not comparable",
+        measurement=None,
+        limit=None,
+        factor=None,
+        depth=a.depth,
+        certain=pair.certain,
+    )

@@ -1,0 +1,72 @@
+"""From rows to a verdict: something must have been compared, and nothing compared may be off."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.message_words import counted
+from align.core.verdicts import Coverage, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.core.findings import Finding
+    from align.forward.culprit_result import Culprit
+    from align.forward.forward_result import LayerComparison
+    from align.traces.unpaired_layer import UnpairedLayer
+
+
+def judge_forward(
+    layers: Sequence[LayerComparison],
+    unpaired: Sequence[UnpairedLayer],
+    findings: Sequence[Finding],
+    culprits: Sequence[Culprit] = (),
+) -> Verdict:
+    """Aligned if all compared layers and the outputs are within their limits, none is at fault and no finding an error.
+
+    Not compared if nothing was, or if the outputs of the two models could not be compared with each other.
+    """
+    compared = [layer for layer in layers if layer.outcome in ("aligned", "not aligned")]
+    wrong = [layer for layer in compared if layer.outcome == "not aligned"]
+    coverage = Coverage(
+        "layer outputs",
+        len(compared),
+        len(layers) - len(compared),
+        sum(one.side == "reference" for one in unpaired),
+        sum(one.side == "candidate" for one in unpaired),
+    )
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if wrong:
+        blamed = {(culprit.candidate, culprit.call) for culprit in culprits}
+        first = next((layer for layer in wrong if (layer.candidate, layer.call) in blamed), wrong[0])
+        reason = f"{len(wrong)} of {len(compared)} layer outputs differ, the first is {_named(first)}"
+        return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+    if culprits and compared:
+        reason = f"all layers agree when the models run on their own, but {counted(len(culprits), 'part')} of the port "
+        reason += f"differs on the reference's inputs, the first is {_culprit(culprits[0])}"
+        return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+    if errors and compared:
+        reason = f"all compared layers agree, but {len(errors)} findings are errors, the first is {errors[0].subject}"
+        return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+    outputs = [layer for layer in layers if not layer.reference and not _is_empty_on_both(layer)]
+    if not compared or not outputs or any(layer.outcome == "not comparable" for layer in outputs):
+        reason = "the outputs of the two models could not be compared" if compared else "no layer could be compared"
+        note = next((one.note for one in outputs if one.outcome == "not comparable" and one.note), "")
+        return Verdict(Outcome.NOT_COMPARED, f"{reason}: {note}" if note else reason, coverage)
+    accepted = sum(layer.outcome == "accepted" for layer in layers)
+    reason = f"all {len(compared)} compared layer outputs are within their limits"
+    reason += f", {accepted} more deviate for reasons that were accepted" if accepted else ""
+    return Verdict(Outcome.ALIGNED, reason, coverage)
+
+
+def _is_empty_on_both(layer: LayerComparison) -> bool:
+    return layer.reference_shape == layer.candidate_shape and 0 in layer.reference_shape
+
+
+def _culprit(culprit: Culprit) -> str:
+    return f"{culprit.candidate or 'the model itself'} ({culprit.candidate_class})"
+
+
+def _named(layer: LayerComparison) -> str:
+    mine, theirs = (name or "the output" for name in (layer.reference, layer.candidate))
+    return f"{mine} ({layer.reference_class}) -> {theirs} ({layer.candidate_class})"

@@ -1,0 +1,135 @@
+"""Could these inputs have shown a fault? Measured on the reference: what moves if inputs or parameters change.
+
+One run for each of up to three inputs, one backward pass, and runs with the parameters that seem blind changed: of the
+model itself, since a copy may go on using what it was copied from. It has its own values back afterwards.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.protocols import Differentiator
+from align.errors import CannotRunError, UserCodeError
+from align.forward.power.output_power import MovementSink, output_powers
+from align.forward.power.parameter_power import (
+    names_without_effect,
+    parameter_powers,
+    perturb_elements,
+    suspect_elements,
+    tensor_scales,
+)
+from align.forward.power.unrelated_inputs import replaced_in_turn, unrelated_inputs
+from align.forward.power_result import Power
+from align.forward.running.measure_noise import measure_noise
+from align.measure.limits import limit_for
+from align.measure.measure_arrays import measure
+from align.models.inputs import read_inputs
+from align.models.open_side import Side, open_side
+from align.traces.trace_folder import TraceFolder
+from align.traces.trace_writer import TraceWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.measurements import Limit
+    from align.core.protocols import Model
+    from align.core.traces import Trace
+    from align.forward.power_result import ParameterPower
+
+
+def measure_power(side: str | Model | Side, inputs: Path | str | Mapping[str, Array]) -> Power:
+    """Measure what the inputs can show of a model, all of whose layers count as compared.
+
+    `side` and `inputs` are as for `compare_forward`. Raises UserCodeError if the model fails on the inputs themselves.
+
+    >>> import numpy as np
+    >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+    >>> model = ArrayModel((ArrayLayer("relu", "torch.nn.ReLU", lambda x: np.maximum(x - 9, 0), {}),))
+    >>> [(one.module, one.state, one.factor) for one in measure_power(model, {"x": np.eye(4)}).outputs]
+    [('relu', 'constant', 0.0), ('', 'constant', 0.0)]
+    """
+    opened, arrays = open_side(side), read_inputs(inputs)
+    with tempfile.TemporaryDirectory(prefix="align-") as folder:
+        with TraceWriter(Path(folder), opened.reader.environment(), inputs=True) as writer:
+            opened.runner.run(opened.model, arrays, writer)
+        trace = TraceFolder(Path(folder))
+        return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace))
+
+
+def power_of(side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit]) -> Power:
+    """Measure what the inputs can show of a side, given the trace of its run and the limits of what was compared.
+
+    `limits` are by `Capture.key`; tensors without one count for nothing.
+    """
+    runs, unmeasured = _runs_on_other_inputs(side, inputs, trace, limits)
+    parameters: tuple[ParameterPower, ...] = ()
+    try:
+        parameters = _parameters(side, inputs, trace, limits)
+    except CannotRunError as error:
+        unmeasured["parameters"] = error.message
+    of_model = {capture.key for capture in trace.captures if not capture.module}
+    moved = {name: [run[key] for key in of_model & run.keys()] for name, run in runs.items()}
+    unmeasured |= {name: "no output of the model has a measured limit" for name, own in moved.items() if not own}
+    return Power(
+        tuple(output_powers(trace, limits, [*runs.values()])),
+        parameters,
+        {name: max(own) for name, own in moved.items() if own},
+        unmeasured,
+    )
+
+
+def _own_limits(side: Side, inputs: Mapping[str, Array], trace: TraceFolder) -> dict[str, Limit]:
+    """Limits as for a candidate of the same dtypes; by a table where the model cannot run in float64."""
+    noise = measure_noise(side, inputs, trace).accumulated or {}
+    values = {capture.key: (trace.value(capture), capture.dtype) for capture in trace.captures}
+    return {
+        key: limit_for(measure(value, value), (dtype, dtype), noise.get(key)) for key, (value, dtype) in values.items()
+    }
+
+
+def _runs_on_other_inputs(
+    side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit]
+) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    """How far each tensor moves, by the names of the inputs that were replaced; and what could not be had, and why."""
+    others = unrelated_inputs(inputs)
+    unmeasured = dict.fromkeys(inputs.keys() - others.keys(), "no other value of its kind is known")
+    runs = {}
+    for names, replaced in replaced_in_turn(inputs, others).items():
+        sink = MovementSink(trace, limits)
+        try:
+            side.runner.run(side.model, replaced, sink)
+            runs[names] = sink.factors
+        except UserCodeError as error:
+            unmeasured[names] = error.message
+    return runs, dict(sorted(unmeasured.items()))
+
+
+def _parameters(
+    side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit]
+) -> tuple[ParameterPower, ...]:
+    """Rows of all parameters that may have a gradient; raises CannotRunError where the model has no backward pass."""
+    if not isinstance(side.runner, Differentiator):
+        raise CannotRunError(f"{side.reader.name} models are run forwards only")
+    scales = tensor_scales(trace, limits)
+    gradients = side.runner.gradients(side.model, inputs, scales)
+    values = side.reader.read_values(side.model)
+    masks = suspect_elements(values, gradients)
+    tied = side.reader.read_parameters(side.model, side.label).parameters
+    first = {p.name: p.tied_to for p in tied if p.tied_to}
+
+    def has_effect(names: Sequence[str]) -> bool:
+        """Tell whether any compared tensor leaves its limit if the suspect elements of these parameters change."""
+        new = perturb_elements(values, {name: masks[name] for name in names})
+        side.reader.load_values(side.model, {name: new[first.get(name, name)] for name in values})
+        sink = MovementSink(trace, limits)
+        side.runner.run(side.model, inputs, sink)
+        return any(factor > 1.0 for factor in sink.factors.values())
+
+    try:
+        blind = names_without_effect([*masks], has_effect)
+    finally:
+        side.reader.load_values(side.model, values)
+    return tuple(parameter_powers(values, gradients, {name: masks[name] for name in blind}, len(scales)))

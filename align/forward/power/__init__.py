@@ -1,0 +1,1 @@
+"""Whether the inputs could have shown a fault at all."""

@@ -1,0 +1,172 @@
+"""How a normalising layer of each side computes what it returns: the epsilon, the elements, the statistics.
+
+Nothing is said unless the reference's own output is made by one of the known ways; the epsilon of either side is solved
+for, since each group of elements gives an estimate of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, inf, log10, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.forward.relations.norm_forms import norm_forms
+from align.forward.relations.pointwise import swap_sides
+from align.forward.relations.relation_evidence import Question, agreement, with_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from align.core.dtypes import Array
+    from align.forward.relations.norm_forms import NormForm
+    from align.forward.relations.relation import Fact, Relation
+
+LARGEST_EPSILON = 0.1
+LARGE = 1 << 19
+OPPOSITE = {"not-centred": "centred", "centred": "not-centred"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Affine:
+    """What a layer does after it has normalised: times a weight, plus a bias, shaped to meet the output."""
+
+    weight: Array | float
+    bias: Array | float
+
+    def of(self, normalised: Array, like: Array) -> Array:
+        made: Array = normalised.reshape(like.shape) * self.weight + self.bias
+        return made
+
+
+def explain_norm(question: Question, kind: str, value: Array, parameters: Mapping[str, Array]) -> Iterator[Relation]:
+    """Yield the other epsilon, and each other way with the reference's epsilon, that makes the candidate's output.
+
+    What is normalised apart from the rest stands for it first: a few samples, or channels of a batch norm.
+    """
+    if value.shape != question.reference.shape or value.ndim < 2 or not _fit(kind, value, parameters):
+        return
+    labels: set[str] | None = None
+    if value.size > LARGE:
+        labels = {label for _, *both in _found(*_some(question, kind, value, parameters)) for label in both}
+    if labels is None or labels:
+        yield from (one for one, *_ in _found(question, kind, value, parameters, labels))
+
+
+def _found(
+    question: Question,
+    kind: str,
+    value: Array,
+    parameters: Mapping[str, Array],
+    labels: set[str] | None = None,
+) -> Iterator[tuple[Relation, str, str]]:
+    """What explains, with the labels of the reference's way and the candidate's; of these ways only."""
+    wide = {role: one.astype(np.float64) for role, one in parameters.items()}
+    every = norm_forms(kind, value.astype(np.float64), wide)
+    forms = [form for form in every if labels is None or form.label in labels]
+    weight, bias = (_shaped(wide.get(role), kind, value.ndim) for role in ("weight", "bias"))
+    affine = _Affine(1.0 if weight is None else weight, 0.0 if bias is None else bias)
+    usual = next((made for form in forms if (made := _made_by(question, form, affine))), None)
+    if usual is None:
+        return
+    form, epsilon, error = usual
+    if one := _other_epsilon(question, form, affine, (epsilon, error)):
+        yield one, form.label, form.label
+    for other in forms:
+        if other is not form and (one := _other_way(question, other, form, epsilon, affine)):
+            yield one, form.label, other.label
+
+
+def _some(
+    question: Question, kind: str, value: Array, parameters: Mapping[str, Array]
+) -> tuple[Question, str, Array, Mapping[str, Array]]:
+    axis = 1 if kind == "batch_norm" else 0
+    count = max(1, LARGE * value.shape[axis] // value.size)
+    window = (slice(None),) * axis + (slice(count),)
+    part = Question(question.reference[window], question.candidate[window], question.limit)
+    kept = {role: one[:count] for role, one in parameters.items()} if axis else parameters
+    return part, kind, value[window], kept
+
+
+def _made_by(question: Question, form: NormForm, affine: _Affine) -> tuple[NormForm, float, float] | None:
+    epsilon, error = _epsilon(question.reference, form, affine, question.limit.rmse)
+    if not 0.0 <= epsilon <= LARGEST_EPSILON:
+        return None
+    made = affine.of(form.normalised(epsilon), question.reference)
+    return None if agreement(question.reference, made, question.limit) is None else (form, epsilon, error)
+
+
+def _other_epsilon(
+    question: Question, form: NormForm, affine: _Affine, reference: tuple[float, float]
+) -> Relation | None:
+    epsilon, error = _epsilon(question.candidate, form, affine, question.limit.rmse)
+    if not 0.0 <= epsilon <= LARGEST_EPSILON:
+        return None
+    made = affine.of(form.normalised(epsilon), question.candidate)
+    found = swap_sides(question).confirm("epsilon", made, fitted=1)
+    facts: dict[str, Fact] = {"reference": likely_epsilon(*reference), "candidate": likely_epsilon(epsilon, error)}
+    return with_facts(found, {**facts, "error": error})
+
+
+def _other_way(question: Question, form: NormForm, usual: NormForm, epsilon: float, affine: _Affine) -> Relation | None:
+    made = affine.of(form.normalised(epsilon), question.candidate)
+    name = form.id or OPPOSITE.get(usual.id, usual.id)
+    found = swap_sides(question).confirm(name, made)
+    return with_facts(found, {"reference": usual.label, "candidate": form.label})
+
+
+def _epsilon(output: Array, form: NormForm, affine: _Affine, noise: float) -> tuple[float, float]:
+    """The epsilon that fits an output best, and what it may be off by if the output is off by `noise`.
+
+    Each group of elements that are normalised together is scaled by k = 1 / sqrt(variance + epsilon); the groups'
+    estimates are averaged, each by how well it is known. Not below 0.
+    """
+    deviations = form.values - form.middle
+    base = deviations.reshape(output.shape) * affine.weight
+    seen = output - affine.bias
+    product, square = (
+        np.sum((one * base).reshape(form.values.shape), axis=form.over, keepdims=True) for one in (seen, base)
+    )
+    told = (square > 0.0) & (product > 0.0)
+    if not told.any():
+        return inf, inf
+    scale, square, variance = (
+        product[told] / square[told],
+        square[told],
+        np.broadcast_to(form.variance, told.shape)[told],
+    )
+    estimates = 1.0 / scale - np.sqrt(variance) if form.outside else scale**-2 - variance
+    weights = square * (scale**4 if form.outside else scale**6 / 4.0)
+    epsilon, error = float(weights @ estimates / weights.sum()), noise / sqrt(float(weights.sum()))
+    return (max(epsilon, 0.0) if epsilon > -error else epsilon), error
+
+
+def likely_epsilon(epsilon: float, error: float) -> float:
+    """The power of ten that an epsilon is, if it is one to within its error; else the epsilon.
+
+    >>> likely_epsilon(1.02e-5, 3e-7), likely_epsilon(1.3e-5, 3e-7)
+    (1e-05, 1.3e-05)
+    """
+    if epsilon <= 0.0:
+        return epsilon
+    power = float(f"1e{floor(log10(epsilon) + 0.5)}")
+    return power if abs(power - epsilon) <= error else epsilon
+
+
+def _fit(kind: str, value: Array, parameters: Mapping[str, Array]) -> bool:
+    """Whether the parameters have the shape that such a layer's have."""
+    if kind in ("layer_norm", "rms_norm"):
+        return all(value.shape[-one.ndim :] == one.shape for one in _used(parameters) if one.ndim)
+    return all(one.shape == value.shape[1:2] for one in _used(parameters))
+
+
+def _used(parameters: Mapping[str, Array]) -> list[Array]:
+    return [value for role, value in parameters.items() if role in ("weight", "bias", "mean", "variance")]
+
+
+def _shaped(values: Array | None, kind: str, ndim: int) -> Array | None:
+    """Along the last axes for norms of the features, along axis 1 for norms of channels."""
+    if values is None or kind in ("layer_norm", "rms_norm"):
+        return values
+    return values.reshape([-1 if axis == 1 else 1 for axis in range(ndim)])

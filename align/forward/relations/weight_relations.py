@@ -1,0 +1,152 @@
+"""Why parameters hold other values than the map says: another's, a turned, permuted or rounded form, or never filled.
+
+Values are looked up by their hash among those of the same shape, so that the cost grows with their bytes and not with
+their pairs; only what is related to the right value is asked for a relation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from math import inf, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import EPSILON, dtype_name, is_float
+from align.core.measurements import Limit
+from align.core.piece_transforms import apart_from_whole
+from align.forward.relations.initial_values import initial_distribution
+from align.forward.relations.output_relations import likeliest_relation
+from align.forward.relations.relation import Relation
+from align.forward.relations.relation_evidence import SAMPLE, at_places, sample_places
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.name_map import NameMap, Pairing
+    from align.forward.relations.relation import Fact
+
+    Pair = tuple[Pairing, Array, Array]
+    Names = tuple[str, str]
+
+FEWEST = 16
+UNRELATED = 5.0  # standard deviations of a correlation by chance
+UNITS = 4.0  # of the last place: a scaled weight was rounded once more
+
+
+def weight_causes(
+    reference: Mapping[str, Array], candidate: Mapping[str, Array], name_map: NameMap
+) -> dict[str, Relation]:
+    """For each target parameter whose values differ from what the map says: the relation that was found, if any.
+
+    Beside those of an output: `swapped-weights` and `weights-of-another` (`holds` names the reference's parameter
+    whose value it is), `initial-value` (all one number), `shuffled` (the right values in an order that is not
+    told), `not-loaded` (drawn as fresh layers are) and `unrelated`.
+    """
+    pairs = [_pair(pairing, reference, candidate) for pairing in name_map.pairings]
+    apart = [pair for pair in pairs if not _equal(*pair[1:])]
+    elsewhere = _elsewhere(pairs, apart)
+    causes: dict[str, Relation] = {}
+    for pairing, meant, held in apart:
+        if pairing.target not in causes and (found := elsewhere.get(_names(pairing)) or _cause(meant, held)):
+            causes[pairing.target] = found
+    return causes
+
+
+def _pair(pairing: Pairing, reference: Mapping[str, Array], candidate: Mapping[str, Array]) -> Pair:
+    """A pairing with what the target should hold, or a piece of it, and what is there."""
+    change, part = apart_from_whole(pairing.transform)
+    meant, held = change.apply(reference[pairing.source]), candidate[pairing.target]
+    return pairing, meant, held[part.region] if part and part.shape == held.shape else held
+
+
+def _equal(meant: Array, held: Array) -> bool:
+    return meant.shape == held.shape and np.array_equal(_as_held(meant, held), held)
+
+
+def _as_held(meant: Array, held: Array) -> Array:
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return meant.astype(held.dtype, copy=False)
+
+
+def _elsewhere(pairs: Sequence[Pair], apart: Sequence[Pair]) -> dict[Names, Relation]:
+    """Values that another parameter, or another piece of a fused one, should have."""
+    shapes = {held.shape for _, _, held in apart}
+    owners: dict[bytes, list[Names]] = defaultdict(list)
+    for pairing, meant, held in pairs:
+        if meant.shape in shapes and _varies(meant):
+            owners[_digest(_as_held(meant, held))].append(_names(pairing))
+    holds = {_names(pairing): owners.get(_digest(held), []) for pairing, _, held in apart}
+    return {
+        names: Relation(
+            "swapped-weights" if names in holds.get(others[0], []) else "weights-of-another",
+            0.0,
+            facts={"holds": others[0][0]},
+        )
+        for names, others in holds.items()
+        if others and names not in others  # NaN is unlike itself
+    }
+
+
+def _names(pairing: Pairing) -> Names:
+    return pairing.source, pairing.target
+
+
+def _digest(values: Array) -> bytes:
+    head = f"{dtype_name(values.dtype)}{values.shape}".encode()
+    return hashlib.blake2b(head + values.tobytes(), digest_size=16).digest()
+
+
+def _varies(values: Array) -> bool:
+    return bool(values.size > 1 and np.any(values != values.reshape(-1)[0]))
+
+
+def _cause(meant: Array, held: Array) -> Relation | None:
+    """The likeliest relation of one parameter's value to what it should be."""
+    if held.size > 1 and _varies(meant) and not _varies(held):
+        return Relation("initial-value", inf, 0.0, facts={"value": float(np.real(held.reshape(-1)[0]))})
+    apart = meant.shape == held.shape and _uncorrelated(meant, held)
+    common = not apart or _have_common_values(meant, held)
+    if common and (found := likeliest_relation(meant, held, _rounding(meant, held))):
+        return found
+    if common and _varies(meant) and _same_values(meant, held):
+        return Relation("shuffled", inf, 0.0)
+    return _fresh(held) if apart else None
+
+
+def _uncorrelated(meant: Array, held: Array) -> bool:
+    places = sample_places(meant.size, SAMPLE)
+    ours, theirs = (at_places(np.real(one), places) for one in (meant, held))
+    spread = float(ours.std() * theirs.std())
+    if meant.size < FEWEST or not np.isfinite(spread) or spread == 0.0:
+        return False
+    correlation = float(np.mean((ours - ours.mean()) * (theirs - theirs.mean()))) / spread
+    return abs(correlation) * sqrt(places.size) < UNRELATED
+
+
+def _have_common_values(meant: Array, held: Array) -> bool:
+    """Whether more than a few sizes of the one are also sizes of the other; so by chance in dtypes of few values."""
+    sample = held.reshape(-1)[sample_places(held.size, SAMPLE)]
+    return bool(np.isin(np.abs(sample), np.abs(_as_held(meant, held))).mean() > 1.0 / FEWEST)
+
+
+def _same_values(meant: Array, held: Array) -> bool:
+    return meant.size == held.size and np.array_equal(np.sort(_as_held(meant, held), None), np.sort(held, None))
+
+
+def _fresh(held: Array) -> Relation:
+    name = initial_distribution(np.real(held))
+    facts: dict[str, Fact] = {"distribution": name} if name else {}
+    return Relation("not-loaded" if name else "unrelated", inf, 0.0, facts=facts)
+
+
+def _rounding(meant: Array, held: Array) -> Limit:
+    """Some units in the last place of the coarser dtype; exact for whole numbers."""
+    names = [dtype_name(one.dtype) for one in (meant, held)]
+    if not all(map(is_float, names)) or not meant.size:
+        return Limit(0.0, 0.0, "exact")
+    unit = UNITS * max(EPSILON[name] for name in names)
+    sizes = np.abs(meant.astype(np.float64))
+    return Limit(unit * float(sizes.max()), unit * sqrt(float(np.mean(sizes**2))), "rounding")

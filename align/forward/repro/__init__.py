@@ -1,0 +1,1 @@
+"""One layer alone, as two short scripts."""

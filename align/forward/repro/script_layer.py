@@ -1,0 +1,182 @@
+"""A live layer turned into a script that runs it alone, and the arrays that the script reads."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.dtypes import is_float
+from align.core.layer_scripts import Factory, LayerScript, as_call, leaf_expressions
+from align.core.protocols import LayerScripter
+from align.errors import CannotRunError, UserCodeError
+from align.forward.layers.compare_traces import paired_outputs
+from align.forward.repro.watch_call import layer_at
+from align.forward.repro_result import ReproSide
+from align.models.constructor_arguments import proposed_arguments, wanted_arguments
+from align.models.open_side import find_function
+from align.models.record_calls import leaves, with_leaves
+from align.models.user_code import run_user_code
+
+if TYPE_CHECKING:
+    from align.core.dtypes import Array
+    from align.core.name_map import SideOf
+    from align.core.protocols import Model
+    from align.forward.repro.watch_call import WatchedCall
+    from align.forward.repro_result import BuiltBy
+    from align.models.open_side import Side
+    from align.traces.module_calls import CallPair
+
+
+def scripter_of(side: Side) -> LayerScripter:
+    """Return the adapter of a side; raises CannotRunError if no script can run its models."""
+    if isinstance(side.reader, LayerScripter):
+        return side.reader
+    raise CannotRunError(f"no script can run {side.reader.name} models", "give a torch model and a MindSpore network")
+
+
+class LayerFiles:
+    """What one pair of calls was given and returned, under the names of the files' arrays: the reference's."""
+
+    def __init__(self, pair: CallPair, reference: WatchedCall, candidate: WatchedCall) -> None:
+        self.pair = pair
+        self.calls: dict[SideOf, WatchedCall] = {"reference": reference, "candidate": candidate}
+        self._returned: dict[SideOf, dict[str, str]] = {"reference": {}, "candidate": {}}
+        for a, b, _ in paired_outputs(pair.reference, pair.candidate):
+            name = a.output or "output"
+            self._returned["reference"][a.output] = self._returned["candidate"][b.output] = name
+
+    @property
+    def own_inputs(self) -> tuple[str, ...]:
+        """Inputs of the candidate that are none of the reference's."""
+        theirs = self.calls["candidate"]
+        return tuple(name for name in theirs.inputs if name not in theirs.paired)
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """All inputs of both calls."""
+        theirs = self.calls["candidate"]
+        own = {f"candidate {name}": theirs.inputs[name] for name in self.own_inputs}
+        return {**self.calls["reference"].inputs, **own}
+
+    def input_name(self, side: SideOf, name: str) -> str:
+        """Where an input of one side's call stands."""
+        paired = self.calls[side].paired
+        return paired[name].output if name in paired else f"{side} {name}" if side == "candidate" else name
+
+    def outputs(self, side: SideOf) -> dict[str, Array]:
+        """What one side's call returned and the other's too."""
+        return {name: self.calls[side].outputs[own] for own, name in self._returned[side].items()}
+
+    def output_expressions(self, side: SideOf) -> dict[str, str]:
+        """How to reach these in what the layer returns."""
+        reached = leaf_expressions(self.calls[side].returned, "output")
+        return {name: reached[own] for own, name in self._returned[side].items()}
+
+
+class ScriptedLayer:
+    """One side's layer as a script; `weights` are its parameters and buffers, `name` says which side it is."""
+
+    def __init__(self, reader: LayerScripter, side: Side, name: SideOf, files: LayerFiles) -> None:
+        self._reader, self._side, self.name, self._files = reader, side, name, files
+        self._call = getattr(files.pair, name)
+        self._seen = files.calls[name]
+        self._layer = layer_at(side.model, self._call.module)
+        self._classes = reader.read_settings(self._layer)[0].classes
+        self.weights = reader.read_values(self._layer)
+
+    @cached_property
+    def script(self) -> str:
+        """The script's text."""
+        forms = self._reader.script_forms
+        factory = None if self._constructor else self._factory
+        made = self._constructor or forms.layer_at.format(repr(self._call.module))
+        where = f"{self._call.module or 'the whole model'} ({self._call.class_name}) of {self._side.label}"
+        title = f"{where} alone, on the inputs of the reference's layer"
+        arguments = as_call(self._seen.given, self._tensor)
+        outputs = self._files.output_expressions(self.name)
+        script = LayerScript(title, self.name, made, arguments, outputs, self._dtype, factory, bool(self.weights))
+        return script.write(forms)
+
+    def describe(self) -> ReproSide:
+        """Facts for the result."""
+        call = self._call
+        built_by: BuiltBy = "constructor" if self._constructor else "factory"
+        script = f"{self.name}_layer.py"
+        return ReproSide(self._side.label, call.module, call.class_name, call.call, script, built_by)
+
+    def _tensor(self, name: str) -> str | None:
+        if name not in self._seen.inputs:
+            return None
+        forms, place = self._reader.script_forms, self._files.input_name(self.name, name)
+        text = forms.tensor.format(f'given["{place}"]')
+        had, has = (_saved_dtype(value) for value in (self._files.inputs[place], self._seen.inputs[name]))
+        cast = had != has or self._seen.inputs[name].dtype.kind == "V"
+        return forms.cast.format(text, dtype=self._seen.inputs[name].dtype.name) if cast else text
+
+    @property
+    def _dtype(self) -> str:
+        """The floating dtype that the layer must be cast to, "" if it is the ordinary one."""
+        found = {value.dtype.name for value in self.weights.values() if is_float(value.dtype.name)}
+        return found.pop() if len(found) == 1 and found != {"float32"} else ""
+
+    @cached_property
+    def _constructor(self) -> str:
+        """The call of a framework's own class that builds the layer, "" where none builds what the live one is."""
+        if not self._classes[0].startswith(f"{self._reader.name}."):
+            return ""
+        settings, wanted = self._reader.read_settings(self._layer)[0], wanted_arguments(type(self._layer))
+        for arguments, _ in proposed_arguments(settings, wanted, {}, {}):
+            built = self._reader.built(self._classes[0], arguments)
+            if built is not None and self._returns_the_same(built):
+                written = [f"{name}={arguments[name]!r}" for name in wanted if name in arguments]
+                return f"{self._classes[0]}({', '.join(written)})"
+        return ""
+
+    def _returns_the_same(self, built: Model) -> bool:
+        """Tell whether a new layer with the same weights returns the same, bit for bit."""
+        names = list(self._reader.read_values(built))
+        if len(names) != len(self.weights):
+            return False
+        with suppress(CannotRunError):
+            self._reader.load_values(built, dict(zip(names, self.weights.values(), strict=True)))
+            self._reader.place(built, None, self._dtype or None)
+            return run_user_code(partial(self._try, built), partial(UserCodeError, "running a layer alone"))
+        return False
+
+    def _try(self, built: Model) -> bool:
+        reader = self._reader
+
+        def tensor(name: str, leaf: Any) -> Any:
+            return reader.as_tensor(leaf, built) if name in self._seen.inputs else leaf
+
+        given = with_leaves(self._seen.given, tensor)
+        positions = [given.pop(key) for key in sorted(key for key in given if isinstance(key, int))]
+        with reader.evaluating(built):
+            found = dict(leaves(built(*positions, **given)))
+        arrays = {name: reader.as_array(leaf) for name, leaf in found.items()}
+        return all(_equal(arrays.get(name), value) for name, value in self._seen.outputs.items())
+
+    @property
+    def _factory(self) -> Factory:
+        """Where the user's function is; raises CannotRunError for a live model."""
+        place, separator, name = self._side.label.rpartition(":")
+        if not separator:
+            hint = "give the side as `module:function`"
+            raise CannotRunError(f"a script cannot make {self._side.label}, which was given as a live model", hint)
+        path = Path(place).resolve() if place.endswith(".py") else None
+        called = name if self._reader.owns(find_function(self._side.label)) else f"{name}()"
+        if path is None:
+            return Factory(str(Path.cwd()), place, called)
+        return Factory(str(path.parent), path.stem, called)
+
+
+def _equal(mine: Array | None, theirs: Array) -> bool:
+    return mine is not None and mine.shape == theirs.shape and mine.tobytes() == theirs.tobytes()
+
+
+def _saved_dtype(value: Array) -> str:
+    return np.dtype(np.float32).name if value.dtype.kind == "V" else value.dtype.name

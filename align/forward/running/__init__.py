@@ -1,0 +1,1 @@
+"""Both models run, and the reference's own rounding noise."""

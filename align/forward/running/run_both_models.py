@@ -1,0 +1,68 @@
+"""Both models run on the same inputs, each traced into a folder, and the reference's noise."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.errors import DestinationError
+from align.forward.running.measure_noise import measure_noise
+from align.traces.trace_folder import TraceFolder
+from align.traces.trace_writer import TraceWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from align.core.dtypes import Array
+    from align.forward.running.measure_noise import Noise
+    from align.models.open_side import Side
+
+
+@dataclass(frozen=True, slots=True)
+class BothRuns:
+    """The traces of both models, with the inputs of all calls, and the reference's noise."""
+
+    reference: TraceFolder
+    candidate: TraceFolder
+    noise: Noise
+
+    @property
+    def traces(self) -> tuple[TraceFolder, TraceFolder]:
+        """Both traces."""
+        return self.reference, self.candidate
+
+
+def run_both_models(
+    sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Path, begun: Callable[[], None]
+) -> BothRuns:
+    """Run both models and measure the noise; `begun` is told of each of the three stages."""
+    read = []
+    for side, name in zip(sides, ("reference", "candidate"), strict=True):
+        begun()
+        with TraceWriter(folder / name, side.reader.environment(), inputs=True) as writer:
+            side.runner.run(side.model, inputs, writer)
+        read.append(TraceFolder(folder / name))
+    begun()
+    return BothRuns(read[0], read[1], measure_noise(sides[0], inputs, read[0]))
+
+
+@contextmanager
+def kept_traces(traces: Path | None) -> Iterator[Path]:
+    """Give a folder for the traces of a run, which becomes `traces` if it comes to its end; None: nothing is kept."""
+    if traces is None:
+        with tempfile.TemporaryDirectory(prefix="align-") as folder:
+            yield Path(folder)
+        return
+    if traces.exists() and not traces.is_dir():
+        raise DestinationError(
+            f"cannot write the trace {traces}: it is not a folder", "remove it, or name another run folder"
+        )
+    part = traces.with_name(f"{traces.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    yield part
+    shutil.rmtree(traces, ignore_errors=True)
+    part.rename(traces)

@@ -1,1 +1,0 @@
-"""Pure functions, one file for each arrow of the flow; they know no framework and open no files."""

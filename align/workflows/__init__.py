@@ -1,1 +1,0 @@
-"""One file for each thing a user does: read, call the steps, return a result."""
