@@ -86,7 +86,7 @@ def hand_over(
     if json:
         typer.echo(json_module.dumps(document, indent=1, ensure_ascii=False))
         return
-    from align.report.text import print_result
+    from align.report.show_result import print_result
 
     print_result(document, show_all=show_all)
     if written is not None:
@@ -97,7 +97,7 @@ def import_report_meanwhile() -> None:
     """Import what prints results in a thread, for commands whose work leaves the interpreter free most of the time."""
 
     def load() -> None:
-        import align.report.text  # noqa: F401 - loaded, to be there when the work is done
+        import align.report.show_result  # noqa: F401 - loaded, to be there when the work is done
 
     threading.Thread(target=load, daemon=True).start()
 

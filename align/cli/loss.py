@@ -192,7 +192,7 @@ def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, jso
     import json as json_module
 
     from align.curves.compare_losses import describe_log
-    from align.report.log_text import print_log
+    from align.report.show_log import print_log
     from align.runs.folder import RunFolder, as_document
 
     summary = describe_log(log, metric=metric, reading=reading)

@@ -32,7 +32,7 @@ def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSO
 
         typer.echo(json_module.dumps(rows, indent=1))
     else:
-        from align.report.text import print_plugins
+        from align.report.show_result import print_plugins
 
         print_plugins(rows)
     return 0

@@ -21,7 +21,7 @@ def report_command(
     """
     from align.cli._shared import progress_bar
     from align.core.verdicts import Outcome
-    from align.report.notebook import write_report
+    from align.report.write_report import write_report
 
     with progress_bar() as progress:
         paths = write_report(run_folder, html=not no_html, progress=progress)
@@ -33,7 +33,7 @@ def report_command(
     if json:
         typer.echo(text, nl=False)
     else:
-        from align.report.text import print_result
+        from align.report.show_result import print_result
 
         print_result(summary)
         for path in (paths.notebook, paths.html, paths.summary):

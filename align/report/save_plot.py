@@ -18,7 +18,7 @@ SUFFIX = ".png"
 
 
 def save_plot(name: str, result: Result, path: Path) -> None:
-    """Draw one of `align.report.plots.PLOTS` from a result and write it as PNG.
+    """Draw one of `align.report.plots.draw_plot.PLOTS` from a result and write it as PNG.
 
     Raises UsageError for another kind of file or a result with nothing to draw, FrameworkMissingError without the
     plotting library, DestinationError.
@@ -27,7 +27,7 @@ def save_plot(name: str, result: Result, path: Path) -> None:
         raise UsageError(f"a plot is written as PNG, not as {path.name}", f"give a file name that ends in {SUFFIX}")
     if importlib.util.find_spec("matplotlib") is None:
         raise FrameworkMissingError("matplotlib", 'pip install "mindalign[report]"')
-    from align.report.plots import draw_plot
+    from align.report.plots.draw_plot import draw_plot
 
     picture = draw_plot(name, to_json_data(result))
     if picture is None:

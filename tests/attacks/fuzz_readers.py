@@ -54,8 +54,8 @@ def check_reader(path: Path) -> None:
     from align.checkpoints.open_checkpoint import open_checkpoint
     from align.core.json_data import to_json_data
     from align.errors import AlignError
-    from align.report.terminal import blocks_as_text
-    from align.report.text import result_blocks
+    from align.report.rendering.terminal import blocks_as_text
+    from align.report.show_result import result_blocks
 
     try:
         shown = to_json_data(inspect_checkpoint(path)) | {"schema": "mindalign.inspect/1"}
@@ -218,7 +218,7 @@ def fuzz(name: str, options: list[str]) -> None:
 
     with atheris.instrument_imports(include=["align", "zipfile", "pickletools"]):
         import align.checkpoints.inspect_checkpoint
-        import align.report.text  # noqa: F401
+        import align.report.show_result  # noqa: F401
         from align.core.registry import checkpoint_formats
 
         checkpoint_formats()

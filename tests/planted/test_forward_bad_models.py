@@ -10,8 +10,8 @@ import pytest
 from align.core.verdicts import Outcome
 from align.errors import CannotRunError, ModelFailedError
 from align.forward.compare_forward import compare_forward
-from align.report.terminal import blocks_as_text
-from align.report.text import result_blocks
+from align.report.rendering.terminal import blocks_as_text
+from align.report.show_result import result_blocks
 from align.runs.folder import as_document
 
 pytestmark = pytest.mark.frameworks

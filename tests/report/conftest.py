@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from align.report.notebook import ReportPaths, write_report
+from align.report.write_report import ReportPaths, write_report
 from align.runs.folder import as_document
 
 if TYPE_CHECKING:

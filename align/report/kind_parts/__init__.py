@@ -1,0 +1,1 @@
+"""What kinds share, and the longer parts of one."""

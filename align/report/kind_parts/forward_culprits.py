@@ -1,0 +1,201 @@
+"""The parts of a port that are at fault shown: where, how far, why, and what to write.
+
+They open a forward report as one panel, since the headline of a notebook is one block; a table holds all of them
+where the panel does not, and in the report.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from align.names.fold_names import fold_alike, fold_names
+from align.report.rendering.blocks import Block, Column, Facts, Row, Table
+from align.report.rendering.catalogue import say, word
+from align.report.rendering.format_values import (
+    NONE,
+    as_float,
+    format_fact,
+    format_facts,
+    format_number,
+    format_shape,
+    layer_name,
+)
+from align.rules.pitfalls import pitfalls
+
+IN_PANEL = 4
+LINES_SHOWN = 3
+ALIKE = ("reference_class", "candidate_class", "part", "cause", "sureness", "change")
+SETTINGS = ("reference", "candidate")
+TOLD_APART = ("calls", *SETTINGS)  # facts with a place of their own
+
+Culprit = dict[str, Any]
+Layer = dict[str, Any]
+Pairs = list[tuple[str, str]]
+
+
+def culprit_blocks(document: dict[str, Any], *, show_all: bool) -> list[Block]:
+    """Panel of the first culprits of a `mindalign.forward` document; all as a table with `show_all`, or if more."""
+    culprits = document.get("culprits", [])  # results of older versions have none
+    if not culprits:
+        return []
+    panel = _panel(culprits, document["layers"])
+    return [panel, _table(culprits)] if show_all or len(_alike(culprits)) > IN_PANEL else [panel]
+
+
+def is_culprit(layer: Layer, culprits: list[Culprit]) -> bool:
+    """Tell whether a row of the table is that of a culprit; of repeated calls the first and all that are off alone."""
+    return any(
+        (one["candidate"], one["reference"]) == (layer["candidate"], layer["reference"])
+        and (one["call"] == layer["call"] or (one["call"] < layer["call"] and _is_off_alone(layer)))
+        for one in culprits
+    )
+
+
+def cause_words(cause: str) -> str:
+    """Say what the cause of a culprit is; ids that another version knows stay as they are."""
+    effects = {rule.id: rule.effect for rule in pitfalls()}
+    told = ((one, effects.get(one) or word("cause", one)) for one in cause.split(" + "))
+    return "; ".join(one if one == effect else say("culprit.named", id=one, effect=effect) for one, effect in told)
+
+
+def _panel(culprits: list[Culprit], layers: list[Layer]) -> Facts:
+    facts: Pairs = []
+    groups = _alike(culprits)
+    for place, group in enumerate(groups[:IN_PANEL], 1):
+        labelled = _facts(group, layers)
+        facts += [(f"{place if index == 0 else '':<3}{label}", text) for index, (label, text) in enumerate(labelled)]
+    if rest := sum(map(len, groups[IN_PANEL:])):
+        facts.append(("", say("culprit.more", count=format_number(rest))))
+    return Facts(_title(culprits, layers), tuple(facts), "bad")
+
+
+def _alike(culprits: list[Culprit]) -> list[list[Culprit]]:
+    """Put culprits together that differ in the numbers of their names, in how far they are off and in their lines."""
+    rows = [(one["candidate"], (*(one[key] for key in ALIKE), _settings(one["facts"]))) for one in culprits]
+    return [[culprits[place] for place in places] for _, places in fold_alike(rows)]
+
+
+def _title(culprits: list[Culprit], layers: list[Layer]) -> str:
+    """All else follows only if every layer that is off was judged alone."""
+    unjudged = sum(layer["outcome"] == "not aligned" and not _is_judged_alone(layer) for layer in layers)
+    title = say("culprit.one") if len(culprits) == 1 else say("culprit.several", count=format_number(len(culprits)))
+    return title + (say("culprit.unjudged", count=format_number(unjudged)) if unjudged else say("culprit.all_else"))
+
+
+def _is_judged_alone(layer: Layer) -> bool:
+    alone = layer.get("isolated")
+    return alone is not None and (alone["outcome"] != "not comparable" or not layer["certain"])
+
+
+def _is_off_alone(layer: Layer) -> bool:
+    alone = layer.get("isolated")
+    return alone is not None and alone["outcome"] == "not aligned"
+
+
+def _facts(group: list[Culprit], layers: list[Layer]) -> Pairs:
+    first = group[0]
+    names = [(word("word", side), _names(group, side)) for side in ("candidate", "reference")]
+    optional = {
+        "difference": _difference(group, layers),
+        "settings": _settings(first["facts"]),
+        "change": first["change"],
+        "line": _lines(group),
+    }
+    told = [(say("culprit.part"), _part(group)), (say("culprit.cause"), _cause(first))]
+    return [*names, *told, *((say(f"culprit.{key}"), text) for key, text in optional.items() if text)]
+
+
+def _names(group: list[Culprit], side: str) -> str:
+    if len(group) == 1:
+        return _name(group[0], side)
+    names = ", ".join(fold_names(one[side] for one in group))
+    return f"{names}  ({group[0][f'{side}_class'] or NONE})"
+
+
+def _name(culprit: Culprit, side: str) -> str:
+    return f"{layer_name(culprit[side], culprit['call'])}  ({culprit[f'{side}_class'] or NONE})"
+
+
+def _part(group: list[Culprit]) -> str:
+    """Say what is at fault, and how far the worst of the group is off."""
+    factor = max(as_float(one["factor"]) for one in group)
+    far = say("culprit.beyond") if factor == float("inf") else say("culprit.times", factor=format_number(factor))
+    if len(group) > 1:
+        return say("culprit.far", part=word("part", group[0]["part"]), far=say("culprit.up_to", far=far))
+    calls = (
+        say("culprit.calls", count=format_number(group[0]["facts"]["calls"])) if "calls" in group[0]["facts"] else ""
+    )
+    return say("culprit.far", part=word("part", group[0]["part"]), far=far) + calls
+
+
+def _lines(group: list[Culprit]) -> str:
+    lines = list(dict.fromkeys(one["line"] for one in group if one["line"]))
+    rest = len(lines) - LINES_SHOWN
+    return ", ".join(lines[:LINES_SHOWN]) + (say("word.and_more", count=rest) if rest > 0 else "")
+
+
+def _cause(culprit: Culprit) -> str:
+    sureness = word("sureness", culprit["sureness"])
+    if not culprit["cause"]:
+        return sureness
+    facts = format_facts({key: value for key, value in culprit["facts"].items() if key not in TOLD_APART})
+    because = say("culprit.because", sureness=sureness, cause=cause_words(culprit["cause"]))
+    return f"{because} ({facts})" if facts else because
+
+
+def _settings(facts: dict[str, Any]) -> str:
+    if not set(SETTINGS) <= set(facts):
+        return ""
+    return say("culprit.both", **{side: format_fact(facts[side]) for side in SETTINGS})
+
+
+def _difference(group: list[Culprit], layers: list[Layer]) -> str:
+    """The figure of the layer's output alone that is farthest from its limit; none if the fault is before it."""
+    if group[0]["part"] == "inputs":
+        return ""
+    rows = [layer for layer in layers if is_culprit(layer, group) and layer.get("isolated")]
+    worst = max(rows, key=lambda layer: as_float(layer["isolated"]["factor"] or 0.0), default=None)
+    if worst is None:
+        return ""
+    alone = worst["isolated"]
+    if alone["measurement"] is None:
+        return str(worst["note"] or alone["note"])
+    bound = max(("max_abs", "rmse"), key=lambda name: _ratio(alone, name))
+    figures = {"value": format_number(alone["measurement"][bound]), "limit": format_number(alone["limit"][bound])}
+    figures |= {"shape": format_shape(worst["reference_shape"]), "dtype": worst["candidate_dtype"]}
+    return say(f"culprit.{bound}", index=format_shape(alone["measurement"]["worst"]), **figures)
+
+
+def _ratio(alone: dict[str, Any], bound: str) -> float:
+    value, limit = (as_float(alone[of][bound]) for of in ("measurement", "limit"))
+    return value / limit if limit > 0.0 else value
+
+
+def _table(culprits: list[Culprit]) -> Table:
+    columns = (
+        Column("#", "number"),
+        Column(word("word", "candidate"), "path"),
+        Column(word("word", "reference"), "path", wide=True),
+        Column(say("culprit.part"), "words"),
+        Column(say("forward.factor"), "number"),
+        Column(say("culprit.cause"), "words"),
+        Column(say("culprit.settings"), "words", wide=True),
+        Column(say("culprit.change"), "words"),
+        Column(say("culprit.line"), "path", wide=True),
+    )
+    return Table(say("culprit.table"), columns, tuple(_row(place, one) for place, one in enumerate(culprits, 1)))
+
+
+def _row(place: int, culprit: Culprit) -> Row:
+    cells = (
+        format_number(place),
+        _name(culprit, "candidate"),
+        _name(culprit, "reference"),
+        word("part_short", culprit["part"]),
+        format_number(culprit["factor"]),
+        _cause(culprit),
+        _settings(culprit["facts"]),
+        culprit["change"],
+        culprit["line"],
+    )
+    return Row(cells, "bad")

@@ -1,0 +1,203 @@
+"""A forward comparison shown: what is at fault first, then the layers in execution order.
+
+A long run of layers that are aligned, or right alone, is one line, the table is cut in its middle: a reader looks for
+the places where it goes wrong. The rows around the first of those, or else around the first divergent layer, stay.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any
+
+from align.core.verdicts import Outcome
+from align.names.fold_names import fold_alike, fold_names
+from align.report.kind_parts.first_divergent import first_divergent_block
+from align.report.kind_parts.forward_culprits import culprit_blocks, is_culprit
+from align.report.kinds.power import power_blocks
+from align.report.rendering.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
+from align.report.rendering.catalogue import say, word
+from align.report.rendering.format_values import NONE, as_float, format_number, format_shape, layer_name
+
+LONGEST_TABLE = 40
+KEPT_AT_END = 8
+AROUND_FIRST = 3
+NEVER_CUT = 5
+SHORTEST_FOLD = 4
+NAMES_SHOWN = 6
+
+
+def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.forward` document; `show_all` neither folds nor cuts the table of layers."""
+    return [
+        *culprit_blocks(document, show_all=show_all),
+        *([] if _is_told(document) else [first_divergent_block(document)]),
+        *([_layers(document, show_all=show_all)] if document["layers"] else []),
+        *findings_blocks(document["findings"]),
+        *_accepted(document.get("accepted", [])),
+        *_unpaired(document["unpaired"], show_all=show_all),
+        *_power(document, show_all=show_all),
+        verdict_block(document["verdict"]),
+    ]
+
+
+def _power(document: dict[str, Any], *, show_all: bool) -> list[Block]:
+    """Say what the inputs could have shown, or that nobody knows; of models that differ nobody asks."""
+    power = document.get("power")
+    asked = power is not None or document["verdict"]["outcome"] == Outcome.ALIGNED.value
+    return power_blocks(power, show_all=show_all) if asked else []
+
+
+def _is_told(document: dict[str, Any]) -> bool:
+    """Tell whether the culprits say all that the panel of the first divergent layer would."""
+    culprits, first = document.get("culprits", []), document["first_divergent"]
+    if first is None:
+        return bool(culprits)
+    return is_culprit(document["layers"][first], [one for one in culprits if one["part"] != "inputs"])
+
+
+def _layers(document: dict[str, Any], *, show_all: bool) -> Table:
+    columns = (
+        Column("#", "number"),
+        Column(say("word.reference"), "path"),
+        Column(say("word.candidate"), "path"),
+        Column(say("forward.class"), "path", wide=True),
+        Column(say("word.shape"), wide=True),
+        Column(say("word.dtype"), wide=True),
+        Column(say("forward.max_abs"), "number", wide=True),
+        Column(say("forward.relative_l2"), "number"),
+        Column(say("forward.factor"), "number"),
+        Column(say("forward.alone"), "number"),
+        Column(say("forward.amplification"), "number", wide=True),
+        Column(say("forward.outcome")),
+        Column(say("word.note"), wide=True),
+    )
+    layers, marked = document["layers"], _marked(document)
+    alone = any(layer.get("isolated") for layer in layers)
+    note = say("forward.factor_note")
+    note = say("forward.alone_note", factor=note) if alone else note
+    rows = [_row(layer, i in marked) for i, layer in enumerate(layers)] if show_all else _cut(_folded(layers, marked))
+    return Table(say("forward.layers"), columns, tuple(rows), note)
+
+
+def _marked(document: dict[str, Any]) -> set[int]:
+    """Places of the rows that stand at fault; without any, the first divergent one."""
+    layers, first = document["layers"], document["first_divergent"]
+    culprits = document.get("culprits", [])
+    return {place for place, layer in enumerate(layers) if is_culprit(layer, culprits)} or {first} - {None}
+
+
+def _row(layer: dict[str, Any], is_marked: bool = False) -> Row:
+    measured, alone = layer["measurement"] or {}, layer.get("isolated") or {}
+    cells = (
+        (say("forward.first_marker") if is_marked else "") + format_number(layer["order"]),
+        layer_name(layer["reference"], layer["call"], layer["output"]),
+        layer["candidate"] or say("word.whole_model"),
+        _both(layer["reference_class"], layer["candidate_class"]),
+        _both(format_shape(layer["reference_shape"]), format_shape(layer["candidate_shape"])),
+        _both(layer["reference_dtype"], layer["candidate_dtype"]),
+        format_number(measured.get("max_abs")),
+        format_number(measured.get("relative_l2")),
+        format_number(layer["factor"]),
+        format_number(alone["factor"]) if alone else "",
+        _optional(layer.get("amplification")),
+        word("outcome", layer["outcome"]),
+        layer["note"] or alone.get("note", ""),
+    )
+    return Row(cells, "bad" if is_marked else TONES.get(layer["outcome"], "plain"))
+
+
+def _optional(value: float | str | None) -> str:
+    return "" if value is None else format_number(value)
+
+
+def _both(reference: str, candidate: str) -> str:
+    return reference if reference == candidate else f"{reference} | {candidate}"
+
+
+def _folded(layers: list[dict[str, Any]], marked: set[int]) -> list[tuple[Row, bool]]:
+    """Rows with long stretches of layers that are not at fault as one row each; the flag: never to be cut."""
+    rows: list[tuple[Row, bool]] = []
+    near = {place + step for place in sorted(marked)[:NEVER_CUT] for step in range(-AROUND_FIRST, AROUND_FIRST + 1)}
+    for kind, group in groupby(enumerate(layers), key=lambda one: "" if one[0] in marked else _stretch_kind(one[1])):
+        stretch = list(group)
+        inner = stretch[1:-1] if kind and len(stretch) >= SHORTEST_FOLD else []
+        for index, layer in stretch:
+            if inner and index == inner[0][0]:
+                rows.append((_stretch([own for _, own in inner], kind), False))
+            if not inner or index in (stretch[0][0], stretch[-1][0]):
+                rows.append((_row(layer, index in marked), index in near))
+    return rows
+
+
+def _stretch_kind(layer: dict[str, Any]) -> str:
+    """Name the kind of stretch that a layer is a part of: of aligned layers, or of those that are right alone."""
+    alone = layer.get("isolated")
+    if alone and alone["outcome"] == "not aligned":
+        return ""
+    if layer["outcome"] in ("aligned", "accepted"):
+        return str(layer["outcome"])
+    return "not aligned" if alone and layer["outcome"] == "not aligned" else ""
+
+
+def _stretch(layers: list[dict[str, Any]], outcome: str) -> Row:
+    alone = [one for layer in layers if (one := layer.get("isolated"))]
+    text = say("forward.following" if outcome == "not aligned" else "forward.folded", count=format_number(len(layers)))
+    return _gap(text, _largest(layers), _largest(alone), word("outcome", outcome))
+
+
+def _largest(judged: list[dict[str, Any]]) -> str:
+    factors = [as_float(one["factor"]) for one in judged if one["factor"] is not None]
+    return format_number(max(factors)) if factors else ""
+
+
+def _gap(text: str, factor: str = "", alone: str = "", outcome: str = "") -> Row:
+    return Row(("…", text, "", "", "", "", "", "", factor, alone, "", outcome, ""), "quiet")
+
+
+def _cut(rows: list[tuple[Row, bool]]) -> list[Row]:
+    if len(rows) <= LONGEST_TABLE:
+        return [row for row, _ in rows]
+    last_kept = len(rows) - KEPT_AT_END
+    kept = [i < LONGEST_TABLE - KEPT_AT_END or i >= last_kept or fixed for i, (_, fixed) in enumerate(rows)]
+    shown: list[Row] = []
+    for is_kept, group in groupby(zip(kept, rows, strict=True), key=lambda item: item[0]):
+        own = [row for _, (row, _) in group]
+        shown += own if is_kept else [_gap(say("forward.cut", count=format_number(len(own))))]
+    return shown
+
+
+def _accepted(accepted: list[dict[str, Any]]) -> list[Block]:
+    if not accepted:
+        return []
+    lines = []
+    for one in accepted:
+        facts = {"layers": one["layers"], "reason": one["reason"], "count": format_number(len(one["candidates"]))}
+        text = "forward.accepted_line" if one["candidates"] else "forward.accepted_idle"
+        lines.append(say(text, factor=format_number(one["factor"]), **facts))
+    return [Lines(say("forward.accepted"), tuple(lines), "open")]
+
+
+def _unpaired(unpaired: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
+    if not unpaired:
+        return []
+    names = [
+        layer_name(one["module"], one["call"]) + (f" ({one['class_name']})" if one["class_name"] else "")
+        for one in unpaired
+    ]
+    groups = [
+        (unpaired[places[0]]["side"], reason, [names[place] for place in places])
+        for reason, places in fold_alike((one["reason"], one["side"]) for one in unpaired)
+    ]
+    lines = tuple(
+        say("forward.unpaired_line", side=word("word", side), count=format_number(len(own)), reason=reason)
+        + _names(own, show_all=show_all)
+        for side, reason, own in groups
+    )
+    return [Lines(say("forward.unpaired", count=format_number(len(unpaired))), lines)]
+
+
+def _names(names: list[str], *, show_all: bool) -> str:
+    folded = fold_names(names)
+    shown = folded if show_all else folded[:NAMES_SHOWN]
+    rest = len(folded) - len(shown)
+    return ", ".join(shown) + (say("word.and_more", count=rest) if rest else "") or NONE

@@ -1,0 +1,72 @@
+"""Settings that differ shown: the gravest first, layers that differ only in their numbers in one row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from align.names.fold_names import fold_alike
+from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
+from align.report.rendering.catalogue import say, word
+from align.report.rendering.format_values import format_number
+
+TONES: dict[str, Tone] = {"error": "bad", "warning": "open", "note": "quiet"}
+ALIKE = ("severity", "reference_setting", "candidate_setting", "change", "certain")
+
+
+def lint_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.lint` document; `show_all` gives every layer a row of its own."""
+    findings = document["findings"]
+    known = {key: format_number(document[key]) for key in ("layers", "rules", "unrun")}
+    return [
+        *_findings(findings, show_all=show_all),
+        Lines("", (say("lint.rules", **known),), "quiet"),
+        verdict_block(document["verdict"]),
+    ]
+
+
+def _findings(findings: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
+    return [_table(findings, show_all=show_all), _effects(findings)] if findings else []
+
+
+def _table(findings: list[dict[str, Any]], *, show_all: bool) -> Table:
+    columns = (
+        Column(say("lint.severity")),
+        Column(say("word.reference"), "path"),
+        Column(say("lint.setting"), "words"),
+        Column(say("word.candidate"), "path"),
+        Column(say("lint.setting"), "words"),
+        Column(say("lint.change"), "words"),
+    )
+    if show_all:
+        groups = [[finding] for finding in findings]
+    else:
+        alike = ((finding["reference"], tuple(finding[key] for key in ALIKE)) for finding in findings)
+        groups = [[findings[place] for place in places] for _, places in fold_alike(alike)]
+    note = "" if all(finding["certain"] for finding in findings) else say("lint.uncertain")
+    return Table(say("lint.title"), columns, tuple(map(_row, groups)), note)
+
+
+def _row(group: list[dict[str, Any]]) -> Row:
+    first = group[0]
+    severity = word("severity", first["severity"]) + ("" if first["certain"] else "?")
+    cells = (
+        severity + (f" ({len(group)})" if len(group) > 1 else ""),
+        _names(group, "reference"),
+        first["reference_setting"],
+        _names(group, "candidate"),
+        first["candidate_setting"],
+        first["change"],
+    )
+    return Row(cells, TONES[first["severity"]])
+
+
+def _names(group: list[dict[str, Any]], side: str) -> str:
+    """The layers of one side as one name; where they fold into several, the first of them."""
+    name = fold_alike((finding[side], None) for finding in group)[0][0]
+    return name or say("word.whole_model")
+
+
+def _effects(findings: list[dict[str, Any]]) -> Lines:
+    effects = {finding["rule"]: finding["effect"] for finding in findings}
+    lines = tuple(say("lint.effect", rule=rule, effect=effect) for rule, effect in effects.items())
+    return Lines(say("lint.effect_title"), lines)

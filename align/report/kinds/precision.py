@@ -1,0 +1,62 @@
+"""The layers that suffer in another precision or on another device: each alone, and together with those before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from align.report.rendering.blocks import Block, Column, Lines, Row, Table, findings_blocks, verdict_block
+from align.report.rendering.catalogue import say, word
+from align.report.rendering.format_values import as_float, format_number
+
+
+def precision_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:  # noqa: ARG001
+    """Show a `mindalign.precision` document."""
+    rows = document["layers"]
+    not_run = tuple(
+        say("precision.not_run_line", module=path, reason=reason) for path, reason in document["not_run"].items()
+    )
+    return [
+        *([_layers(rows, document["judged"])] if rows else []),
+        Lines("", tuple(_notes(document))),
+        *([Lines(say("precision.not_run"), not_run, "open")] if not_run else []),
+        *findings_blocks(document["findings"]),
+        verdict_block(document["verdict"]),
+    ]
+
+
+def _layers(rows: list[dict[str, Any]], judged: str) -> Table:
+    columns = (
+        Column(say("precision.group"), "number"),
+        Column(say("precision.layer"), "path"),
+        Column(say("precision.class")),
+        Column(say("precision.alone"), "number"),
+        Column(say("precision.factor"), "number"),
+        Column(say("precision.cumulative"), "number"),
+        Column(say("precision.factor"), "number"),
+    )
+    cells = tuple(
+        Row(
+            (
+                format_number(row["group"] + 1),
+                row["module"],
+                row["class_name"],
+                *(format_number(row[key]) for key in ("alone", "alone_factor", "cumulative", "cumulative_factor")),
+            ),
+            "bad" if as_float(row["alone_factor"]) > 1.0 else "plain",
+        )
+        for row in rows
+    )
+    return Table(say("precision.title"), columns, cells, say("precision.note", judged=word("judged", judged)))
+
+
+def _notes(document: dict[str, Any]) -> list[str]:
+    place = document["precision"] or document["device"]
+    facts = {
+        key: format_number(document[key]) for key in ("tried", "all_moved", "all_factor", "rest_moved", "rest_factor")
+    }
+    judged = word("judged", document["judged"])
+    notes = [say("precision.all", place=place, judged=judged, runs=format_number(document["runs"]), **facts)]
+    if document["layers"]:
+        key = "precision.rest" if document["complete"] else "precision.more"
+        notes.append(say(key, place=place, judged=judged, **facts))
+    return notes

@@ -1,0 +1,1 @@
+"""The notebook and the page of a run folder."""

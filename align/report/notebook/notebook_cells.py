@@ -1,0 +1,90 @@
+"""What the cells of a report notebook call. It needs the run folder and the plotting library, and no framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.json_data import to_json_data
+from align.report.kinds.report import source_blocks, summary_blocks
+from align.report.map_frame import FRAMES
+from align.report.notebook.run_summary import summarize_run
+from align.report.notebook.template_files import read_template
+from align.report.plots.draw_plot import PLOTS, draw_plot
+from align.report.rendering.blocks import Lines
+from align.report.rendering.catalogue import say
+from align.report.rendering.html import Shown
+from align.report.show_result import result_blocks
+from align.runs.folder import KINDS, RunFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from align.report.plots.figure_style import Picture
+
+
+# What drawing can fail with, whatever the values or the state of the plotting library are.
+PLOT_FAILURES = (
+    ArithmeticError, AttributeError, ImportError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+LISTED_WHOLE = ("forward", "loss", "map")
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run folder as the notebook shows it."""
+
+    folder: RunFolder
+
+    def summary(self) -> Shown:
+        """Show every rung with its verdict; a rung that was not run is shown as such."""
+        style = f"<style>{read_template('report.css')}</style>"
+        return Shown(tuple(summary_blocks(to_json_data(summarize_run(self.folder.path)))), head=style)
+
+    def headline(self, kind: str) -> Shown:
+        """Show what a rung says first: for `forward` the first divergent layer, for `loss` where the curves part."""
+        document = self.folder.read(kind)
+        return _notice(say("rung.no_sections")) if document is None else Shown(tuple(result_blocks(document)[:1]))
+
+    def details(self, kind: str) -> Shown:
+        """Show all that a rung says after its headline; every layer and every step.
+
+        A rung that was not run has said so in its headline; here it shows nothing.
+        """
+        document = self.folder.read(kind)
+        if document is None:
+            return Shown(())
+        full = result_blocks(document, show_all=kind in LISTED_WHOLE)
+        return Shown(tuple(full[1:]), tuple(result_blocks(document)[1:]))
+
+    def plot(self, name: str) -> Picture | Shown:
+        """Show one of `align.report.plots.draw_plot.PLOTS`, or why there is no picture; nothing for a rung not run."""
+        document = self.folder.read(PLOTS[name][0])
+        if document is None:
+            return Shown(())
+        try:
+            return draw_plot(name, document) or _notice(say("plot.nothing"))
+        except PLOT_FAILURES as error:  # shown as such; it changes no verdict
+            reason = f"{type(error).__name__}: {error}"
+            return Shown((Lines("", (say("plot.failed", name=say(f"plot.{name}_title"), reason=reason),), "open"),))
+
+    def frame(self, kind: str) -> pd.DataFrame | Shown:
+        """Return a rung's rows as a pandas frame, to sort and filter; a rung that was not run shows nothing."""
+        document = self.folder.read(kind)
+        return Shown(()) if document is None else FRAMES[kind](document)
+
+    def sources(self) -> Shown:
+        """Show what every result was made from: files with their hashes, environments, inputs."""
+        documents = {kind: document for kind in KINDS if (document := self.folder.read(kind)) is not None}
+        return Shown(tuple(source_blocks(documents)))
+
+
+def open_run(folder: str | Path = ".") -> RunView:
+    """Open a run folder for showing; raises RunFolderError if it is none or holds nothing."""
+    return RunView(RunFolder.open(Path(folder)))
+
+
+def _notice(text: str) -> Shown:
+    return Shown((Lines("", (text,), "quiet"),))

@@ -1,0 +1,1 @@
+"""Blocks of text, their words, and how a terminal and a page show them."""

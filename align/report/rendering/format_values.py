@@ -1,0 +1,113 @@
+"""Numbers, shapes, names and paths as a reader wants them; non-finite numbers arrive as strings and are shown."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from align.names.fold_names import ELLIPSIS
+from align.report.rendering.catalogue import say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Figure = float | int | str | None
+
+NONE = "-"
+NON_FINITE = ("NaN", "Infinity", "-Infinity")  # as documents hold them
+LONGEST_PLAIN = 1e6
+
+
+def format_number(value: Figure, digits: int = 3) -> str:
+    """Show a number in `digits` significant digits; None is "-", integers keep all their digits."""
+    if value is None:
+        return NONE
+    if isinstance(value, int):
+        return f"{value:,}"
+    value = float(value)
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{value:+}".removeprefix("+")
+    if 10.0**digits <= abs(value) < LONGEST_PLAIN:
+        return f"{float(f'{value:.{digits}g}'):,.0f}"
+    return f"{value:.{digits}g}"
+
+
+def as_float(value: Figure) -> float:
+    """Read a number of a document back; None becomes NaN."""
+    return math.nan if value is None else float(value)
+
+
+def format_facts(facts: Mapping[str, Figure]) -> str:
+    """List the facts of a document: numbers, non-finite ones as text, and words."""
+    return ", ".join(f"{key} {format_fact(value)}" for key, value in facts.items())
+
+
+def format_fact(value: Figure) -> str:
+    """Show a number, or a word as it is."""
+    return value if isinstance(value, str) and value not in NON_FINITE else format_number(value)
+
+
+def format_percentage(part: int, whole: int) -> str:
+    """Show a part of a whole in percent; never "0 %" for a part that is there nor "100 %" for one that lacks some."""
+    if whole == 0:
+        return NONE
+    percent = 100.0 * part / whole
+    if 0 < part < whole:
+        percent = min(max(percent, 0.001), 99.999)
+    return f"{percent:.3g} %" if percent < 99.9 or percent == 100.0 else f"{percent:.3f} %"
+
+
+def format_shape(dimensions: Sequence[int]) -> str:
+    """Show a shape as NumPy does, `()` for a 0-d tensor."""
+    return str(tuple(dimensions))
+
+
+def escape_control_characters(text: str, longest: int) -> str:
+    """Show text of a file: control characters, which could steer a terminal, are escaped, and what is long is cut."""
+    cut = text if len(text) <= longest else text[:longest] + ELLIPSIS
+    return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
+
+
+def layer_name(module: str, call: int = 0, output: str = "") -> str:
+    """Name a tensor of a run: the module's path, the call where it is not the first, the output where it has a name."""
+    path = module or say("word.whole_model")
+    return path + (f"#{call}" if call else "") + (f":{output}" if output else "")
+
+
+def layer_title(layer: dict[str, Any], width: int) -> str:
+    """Name a compared layer in a plot: its name on the reference's side, shortened, and its class."""
+    name = shorten_path(layer_name(layer["reference"], layer["call"], layer["output"]), width)
+    return f"{name} ({layer['reference_class']})" if layer["reference_class"] else name
+
+
+def shorten_path(text: str, width: int) -> str:
+    """Shorten a path from its middle until it fits; its numbers, which tell layers apart, go last.
+
+    Words between dots become their first letter, middle ones before the outer ones; what is still longer than
+    `width` loses its middle, and two thirds of what stays are its end.
+    """
+    words = re.split(r"(?<!\.)\.(?!\.)", text)  # not at those of a run, {0..11}
+    for index in (*range(1, len(words) - 1), 0):
+        if len(".".join(words)) <= width:
+            break
+        words[index] = words[index][:1] if words[index].isidentifier() else words[index]
+    return _cut_middle(".".join(words), width)
+
+
+def _cut_middle(text: str, width: int) -> str:
+    if len(text) <= width:
+        return text
+    if width <= 1:
+        return ELLIPSIS[:width]
+    head = (width - 1) // 3
+    tail = width - 1 - head
+    return text[:head] + ELLIPSIS + text[len(text) - tail :]
+
+
+def format_bytes(nbytes: int) -> str:
+    """Show a number of bytes in binary units, as `ls -h` does."""
+    value, units = float(nbytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1000 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{value:.3g} {units[0]}"

@@ -1,0 +1,57 @@
+"""Results as text in the terminal: the kind of a document, told by its schema, chooses how it is shown.
+
+The blocks of a kind are a function `KIND_blocks` in `kinds/KIND.py`; only that one is imported.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from align.errors import RunFolderError
+from align.report.rendering.blocks import Block, Column, Row, Table
+from align.report.rendering.catalogue import say
+from align.report.rendering.terminal import print_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def print_result(document: dict[str, Any], *, show_all: bool = False) -> None:
+    """Print the document of a result; `show_all` leaves nothing out. Raises RunFolderError for an unknown schema."""
+    if _kind(document) == "log":
+        from align.report.show_log import print_log
+
+        print_log(document)
+        return
+    print_blocks(result_blocks(document, show_all=show_all))
+
+
+def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Return a result as blocks; raises RunFolderError for an unknown schema."""
+    kind = _kind(document)
+    if kind == "report":
+        from align.report.kinds.report import summary_blocks
+
+        return summary_blocks(document)
+    if kind.isidentifier() and find_spec(f"align.report.kinds.{kind}") is not None:
+        module = import_module(f"align.report.kinds.{kind}")
+        blocks: list[Block] = getattr(module, f"{kind}_blocks")(document, show_all=show_all)
+        return blocks
+    message = f"no way to show a document of schema {document.get('schema')!r}"
+    raise RunFolderError(message, "it was written by another version of mindalign; write it again")
+
+
+def print_plugins(rows: Sequence[dict[str, str]]) -> None:
+    """Print one row a plugin: its room, name, summary and whether it can be used."""
+    columns = tuple(Column(say(f"plugins.{key}")) for key in ("room", "name", "summary", "state"))
+    shown = tuple(
+        Row((row["room"], row["name"], row["summary"], row["state"]), "good" if row["state"] == "ready" else "open")
+        for row in rows
+    )
+    print_blocks([Table(say("plugins.title"), columns, shown)])
+
+
+def _kind(document: dict[str, Any]) -> str:
+    return str(document.get("schema", "")).removeprefix("mindalign.").partition("/")[0]

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import align
+from align.errors import FrameworkMissingError, ReportError, RunFolderError
+from align.report import write_report as notebook_module
+from align.report.write_report import write_report
+
+BLOCKER = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "mindspore"):
+            raise ImportError(name + " is blocked")
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+RERUN = """
+from pathlib import Path
+import nbformat
+from align.core.progress import silent
+from align.report.notebook.execute_notebook import execute_notebook
+notebook = nbformat.read("run/report.ipynb", as_version=4)
+for name in ("torch", "mindspore"):
+    probe = f"try:\\n    import {name}\\nexcept ImportError as error:\\n    print(error)"
+    notebook.cells.append(nbformat.v4.new_code_cell(probe))
+execute_notebook(notebook, Path("run").resolve(), silent)
+print(*(cell.outputs[0].text for cell in notebook.cells[-2:]))
+"""
+
+
+def executed_outputs(path):
+    cells = nbformat.read(path, as_version=4).cells
+    return {cell.id: cell.outputs for cell in cells if cell.cell_type == "code"}
+
+
+def test_a_real_kernel_executes_every_cell_without_a_word_on_stderr(reported):
+    outputs = executed_outputs(reported.notebook)
+    assert len(outputs) > 8
+    for cell, own in outputs.items():
+        assert [output.output_type for output in own] == ["execute_result"], cell
+    assert "image/png" in outputs["forward-depth"][0].data
+    assert "shortcut.convolution" in outputs["forward-first"][0].data["text/html"]
+
+
+def test_the_summary_holds_every_rung_and_the_hashes_of_the_results(reported):
+    summary = json.loads(reported.summary.read_text(encoding="utf-8"))
+    assert summary["schema"] == "mindalign.report/1"
+    assert summary["outcome"] == "not aligned"
+    assert [rung["name"] for rung in summary["rungs"]] == ["map", "convert", "forward", "loss"]
+    assert set(summary["made_from"]) == {"map", "convert", "forward", "loss"}
+    assert all(len(source["sha256"]) == 64 for source in summary["made_from"].values())
+
+
+def test_the_notebook_reruns_with_both_frameworks_blocked(reported, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(BLOCKER, encoding="utf-8")
+    (tmp_path / "run").mkdir()
+    for path in reported.notebook.parent.iterdir():
+        (tmp_path / "run" / path.name).write_bytes(path.read_bytes())
+    checkout = str(Path(align.__file__).parents[1])
+    path = os.pathsep.join([str(tmp_path), checkout])
+    done = subprocess.run(
+        [sys.executable, "-c", RERUN],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:2] == ["torch is blocked", " mindspore is blocked"]
+
+
+def test_a_partial_run_is_reported_with_the_rest_not_run(samples, tmp_path):
+    paths = write_report(samples.write_sample_run(tmp_path / "run", ("forward",)), html=False)
+    html = executed_outputs(paths.notebook)["open"][0].data["text/html"]
+    assert html.count("not run") == 3
+    assert paths.html is None
+
+
+def test_without_a_page_an_older_page_does_not_stay(samples, tmp_path):
+    run = samples.write_sample_run(tmp_path / "run", ("map",))
+    (run / "report.html").write_text("old", encoding="utf-8")
+    write_report(str(run), html=False)
+    assert not (run / "report.html").exists()
+
+
+def test_nothing_but_the_three_files_is_left_in_the_run_folder(reported):
+    names = {path.name for path in reported.notebook.parent.iterdir()}
+    results = {"map.json", "convert.json", "forward.json", "loss.json", "resnet50.pth"}
+    assert names == results | {"report.ipynb", "report.html", "report.json"}
+
+
+def test_progress_is_told_cell_by_cell(samples, tmp_path):
+    told = []
+    write_report(
+        samples.write_sample_run(tmp_path / "run", ("map",)), html=False, progress=lambda *step: told.append(step)
+    )
+    assert told[-1][1] == told[-1][2]
+    assert len(told) > 8
+
+
+def test_a_result_with_a_lost_field_stops_the_report_and_writes_nothing(samples, tmp_path):
+    run = samples.write_sample_run(tmp_path / "run", ("map",))
+    document = json.loads((run / "map.json").read_text(encoding="utf-8"))
+    del document["name_map"]
+    (run / "map.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(ReportError, match="name_map") as caught:
+        write_report(run)
+    assert caught.value.exit_code == 2
+    assert not list(run.glob("report.*"))
+
+
+def test_a_folder_without_results_is_refused(tmp_path):
+    with pytest.raises(RunFolderError, match="holds no results"):
+        write_report(tmp_path)
+
+
+def test_a_missing_package_is_named_with_the_install_line(samples, tmp_path, monkeypatch):
+    monkeypatch.setattr(notebook_module, "PACKAGES", ("nbformat", "no_such_notebook", "no_such_plots"))
+    with pytest.raises(FrameworkMissingError) as caught:
+        write_report(samples.write_sample_run(tmp_path / "run"))
+    assert "no_such_notebook, no_such_plots" in caught.value.message
+    assert 'pip install "mindalign[report]"' in caught.value.hint
+
+
+def test_the_users_own_start_up_files_are_not_run(samples, tmp_path, monkeypatch):
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00-boom.py").write_text("raise SystemExit('boom')", encoding="utf-8")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    paths = write_report(samples.write_sample_run(tmp_path / "run", ("map",)), html=False)
+    assert paths.notebook.is_file()
+
+
+def test_the_page_loads_nothing_and_is_of_a_reasonable_size(reported):
+    page = reported.html.read_text(encoding="utf-8")
+    assert len(page) < 8_000_000
+    scripts = re.compile(r"<script>.*?</script>", re.DOTALL)
+    assert len(scripts.findall(page)) == 2  # plotly and the lines that call it
+    page = scripts.sub("", page)
+    assert not re.findall(r"<(?:script|link|iframe)\b", page)
+    assert all(source.startswith("data:image/png") for source in re.findall(r'src="([^"]{0,20})', page))
+    assert "url(" not in page
+    assert "@import" not in page
+
+
+INTERRUPTED = """
+import signal, sys
+from align.report.write_report import write_report
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    write_report(sys.argv[1], progress=lambda *step: print(step, flush=True))
+except KeyboardInterrupt:
+    raise SystemExit(130)
+"""
+
+
+def test_an_interrupt_stops_the_report_quietly_and_nothing_is_written(samples, tmp_path):
+    run = samples.write_sample_run(tmp_path / "run")
+    command = [sys.executable, "-c", INTERRUPTED, str(run)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()  # the first cell is done, the kernel works
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == ""
+    assert not list(run.glob("report.*"))
+
+
+def test_a_kernel_that_cannot_start_is_reported_in_its_own_words(samples, tmp_path):
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho 'ImportError: libfoo is missing' >&2\nexit 1\n", encoding="utf-8")
+    broken.chmod(0o755)
+    run = samples.write_sample_run(tmp_path / "run", ("map",))
+    script = f"import sys; sys.executable = {str(broken)!r}\n" + BROKEN
+    command = [sys.executable, "-W", "default", "-c", script, str(run)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "ImportError: libfoo is missing" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+BROKEN = """
+from align.cli.main import main
+raise SystemExit(main(["report", sys.argv[1]]))
+"""
+
+
+def test_a_failing_plot_changes_no_verdict_and_names_with_markup_are_shown_as_they_are(samples, tmp_path):
+    run = samples.write_sample_run(tmp_path / "run", ("forward",))
+    document = json.loads((run / "forward.json").read_text(encoding="utf-8"))
+    document["layers"][15]["reference"] = "模型.$0.<script>alert(1)</script>$"
+    document["layers"][15]["measurement"]["decades"] = ["many"]
+    (run / "forward.json").write_text(json.dumps(document), encoding="utf-8")
+    paths = write_report(run)
+    page = paths.html.read_text(encoding="utf-8")
+    assert json.loads(paths.summary.read_text(encoding="utf-8"))["outcome"] == "not aligned"
+    assert "Differences of the first divergent layer” could not be drawn" in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<script" not in page
+    outputs = executed_outputs(paths.notebook)
+    assert "image/png" in outputs["forward-depth"][0].data
+    assert [output.output_type for output in outputs["forward-histogram"]] == ["execute_result"]
+
+
+def test_a_report_can_be_made_inside_a_running_event_loop(samples, tmp_path):
+    async def inside():
+        return write_report(samples.write_sample_run(tmp_path / "run", ("map",)), html=False)
+
+    assert asyncio.run(inside()).notebook.is_file()
