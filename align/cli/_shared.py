@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.progress import Progress
     from align.core.verdicts import Verdict
-    from align.runs.folder import Result
-    from align.runs.project import Project
+    from align.runs.project_file import Project
+    from align.runs.run_folder import Result
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 _SIDE = "A model: `package.module:function` or `file.py:function`, by default that of the project file."
@@ -48,7 +48,7 @@ SeedOption = Annotated[int, typer.Option(help="Seed of --input.")]
 def _usable_run_folder(run: Path | None) -> Path | None:
     """Refuse a run folder that cannot be written before any work is done."""
     if run is not None:
-        from align.runs.folder import RunFolder
+        from align.runs.run_folder import RunFolder
 
         RunFolder.check(run)
     return run
@@ -78,7 +78,7 @@ def hand_over(
     result: Result, made_from: Mapping[str, Path | str], run: Path | None, json: bool, *, show_all: bool = False
 ) -> None:
     """Write the result into the run folder if one is given, and print it, as a document or for the eye."""
-    from align.runs.folder import RunFolder, as_document
+    from align.runs.run_folder import RunFolder, as_document
 
     written = RunFolder.create(run).write(result, made_from) if run is not None else None
     hashed = json or run is not None  # for the eye alone, nobody need wait until every file is read once more
@@ -104,7 +104,7 @@ def import_report_meanwhile() -> None:
 
 def find_settings(project: Path | None) -> Project:
     """Read the project file, by default the current folder's align.toml if there is one."""
-    from align.runs.project import NAME, Project, read_project
+    from align.runs.project_file import NAME, Project, read_project
 
     if project is None and Path(NAME).is_file():
         project = Path(NAME)
@@ -126,7 +126,7 @@ def read_settings(
     import dataclasses
 
     from align.errors import UsageError
-    from align.runs.project import NAME, Project
+    from align.runs.project_file import NAME, Project
 
     found = find_settings(project) if project is not None or None in (reference, candidate) else Project()
     sides = []

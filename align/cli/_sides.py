@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from align.models.open_side import Side
-    from align.runs.project import Project, ProjectSide
+    from align.runs.project_file import Project, ProjectSide
 
 SIDES = ("reference", "candidate")
 _DEVICE = "Device that the {} runs on: cpu, cuda:1, npu; for MindSpore CPU, GPU, Ascend:1."

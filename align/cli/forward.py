@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from align.cli._folders import compared_folders
 from align.cli._shared import (
     CandidateArgument,
     CandidateCheckpointOption,
@@ -37,6 +36,7 @@ from align.cli._sides import (
     made_from,
     opened,
 )
+from align.cli._trace_folders import compared_folders
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -110,7 +110,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
 def _keep_inputs(source: Path | dict[str, Array], kept: Path | None) -> Path | None:
     """Save the inputs of a run that came to its end, so that every later run can use the same."""
     from align.models.inputs import save_inputs
-    from align.runs.folder import RunFolder
+    from align.runs.run_folder import RunFolder
 
     if kept is not None and isinstance(source, dict):
         RunFolder.create(kept.parent)

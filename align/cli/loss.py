@@ -193,7 +193,7 @@ def _describe(log: Path, metric: str, reading: LogReading, run: Path | None, jso
 
     from align.curves.compare_losses import describe_log
     from align.report.show_log import print_log
-    from align.runs.folder import RunFolder, as_document
+    from align.runs.run_folder import RunFolder, as_document
 
     summary = describe_log(log, metric=metric, reading=reading)
     document = as_document(summary, {"log": log})

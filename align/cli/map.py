@@ -190,7 +190,7 @@ def _judge(sides: tuple[str | Side, str | Side], name_map: Path) -> MapCheck:
 
 def _write(files: Sequence[Path], result: MapResult, kept: KeptLines | None, run: Path | None, expand: bool) -> None:
     from align.names.map_export import write_map_file
-    from align.runs.folder import RunFolder
+    from align.runs.run_folder import RunFolder
 
     for path in files:
         if run is not None and path.parent == run:

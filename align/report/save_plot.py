@@ -12,7 +12,7 @@ from align.errors import FrameworkMissingError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.runs.folder import Result
+    from align.runs.run_folder import Result
 
 SUFFIX = ".png"
 

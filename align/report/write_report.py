@@ -15,7 +15,7 @@ from align.core.progress import silent
 from align.errors import FrameworkMissingError
 from align.report.notebook.run_summary import NOT_RUN, summarize_run
 from align.report.notebook.template_files import read_template
-from align.runs.folder import RunFolder
+from align.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from align.core.progress import Progress

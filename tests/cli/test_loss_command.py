@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.cli.main import main
-from align.runs.folder import RunFolder
+from align.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 
 from align.cli.main import main
 from align.names.map_file import read_rules
-from align.runs.project import read_project
+from align.runs.project_file import read_project
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "map.md").read_text(encoding="utf-8")

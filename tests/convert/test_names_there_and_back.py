@@ -10,7 +10,7 @@ import pytest
 
 from align.convert.convert_checkpoint import convert_checkpoint
 from align.errors import InputsError
-from align.runs.folder import as_document
+from align.runs.run_folder import as_document
 
 if TYPE_CHECKING:
     from pathlib import Path

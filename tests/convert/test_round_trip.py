@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from align.convert.convert_checkpoint import convert_checkpoint
 from align.core.json_data import to_json_data
-from align.runs.folder import as_document
+from align.runs.run_folder import as_document
 
 DTYPES = (
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "uint16", "uint32",

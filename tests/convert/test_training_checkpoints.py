@@ -9,7 +9,7 @@ import pytest
 
 from align.convert.convert_checkpoint import convert_checkpoint
 from align.errors import InputsError, UsageError
-from align.runs.folder import as_document
+from align.runs.run_folder import as_document
 
 WEIGHTS = {"emb.embedding_table": (5, 3), "norm.gamma": (3,), "norm.beta": (3,)}
 TORCH = ["emb.weight", "norm.weight", "norm.bias"]

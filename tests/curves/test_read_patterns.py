@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.errors import ProjectFileError
-from align.runs.project import Project, read_project
+from align.runs.project_file import Project, read_project
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from align.curves.presets import CurveLimits, find_preset, limits_for
 from align.errors import ProjectFileError
-from align.runs.project import Project, read_project
+from align.runs.project_file import Project, read_project
 
 PAGE = (Path(__file__).parents[2] / "docs" / "loss-statistics.md").read_text(encoding="utf-8")
 

@@ -10,7 +10,7 @@ import pytest
 from align.errors import ProjectFileError, UsageError
 from align.forward.allowances import AcceptedDeviation, Allowances, LayerLimit
 from align.forward.read_allowances import read_limits
-from align.runs.project import read_project
+from align.runs.project_file import read_project
 
 PAGE = (Path(__file__).parents[2] / "docs" / "project-file.md").read_text(encoding="utf-8")
 

@@ -12,7 +12,7 @@ from align.errors import CannotRunError, ModelFailedError
 from align.forward.compare_forward import compare_forward
 from align.report.rendering.terminal import blocks_as_text
 from align.report.show_result import result_blocks
-from align.runs.folder import as_document
+from align.runs.run_folder import as_document
 
 pytestmark = pytest.mark.frameworks
 

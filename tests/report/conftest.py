@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from align.report.write_report import ReportPaths, write_report
-from align.runs.folder import as_document
+from align.runs.run_folder import as_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable

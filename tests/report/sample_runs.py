@@ -31,7 +31,7 @@ from align.curves.loss_log import Curve
 from align.forward.culprit_result import Culprit, IsolatedComparison
 from align.forward.forward_result import ForwardComparison, LayerComparison
 from align.names.map_result import MapResult
-from align.runs.folder import RunFolder
+from align.runs.run_folder import RunFolder
 from align.traces.unpaired_layer import UnpairedLayer
 
 if TYPE_CHECKING:

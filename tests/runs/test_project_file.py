@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.errors import MissingFileError, ProjectFileError
-from align.runs.project import Project, ProjectSide, read_project
+from align.runs.project_file import Project, ProjectSide, read_project
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,7 @@ from align.evaluation import generation_result as generations
 from align.evaluation import validation_result as validations
 from align.forward import forward_result as comparisons
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-from align.runs.folder import KINDS, RunFolder
+from align.runs.run_folder import KINDS, RunFolder
 from align.traces import stored_noise as trace_noise
 from align.traces.stored import manifest as trace_events
 from align.traces.stored import stored_model as trace_model

@@ -16,7 +16,7 @@ from align.report.rendering.blocks import Lines
 from align.report.rendering.catalogue import say
 from align.report.rendering.html import Shown
 from align.report.show_result import result_blocks
-from align.runs.folder import KINDS, RunFolder
+from align.runs.run_folder import KINDS, RunFolder
 
 if TYPE_CHECKING:
     import pandas as pd

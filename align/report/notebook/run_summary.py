@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError
-from align.runs.folder import KINDS, RunFolder
+from align.runs.run_folder import KINDS, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

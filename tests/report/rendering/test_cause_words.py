@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import align.forward.relations
-
 from align.report.rendering.catalogue import catalogue
 
 RELATIONS = Path(align.forward.relations.__file__).parent

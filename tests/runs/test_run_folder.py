@@ -9,7 +9,7 @@ import pytest
 
 import align
 from align.errors import DestinationError, RunFolderError
-from align.runs.folder import KINDS, RunFolder, as_document, schema_of
+from align.runs.run_folder import KINDS, RunFolder, as_document, schema_of
 
 if TYPE_CHECKING:
     from pathlib import Path
