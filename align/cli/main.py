@@ -15,7 +15,6 @@ import pkgutil
 import signal
 import sys
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -126,9 +125,10 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback(invoke_without_command=True)(_options)
-    for info in sorted(pkgutil.iter_modules([str(Path(__file__).parent)]), key=lambda info: info.name):
+    here = importlib.import_module(str(__package__))
+    for info in sorted(pkgutil.iter_modules(here.__path__), key=lambda info: info.name):
         if not info.name.startswith("_") and info.name != "main":
-            module = importlib.import_module(f"{__package__}.{info.name}")
+            module = importlib.import_module(f"{here.__name__}.{info.name}")
             app.command(info.name)(_exiting(getattr(module, f"{info.name}_command")))
     return app
 
