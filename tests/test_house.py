@@ -7,8 +7,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 TEXT = {".py", ".md", ".toml", ".txt", ".cfg", ".yaml", ".yml", ".ipynb", ".html", ".css", ".svg", ".json", ""}
 MOST_LINES = 400
@@ -42,14 +40,16 @@ def test_the_search_for_machines_finds_one() -> None:
     assert PRIVATE_HOSTS.search("https://mirror.company" + ".internal/simple")
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_a_module_says_why_in_few_lines_and_stays_small(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    docstring = ast.get_docstring(ast.parse(text))
-    assert docstring
-    prose = [line for line in docstring.splitlines() if line and not line.startswith(" ")]  # examples are indented
-    assert len(prose) <= 8
-    assert len(text.splitlines()) <= MOST_LINES
+def test_each_module_says_why_in_few_lines_and_stays_small(assert_each) -> None:
+    def says_why_and_is_small(path: Path) -> None:
+        text = path.read_text(encoding="utf-8")
+        docstring = ast.get_docstring(ast.parse(text))
+        assert docstring
+        prose = [line for line in docstring.splitlines() if line and not line.startswith(" ")]  # examples are indented
+        assert len(prose) <= 8
+        assert len(text.splitlines()) <= MOST_LINES
+
+    assert_each(says_why_and_is_small, modules())
 
 
 def test_no_test_folder_has_a_package_file() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,12 @@ def build(expression: str) -> Any:
 def settings_of(layer: Any) -> LayerSettings:
     reader: Any = next(one for one in model_readers().values() if one.owns(layer) or one.is_optimizer(layer))
     return reader.read_settings(layer)[0]
+
+
+@cache
+def settings(expression: str) -> LayerSettings:
+    """Those of a layer that is built for nothing else; they do not change."""
+    return settings_of(build(expression))
 
 
 def is_torch(layer: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any, Literal
 
@@ -16,8 +17,6 @@ from align.rules.layer_rules import LayerRule, layer_rules, rule_for
 pytestmark = pytest.mark.frameworks
 
 RULES = {rule.id: rule for rule in layer_rules()}
-HITS = [(rule.id, number) for rule in layer_rules() for number in range(len(rule.hits))]
-MISSES = [(rule.id, expression) for rule in layer_rules() for expression in rule.misses]
 CLASSES = [
     (rule.id, family, name)
     for rule in layer_rules()
@@ -26,26 +25,35 @@ CLASSES = [
 ]
 
 Shapes = dict[str, tuple[int, ...]]
+AssertEach = Callable[[Callable[..., None], Collection[Any]], None]
+
+every_rule = pytest.mark.parametrize("rule_id", RULES)
 
 
-@pytest.mark.parametrize(("rule_id", "number"), HITS)
-def test_each_hit_is_claimed_by_its_rule_in_its_family(rule_id: str, number: int) -> None:
-    for family, expression in RULES[rule_id].hits[number].items():
+@every_rule
+def test_each_hit_is_claimed_by_its_rule_in_its_family(rule_id: str, assert_each: AssertEach) -> None:
+    def is_claimed(family: str, expression: str) -> None:
         claim = rule_for(classes_of(build(expression)))
-        assert claim is not None, expression
-        assert (claim[0].id, claim[1]) == (rule_id, family), expression
+        assert claim is not None
+        assert (claim[0].id, claim[1]) == (rule_id, family)
+
+    assert_each(is_claimed, [layer for hit in RULES[rule_id].hits for layer in hit.items()])
 
 
-@pytest.mark.parametrize(("rule_id", "number"), HITS)
-def test_torch_names_follow_from_the_rules_to_exactly_the_ports_names_and_shapes(rule_id: str, number: int) -> None:
-    hit = RULES[rule_id].hits[number]
-    torch_layer = build(hit["torch"]) if "torch" in hit else None
-    for family in sorted(hit.keys() & {"nn", "mint"}):
-        assert torch_layer is not None
-        assert translated(torch_layer, family) == parameter_shapes(build(hit[family])), hit
+@every_rule
+def test_torch_names_follow_from_the_rules_to_exactly_the_ports_names_and_shapes(
+    rule_id: str, assert_each: AssertEach
+) -> None:
+    def follow(hit: dict[str, str]) -> None:
+        torch_layer = build(hit["torch"]) if "torch" in hit else None
+        for family in sorted(hit.keys() & {"nn", "mint"}):
+            assert torch_layer is not None
+            assert translated(torch_layer, family) == parameter_shapes(build(hit[family])), family
+
+    assert_each(follow, RULES[rule_id].hits)
 
 
-@pytest.mark.parametrize("rule_id", RULES)
+@every_rule
 def test_each_parameter_that_a_rule_names_is_seen_in_one_of_its_hits(rule_id: str) -> None:
     rule = RULES[rule_id]
     for family, layer_family in rule.families.items():
@@ -54,26 +62,36 @@ def test_each_parameter_that_a_rule_names_is_seen_in_one_of_its_hits(rule_id: st
         assert named <= seen, family
 
 
-@pytest.mark.parametrize(("rule_id", "number"), HITS)
-def test_torch_layers_have_no_parameter_beyond_their_rule(rule_id: str, number: int) -> None:
+@every_rule
+def test_torch_layers_have_no_parameter_beyond_their_rule(rule_id: str, assert_each: AssertEach) -> None:
     rule = RULES[rule_id]
-    own = [name for name in parameter_shapes(build(rule.hits[number]["torch"])) if "." not in name]
-    assert set(own) <= set(rule.families["torch"].parameters.values())
+
+    def has_no_other(hit: dict[str, str]) -> None:
+        own = [name for name in parameter_shapes(build(hit["torch"])) if "." not in name]
+        assert set(own) <= set(rule.families["torch"].parameters.values())
+
+    assert_each(has_no_other, rule.hits)
 
 
-@pytest.mark.parametrize(("rule_id", "expression"), MISSES)
-def test_a_miss_is_not_claimed_by_the_rule(rule_id: str, expression: str) -> None:
-    claim = rule_for(classes_of(build(expression)))
-    assert claim is None or claim[0].id != rule_id
+@every_rule
+def test_no_miss_is_claimed_by_the_rule(rule_id: str, assert_each: AssertEach) -> None:
+    def is_not_claimed(expression: str) -> None:
+        claim = rule_for(classes_of(build(expression)))
+        assert claim is None or claim[0].id != rule_id
+
+    assert_each(is_not_claimed, RULES[rule_id].misses)
 
 
-@pytest.mark.parametrize(("rule_id", "family", "name"), CLASSES)
-def test_each_class_exists_under_its_public_name(rule_id: str, family: str, name: str) -> None:
+@every_rule
+def test_each_class_exists_under_its_public_name(rule_id: str, assert_each: AssertEach) -> None:
     import mindspore
     import torch
 
-    assert name.startswith("torch.nn." if family == "torch" else "mindspore."), rule_id
-    assert issubclass(resolve(name), torch.nn.Module if family == "torch" else mindspore.nn.Cell)
+    def exists(family: str, name: str) -> None:
+        assert name.startswith("torch.nn." if family == "torch" else "mindspore.")
+        assert issubclass(resolve(name), torch.nn.Module if family == "torch" else mindspore.nn.Cell)
+
+    assert_each(exists, [(family, name) for rule, family, name in CLASSES if rule == rule_id])
 
 
 def test_no_class_is_claimed_by_two_rules_or_two_families() -> None:
@@ -83,25 +101,32 @@ def test_no_class_is_claimed_by_two_rules_or_two_families() -> None:
     assert {cls: claim for cls, claim in claims.items() if len(claim) > 1} == {}
 
 
-@pytest.mark.parametrize(("rule_id", "family"), [(rule.id, f) for rule in RULES.values() for f in ("nn", "mint")])
-def test_always_names_what_the_layer_has_with_any_settings_and_torchs_can_lack(rule_id: str, family: str) -> None:
+@every_rule
+def test_always_names_what_the_layer_has_with_any_settings_and_torchs_can_lack(
+    rule_id: str, assert_each: AssertEach
+) -> None:
     rule = RULES[rule_id]
-    target = next((layers for name, layers in rule.families.items() if name == family), None)
-    hits = [hit for hit in rule.hits if family in hit]
-    if target is None or not target.parameters:
-        return
-    roles = {name: role for role, name in target.parameters.items()}
-    everywhere = set.intersection(*(set(shapes) for hit in hits for shapes in variants(hit[family])))
-    of_torch = [set(shapes) for hit in rule.hits for shapes in variants(hit["torch"])]
-    attributes = rule.families["torch"].parameters
-    lacking = {role for role in roles.values() if any(attributes[role] not in shapes for shapes in of_torch)}
-    assert set(target.always) == {roles[name] for name in everywhere & roles.keys()} & lacking
+
+    def names_what_it_has(family: str) -> None:
+        target = next((layers for name, layers in rule.families.items() if name == family), None)
+        hits = [hit for hit in rule.hits if family in hit]
+        if target is None or not target.parameters:
+            return
+        roles = {name: role for role, name in target.parameters.items()}
+        everywhere = set.intersection(*(set(shapes) for hit in hits for shapes in variants(hit[family])))
+        of_torch = [set(shapes) for hit in rule.hits for shapes in variants(hit["torch"])]
+        attributes = rule.families["torch"].parameters
+        lacking = {role for role in roles.values() if any(attributes[role] not in shapes for shapes in of_torch)}
+        assert set(target.always) == {roles[name] for name in everywhere & roles.keys()} & lacking
+
+    assert_each(names_what_it_has, ("nn", "mint"))
 
 
-@pytest.mark.parametrize(("rule_id", "number"), HITS)
-def test_a_layer_that_is_the_whole_net_is_named_as_its_rule_says(rule_id: str, number: int) -> None:
+@every_rule
+def test_a_layer_that_is_the_whole_net_is_named_as_its_rule_says(rule_id: str, assert_each: AssertEach) -> None:
     rule = RULES[rule_id]
-    for family, expression in rule.hits[number].items():
+
+    def is_named(family: str, expression: str) -> None:
         layers = next(layers for name, layers in rule.families.items() if name == family)
         layer = build(expression)
         own = [name for name in parameter_shapes(layer) if name in layers.parameters.values()]
@@ -112,25 +137,29 @@ def test_a_layer_that_is_the_whole_net_is_named_as_its_rule_says(rule_id: str, n
         assert alone <= found
         assert len(found) == len(parameter_shapes(layer))
 
+    assert_each(is_named, [layer for hit in rule.hits for layer in hit.items()])
 
-@pytest.mark.parametrize(("rule_id", "number"), HITS)
-def test_what_a_file_decides_is_what_the_port_has(rule_id: str, number: int) -> None:
-    hit = RULES[rule_id].hits[number]
-    shapes = {f"layer.{n}": s for n, s in parameter_shapes(build(hit["torch"])).items()}
-    beside = {"other.weight": (1,) * 5} if "3d" in hit["torch"] else {}
-    for family in sorted(hit.keys() & {"nn", "mint"}):
-        inferred = infer_names(shapes | beside, layer_rules(), family)
-        assert not inferred.faults
-        actual = {f"layer.{n}": s for n, s in parameter_shapes(build(hit[family])).items()}
-        decided = {
-            p.target: p.transform.output_shape(shapes[p.source])
-            for p in inferred.name_map.pairings
-            if p.source in shapes
-        }
-        still_open = tuple(f"{layer.prefix}." for layer in inferred.open)
-        settled = {name: shape for name, shape in decided.items() if not name.startswith(still_open)}
-        assert settled.items() <= actual.items()
-        assert settled.keys() == actual.keys() or inferred.open
+
+@every_rule
+def test_what_a_file_decides_is_what_the_port_has(rule_id: str, assert_each: AssertEach) -> None:
+    def decides(hit: dict[str, str]) -> None:
+        shapes = {f"layer.{n}": s for n, s in parameter_shapes(build(hit["torch"])).items()}
+        beside = {"other.weight": (1,) * 5} if "3d" in hit["torch"] else {}
+        for family in sorted(hit.keys() & {"nn", "mint"}):
+            inferred = infer_names(shapes | beside, layer_rules(), family)
+            assert not inferred.faults
+            actual = {f"layer.{n}": s for n, s in parameter_shapes(build(hit[family])).items()}
+            decided = {
+                p.target: p.transform.output_shape(shapes[p.source])
+                for p in inferred.name_map.pairings
+                if p.source in shapes
+            }
+            still_open = tuple(f"{layer.prefix}." for layer in inferred.open)
+            settled = {name: shape for name, shape in decided.items() if not name.startswith(still_open)}
+            assert settled.items() <= actual.items()
+            assert settled.keys() == actual.keys() or inferred.open
+
+    assert_each(decides, RULES[rule_id].hits)
 
 
 @pytest.mark.parametrize(

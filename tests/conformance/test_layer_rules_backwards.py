@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -11,34 +12,43 @@ from align.rules.layer_rules import layer_rules
 
 pytestmark = pytest.mark.frameworks
 
-RULES = {rule.id: rule for rule in layer_rules()}
-HITS = [
-    (rule.id, number, family)
+HITS = {
+    rule.id: hits
     for rule in layer_rules()
-    for number, hit in enumerate(rule.hits)
-    for family in ("nn", "mint")
-    if family in hit and "torch" in hit and rule.files
-]
+    if (
+        hits := [
+            (hit["torch"], hit[family])
+            for hit in rule.hits
+            for family in ("nn", "mint")
+            if family in hit and "torch" in hit and rule.files
+        ]
+    )
+}
 Shapes = dict[str, tuple[int, ...]]
+AssertEach = Callable[[Callable[..., None], Collection[Any]], None]
 
 
-@pytest.mark.parametrize(("rule_id", "number", "family"), HITS)
-def test_a_mindspore_layer_becomes_torchs_once_it_is_known(rule_id: str, number: int, family: str) -> None:
-    hit = RULES[rule_id].hits[number]
-    told = {"layer": (rule_id,), "layer.bn2d": (rule_id,)}
-    assert backwards(of_mindspore(hit[family]), told) == of_torch(hit["torch"])
+@pytest.mark.parametrize("rule_id", HITS)
+def test_a_mindspore_layer_becomes_torchs_once_it_is_known(rule_id: str, assert_each: AssertEach) -> None:
+    def becomes(torch: str, mindspore: str) -> None:
+        told = {"layer": (rule_id,), "layer.bn2d": (rule_id,)}
+        assert backwards(of_mindspore(mindspore), told) == of_torch(torch)
+
+    assert_each(becomes, HITS[rule_id])
 
 
-@pytest.mark.parametrize(("rule_id", "number", "family"), HITS)
-def test_what_a_file_alone_decides_is_what_torch_has(rule_id: str, number: int, family: str) -> None:
-    hit = RULES[rule_id].hits[number]
-    beside = {"other.weight": (1,) * 5} if "3d" in hit["torch"] else {}
-    shapes = of_mindspore(hit[family])
-    inferred = infer_names(shapes | beside, layer_rules(), "torch")
-    assert not inferred.faults
-    if not inferred.open:
-        found = backwards(shapes | beside, {})
-        assert {name: shape for name, shape in found.items() if name not in beside} == of_torch(hit["torch"])
+@pytest.mark.parametrize("rule_id", HITS)
+def test_what_a_file_alone_decides_is_what_torch_has(rule_id: str, assert_each: AssertEach) -> None:
+    def decides(torch: str, mindspore: str) -> None:
+        beside = {"other.weight": (1,) * 5} if "3d" in torch else {}
+        shapes = of_mindspore(mindspore)
+        inferred = infer_names(shapes | beside, layer_rules(), "torch")
+        assert not inferred.faults
+        if not inferred.open:
+            found = backwards(shapes | beside, {})
+            assert {name: shape for name, shape in found.items() if name not in beside} == of_torch(torch)
+
+    assert_each(decides, HITS[rule_id])
 
 
 def backwards(shapes: Shapes, told: dict[str, tuple[str, ...]]) -> Shapes:

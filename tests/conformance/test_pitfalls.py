@@ -4,77 +4,106 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from real_layers import build, distance, observe, settings_of
+from real_layers import build, distance, observe, settings
 
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.rules.pitfalls import is_of, pitfalls
 
+if TYPE_CHECKING:
+    from align.core.pitfalls import Pitfall
+
 pytestmark = pytest.mark.frameworks
 
 RULES = {rule.id: rule for rule in pitfalls()}
-PAIRS = [
-    (rule.id, outcome, pair)
-    for rule in RULES.values()
-    for outcome, pairs in (("differ", rule.examples.differ), ("agree", rule.examples.agree))
-    for pair in pairs
-]
-RUN = [
-    (rule, outcome, pair)
-    for rule, outcome, pair in PAIRS
-    if not any(is_of(x, RULES[rule].examples.unrun) for x in pair)
-]
-UNRUN = [(rule, layer) for rule, _, pair in PAIRS for layer in pair if is_of(layer, RULES[rule].examples.unrun)]
 CLASSES = sorted({name for rule in RULES.values() for form in rule.forms for name in form.classes})
 RELATIVE = {"zeros": 0.05, "fresh": 0.05, "spread": 0.15}
 PRECISION = 1e-5
+AssertEach = Callable[[Callable[..., None], Collection[Any]], None]
 
 
-@pytest.mark.parametrize(("rule_id", "outcome", "pair"), PAIRS)
-def test_the_settings_of_live_layers_are_read_as_the_examples_say(
-    rule_id: str, outcome: str, pair: tuple[str, str]
-) -> None:
+def outcomes(rule: Pitfall) -> list[tuple[str, tuple[str, str]]]:
+    """The pairs of all examples of a rule, and what they are examples of."""
+    return [("differ", pair) for pair in rule.examples.differ] + [("agree", pair) for pair in rule.examples.agree]
+
+
+def unrun(rule: Pitfall, layers: Collection[str]) -> list[str]:
+    return sorted({layer for layer in layers if is_of(layer, rule.examples.unrun)})
+
+
+RUN = {
+    rule.id: run
+    for rule in RULES.values()
+    if (run := [(outcome, pair) for outcome, pair in outcomes(rule) if not unrun(rule, pair)])
+}
+UNRUN = {
+    rule.id: layers
+    for rule in RULES.values()
+    if (layers := unrun(rule, [layer for _, pair in outcomes(rule) for layer in pair]))
+}
+
+every_rule = pytest.mark.parametrize("rule_id", RULES)
+
+
+@every_rule
+def test_the_settings_of_live_layers_are_read_as_the_examples_say(rule_id: str, assert_each: AssertEach) -> None:
     rule = RULES[rule_id]
-    reference, candidate = (settings_of(build(layer)) for layer in pair)
-    compared = compare_settings([LayerPair(reference, candidate)], [rule])
-    assert compared.unread == 0
-    assert [finding.rule for finding in compared.findings] == ([rule_id] if outcome == "differ" else [])
+
+    def are_read(outcome: str, pair: tuple[str, str]) -> None:
+        compared = compare_settings([LayerPair(settings(pair[0]), settings(pair[1]))], [rule])
+        assert compared.unread == 0
+        assert [finding.rule for finding in compared.findings] == ([rule_id] if outcome == "differ" else [])
+
+    assert_each(are_read, outcomes(rule))
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
-@pytest.mark.parametrize(("rule_id", "outcome", "pair"), RUN)
+@pytest.mark.parametrize("rule_id", RUN)
 def test_what_a_rule_calls_different_computes_different_numbers_and_what_it_calls_equal_the_same(
-    rule_id: str, outcome: str, pair: tuple[str, str]
+    rule_id: str, assert_each: AssertEach
 ) -> None:
     examples = RULES[rule_id].examples
-    mine, theirs = observe(build(pair[0]), build(pair[1]), examples.inputs, examples.judge)
-    assert np.isfinite(mine).all()
     limit = RELATIVE.get(examples.judge, PRECISION)
-    assert (distance(mine, theirs) > limit) == (outcome == "differ")
+
+    def computes(outcome: str, pair: tuple[str, str]) -> None:
+        mine, theirs = observe(build(pair[0]), build(pair[1]), examples.inputs, examples.judge)
+        assert np.isfinite(mine).all()
+        assert (distance(mine, theirs) > limit) == (outcome == "differ")
+
+    assert_each(computes, RUN[rule_id])
 
 
-@pytest.mark.parametrize(("rule_id", "layer"), sorted(set(UNRUN)))
-def test_what_is_marked_unrun_has_no_kernel_here(rule_id: str, layer: str) -> None:
+@pytest.mark.parametrize("rule_id", UNRUN)
+def test_what_is_marked_unrun_has_no_kernel_here(rule_id: str, assert_each: AssertEach) -> None:
     examples = RULES[rule_id].examples
-    with pytest.raises((RuntimeError, TypeError, ValueError)):
-        observe(build(layer), build(layer), examples.inputs, examples.judge)
+
+    def has_no_kernel(layer: str) -> None:
+        with pytest.raises((RuntimeError, TypeError, ValueError)):
+            observe(build(layer), build(layer), examples.inputs, examples.judge)
+
+    assert_each(has_no_kernel, UNRUN[rule_id])
 
 
-@pytest.mark.parametrize(("rule_id", "pair"), [(rule, pair) for rule, outcome, pair in PAIRS if outcome == "differ"])
-def test_what_a_finding_says_to_write_ends_it(rule_id: str, pair: tuple[str, str]) -> None:
+@every_rule
+def test_what_a_finding_says_to_write_ends_it(rule_id: str, assert_each: AssertEach) -> None:
     """Where it is an argument: what is to be written instead of a layer, nobody can evaluate."""
     rule = RULES[rule_id]
-    reference = settings_of(build(pair[0]))
-    form = rule.form_of(settings_of(build(pair[1])).classes)
-    (finding,) = compare_settings([LayerPair(reference, settings_of(build(pair[1])))], [rule]).findings
-    if form is not None and not finding.arguments:
-        assert finding.change == form.instead
-        return
-    _, _, argument = finding.change.partition("(..., ")
-    mended = settings_of(build(with_argument(pair[1], argument.removesuffix(")"))))
-    assert compare_settings([LayerPair(reference, mended)], [rule]).findings == ()
+
+    def ends(reference: str, candidate: str) -> None:
+        form = rule.form_of(settings(candidate).classes)
+        (finding,) = compare_settings([LayerPair(settings(reference), settings(candidate))], [rule]).findings
+        if form is not None and not finding.arguments:
+            assert finding.change == form.instead
+            return
+        _, _, argument = finding.change.partition("(..., ")
+        mended = settings(with_argument(candidate, argument.removesuffix(")")))
+        assert compare_settings([LayerPair(settings(reference), mended)], [rule]).findings == ()
+
+    assert_each(ends, rule.examples.differ)
 
 
 def with_argument(layer: str, argument: str) -> str:
@@ -95,26 +124,30 @@ def with_argument(layer: str, argument: str) -> str:
     return ast.unparse(call)
 
 
-@pytest.mark.parametrize("rule_id", RULES)
+@every_rule
 def test_each_form_of_a_rule_is_seen_in_its_examples(rule_id: str) -> None:
     rule = RULES[rule_id]
-    layers = {layer for pair in (*rule.examples.differ, *rule.examples.agree) for layer in pair}
-    seen = [rule.form_of(settings_of(build(layer)).classes) for layer in layers]
+    layers = {layer for _, pair in outcomes(rule) for layer in pair}
+    seen = [rule.form_of(settings(layer).classes) for layer in layers]
     assert [form for form in rule.forms if form not in seen] == []
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_no_two_rules_read_one_setting_of_a_class(name: str) -> None:
-    forms = [(form.reads, rule.id) for rule in RULES.values() if (form := rule.form_of((name,))) and form.reads]
-    assert len({reads for reads, _ in forms}) == len(forms), forms
+def test_no_two_rules_read_one_setting_of_a_class(assert_each: AssertEach) -> None:
+    def has_one_rule_each(name: str) -> None:
+        forms = [(form.reads, rule.id) for rule in RULES.values() if (form := rule.form_of((name,))) and form.reads]
+        assert len({reads for reads, _ in forms}) == len(forms), forms
+
+    assert_each(has_one_rule_each, CLASSES)
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_each_class_exists_under_its_public_name(name: str) -> None:
+def test_each_class_exists_under_its_public_name(assert_each: AssertEach) -> None:
     import importlib
 
-    module, _, attribute = name.rpartition(".")
-    assert isinstance(getattr(importlib.import_module(module), attribute), type)
+    def exists(name: str) -> None:
+        module, _, attribute = name.rpartition(".")
+        assert isinstance(getattr(importlib.import_module(module), attribute), type)
+
+    assert_each(exists, CLASSES)
 
 
 def test_there_are_rules_over_all_kinds_of_layers_and_most_are_run() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,44 +58,68 @@ TRIED = [
 CLASSES = {
     name for rule in RULES.values() for form in rule.forms for name in form.classes if rule.topic != "optimizers"
 }
-EXPRESSIONS = sorted(
-    layer
-    for layer in {layer for rule in RULES.values() for pair in rule.examples.differ for layer in pair}
-    | {layer for rule in layer_rules() for hit in rule.hits for layer in hit.values()}
-    if layer.partition("(")[0] in CLASSES and not layer.startswith(STRANGERS)
-)
+EXPRESSIONS = {
+    name: sorted(layers)
+    for name, layers in groupby(
+        sorted(
+            {layer for rule in RULES.values() for pair in rule.examples.differ for layer in pair}
+            | {layer for rule in layer_rules() for hit in rule.hits for layer in hit.values()}
+        ),
+        lambda layer: layer.partition("(")[0],
+    )
+    if name in CLASSES and not name.startswith(STRANGERS)
+}
 PRECISION = 1e-5
+AssertEach = Callable[[Callable[..., None], Collection[Any]], None]
 
 
-@pytest.mark.parametrize(("rule_id", "pair"), TRIED)
+def by_rule(pairs: list[tuple[str, tuple[str, str]]]) -> dict[str, list[tuple[str, str]]]:
+    found: dict[str, list[tuple[str, str]]] = {}
+    for rule, pair in pairs:
+        found.setdefault(rule, []).append(pair)
+    return found
+
+
+@pytest.mark.parametrize("rule_id", by_rule(TRIED))
 def test_a_layer_rebuilt_as_the_finding_says_moves_to_what_the_reference_computes_and_back(
-    rule_id: str, pair: tuple[str, str]
+    rule_id: str, assert_each: AssertEach
 ) -> None:
-    reference, candidate, arrays = filled(rule_id, pair)
-    layer = rebuilt(reference, candidate)
-    back = rebuilt(candidate, layer)  # before any call, which may change statistics
-    wanted, had, has = (called(one, arrays, False) for one in (reference, candidate, layer))
-    assert distance(wanted, had) > PRECISION > distance(wanted, has)
-    if type(layer) is type(candidate):  # another layer takes no change to become the first one again
-        assert distance(had, called(back, arrays, False)) < PRECISION
+    def moves_and_back(*pair: str) -> None:
+        reference, candidate, arrays = filled(rule_id, pair)
+        layer = rebuilt(reference, candidate)
+        back = rebuilt(candidate, layer)  # before any call, which may change statistics
+        wanted, had, has = (called(one, arrays, False) for one in (reference, candidate, layer))
+        assert distance(wanted, had) > PRECISION > distance(wanted, has)
+        if type(layer) is type(candidate):  # another layer takes no change to become the first one again
+            assert distance(had, called(back, arrays, False)) < PRECISION
+
+    assert_each(moves_and_back, by_rule(TRIED)[rule_id])
 
 
-@pytest.mark.parametrize(("rule_id", "pair"), [(rule, pair) for rule, pair in PAIRS if rule in NO_LAYER])
-def test_what_cannot_be_built_is_not_built(rule_id: str, pair: tuple[str, str]) -> None:
-    reference, candidate, _ = filled(rule_id, pair)
-    assert rebuilt(reference, candidate) is None
+@pytest.mark.parametrize("rule_id", [rule for rule in by_rule(PAIRS) if rule in NO_LAYER])
+def test_what_cannot_be_built_is_not_built(rule_id: str, assert_each: AssertEach) -> None:
+    def is_not_built(*pair: str) -> None:
+        reference, candidate, _ = filled(rule_id, pair)
+        assert rebuilt(reference, candidate) is None
+
+    assert_each(is_not_built, by_rule(PAIRS)[rule_id])
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_a_layer_rebuilt_without_a_change_is_a_copy_with_the_same_settings_and_values(expression: str) -> None:
-    layer = build(expression)
-    reader = reader_of(layer)
-    copied = reader.rebuilt(layer, "", {})
-    assert copied is not layer
-    assert {**settings_of(copied).values, "training": None} == {**settings_of(layer).values, "training": None}
-    mine, theirs = reader.read_values(layer), reader.read_values(copied)
-    assert mine.keys() == theirs.keys()
-    assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_a_layer_rebuilt_without_a_change_is_a_copy_with_the_same_settings_and_values(
+    name: str, assert_each: AssertEach
+) -> None:
+    def is_copied(expression: str) -> None:
+        layer = build(expression)
+        reader = reader_of(layer)
+        copied = reader.rebuilt(layer, "", {})
+        assert copied is not layer
+        assert {**settings_of(copied).values, "training": None} == {**settings_of(layer).values, "training": None}
+        mine, theirs = reader.read_values(layer), reader.read_values(copied)
+        assert mine.keys() == theirs.keys()
+        assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
+
+    assert_each(is_copied, EXPRESSIONS[name])
 
 
 def test_few_pitfalls_cannot_be_tried_on_a_layer() -> None:
@@ -102,7 +128,7 @@ def test_few_pitfalls_cannot_be_tried_on_a_layer() -> None:
     assert len(TRIED) > 0.85 * len(PAIRS)
 
 
-def filled(rule_id: str, pair: tuple[str, str]) -> tuple[Any, Any, list[np.ndarray]]:
+def filled(rule_id: str, pair: tuple[str, ...]) -> tuple[Any, Any, list[np.ndarray]]:
     """Both layers with equal values, and inputs for them."""
     reference, candidate = (build(layer) for layer in pair)
     copy_values(reference, candidate)
