@@ -1,13 +1,22 @@
-"""What all tests share: MindSpore set up before its first operation, and many examples held in one test."""
+"""What all tests share: MindSpore set up before its first operation, many examples held in one test, bounds on work.
+
+No test looks at a clock. Work that grows faster than it may is found by counting what Python runs or reads; work
+without end by a limit on the processor's time, far above what the test needs, which only ends what would not end.
+"""
 
 from __future__ import annotations
 
+import signal
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
+
+GUARD_SECONDS = 60
 
 
 @pytest.fixture(autouse=True)
@@ -38,3 +47,52 @@ def fault_of(check: Callable[..., None], example: Any) -> str:
     except (Exception, pytest.fail.Exception) as fault:  # noqa: BLE001
         return f"{example}: {type(fault).__name__}: {fault}"
     return ""
+
+
+@pytest.fixture
+def guarded() -> Iterator[None]:
+    """End a test that would go on without end: one that has used the processor for a minute."""
+
+    def end(number: int, frame: object) -> None:
+        pytest.fail(f"still running after {GUARD_SECONDS} seconds of processor time")
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, GUARD_SECONDS)
+    yield
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.signal(signal.SIGPROF, before)
+
+
+@pytest.fixture(scope="session")
+def growth() -> Callable[[Callable[[int], object], int], float]:
+    """How many times as many lines run for twice the size: 2 if the work is proportional to it, 4 if to its square."""
+
+    def growth(work: Callable[[int], object], size: int) -> float:
+        work(size)  # what is read or imported once does not count
+        return lines_run(work, 2 * size) / lines_run(work, size)
+
+    return growth
+
+
+def lines_run(work: Callable[[int], object], size: int) -> int:
+    """Lines of Python that ran, each as often as it did; what C does in them does not show."""
+    count = 0
+
+    def trace(frame: object, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work(size)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.fixture(scope="session")
+def bytes_read() -> Callable[[], int]:
+    """Bytes that this process has read so far, from whatever file."""
+    return lambda: int(Path("/proc/self/io").read_text(encoding="ascii").split()[1])

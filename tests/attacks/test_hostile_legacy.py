@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import pickle
 import struct
-import time
 import tracemalloc
 
 import pytest
@@ -184,27 +183,30 @@ def test_another_byte_order_is_refused(one, tmp_path, little):
         open_checkpoint(path)
 
 
+@pytest.mark.usefixtures("guarded")
 @pytest.mark.parametrize("endless", [b"N", b"(", b"]", b"}q\x00", b"X\x00\x00\x00\x00", b"\x95" + bytes(8)])
-def test_a_pickle_without_end_is_refused_in_bounded_time(tmp_path, endless):
-    path = tmp_path / "m.pth"
-    path.write_bytes(START + b"\x80\x02" + endless * 200_000)
-    started = time.perf_counter()
-    with pytest.raises(REFUSED):
-        open_checkpoint(path)
-    assert time.perf_counter() - started < 5
+def test_a_pickle_without_end_is_refused_in_time_that_grows_with_its_length(tmp_path, endless, growth):
+    def refuse(count):
+        path = tmp_path / "m.pth"
+        path.write_bytes(START + b"\x80\x02" + endless * count)
+        with pytest.raises(REFUSED):
+            open_checkpoint(path)
+
+    assert growth(refuse, 2000) < 3
+    refuse(200_000)
 
 
-def test_a_pickle_is_not_looked_for_in_all_of_a_huge_file(tmp_path):
+def test_a_pickle_is_not_looked_for_in_all_of_a_huge_file(tmp_path, bytes_read):
     path = tmp_path / "m.pth"
     path.write_bytes(START + b"\x80\x02" + b"c")
     os.truncate(path, 64 << 30)
-    started = time.perf_counter()
+    before = bytes_read()
     tracemalloc.start()
     with pytest.raises(NotACheckpointError):
         open_checkpoint(path)
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
-    assert time.perf_counter() - started < 5
+    assert bytes_read() - before < 256 << 20
 
 
 def test_a_huge_file_is_opened_without_being_read(build, tmp_path):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 import tracemalloc
 
 import pytest
@@ -150,45 +149,41 @@ def test_an_unhashable_key_is_kept_apart(build, tmp_path):
     assert set(open_checkpoint(build.torch(tmp_path / "m.pth", body)).tensors) == {"w"}
 
 
+@pytest.mark.usefixtures("guarded")
 def test_references_that_double_at_every_level_take_neither_time_nor_memory(build, tmp_path):
     body = b"\x80\x02}" + build.text("w")
     body += b"]" + b"".join(
         b"q" + bytes([n]) + b"]" + b"h" + bytes([n]) + b"a" + b"h" + bytes([n]) + b"a" for n in range(200)
     )
     path = build.torch(tmp_path / "m.pth", body + b"s.")
-    started = time.perf_counter()
     with pytest.raises(REFUSED):
         open_checkpoint(path)
-    assert time.perf_counter() - started < 2
 
 
+@pytest.mark.usefixtures("guarded")
 def test_tensors_are_counted_once_however_often_they_are_referred_to(build, tmp_path):
     doubling = b"".join(b"q" + bytes([n]) + b"0]" + (b"h" + bytes([n]) + b"a") * 2 for n in range(200))
     hidden = b"]" + build.tensor((4,), (1,)) + b"a" + doubling
-    started = time.perf_counter()
     checkpoint = open_checkpoint(build.torch(tmp_path / "m.pth", build.table(w=build.tensor((4,), (1,)), deep=hidden)))
     assert checkpoint.other_tensors == {"deep": 1}
-    assert time.perf_counter() - started < 2
 
 
+@pytest.mark.usefixtures("guarded")
 def test_mappings_that_hold_each_other_many_times_are_looked_at_once(build, tmp_path):
     level = b"}"
     for depth in range(4):
         keys = b"".join(build.text(f"k{n}") + b"h" + bytes([depth]) for n in range(2000))
         level += b"q" + bytes([depth]) + b"0}(" + keys + b"u"
-    started = time.perf_counter()
     with pytest.raises(UnsupportedCheckpointError):
         open_checkpoint(build.torch(tmp_path / "m.pth", b"\x80\x02" + level + b"."))
-    assert time.perf_counter() - started < 2
 
 
+@pytest.mark.usefixtures("guarded")
 def test_integer_keys_of_one_hash_are_refused_their_place(build, tmp_path):
     keys = b"".join(build.whole((2**61 - 1) * n) + b"N" for n in range(20_000))
     path = build.torch(tmp_path / "m.pth", b"\x80\x02}(" + keys + b"u.")
-    started = time.perf_counter()
     with pytest.raises(UnsupportedCheckpointError):
         open_checkpoint(path)
-    assert time.perf_counter() - started < 2
 
 
 @pytest.mark.parametrize(

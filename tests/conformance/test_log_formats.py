@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import time
 from collections import Counter
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
     from align.curves.loss_log import LossLog
 
 FORMATS = log_formats()
-# What no pattern may be slow on: with a step for each pair of characters a line of this length would take seconds.
+# What no pattern may be slow on: with a step for each pair of characters a line of this length would take minutes.
 _PARTS = ("a", "a ", "a@", "a-", "a_loss", "1", " ", ",", ": ", "(", "{'", '{"', "}", "%|", "| ", "loss: ", "1.5, ")
-_LONG, _SECONDS = 30_000, 0.5
+_LONG = 100_000
 _NUMBER = re.compile(r"(?<![\w.])[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?(?![\w.])")
 
 
@@ -132,6 +131,7 @@ def test_two_records_that_ran_together_on_one_line_are_taken_apart_or_left_out_w
             assert log.table.lines.tolist() == (told - (told > number)).tolist()
 
 
+@pytest.mark.usefixtures("guarded")
 @every_format_of_lines
 def test_no_long_line_takes_longer_than_its_length_explains(name: str) -> None:
     sample = FORMATS[name].sample.decode()
@@ -139,11 +139,9 @@ def test_no_long_line_takes_longer_than_its_length_explains(name: str) -> None:
     heads = ["", last, *(last[: found.end()] for found in re.finditer(r"[\s:,|]+", last))]
     for head, part in product(heads, _PARTS):
         hostile = LogSource.of_text(f"{sample}{head}{part * (_LONG // len(part))}\n{sample}")
-        begun = time.process_time()
         FORMATS[name].recognizes(hostile)
         with contextlib.suppress(CannotRunError):
             FORMATS[name].read(hostile)
-        assert time.process_time() - begun < _SECONDS, (head, part)
 
 
 @settings(deadline=None, max_examples=20)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import time
 import zlib
 
 import ml_dtypes
@@ -158,8 +157,8 @@ def test_the_crc_that_mindspore_writes_is_told_and_checked(tmp_path) -> None:
     assert checkpoint.metadata["crc"] == f"{zlib.crc32((tmp_path / 'without.ckpt').read_bytes()):#010x}"
 
 
-def test_opening_reads_no_values_even_where_there_is_a_crc(tmp_path) -> None:
-    """Eight sparse GiB: to read them would take seconds and show in the time."""
+def test_opening_reads_no_values_even_where_there_is_a_crc(tmp_path, bytes_read) -> None:
+    """Eight sparse GiB."""
     size = 8 << 30
     tensor = b"\x08" + number_bytes(size // 4) + b"\x12\x07Float32\x1a" + number_bytes(size)
     body = b"\x0a\x01w\x12" + number_bytes(len(tensor) + size) + tensor
@@ -168,9 +167,9 @@ def test_opening_reads_no_values_even_where_there_is_a_crc(tmp_path) -> None:
         stream.write(b"\x0a" + number_bytes(len(body) + size) + body)
         stream.seek(size, io.SEEK_CUR)
         stream.write(b"crc_num" + bytes(10))
-    start = time.perf_counter()
+    before = bytes_read()
     checkpoint = open_checkpoint(path)
-    assert time.perf_counter() - start < 1
+    assert bytes_read() - before < 1 << 20
     assert checkpoint.tensors["w"].nbytes == size
     assert checkpoint.metadata["crc"] == "0x00000000"
 
