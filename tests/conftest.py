@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
+    from contextlib import AbstractContextManager
 
 GUARD_SECONDS = 60
 
@@ -49,18 +51,31 @@ def fault_of(check: Callable[..., None], example: Any) -> str:
     return ""
 
 
+@pytest.fixture(scope="session")
+def guard() -> Callable[[float], AbstractContextManager[None]]:
+    """Fail, rather than go on without end, what has used the processor for so many seconds."""
+
+    @contextmanager
+    def guard(seconds: float) -> Iterator[None]:
+        def end(number: int, frame: object) -> None:
+            pytest.fail(f"still running after {seconds} seconds of processor time")
+
+        before = signal.signal(signal.SIGPROF, end)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
+
+    return guard
+
+
 @pytest.fixture
-def guarded() -> Iterator[None]:
-    """End a test that would go on without end: one that has used the processor for a minute."""
-
-    def end(number: int, frame: object) -> None:
-        pytest.fail(f"still running after {GUARD_SECONDS} seconds of processor time")
-
-    before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, GUARD_SECONDS)
-    yield
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    signal.signal(signal.SIGPROF, before)
+def guarded(guard: Callable[[float], AbstractContextManager[None]]) -> Iterator[None]:
+    """Hold the whole test to a minute of processor time."""
+    with guard(GUARD_SECONDS):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -21,12 +21,16 @@ from align.curves.reading.process_ranks import choose_rank
 from align.errors import CannotRunError, EmptyLogError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from align.curves.loss_log import LossLog
 
 FORMATS = log_formats()
-# What no pattern may be slow on: with a step for each pair of characters a line of this length would take minutes.
+# What no pattern may be slow on: with a step for each pair of characters a line of this length takes two seconds or more,
+# and with one for each character a tenth of one.
 _PARTS = ("a", "a ", "a@", "a-", "a_loss", "1", " ", ",", ": ", "(", "{'", '{"', "}", "%|", "| ", "loss: ", "1.5, ")
-_LONG = 100_000
+_LONG, _SECONDS = 40_000, 1.0
 _NUMBER = re.compile(r"(?<![\w.])[0-9]+\.[0-9]+(?:[eE][-+]?[0-9]+)?(?![\w.])")
 
 
@@ -131,16 +135,17 @@ def test_two_records_that_ran_together_on_one_line_are_taken_apart_or_left_out_w
             assert log.table.lines.tolist() == (told - (told > number)).tolist()
 
 
-@pytest.mark.usefixtures("guarded")
 @every_format_of_lines
-def test_no_long_line_takes_longer_than_its_length_explains(name: str) -> None:
+def test_no_long_line_takes_longer_than_its_length_explains(
+    name: str, guard: Callable[[float], AbstractContextManager[None]]
+) -> None:
     sample = FORMATS[name].sample.decode()
     last = sample.splitlines()[-1]
     heads = ["", last, *(last[: found.end()] for found in re.finditer(r"[\s:,|]+", last))]
     for head, part in product(heads, _PARTS):
         hostile = LogSource.of_text(f"{sample}{head}{part * (_LONG // len(part))}\n{sample}")
-        FORMATS[name].recognizes(hostile)
-        with contextlib.suppress(CannotRunError):
+        with guard(_SECONDS), contextlib.suppress(CannotRunError):
+            FORMATS[name].recognizes(hostile)
             FORMATS[name].read(hostile)
 
 
