@@ -9,6 +9,9 @@ HAS_MINDSPORE := $(shell $(PYTHON) -c "import sys; print('yes' if sys.version_in
 EXTRAS := dev,report,onnx,fast$(if $(HAS_MINDSPORE),$(comma)torch$(comma)mindspore$(comma)demo)
 SELECT := $(if $(HAS_MINDSPORE),,-m "not frameworks")
 
+# A file of tests stays in one process: its fixtures are made once.
+WORKERS := -n 2 --dist loadfile
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo has-mindspore test check lint fuzz format clean
 
@@ -33,7 +36,7 @@ test: check  ## everything that CI runs
 
 check: lint  ## lint, then all tests
 	@command -v chromium >/dev/null || echo "Hint: tests open the HTML report in a browser: apt-get install chromium"
-	$(BIN)/python -m pytest $(SELECT)
+	$(BIN)/python -m pytest $(WORKERS) $(SELECT)
 
 lint: install  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
