@@ -30,25 +30,17 @@ def _blocking(request: pytest.FixtureRequest) -> None:
         _mindspore()
 
 
-@pytest.fixture(scope="session")
-def assert_each() -> Callable[[Callable[..., None], Collection[Any]], None]:
+@pytest.fixture
+def assert_each(subtests: pytest.Subtests) -> Callable[[Callable[..., None], Collection[Any]], None]:
     """Hold a check against each of the examples, tuples being its arguments: a fault does not hide the next one."""
 
     def assert_each(check: Callable[..., None], examples: Collection[Any]) -> None:
         assert examples, "there is no example"
-        faults = [fault for example in examples if (fault := fault_of(check, example))]
-        assert faults == [], f"{len(faults)} of {len(examples)} examples are wrong\n\n" + "\n\n".join(faults)
+        for example in examples:
+            with subtests.test(str(example)):
+                check(*example) if isinstance(example, tuple) else check(example)
 
     return assert_each
-
-
-def fault_of(check: Callable[..., None], example: Any) -> str:
-    """Say what the check has against the example; empty if nothing."""
-    try:
-        check(*example) if isinstance(example, tuple) else check(example)
-    except (Exception, pytest.fail.Exception) as fault:  # noqa: BLE001
-        return f"{example}: {type(fault).__name__}: {fault}"
-    return ""
 
 
 @pytest.fixture(scope="session")

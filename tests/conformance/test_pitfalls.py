@@ -15,7 +15,7 @@ from align.lint.compare_settings import LayerPair, compare_settings
 from align.rules.pitfalls import is_of, pitfalls
 
 if TYPE_CHECKING:
-    from align.core.pitfalls import Pitfall
+    from align.rules.pitfalls import Pitfall
 
 pytestmark = pytest.mark.frameworks
 
