@@ -1,32 +1,47 @@
-"""The rule files that CONTRIBUTING.md shows are complete: they are read, and do what is said there."""
+"""Each recipe of CONTRIBUTING.md is followed: the files that it shows are written, and do what is said there."""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import align.cli
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.cli.main import main
+from align.core import registry
 from align.core.name_map import LayerChoice
 from align.core.parameters import Parameter
+from align.core.protocols import CheckpointFormat, ModelReader, ModelRunner
+from align.curves.compare_losses import compare_losses
+from align.curves.log_format import LogFormat
+from align.curves.log_sources import LogSource
+from align.errors import EmptyLogError, NotACheckpointError
+from align.models.frameworks import arrays
 from align.names.infer_names import infer_names
 from align.names.map_from_family import map_from_family
 from align.names.recognise_family import recognise_families
 from align.rules import model_families as families
+from align.rules import training_state_rules as state_rules
 from align.rules.layer_rules import LayerFamily, mappings_folder, read_layer_rules
 from align.rules.model_families import model_families
+from align.rules.pitfalls import pitfalls, read_pitfalls
 
-TEXT = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-SHOWN = re.compile(r"### ([^\n]+)\n(?:(?!###).)*?```toml\n(.*?)```", re.DOTALL)
-EXAMPLES = dict(SHOWN.findall(TEXT))
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ADDING = TEXT.partition("## Adding something is adding a file")[2].partition("\n## ")[0]
+RECIPES = dict(re.findall(r"^### ([^\n]+)\n(.*?)(?=^### |\Z)", ADDING, re.DOTALL | re.MULTILINE))
 
 
 @pytest.fixture
 def family(tmp_path, monkeypatch):
     (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "somebody.toml").write_text(EXAMPLES["A model family"], encoding="utf-8")
+    (tmp_path / "models" / "somebody.toml").write_text(example("A model family", "toml"), encoding="utf-8")
     monkeypatch.setattr(families, "mappings_folder", lambda: tmp_path)
     (found,) = model_families()
     return found
@@ -59,7 +74,7 @@ def test_the_family_is_recognised(family) -> None:
 
 
 def test_the_layer_rule_is_the_one_that_the_conformance_tests_hold_against_the_frameworks(tmp_path) -> None:
-    (tmp_path / "prelu.toml").write_text(EXAMPLES["A layer rule"], encoding="utf-8")
+    (tmp_path / "prelu.toml").write_text(example("A layer rule", "toml"), encoding="utf-8")
     assert read_layer_rules(tmp_path / "prelu.toml") == read_layer_rules(mappings_folder() / "layers" / "prelu.toml")
 
 
@@ -69,23 +84,120 @@ def test_every_key_of_a_layer_rule_is_explained() -> None:
 
 
 def test_every_key_of_a_family_is_shown() -> None:
-    shown = set(re.findall(r"^(?:\[\[?)?(\w+)", EXAMPLES["A model family"], re.MULTILINE))
+    shown = set(re.findall(r"^(?:\[\[?)?(\w+)", example("A model family", "toml"), re.MULTILINE))
     assert {"about", "needs", "optional", "group", "dropped", "examples", "at", "layers", "same", "parameters"} <= shown
 
 
 @pytest.mark.parametrize(("target", "name"), [("nn", "act.w"), ("mint", "act.weight")])
 def test_the_layer_rule_names_parameters(tmp_path, target, name) -> None:
-    (tmp_path / "prelu.toml").write_text(EXAMPLES["A layer rule"], encoding="utf-8")
+    (tmp_path / "prelu.toml").write_text(example("A layer rule", "toml"), encoding="utf-8")
     rules = read_layer_rules(tmp_path / "prelu.toml")
     inferred = infer_names({"act.weight": (3,)}, rules, target, [LayerChoice("act", "prelu")])
     assert [pair.target for pair in inferred.name_map.pairings] == [name]
 
 
-def test_the_log_format_is_python() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert "PLUGIN = FooLog()" in code
-    compile(code, "foo.py", "exec")
-    assert sys.modules.get("foo") is None
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_each_recipe_names_places_that_are_there(recipe) -> None:
+    text = RECIPES[recipe]
+    places = re.findall(r"`((?:align|mappings|tests)/[\w/.-]+)`", text)
+    made_by_the_reader = {"align/cli/count.py", "tests/curves/losslogs/test_foo.py"}
+    named = [name for name in places if not re.search("NAME|TOPIC", name) and name not in made_by_the_reader]
+    assert places or "```" in text
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_recipe_that_shows_a_file_is_run_here() -> None:
+    assert {name for name, text in RECIPES.items() if "```" in text} == {
+        "A layer rule", "A log format", "A checkpoint format", "A model family", "A pitfall", "State of an optimizer",
+        "A command",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def plugin(monkeypatch):
+    """Make the module of a recipe a plugin beside those that are there."""
+
+    def add(recipe: str, room: str, folder):
+        (folder / "of_the_recipe.py").write_text(example(recipe, "python"), encoding="utf-8")
+        package = importlib.import_module(registry.PACKAGES[room])
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
+        registry.plugins.cache_clear()
+        (new,) = (one for one in registry.plugins(room).values() if "of_the_recipe" in type(one).__module__)
+        return new
+
+    yield add
+    registry.plugins.cache_clear()
+    for name in [name for name in sys.modules if name.endswith(".of_the_recipe")]:
+        del sys.modules[name]
+
+
+def test_the_log_format_reads_its_sample_and_is_found_by_the_command(plugin, tmp_path) -> None:
+    new = plugin("A log format", "losslogs", tmp_path)
+    assert isinstance(new, LogFormat)
+    log = tmp_path / "foo.log"
+    log.write_bytes(new.sample)
+    comparison = compare_losses(log, log)
+    assert new.name == "foo"
+    assert comparison.reference.steps.tolist() == [1, 2]
+    assert comparison.reference.values.tolist() == [2.3026, 2.2981]
+    with pytest.raises(EmptyLogError):
+        new.read(LogSource.of_text("no step here\n"))
+
+
+def test_the_checkpoint_format_is_read_and_refuses_to_be_written(plugin, tmp_path) -> None:
+    new = plugin("A checkpoint format", "formats", tmp_path)
+    assert isinstance(new, CheckpointFormat)
+    path = tmp_path / "three.raw32"
+    path.write_bytes(b"RAW32\0\0\0" + np.arange(3, dtype="<f4").tobytes())
+    checkpoint = open_checkpoint(path)
+    assert (checkpoint.format, checkpoint.tensors["values"].load().tolist()) == ("raw32", [0.0, 1.0, 2.0])
+    assert new.problems([], {})
+    path.write_bytes(b"RAW32\0\0\0" + b"abc")
+    with pytest.raises(NotACheckpointError, match="no whole number"):
+        open_checkpoint(path)
+
+
+def test_the_smallest_adapter_offers_what_the_recipe_says() -> None:
+    assert isinstance(arrays.PLUGIN, ModelReader)
+    assert isinstance(arrays.PLUGIN, ModelRunner)
+
+
+def test_the_pitfall_is_the_one_that_the_conformance_tests_hold_against_the_frameworks(tmp_path) -> None:
+    (tmp_path / "dropout.toml").write_text(example("A pitfall", "toml"), encoding="utf-8")
+    (shown,), faults = read_pitfalls(tmp_path / "dropout.toml")
+    (kept,) = (rule for rule in pitfalls() if rule.id == shown.id)
+    assert faults == []
+    assert (shown.setting, shown.severity, shown.topic) == (kept.setting, kept.severity, kept.topic)
+    assert set(shown.forms) <= set(kept.forms)
+    assert set(shown.examples.differ) <= set(kept.examples.differ)
+    assert set(shown.examples.agree) <= set(kept.examples.agree)
+
+
+def test_the_state_of_an_optimizer_is_read(tmp_path, monkeypatch) -> None:
+    rules = (mappings_folder() / "training_state.toml").read_text(encoding="utf-8")
+    rest = rules[rules.index("[numbers]") :]
+    written = f"{example('State of an optimizer', 'toml')}\n{rest}"
+    (tmp_path / "training_state.toml").write_text(written, encoding="utf-8")
+    monkeypatch.setattr(state_rules, "mappings_folder", lambda: tmp_path)
+    read = state_rules.training_state_rules.__wrapped__()
+    (kept,) = (one for one in state_rules.training_state_rules().optimizers if one.id == "Adam")
+    assert read.optimizers == (kept,)
+
+
+def test_the_command_is_found_and_runs(tmp_path, monkeypatch, capsys) -> None:
+    (tmp_path / "count.py").write_text(example("A command", "python"), encoding="utf-8")
+    monkeypatch.setattr(align.cli, "__path__", [*align.cli.__path__, str(tmp_path)])
+    np.savez(tmp_path / "two.npz", a=np.ones(2), b=np.ones(3))
+    assert main(["count", str(tmp_path / "two.npz")]) == 0
+    assert capsys.readouterr().out == "2 tensors\n"
+    assert main(["count", str(tmp_path / "none.npz")]) == 2
+    assert "Hint:" in capsys.readouterr().err
+    sys.modules.pop("align.cli.count", None)
+
+
+def example(recipe: str, language: str) -> str:
+    (code,) = re.findall(rf"```{language}\n(.*?)```", RECIPES[recipe], re.DOTALL)
+    return code
 
 
 def parameters(shapes):

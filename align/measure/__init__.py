@@ -1,5 +1,5 @@
 """Figures of two arrays, and what they may be.
 
 Offers one pass that measures all figures, the limits by dtype and noise, statistics and samples of tensors, layouts in
-which two tensors would agree. Uses core. The kernels that add up are its own.
+which two tensors would agree. The compiled kernel is its own. Uses core only.
 """

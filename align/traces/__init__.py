@@ -1,5 +1,5 @@
 """What a run leaves: captured, kept in a folder, and paired call by call with another run.
 
 Offers capturing, showing and opening traces, rounding noise, calls paired by the name map, weights carried over by it.
-Uses names, models, measure, checkpoints and core. Readers of other tools' dumps are plugins in `foreign/`.
+Readers of other tools' dumps are plugins in `foreign/`. Uses checkpoints, core, measure, models, names, rules.
 """

@@ -1,1 +1,1 @@
-"""Adapters of the frameworks, one PLUGIN a file."""
+"""Adapters of the frameworks, one PLUGIN a module; they import their framework inside functions only."""

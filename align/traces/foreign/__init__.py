@@ -1,1 +1,1 @@
-"""Readers of other tools' dump folders, one PLUGIN a file."""
+"""Other tools' dumps, one PLUGIN a module; each becomes a trace. None is built yet."""

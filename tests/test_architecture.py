@@ -1,0 +1,129 @@
+"""The rooms are as their docstrings, the picture and docs/architecture.md say; import-linter holds the rest."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "align"
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+MOST_ROOMS, MOST_MODULES = 18, 25
+# Not one room's: these hold all of them against something.
+ACROSS = {"attacks", "benchmarks", "conformance", "planted"}
+REGISTRY = PACKAGE / "core" / "registry.py"
+
+
+def imported(path: Path) -> Iterator[str]:
+    """All modules that a file imports, type checking included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def layers() -> list[list[str]]:
+    """The layers of the contract, from top to bottom."""
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (contract,) = (one for one in document["tool"]["importlinter"]["contracts"] if one["id"] == "rooms")
+    return [[name.strip(" ()") for name in layer.split("|")] for layer in contract["layers"]]
+
+
+def test_the_rooms_can_be_counted_with_those_to_come() -> None:
+    assert len({name for layer in layers() for name in layer}) <= MOST_ROOMS
+    assert set(ROOMS) <= {name for layer in layers() for name in layer}
+
+
+def test_no_folder_holds_more_modules_than_one_takes_in() -> None:
+    counts = {path.parent: len(list(path.parent.glob("*.py"))) for path in PACKAGE.rglob("__init__.py")}
+    assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room != "errors"])
+def test_a_room_uses_what_its_docstring_says(room: str) -> None:
+    docstring = " ".join(
+        (ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))) or "").split()
+    )
+    assert "Offers" in docstring
+    said = set(re.findall(r"\w+", docstring.rpartition("Uses ")[2])) & set(ROOMS)
+    files = (PACKAGE / room).rglob("*.py")
+    used = {name.split(".")[1] for path in files for name in imported(path) if name.startswith("align.")}
+    assert said - {"errors"} == used - {room, "errors"}
+
+
+def test_no_module_imports_the_package_itself() -> None:
+    inside = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
+    assert [path for path in inside if "align" in imported(path)] == []
+
+
+def test_no_room_names_a_module_of_another_in_a_text() -> None:
+    """Only the registry imports by name; a dotted name elsewhere would be an import that no contract sees."""
+    found = []
+    for path in set(PACKAGE.rglob("*.py")) - {REGISTRY}:
+        room = path.relative_to(PACKAGE).parts[0]
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        texts = [
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        dotted = [name for text in texts for name in re.findall(r"^align\.(\w+)\.", text)]
+        found += [(path, name) for name in dotted if name in ROOMS and name != room]
+    assert found == []
+
+
+def test_tests_stand_where_the_rooms_do() -> None:
+    folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")} - {ROOT / "tests"}
+    places = {folder.relative_to(ROOT / "tests") for folder in folders}
+    assert {place for place in places if place.parts[0] not in ACROSS and not (PACKAGE / place).is_dir()} == set()
+
+
+def test_the_picture_shows_the_rooms_as_they_are() -> None:
+    spec = importlib.util.spec_from_file_location("draw_rooms", ROOT / "docs" / "draw_rooms.py")
+    assert spec is not None
+    assert spec.loader is not None
+    drawing = importlib.util.module_from_spec(spec)
+    sys.modules["draw_rooms"] = drawing
+    spec.loader.exec_module(drawing)
+    assert (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8") == drawing.draw(), (
+        "the rooms changed: run python docs/draw_rooms.py"
+    )
+    assert "architecture.svg" in PAGE
+
+
+def test_every_place_that_the_page_names_is_there() -> None:
+    named = re.findall(r"`((?:align|mappings|tests|docs)/[\w/.-]+)`", PAGE)
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_function_that_a_way_of_the_page_leads_through_is_there() -> None:
+    stations = re.findall(r"^\d+\. `align/([\w/]+)\.py` `([\w.]+)`", PAGE, re.MULTILINE)
+    assert len(stations) > 30
+    missing = []
+    for module, name in stations:
+        value: object = importlib.import_module(f"align.{module.replace('/', '.')}")
+        for part in name.split("."):
+            value = getattr(value, part, None)
+        if value is None:
+            missing.append((module, name))
+    assert missing == []
+
+
+def test_every_room_is_described_on_the_page() -> None:
+    assert [room for room in ROOMS if f"`align/{room}/`" not in PAGE] == []
