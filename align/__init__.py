@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 
-with open(f"{__file__}i", encoding="utf-8") as _table:  # noqa: PTH123 - pathlib would take as long as all the rest
+with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _table:  # noqa: PTH123 - pathlib would take as long as all the rest
     _HOMES = {line.split()[3]: line.split()[1] for line in _table if line.startswith("from ")}
 
 __all__ = [name for name in _HOMES if not name.startswith("_")]

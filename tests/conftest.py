@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from contextlib import AbstractContextManager
 
-GUARD_SECONDS = 30
+GUARD_SECONDS = 60
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def guard() -> Callable[[float], AbstractContextManager[None]]:
 
 @pytest.fixture
 def guarded(guard: Callable[[float], AbstractContextManager[None]]) -> Iterator[None]:
-    """Hold the whole test to half a minute of processor time."""
+    """Hold the whole test to a minute of processor time."""
     with guard(GUARD_SECONDS):
         yield
 

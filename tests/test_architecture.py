@@ -68,6 +68,19 @@ def test_a_room_uses_what_its_docstring_says(room: str) -> None:
     assert said - {"errors"} == used - {room, "errors"}
 
 
+def test_sub_rooms_are_guarded_and_open_nothing_at_their_door() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    guarded = {name for one in contracts for name in one.get("protected_modules", ())}
+    doors = [path for path in PACKAGE.rglob("__init__.py") if path.relative_to(PACKAGE).parts[1:-1]]
+    assert {path.relative_to(PACKAGE).parts[0] for path in doors} <= {
+        name.split(".")[1] for name in guarded if name.endswith(".*.*")
+    }
+    # The contract sees what stands inside a sub-room, not the package: its door must lead nowhere.
+    assert [path for path in doors if len(path.relative_to(PACKAGE).parts) == 3 and [*imported(path)]] == []
+
+
 def test_no_module_imports_the_package_itself() -> None:
     inside = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
     assert [path for path in inside if "align" in imported(path)] == []
@@ -106,10 +119,13 @@ def test_the_picture_shows_the_rooms_as_they_are() -> None:
     assert "architecture.svg" in PAGE
 
 
-def test_every_place_that_the_page_names_is_there() -> None:
-    named = re.findall(r"`((?:align|mappings|tests|docs)/[\w/.-]+)`", PAGE)
-    assert len(named) > 20
+@pytest.mark.parametrize("page", ["README.md", *sorted(path.name for path in (ROOT / "docs").glob("*.md"))])
+def test_every_place_that_a_page_names_is_there(page: str) -> None:
+    text = (ROOT / page if page == "README.md" else ROOT / "docs" / page).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:align|mappings|tests|docs)/[\w/.-]+)`", text)
+    modules = re.findall(r"(?:from|import) (align(?:\.\w+)+)", text)
     assert [name for name in named if not (ROOT / name).exists()] == []
+    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
 
 
 def test_every_function_that_a_way_of_the_page_leads_through_is_there() -> None:

@@ -1,4 +1,4 @@
-"""Each public workflow function has an example in its docstring, and the example runs; a report needs a run first."""
+"""Each public function has an example in its docstring, and the example runs; a report needs a run first."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.format_parts.nested_entries import choose_entry, describe_plain, read_others, read_tensors
-from align.checkpoints.import_user_code import put_first
 from align.checkpoints.open_checkpoint import open_checkpoint, printable_checkpoint
 from align.core.checkpoints import Checkpoint, OddTensor, StoredTensor, require_plain
+from align.core.import_user_code import put_first
 from align.core.registry import check_packages, trusted_loaders
 from align.errors import NeedsItsCodeError
 

@@ -1,7 +1,7 @@
 """`align`: the commands are the modules of this folder; each holds one `NAME_command` that returns the exit code.
 
 Errors that a user can cause end here, in one message with a hint; `--debug`, anywhere on the line, keeps the
-traceback. No command imports its workflow before it runs, so that help needs no framework and little time.
+traceback. No command imports its capability before it runs, so that help needs no framework and little time.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def plugins_command(json: Annotated[bool, typer.Option("--json", help="Print JSO
         hint = "; ".join(INSTALL.get(package, f"pip install {package}") for package in state.missing)
         rows.append(
             {
-                "room": state.room,
+                "room": state.kind,
                 "name": state.plugin.name,
                 "summary": state.plugin.summary,
                 "state": f"missing: {hint}" if state.missing else "ready",

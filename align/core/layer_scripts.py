@@ -134,7 +134,7 @@ def as_expression(value: Any, tensor: Callable[[str], str | None], name: str = "
 
 
 def leaf_expressions(value: Any, expression: str, name: str = "") -> dict[str, str]:
-    """How to reach each leaf of nested tuples, lists, mappings and dataclasses, by the names of `calling.leaves`."""
+    """How to reach each leaf of nested tuples, lists, mappings and dataclasses, by the names of `leaves`."""
     if isinstance(value, Mapping):
         items = {key: f"{expression}[{key!r}]" for key in value}
         inside = dict(value)

@@ -1,4 +1,4 @@
-"""How long work tells where it is: workflows call a `Progress`, the command line draws it."""
+"""How long work tells where it is: capabilities call a `Progress`, the command line draws it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Plugin(Protocol):
 
     @property
     def name(self) -> str:
-        """Unique inside its room; what the user types."""
+        """Unique among its kind; what the user types."""
         ...
 
     @property

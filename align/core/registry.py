@@ -1,4 +1,4 @@
-"""Plugins are found by looking into their rooms: every module without a leading underscore holds one `PLUGIN`.
+"""Plugins are found by looking into the folder of their kind: every public module holds one `PLUGIN`.
 
 There is no list to keep: a new file is a new plugin. Plugins import without their packages; what is missing is
 told apart from what is installed but broken.
@@ -19,8 +19,8 @@ from align.errors import AlignError, FrameworkMissingError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Room = Literal["frameworks", "formats", "losslogs", "foreign"]
-PACKAGES: dict[Room, str] = {
+PluginKind = Literal["frameworks", "formats", "losslogs", "foreign"]
+PACKAGES: dict[PluginKind, str] = {
     "frameworks": "align.models.frameworks",
     "formats": "align.checkpoints.formats",
     "losslogs": "align.curves.losslogs",
@@ -38,7 +38,7 @@ P = TypeVar("P", bound=Plugin)
 class PluginState:
     """One plugin and whether it works here: `missing` packages are not installed, `broken` ones map to the reason."""
 
-    room: Room
+    kind: PluginKind
     plugin: Plugin
     missing: tuple[str, ...]
     broken: dict[str, str]
@@ -50,16 +50,16 @@ class PluginState:
 
 
 @cache
-def plugins(room: Room) -> Mapping[str, Plugin]:
-    """All plugins of a room by name, sorted; raises AlignError for two of one name."""
-    package = importlib.import_module(PACKAGES[room])
+def plugins(kind: PluginKind) -> Mapping[str, Plugin]:
+    """All plugins of a kind by name, sorted; raises AlignError for two of one name."""
+    package = importlib.import_module(PACKAGES[kind])
     found: dict[str, Plugin] = {}
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
         if info.name.startswith("_"):
             continue
-        plugin = cast("Plugin", importlib.import_module(f"{PACKAGES[room]}.{info.name}").PLUGIN)
+        plugin = cast("Plugin", importlib.import_module(f"{PACKAGES[kind]}.{info.name}").PLUGIN)
         if plugin.name in found:
-            msg = f"two plugins of {PACKAGES[room]} are called {plugin.name!r}"
+            msg = f"two plugins of {PACKAGES[kind]} are called {plugin.name!r}"
             raise AlignError(msg, "rename one of them")
         found[plugin.name] = plugin
     return dict(sorted(found.items()))
@@ -91,14 +91,14 @@ def check_packages(plugin: Plugin) -> None:
 
 
 def plugin_states(*, try_import: bool = False) -> list[PluginState]:
-    """Every plugin of every room; with `try_import`, packages are imported to tell "absent" from "broken"."""
+    """Every plugin of every kind; with `try_import`, packages are imported to tell "absent" from "broken"."""
     states = []
-    for room in PACKAGES:
-        for plugin in plugins(room).values():
+    for kind in PACKAGES:
+        for plugin in plugins(kind).values():
             missing = tuple(p for p in plugin.requires if importlib.util.find_spec(p) is None)
             present = [p for p in plugin.requires if p not in missing] if try_import else []
             broken = {p: reason for p in present if (reason := _import_failure(p))}
-            states.append(PluginState(room, plugin, missing, broken))
+            states.append(PluginState(kind, plugin, missing, broken))
     return states
 
 

@@ -1,7 +1,7 @@
 """Value changes between a source tensor and its target, each with an inverse, written as data.
 
-A transform is one table in a map file, `{op = "reshape", shape = [...]}`; `core.transform_parse` reads it back. Those
-that cut a tensor, join it, or put its blocks in another order are in `core.pieces`.
+A transform is one table in a map file, `{op = "reshape", shape = [...]}`; `core.parse_transform` reads it back. Those
+that cut a tensor, join it, or put its blocks in another order are in `core.piece_transforms`.
 """
 
 from __future__ import annotations

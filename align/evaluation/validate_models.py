@@ -63,9 +63,9 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
     datasets = _by_side(data, candidate_data, lambda source: Dataset(source, limit_samples))
     metrics = _by_side(metric, candidate_metric, NamedMetric)
     weights = TransferredWeights(sides, name_map, next(datasets["reference"].batches()).inputs)
-    bench = ScoredModels(sides, datasets, metrics, progress)
-    rows, limit = bench.compare(weights)
-    first = bench.tallies["candidate", "reference"]
+    scored = ScoredModels(sides, datasets, metrics, progress)
+    rows, limit = scored.compare(weights)
+    first = scored.tallies["candidate", "reference"]
     samples = len(datasets["reference"].facts), len(datasets.get("candidate", datasets["reference"]).facts)
     names = metrics["reference"].label, metrics.get("candidate", metrics["reference"]).label
     verdict = judge_validation(rows, first.result(), names[0], (*samples, first.finite))
@@ -80,7 +80,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
         combinations=rows,
         causes=causes,
         alternatives=alternatives,
-        findings=(*bench.findings, *weights.told(sides[1].label)),
+        findings=(*scored.findings, *weights.told(sides[1].label)),
         environment={side.reader.name: side.reader.environment() for side in sides},
         verdict=verdict,
     )

@@ -109,7 +109,7 @@ class _Bench:
     runs: dict[tuple[int, ...], dict[str, float]] = field(default_factory=dict)
 
     def judge(self, spliced: tuple[int, ...], target: int) -> float:
-        """See find_stretches."""
+        """See find_wrong_stretches."""
         if spliced not in self.runs:
             self.runs[spliced] = self._run({self.points[number].candidate.key for number in spliced})
             self.progress("bisect", len(self.runs), max(len(self.points).bit_length() + 2, len(self.runs) + 1))

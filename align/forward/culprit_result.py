@@ -36,7 +36,7 @@ class Culprit:
 
     `part` is the layer itself, the `inputs` that the code in front makes for it, or the `code` of the module, which
     makes wrong use of what its layers returned. Paths are "" for the model itself. `factor` is the multiple of the
-    limit at which it would pass. `cause` is the id of a rule or hypothesis, "" where none is known; it is `confirmed`
+    limit at which it would pass. `cause` is the id of a rule or relation, "" where none is known; it is `confirmed`
     if the change was tried and removes the difference, `suspected` if it would explain it. `change` is what to write,
     `line` where: file and number of the line that makes the layer, or that calls it.
     """

@@ -1,4 +1,4 @@
-"""Results of the workflows as values; `align.core.json_data` gives their JSON form, which reports read."""
+"""A forward comparison as a value; `align.core.json_data` gives its JSON form, which reports read."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from align.lint.calls_in_tree_order import calls_in_tree_order
 from align.lint.compare_settings import LayerPair
 from align.rules.layer_rules import rule_for
-from align.traces.calls_in_tree_order import calls_in_tree_order
 from align.traces.module_calls import CalledModules
 from align.traces.pair_calls import pair_calls
 

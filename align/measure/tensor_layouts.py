@@ -139,19 +139,19 @@ class LearnedLayouts:
         """As `find_permuted_layout`, or as it was with other tensors of these shapes."""
         if _is_repeated(reference, candidate) or _is_repeated(candidate, reference):
             return RepeatedLayout(reference.shape, candidate.shape)
-        view = find_permuted_layout(reference, candidate)
+        layout = find_permuted_layout(reference, candidate)
         key = _without_last(reference.shape, candidate.shape)
-        if view is not None:
-            self._learn(key, view)
-            return view
+        if layout is not None:
+            self._learn(key, layout)
+            return layout
         known = self._known.get(key) if reference.size == candidate.size else None
         return None if known is None else PermutedLayout(known, reference.shape, candidate.shape)
 
-    def _learn(self, key: tuple[Shape, Shape], view: PermutedLayout) -> None:
-        if not view.is_same:
-            keeps_last = view.order[-1] == len(view.order) - 1
-            if keeps_last or key == (view.reference, view.candidate):
-                self._known[key] = view.order
+    def _learn(self, key: tuple[Shape, Shape], layout: PermutedLayout) -> None:
+        if not layout.is_same:
+            keeps_last = layout.order[-1] == len(layout.order) - 1
+            if keeps_last or key == (layout.reference, layout.candidate):
+                self._known[key] = layout.order
 
 
 def _without_last(reference: Shape, candidate: Shape) -> tuple[Shape, Shape]:

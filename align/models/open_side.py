@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.checkpoints.import_user_code import import_user_code
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.findings import Finding
+from align.core.import_user_code import import_user_code
 from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner, Preparer
 from align.core.registry import check_packages, model_readers
 from align.errors import CannotRunError, SideError, UsageError, UserCodeError

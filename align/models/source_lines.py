@@ -90,10 +90,10 @@ def _chosen(parent: object, name: str, class_name: str) -> LayerConstruction | N
     """The place where an object's own classes make what it keeps under a name."""
     classes = _own_classes(parent)
     for cls in classes:
-        found = [making for source in methods_of(cls) for making in layer_constructions(source, name)]
-        told = [making for making in found if not making.hands_on or cls is classes[-1]]
+        found = [construction for source in methods_of(cls) for construction in layer_constructions(source, name)]
+        told = [construction for construction in found if not construction.hands_on or cls is classes[-1]]
         if told:
-            return next((making for making in told if called_name(making.value) == class_name), told[0])
+            return next((one for one in told if called_name(one.value) == class_name), told[0])
     return None
 
 

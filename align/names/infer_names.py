@@ -75,13 +75,13 @@ class _Outcome:
     """What rules of these ids make of a layer; with `lifted`, its parameters go one level up."""
 
     ids: tuple[str, ...]
-    fates: AttributeChanges
+    changes: AttributeChanges
     filled: dict[str, int]
     lifted: bool = False
 
     def is_like(self, other: _Outcome) -> bool:
         """Tell whether names and transforms are the same, and what is dropped, whatever the reason."""
-        mine, theirs = ({a: isinstance(f, str) or f for a, f in one.fates.items()} for one in (self, other))
+        mine, theirs = ({a: isinstance(c, str) or c for a, c in one.changes.items()} for one in (self, other))
         return (mine, self.filled, self.lifted) == (theirs, other.filled, other.lifted)
 
 
@@ -102,7 +102,7 @@ def infer_names(
     containers = find_renamed_children(shapes, ways, choices, told or {})
     readings = read_groups(shapes, ways, choices, told or {})
     renames = {old: new for container in containers for old, new in container.renames.items()}
-    fates: dict[str, tuple[AttributeChange, Evidence, str]] = {}
+    changes: dict[str, tuple[AttributeChange, Evidence, str]] = {}
     filled: dict[str, int] = {}
     open_layers = [_open_container(container) for container in containers if container.choice is None]
     for reading in readings:
@@ -113,12 +113,12 @@ def infer_names(
         (outcome,) = outcomes
         path = reading.group.path
         evidence: Evidence = "user" if reading.choice in choices else "rule" if reading.rules else "file"
-        fates |= {path(name): (fate, evidence, ", ".join(outcome.ids)) for name, fate in outcome.fates.items()}
+        changes |= {path(name): (change, evidence, ", ".join(outcome.ids)) for name, change in outcome.changes.items()}
         filled |= {path(name): value for name, value in outcome.filled.items()}
         renames |= {reading.group.prefix: ""} if outcome.lifted else {}
     used = {c.choice for c in containers} | {reading.choice for reading in readings}
     return InferredNames(
-        _name_map(shapes, fates, family, renames),
+        _name_map(shapes, changes, family, renames),
         tuple(open_layers),
         tuple(choice_faults(choices, used, readings, rules, ways)),
         tuple(inferred_name_warnings(shapes, readings, ways, family, renames)),
@@ -149,16 +149,16 @@ def _outcomes(reading: LayerReading) -> list[_Outcome]:
 def _open_layer(reading: LayerReading, outcomes: Iterable[_Outcome]) -> OpenLayer:
     alternatives = []
     for outcome in outcomes:
-        names = (_in_words(attribute, fate) for attribute, fate in outcome.fates.items())
+        names = (_in_words(attribute, change) for attribute, change in outcome.changes.items())
         up = "../" if outcome.lifted else ""
         alternatives.append((", ".join(outcome.ids), tuple(up + name for name in names)))
     return OpenLayer(reading.group.prefix, reading.group.shapes, tuple(alternatives))
 
 
-def _in_words(attribute: str, fate: AttributeChange) -> str:
-    if isinstance(fate, str):
+def _in_words(attribute: str, change: AttributeChange) -> str:
+    if isinstance(change, str):
         return f"{attribute} dropped"
-    name, transform = fate
+    name, transform = change
     return f"{name} {transform.shape}" if isinstance(transform, Reshape) else name
 
 
@@ -169,20 +169,20 @@ def _open_container(container: RenamedChildren) -> OpenLayer:
 
 def _name_map(
     shapes: Mapping[str, Shape],
-    fates: dict[str, tuple[AttributeChange, Evidence, str]],
+    changes: dict[str, tuple[AttributeChange, Evidence, str]],
     family: TargetFamily,
     renames: dict[str, str],
 ) -> NameMap:
     pairings, dropped = [], []
     for name in shapes:
-        if name not in fates:
+        if name not in changes:
             continue
-        fate, evidence, ids = fates[name]
-        if isinstance(fate, str):
-            dropped.append(Dropped(name, "source", fate))
+        change, evidence, ids = changes[name]
+        if isinstance(change, str):
+            dropped.append(Dropped(name, "source", change))
         else:
             prefix, dot, _ = name.rpartition(".")
-            pairings.append(Pairing(name, _place(f"{prefix}{dot}{fate[0]}", renames), evidence, 1.0, fate[1], ids))
+            pairings.append(Pairing(name, _place(f"{prefix}{dot}{change[0]}", renames), evidence, 1.0, change[1], ids))
     return NameMap(*LABELS[family], tuple(pairings), tuple(dropped))
 
 

@@ -44,7 +44,7 @@ def result_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[B
 
 
 def print_plugins(rows: Sequence[dict[str, str]]) -> None:
-    """Print one row a plugin: its room, name, summary and whether it can be used."""
+    """Print one row a plugin: its kind, name, summary and whether it can be used."""
     columns = tuple(Column(say(f"plugins.{key}")) for key in ("room", "name", "summary", "state"))
     shown = tuple(
         Row((row["room"], row["name"], row["summary"], row["state"]), "good" if row["state"] == "ready" else "open")

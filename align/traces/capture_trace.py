@@ -146,7 +146,7 @@ def _measure_noise(
     side: Side, inputs: Mapping[str, Array], trace: TraceFolder
 ) -> tuple[dict[str, Measurement] | None, str]:
     """Run the model again in float64 and measure what was kept of the ordinary run; or say why that cannot be."""
-    head = trace.events.head
+    head = trace.manifest.head
     if head is None or not head.kept.globs:
         return None, "no tensors were kept"
     sink = NoiseSink(trace)

@@ -34,7 +34,7 @@ class TracedSide:
         """Where a trace that was cut short ends, "" for a complete one."""
         if self.trace.complete:
             return ""
-        running = self.trace.events.running
+        running = self.trace.manifest.running
         module = (running[-1].module or "the model itself") if running else ""
         return f"ends in {module}, which did not return" if module else "ends before the end of the run"
 
@@ -44,7 +44,7 @@ def open_trace(folder: Path) -> TracedSide:
     if not folder.is_dir():
         raise MissingFileError(folder, "trace folder")
     trace = TraceFolder(folder)
-    model, head = read_model(folder), trace.events.head
+    model, head = read_model(folder), trace.manifest.head
     if model is None or head is None:
         reason = f"{folder} tells nothing of the model that it is a trace of"
         raise RunFolderError(reason, "write it with `align capture SIDE -o DIR`")

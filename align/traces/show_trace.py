@@ -39,14 +39,14 @@ def show_trace(folder: Path | str) -> TraceSummary:
     model = read_model(folder)
     return TraceSummary(
         folder=str(folder),
-        head=trace.events.head,
+        head=trace.manifest.head,
         environment=trace.environment,
         complete=trace.complete,
-        running=tuple(_name(start) for start in trace.events.running),
-        failure=trace.events.failure,
+        running=tuple(_name(start) for start in trace.manifest.running),
+        failure=trace.manifest.failure,
         calls=tuple(_calls(trace)),
         tensors=len(trace.captures),
-        nbytes=sum({place.offset: place.nbytes for place in trace.events.places.values()}.values()),
+        nbytes=sum({place.offset: place.nbytes for place in trace.manifest.places.values()}.values()),
         parameters=len(model[0].parameters) if model else 0,
         noise=len(noise or ()),
         noise_missing=missing,
@@ -58,10 +58,10 @@ def _calls(trace: TraceFolder) -> Iterator[TracedCall]:
     outputs: dict[tuple[str, int], list[Capture]] = defaultdict(list)
     for capture in trace.captures:
         outputs[capture.module, capture.call].append(capture)
-    starts = trace.events.starts or [
+    starts = trace.manifest.starts or [
         CallStart(module, call, None, own[0].class_name) for (module, call), own in outputs.items()
     ]
-    running = {(start.module, start.call) for start in trace.events.running}
+    running = {(start.module, start.call) for start in trace.manifest.running}
     depths: dict[str | None, int] = {None: -1}
     for start in starts:
         key = start.module, start.call
@@ -71,7 +71,7 @@ def _calls(trace: TraceFolder) -> Iterator[TracedCall]:
             start.module,
             start.call,
             start.class_name,
-            depth if trace.events.starts else own[0].depth,
+            depth if trace.manifest.starts else own[0].depth,
             start.place,
             start.inputs,
             tuple(_tensor(trace, capture) for capture in own),
@@ -80,9 +80,9 @@ def _calls(trace: TraceFolder) -> Iterator[TracedCall]:
 
 
 def _tensor(trace: TraceFolder, capture: Capture) -> TracedTensor:
-    place = trace.events.places.get(capture.key)
+    place = trace.manifest.places.get(capture.key)
     kept = 0 if place is None else prod(place.shape)
-    return TracedTensor(capture.output, capture.shape, capture.dtype, trace.events.statistics.get(capture.key), kept)
+    return TracedTensor(capture.output, capture.shape, capture.dtype, trace.manifest.statistics.get(capture.key), kept)
 
 
 def _name(start: CallStart) -> str:

@@ -24,34 +24,34 @@ if TYPE_CHECKING:
 class TraceFolder:
     """A trace read back; tensors are memory-mapped. `complete` is False if the run ended before it was sealed.
 
-    Captures whose bytes did not reach the disk are left out. `events` are all that the manifest tells. Raises
+    Captures whose bytes did not reach the disk are left out. `manifest` is all that its manifest tells. Raises
     RunFolderError for what is no trace.
     """
 
     def __init__(self, folder: Path) -> None:
         path = folder / TENSORS
-        events = read_manifest(folder / MANIFEST, SCHEMA) if path.is_file() else None
-        if events is None:
+        manifest = read_manifest(folder / MANIFEST, SCHEMA) if path.is_file() else None
+        if manifest is None:
             raise RunFolderError(f"{folder} is not a trace folder of schema {SCHEMA}", "capture the trace again")
-        self.folder, self.events = folder, events
+        self.folder, self.manifest = folder, manifest
         self._data = np.memmap(path, dtype=np.uint8, mode="r") if path.stat().st_size else np.empty(0, np.uint8)
-        self.environment, self.complete = events.environment, events.sealed
-        captures = [one for one in events.captures if self._reached_the_disk(one)]
+        self.environment, self.complete = manifest.environment, manifest.sealed
+        captures = [one for one in manifest.captures if self._reached_the_disk(one)]
         self.captures = tuple(one for one in captures if one.role == "output")
         self.inputs = tuple(one for one in captures if one.role == "input")
 
     def holds(self, capture: Capture) -> bool:
         """Tell whether elements of a captured tensor were kept."""
-        return capture.key in self.events.places
+        return capture.key in self.manifest.places
 
     def value(self, capture: Capture) -> Array:
         """Return a captured tensor, or the elements of it that were kept, as a read-only view of the file."""
-        place = self.events.places[capture.key]
+        place = self.manifest.places[capture.key]
         start = 8 + HEADER_BYTES + place.offset
         raw = self._data[start : start + place.nbytes]
         return np.asarray(raw).view(numpy_dtype(capture.dtype)).reshape(place.shape)
 
     def _reached_the_disk(self, capture: Capture) -> bool:
-        place = self.events.places.get(capture.key)
+        place = self.manifest.places.get(capture.key)
         end = 0 if place is None or not place.nbytes else 8 + HEADER_BYTES + place.offset + place.nbytes
         return end <= self._data.size

@@ -196,13 +196,13 @@ def test_a_pickle_without_end_is_refused_in_time_that_grows_with_its_length(tmp_
     refuse(200_000)
 
 
-def test_a_pickle_is_not_looked_for_in_all_of_a_huge_file(tmp_path, bytes_read):
+def test_a_pickle_is_not_looked_for_in_all_of_a_huge_file(tmp_path, bytes_read, guard):
     path = tmp_path / "m.pth"
     path.write_bytes(START + b"\x80\x02" + b"c")
     os.truncate(path, 64 << 30)
     before = bytes_read()
     tracemalloc.start()
-    with pytest.raises(NotACheckpointError):
+    with guard(3), pytest.raises(NotACheckpointError):  # to look at all that is mapped takes longer
         open_checkpoint(path)
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()

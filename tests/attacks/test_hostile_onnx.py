@@ -191,6 +191,7 @@ def test_a_gigabyte_of_dims_is_refused_at_once(tmp_path) -> None:
     tracemalloc.stop()
 
 
+@pytest.mark.usefixtures("guarded")
 @pytest.mark.parametrize("what", [b"\x0a\x00", b"\x52\x00"])
 def test_millions_of_fields_are_refused_at_the_limit(tmp_path, what) -> None:
     """Five million empty nodes, or descriptions, in 10 MB: two to four seconds to the limit."""

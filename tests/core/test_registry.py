@@ -64,7 +64,7 @@ def test_a_new_file_is_a_new_plugin_and_an_underscore_hides_it(room: Path) -> No
 def test_two_plugins_of_one_name_are_refused(room: Path) -> None:
     add_plugin(room, "one_of_two", "twin")
     add_plugin(room, "two_of_two", "twin")
-    with pytest.raises(AlignError, match=r"two plugins of align\.foreign are called 'twin'"):
+    with pytest.raises(AlignError, match=r"two plugins of align\.traces\.foreign are called 'twin'"):
         registry.plugins("foreign")
 
 

@@ -1,4 +1,4 @@
-"""The workflow over models without a framework: what is run, what is recorded, and what it says of maps and noise."""
+"""The comparison of models without a framework: what is run, what is recorded, and what it says of maps and noise."""
 
 from __future__ import annotations
 

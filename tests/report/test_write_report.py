@@ -14,7 +14,6 @@ import pytest
 
 import align
 from align.errors import FrameworkMissingError, ReportError, RunFolderError
-from align.report import write_report as notebook_module
 from align.report.write_report import write_report
 
 BLOCKER = """
@@ -130,7 +129,7 @@ def test_a_folder_without_results_is_refused(tmp_path):
 
 
 def test_a_missing_package_is_named_with_the_install_line(samples, tmp_path, monkeypatch):
-    monkeypatch.setattr(notebook_module, "PACKAGES", ("nbformat", "no_such_notebook", "no_such_plots"))
+    monkeypatch.setattr("align.report.write_report.PACKAGES", ("nbformat", "no_such_notebook", "no_such_plots"))
     with pytest.raises(FrameworkMissingError) as caught:
         write_report(samples.write_sample_run(tmp_path / "run"))
     assert "no_such_notebook, no_such_plots" in caught.value.message

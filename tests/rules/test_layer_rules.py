@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.errors import MappingRuleError
-from align.rules import layer_rules as mappings
 from align.rules.layer_rules import layer_rules, read_layer_rules, role_of, rule_for, rules_by_class
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ misses = ["torch.nn.ReLU()"]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty mappings folder that is used instead of the real one."""
     (tmp_path / "layers").mkdir()
-    monkeypatch.setattr(mappings, "mappings_folder", lambda: tmp_path)
+    monkeypatch.setattr("align.rules.layer_rules.mappings_folder", lambda: tmp_path)
     layer_rules.cache_clear()
     rules_by_class.cache_clear()
     yield tmp_path / "layers"

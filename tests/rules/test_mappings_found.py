@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from align.rules import layer_rules as mappings
+from align.rules.layer_rules import layer_rules
 
 ROOT = Path(__file__).parents[2]
 SHOW = "from align.rules import layer_rules as m; print(m.mappings_folder(), len(m.layer_rules()), sep='\\n')"
@@ -49,7 +49,7 @@ def empty_environment(tmp_path: Path) -> Path:
 def test_a_wheel_brings_its_rules_inside_the_package(installed_wheel: Path) -> None:
     folder, count = shown(PYTHONPATH=installed_wheel)
     assert folder == installed_wheel / "align" / "_mappings"
-    assert count == len(mappings.layer_rules())
+    assert count == len(layer_rules())
 
 
 def test_a_wheel_holds_every_file_of_the_mappings_and_the_licence(installed_wheel: Path) -> None:
@@ -63,13 +63,13 @@ def test_an_editable_install_reads_the_rules_of_the_checkout(checkout: Path, emp
     pip_install("--editable", checkout, python=empty_environment)
     folder, count = shown(python=empty_environment)
     assert folder == checkout / "mappings"
-    assert count == len(mappings.layer_rules())
+    assert count == len(layer_rules())
 
 
 def test_a_plain_checkout_reads_its_own_rules(checkout: Path) -> None:
     folder, count = shown(PYTHONPATH=checkout)
     assert folder == checkout / "mappings"
-    assert count == len(mappings.layer_rules())
+    assert count == len(layer_rules())
 
 
 def test_a_stranger_beside_the_package_is_not_taken_for_the_rules(installed_wheel: Path, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.errors import PitfallFileError
-from align.rules import pitfalls as module
 from align.rules.pitfalls import pitfalls, read_pitfalls
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def test_faults_of_all_files_and_doubled_ids_are_one_error(tmp_path: Path, monke
         (folder / f"{name}.toml").write_text(SOUND, encoding="utf-8")
     (folder / "c.toml").write_text("pitfall = 3", encoding="utf-8")
     (folder / "d.toml").write_text(SOUND.replace('"error"', '"grave"'), encoding="utf-8")
-    monkeypatch.setattr(module, "mappings_folder", lambda: tmp_path)
+    monkeypatch.setattr("align.rules.pitfalls.mappings_folder", lambda: tmp_path)
     with pytest.raises(PitfallFileError, match="two rules are called 'slope'") as caught:
         pitfalls.__wrapped__()
     assert len(caught.value.faults) == 3

@@ -13,19 +13,17 @@ import pytest
 
 import align
 from align.convert import diff_result
-from align.core import trace_metadata as capturing
+from align.core import trace_metadata
 from align.core.findings import Finding
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
 from align.core.verdicts import Coverage, LayerOutcome, Outcome, Verdict
-from align.evaluation import generation_result as generations
-from align.evaluation import validation_result as validations
-from align.forward import forward_result as comparisons
+from align.evaluation import generation_result, validation_result
+from align.forward import forward_result
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.run_folder import KINDS, RunFolder
-from align.traces import stored_noise as trace_noise
-from align.traces.stored import manifest as trace_events
-from align.traces.stored import stored_model as trace_model
+from align.traces import stored_noise
+from align.traces.stored import manifest, stored_model
 from align.traces.unpaired_layer import UnpairedLayer
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")
@@ -40,13 +38,14 @@ def named(text: str = PAGE) -> set[str]:
     "value",
     [
         diff_result.CheckpointDiff, diff_result.TensorDifference,
-        comparisons.ForwardComparison, comparisons.LayerComparison, UnpairedLayer, Measurement, Finding,
+        forward_result.ForwardComparison, forward_result.LayerComparison, UnpairedLayer, Measurement, Finding,
         Capture, Coverage, Verdict,
-        capturing.TraceHead, capturing.KeptValues, capturing.TensorStatistics, capturing.TraceSummary,
-        capturing.TracedCall, capturing.TracedTensor,
-        validations.Validation, validations.OutputDifference, validations.SampleDifference, validations.Combination,
-        generations.GenerationComparison, generations.LogitsComparison, generations.PositionComparison,
-        generations.TokenDifference,
+        trace_metadata.TraceHead, trace_metadata.KeptValues, trace_metadata.TensorStatistics,
+        trace_metadata.TraceSummary, trace_metadata.TracedCall, trace_metadata.TracedTensor,
+        validation_result.Validation, validation_result.OutputDifference, validation_result.SampleDifference,
+        validation_result.Combination,
+        generation_result.GenerationComparison, generation_result.LogitsComparison,
+        generation_result.PositionComparison, generation_result.TokenDifference,
     ],
 )  # fmt: skip
 def test_every_field_is_described(value: type) -> None:
@@ -70,13 +69,13 @@ def test_every_finding_is_described() -> None:
 
 def test_files_schemas_and_sizes_are_those_of_the_code() -> None:
     assert {f"{kind}.json" for kind in KINDS} | {
-        trace_events.MANIFEST,
-        trace_events.TENSORS,
-        trace_events.SCHEMA,
+        manifest.MANIFEST,
+        manifest.TENSORS,
+        manifest.SCHEMA,
     } <= named()
-    assert {trace_model.MODEL, trace_model.VALUES, trace_model.MODEL_SCHEMA} <= named()
-    assert {trace_noise.NOISE, trace_noise.NOISE_SCHEMA} <= named()
-    assert f"8 + {trace_events.HEADER_BYTES:,} + `offset`" in PAGE
+    assert {stored_model.MODEL, stored_model.VALUES, stored_model.MODEL_SCHEMA} <= named()
+    assert {stored_noise.NOISE, stored_noise.NOISE_SCHEMA} <= named()
+    assert f"8 + {manifest.HEADER_BYTES:,} + `offset`" in PAGE
 
 
 def test_the_example_reads_what_the_page_describes(

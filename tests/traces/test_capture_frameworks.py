@@ -142,8 +142,8 @@ def test_gradients_of_a_fixed_mix_arrive_at_every_module(
     align.capture_trace(side, "trace", inputs={"x": X}, noise=False, backward=True)
     trace = TraceFolder(tmp_path / "trace" / "backward")
     assert trace.complete
-    assert trace.events.head is not None
-    assert trace.events.head.direction == "backward"
+    assert trace.manifest.head is not None
+    assert trace.manifest.head.direction == "backward"
     found: dict[str, Any] = {one.module: trace.value(one) for one in trace.captures}
     mix = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
     assert np.array_equal(found[""], mix)

@@ -8,7 +8,7 @@ import pytest
 from align.core.trace_metadata import KeptValues
 from align.core.traces import Capture
 from align.errors import UsageError
-from align.traces import kept_elements as keep_tensors
+from align.traces import kept_elements
 from align.traces.kept_elements import keep_part, kept_places, read_kept
 
 VALUE = np.arange(24.0).reshape(2, 3, 4)
@@ -57,9 +57,9 @@ def test_a_part_lies_flat_in_c_order_and_a_small_tensor_stays_whole() -> None:
     assert keep_part(KeptValues(elements=24), of("fc"), VALUE) is VALUE
 
 
-@pytest.mark.parametrize("largest", [keep_tensors.LARGEST_SHUFFLED, 1])
+@pytest.mark.parametrize("largest", [kept_elements.LARGEST_SHUFFLED, 1])
 def test_a_sample_is_drawn_alike_for_all_tensors_of_a_size(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keep_tensors, "LARGEST_SHUFFLED", largest)
+    monkeypatch.setattr(kept_elements, "LARGEST_SHUFFLED", largest)
     places = kept_places(KeptValues(elements=50, sampled=True), 10_000 + largest % 7)
     assert places is not None
     assert 45 <= len(places) <= 50

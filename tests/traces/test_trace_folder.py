@@ -15,8 +15,7 @@ import safetensors
 
 from align.core.traces import Capture
 from align.errors import DestinationError, RunFolderError
-from align.traces import trace_folder as traces
-from align.traces import trace_writer
+from align.traces import trace_folder, trace_writer
 from align.traces.stored.manifest import HEADER_BYTES, MANIFEST, TENSORS
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
@@ -237,7 +236,7 @@ def test_a_second_run_replaces_the_first_whole(tmp_path: Path) -> None:
 def test_a_header_larger_than_its_room_leaves_the_manifest_in_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (traces, trace_writer):
+    for module in (trace_folder, trace_writer):
         monkeypatch.setattr(module, "HEADER_BYTES", 64)
     trace = write(tmp_path, [np.full(2, 3.0), np.full(2, 4.0)])
     assert trace.complete

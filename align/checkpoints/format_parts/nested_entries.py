@@ -77,20 +77,20 @@ class ChosenEntry:
     entries: tuple[Entry, ...]
 
 
-def choose_entry(path: Path, tree: Any, look: TreeReader, key: str | None) -> ChosenEntry:
+def choose_entry(path: Path, tree: Any, reader: TreeReader, key: str | None) -> ChosenEntry:
     """Find the mappings of names to tensors and take the one of this key, or the only one that can be meant.
 
     Raises MissingEntryError, SeveralEntriesError, WholeModuleError, or UnsupportedCheckpointError if there is none.
     """
-    found, modules = _survey(tree, look, _Walk(path, look))
-    found = found if key is None else _under_the_key(key, found, tree, look)
+    found, modules = _survey(tree, reader, _Walk(path, reader))
+    found = found if key is None else _under_the_key(key, found, tree, reader)
     whole = {_joined(keys): name for keys, name in modules.items()}
     if key in whole:
         raise WholeModuleError(path, {key: whole[key]})
     if not found:
-        raise WholeModuleError(path, whole) if whole else _nothing_found(path, tree, look)
+        raise WholeModuleError(path, whole) if whole else _nothing_found(path, tree, reader)
     names = _dotted(found)
-    sizes = {keys: _sizes(values, look) for keys, values in found.items()}
+    sizes = {keys: _sizes(values, reader) for keys, values in found.items()}
     entries = {keys: Entry(names[keys], len(s), sum(nbytes for _, nbytes in s)) for keys, s in sizes.items()}
     if key is None:
         keys = _only_one(path, entries, {keys for keys in found if any(count != 1 for count, _ in sizes[keys])})
@@ -101,17 +101,17 @@ def choose_entry(path: Path, tree: Any, look: TreeReader, key: str | None) -> Ch
 
 
 def read_tensors(
-    chosen: ChosenEntry, look: TreeReader, read: Callable[[str, Any], T | OddTensor]
+    chosen: ChosenEntry, reader: TreeReader, read: Callable[[str, Any], T | OddTensor]
 ) -> tuple[dict[str, T], dict[str, OddTensor]]:
     """What `read` makes of each tensor under a name: the plain ones, and the odd ones."""
     values = chosen.values.items()
-    found = {name: read(name, value) for name, value in values if isinstance(name, str) and look.is_tensor(value)}
+    found = {name: read(name, value) for name, value in values if isinstance(name, str) and reader.is_tensor(value)}
     odd = {name: value for name, value in found.items() if isinstance(value, OddTensor)}
     return {name: value for name, value in found.items() if not isinstance(value, OddTensor)}, odd
 
 
 def read_others(
-    path: Path, tree: Any, chosen: ChosenEntry, names: Collection[str], look: TreeReader
+    path: Path, tree: Any, chosen: ChosenEntry, names: Collection[str], reader: TreeReader
 ) -> tuple[dict[str, str], dict[str, int]]:
     """What the tree holds beside the tensors of these names: each entry in a few words, and how many tensors are in it.
 
@@ -120,20 +120,20 @@ def read_others(
     """
     words: dict[str, str] = {}
     tensors: dict[str, int] = {}
-    taken, walk = _Names(), _Walk(path, look, {id(chosen.values[name]) for name in names})
+    taken, walk = _Names(), _Walk(path, reader, {id(chosen.values[name]) for name in names})
     value = tree
     for depth in range(len(chosen.keys) + 1):
         above = _joined(chosen.keys[:depth])
         inside = depth < len(chosen.keys)
         converted = {chosen.keys[depth]} if inside else names
-        items = dict(_items(value, look))
+        items = dict(_items(value, reader))
         value = items[chosen.keys[depth]] if inside else None
         for key, item in items.items():
             if key not in converted:
                 walk.name_entry()
-                name = taken.fresh(_word(key, look) if depth == 0 else f"{above}.{_word(key, look)}")
+                name = taken.fresh(_word(key, reader) if depth == 0 else f"{above}.{_word(key, reader)}")
                 same = inside and item is value
-                words[name] = f"the same as {_joined(chosen.keys[: depth + 1])}" if same else look.describe(item)
+                words[name] = f"the same as {_joined(chosen.keys[: depth + 1])}" if same else reader.describe(item)
                 if count := walk.count_tensors(item):
                     tensors[name] = count
     return words, tensors
@@ -152,7 +152,7 @@ def describe_plain(value: Any) -> str:
     return type(value).__name__
 
 
-def _survey(tree: Any, look: TreeReader, walk: _Walk) -> tuple[dict[Keys, dict[Any, Any]], dict[Keys, str]]:
+def _survey(tree: Any, reader: TreeReader, walk: _Walk) -> tuple[dict[Keys, dict[Any, Any]], dict[Keys, str]]:
     """All mappings with tensors and all whole modules, the shallowest first, each once."""
     found: dict[Keys, dict[Any, Any]] = {}
     modules: dict[Keys, str] = {}
@@ -161,28 +161,28 @@ def _survey(tree: Any, look: TreeReader, walk: _Walk) -> tuple[dict[Keys, dict[A
     for _ in range(DEEPEST + 1):
         inner: dict[Keys, Any] = {}
         for keys, value in level.items():
-            if module := look.module(value):
+            if module := reader.module(value):
                 if walk.count_tensors(value):  # a loss has none
                     modules[keys] = module
                 continue
-            values = look.mapping(value) or {}
+            values = reader.mapping(value) or {}
             if OPTIMIZER.issubset(values):
                 continue
-            if any(isinstance(name, str) and look.is_tensor(v) for name, v in values.items()):
+            if any(isinstance(name, str) and reader.is_tensor(v) for name, v in values.items()):
                 found[keys] = values
-            for name, item in _containers(value, look, seen):
+            for name, item in _containers(value, reader, seen):
                 walk.name_entry()
                 inner[(*keys, name)] = item
         level = inner
     return found, modules
 
 
-def _containers(value: Any, look: TreeReader, seen: set[int]) -> Iterable[tuple[str, Any]]:
+def _containers(value: Any, reader: TreeReader, seen: set[int]) -> Iterable[tuple[str, Any]]:
     """What may hold mappings, under names; each once."""
-    for name, item in _items(value, look):
+    for name, item in _items(value, reader):
         if not _is_bare(item) and isinstance(name, str) and id(item) not in seen:
             seen.add(id(item))
-            if not look.is_tensor(item) and _holds_something(item, look):
+            if not reader.is_tensor(item) and _holds_something(item, reader):
                 yield name, item
 
 
@@ -191,39 +191,39 @@ def _is_bare(value: Any) -> bool:
     return isinstance(value, PLAIN) or (isinstance(value, (list, tuple, dict)) and not value)
 
 
-def _holds_something(value: Any, look: TreeReader) -> bool:
+def _holds_something(value: Any, reader: TreeReader) -> bool:
     """Tell what need not be looked into: the many pairs of a list of pairs of numbers are not worth a name each."""
     if isinstance(value, (list, tuple)):
         return not all(_is_bare(item) for item in value)
-    return bool(look.mapping(value) or look.module(value))
+    return bool(reader.mapping(value) or reader.module(value))
 
 
-def _items(value: Any, look: TreeReader) -> Iterable[tuple[Any, Any]]:
+def _items(value: Any, reader: TreeReader) -> Iterable[tuple[Any, Any]]:
     """Items of a mapping; those of a list go by their index."""
     if isinstance(value, (list, tuple)):
         return ((str(index), item) for index, item in enumerate(value))
-    return (look.mapping(value) or {}).items()
+    return (reader.mapping(value) or {}).items()
 
 
 def _under_the_key(
-    key: str, found: dict[Keys, dict[Any, Any]], tree: Any, look: TreeReader
+    key: str, found: dict[Keys, dict[Any, Any]], tree: Any, reader: TreeReader
 ) -> dict[Keys, dict[Any, Any]]:
     """What was found, where a mapping that lies under several keys goes by the one that was asked for."""
-    for asked, item in _led_to(key, tree, look):
+    for asked, item in _led_to(key, tree, reader):
         if asked not in found:
-            values = look.mapping(item)
+            values = reader.mapping(item)
             return {asked if own is values else keys: own for keys, own in found.items()}
     return found
 
 
-def _led_to(key: str, value: Any, look: TreeReader) -> Iterator[tuple[Keys, Any]]:
+def _led_to(key: str, value: Any, reader: TreeReader) -> Iterator[tuple[Keys, Any]]:
     """All values to which a key leads, with its parts; these may hold dots themselves."""
-    for name, item in _items(value, look):
+    for name, item in _items(value, reader):
         if isinstance(name, str):
             if (shown := _shown(name)) == key:
                 yield (name,), item
             if key.startswith(f"{shown}."):
-                yield from (((name, *keys), inner) for keys, inner in _led_to(key[len(shown) + 1 :], item, look))
+                yield from (((name, *keys), inner) for keys, inner in _led_to(key[len(shown) + 1 :], item, reader))
 
 
 def _dotted(found: Iterable[Keys]) -> dict[Keys, str]:
@@ -231,8 +231,8 @@ def _dotted(found: Iterable[Keys]) -> dict[Keys, str]:
     return {keys: taken.fresh(_joined(keys)) for keys in found}
 
 
-def _sizes(values: Mapping[Any, Any], look: TreeReader) -> list[tuple[int, int]]:
-    return [look.size(name, v) for name, v in values.items() if isinstance(name, str) and look.is_tensor(v)]
+def _sizes(values: Mapping[Any, Any], reader: TreeReader) -> list[tuple[int, int]]:
+    return [reader.size(name, v) for name, v in values.items() if isinstance(name, str) and reader.is_tensor(v)]
 
 
 def _only_one(path: Path, entries: Mapping[Keys, Entry], weights: Collection[Keys]) -> Keys:
@@ -259,21 +259,21 @@ def _asked_for(path: Path, key: str, names: Mapping[Keys, str]) -> Keys:
     raise MissingEntryError(path, key, list(names.values()))
 
 
-def _nothing_found(path: Path, tree: Any, look: TreeReader) -> UnsupportedCheckpointError:
+def _nothing_found(path: Path, tree: Any, reader: TreeReader) -> UnsupportedCheckpointError:
     hint = "save a state_dict with torch.save(model.state_dict(), ...), or NumPy arrays with numpy.savez"
-    return UnsupportedCheckpointError(path, f"it holds {_contents(tree, look)}", hint)
+    return UnsupportedCheckpointError(path, f"it holds {_contents(tree, reader)}", hint)
 
 
-def _contents(tree: Any, look: TreeReader) -> str:
-    if look.is_tensor(tree):
+def _contents(tree: Any, reader: TreeReader) -> str:
+    if reader.is_tensor(tree):
         return "a single tensor without a name"
-    mapping = look.mapping(tree)
+    mapping = reader.mapping(tree)
     if mapping is None:
-        return f"no named tensors, but: {look.describe(tree)}"
+        return f"no named tensors, but: {reader.describe(tree)}"
     if not mapping:
         return "an empty dict, no tensors"
     shown = list(mapping.items())[:MOST_LISTED]
-    listed = ", ".join(f"{_word(name, look)[:LONGEST_WORD]} ({look.describe(value)})" for name, value in shown)
+    listed = ", ".join(f"{_word(name, reader)[:LONGEST_WORD]} ({reader.describe(value)})" for name, value in shown)
     left = len(mapping) - len(shown)
     return f"no named tensors, but: {listed}" + (f" and {counted(left, 'more entry', 'more entries')}" if left else "")
 
@@ -292,9 +292,9 @@ def _cut(name: str) -> str:
     return name if len(name) <= LONGEST_KEY else f"{name[:LONGEST_KEY]}..."
 
 
-def _word(key: Any, look: TreeReader) -> str:
-    """A key for the reader's eyes; what is no plain text stands in brackets or quotes."""
-    return _shown(key) if isinstance(key, str) else f"[{look.describe(key)}]"
+def _word(key: Any, reader: TreeReader) -> str:
+    """A key as a person is to read it; what is no plain text stands in brackets or quotes."""
+    return _shown(key) if isinstance(key, str) else f"[{reader.describe(key)}]"
 
 
 class _Names:
@@ -315,9 +315,9 @@ class _Names:
 class _Walk:
     """Counts tensors anywhere in values, within a limit: values can share their parts so that no count would end."""
 
-    def __init__(self, path: Path, look: TreeReader, known: Set[int] = frozenset()) -> None:
+    def __init__(self, path: Path, reader: TreeReader, known: Set[int] = frozenset()) -> None:
         self.path = path
-        self.look = look
+        self.reader = reader
         self.known = known
         self.visits = 0
         self.entries = 0
@@ -330,10 +330,10 @@ class _Walk:
             item = waiting.pop()
             if id(item) not in seen:
                 seen.add(id(item))
-                if self.look.is_tensor(item):
+                if self.reader.is_tensor(item):
                     count += id(item) not in self.known
                 else:
-                    waiting += [part for part in self.look.parts(item) if not _is_bare(part)]
+                    waiting += [part for part in self.reader.parts(item) if not _is_bare(part)]
                 if self.visits + len(seen) > MOST_VISITS:
                     raise HostileFileError(self.path, "its entries share their values too often to be counted")
         self.visits += len(seen)

@@ -1,7 +1,7 @@
 """`torch.save` files, read without torch: `.pth`, `.pt` and `.bin` are one zip with a pickle that is only looked at.
 
-The pickle is interpreted as inert data (`_pickle`) and the state_dict found in it by looking (`_torch_entries`); each
-tensor is a view of a record, checked for sign, size and place before anything is read.
+The pickle is interpreted as inert data (`format_parts.pickle`) and the state_dict is found in it by looking
+(`torch_entries`); each tensor is a view of a record, checked for sign, size and place before anything is read.
 """
 
 from __future__ import annotations

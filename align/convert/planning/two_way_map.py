@@ -1,4 +1,4 @@
-"""A map that is followed from its source names to its targets, or back; `steps.which_way` says which of them fits.
+"""A map that is followed from its source names to its targets, or back; `map_direction` says which of them fits.
 
 Back, each transform is inverted, what the map dropped is filled again (from the value that a record kept, else from the
 default that a layer rule states), and what only the target had is dropped.

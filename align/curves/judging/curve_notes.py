@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from align.curves.loss_log import Curve
 
 
-def curve_notes(case: ExaminedCurves) -> tuple[str, ...]:
+def curve_notes(examined: ExaminedCurves) -> tuple[str, ...]:
     """Return all notes on two curves, those of their pairing first."""
-    explained = [str(found) for found in (case.shift, case.ratio) if found]
+    explained = [str(found) for found in (examined.shift, examined.ratio) if found]
     return (
-        *case.pairs.notes,
-        *_cadence_notes(case.reference, case.candidate),
-        *_hole_notes(case),
-        *_exceptions(case),
-        *hidden_by_rounding(case.judged),
+        *examined.pairs.notes,
+        *_cadence_notes(examined.reference, examined.candidate),
+        *_hole_notes(examined),
+        *_exceptions(examined),
+        *hidden_by_rounding(examined.judged),
         *explained,
     )
 
@@ -49,15 +49,15 @@ def _cadence_notes(reference: Curve, candidate: Curve) -> Iterator[str]:
             yield f"{len(lone)} {curve.axis}s are only in the {side} (first: {lone[0]})"
 
 
-def _hole_notes(case: ExaminedCurves) -> Iterator[str]:
-    for side, holes in case.holes.items():
+def _hole_notes(examined: ExaminedCurves) -> Iterator[str]:
+    for side, holes in examined.holes.items():
         if holes:
             missing, first = sum(hole.missing for hole in holes), holes[0]
             between = f"first: between {first.before} and {first.after}"
             yield f"{missing} points are missing inside the {side}, where the other log has some ({between})"
 
 
-def _exceptions(case: ExaminedCurves) -> Iterator[str]:
-    alike = case.pairs.steps[~case.judged.finite & case.judged.within]
+def _exceptions(examined: ExaminedCurves) -> Iterator[str]:
+    alike = examined.pairs.steps[~examined.judged.finite & examined.judged.within]
     if len(alike):
         yield f"exception: NaN or Inf alike on both sides at {len(alike)} steps, first {alike[0]}"

@@ -48,52 +48,52 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
     Without a common point that can be judged, or with too few of them to pass, the outcome is NOT_COMPARED. Raises
     UsageError for reference runs that make no envelope (one, equal ones), UnlikeCurvesError.
     """
-    case = examine_curves(reference, candidate, pairs, last_step, preset, reference_runs)
-    verdict = _verdict(case)
+    examined = examine_curves(reference, candidate, pairs, last_step, preset, reference_runs)
+    verdict = _verdict(examined)
     judged = verdict.outcome is not Outcome.NOT_COMPARED
-    divergent = _first_divergent_step(case)
-    evidence = gather_evidence(case, _failed(case), divergent, last_step, beside)
-    trouble, command = classify_trouble(evidence) if judged else ("", _look_again(case))
-    points = _points(case)
+    divergent = _first_divergent_step(examined)
+    evidence = gather_evidence(examined, _failed(examined), divergent, last_step, beside)
+    trouble, command = classify_trouble(evidence) if judged else ("", _look_again(examined))
+    points = _points(examined)
     return CurveComparison(
         metric=reference.metric,
-        preset="reference runs" if case.envelope else preset.name,
+        preset="reference runs" if examined.envelope else preset.name,
         reference=reference,
         candidate=candidate,
         points=points,
-        criteria=tuple(case.criteria.values()),
+        criteria=tuple(examined.criteria.values()),
         first_divergent_step=divergent,
         trouble=trouble,
-        next_command=command.replace("{last_common}", str(min(case.ends.reference, case.ends.candidate))),
+        next_command=command.replace("{last_common}", str(min(examined.ends.reference, examined.ends.candidate))),
         verdict=verdict,
-        notes=(*curve_notes(case), *_drift_notes(case, points)),
-        reference_runs=case.envelope.labels if case.envelope else (),
-        drift=case.drift,
-        events=_change_points(case, points),
+        notes=(*curve_notes(examined), *_drift_notes(examined, points)),
+        reference_runs=examined.envelope.labels if examined.envelope else (),
+        drift=examined.drift,
+        events=_change_points(examined, points),
     )
 
 
-def _look_again(case: ExaminedCurves) -> str:
+def _look_again(examined: ExaminedCurves) -> str:
     """Return what to run where nothing could be compared."""
-    option = "" if len(case.pairs.steps) else find_common_base(case.reference, case.candidate)
+    option = "" if len(examined.pairs.steps) else find_common_base(examined.reference, examined.candidate)
     return f"align loss REFERENCE CANDIDATE {option}, if that log counts from 0" if option else LOOK_AT_EACH
 
 
-def _first_divergent_step(case: ExaminedCurves) -> int | None:
+def _first_divergent_step(examined: ExaminedCurves) -> int | None:
     """Return where the values part and stay apart, or before that a point that must not differ even alone."""
-    if not case.values_differ:
+    if not examined.values_differ:
         return None
-    failed, finite = _failed(case), case.judged.finite
-    alone = case.outside if "every" in failed else case.outside[~finite[case.outside]]
-    places = [*alone[:1].tolist(), *([0] if "first" in failed else []), *([case.stretch.first] if case.stretch else [])]
-    return int(case.pairs.steps[min(places)]) if places else None
+    failed, finite, stretch = _failed(examined), examined.judged.finite, examined.stretch
+    alone = examined.outside if "every" in failed else examined.outside[~finite[examined.outside]]
+    places = [*alone[:1].tolist(), *([0] if "first" in failed else []), *([stretch.first] if stretch else [])]
+    return int(examined.pairs.steps[min(places)]) if places else None
 
 
-def _change_points(case: ExaminedCurves, points: CurvePoints) -> tuple[CurveEvent, ...]:
+def _change_points(examined: ExaminedCurves, points: CurvePoints) -> tuple[CurveEvent, ...]:
     """Return where the stretch that differs begins, with the mean difference over it, and where it ends if it does."""
-    if case.stretch is None or not case.values_differ:
+    if examined.stretch is None or not examined.values_differ:
         return ()
-    first, last, ended = case.stretch
+    first, last, ended = examined.stretch
     inside = points.difference[first : last + 1]
     known = inside[np.isfinite(inside)]
     mean = float(np.mean(known)) if len(known) else None
@@ -103,33 +103,33 @@ def _change_points(case: ExaminedCurves, points: CurvePoints) -> tuple[CurveEven
     return apart, CurveEvent("together again", int(points.step[last + 1]))
 
 
-def _drift_notes(case: ExaminedCurves, points: CurvePoints) -> list[str]:
-    told = drift_note(case.drift, points.difference[np.isfinite(points.difference)])
-    within = "" if case.values_differ else ", within the limits"
-    return [*_untested(case), *([told + within] if told else [])]
+def _drift_notes(examined: ExaminedCurves, points: CurvePoints) -> list[str]:
+    told = drift_note(examined.drift, points.difference[np.isfinite(points.difference)])
+    within = "" if examined.values_differ else ", within the limits"
+    return [*_untested(examined), *([told + within] if told else [])]
 
 
-def _untested(case: ExaminedCurves) -> list[str]:
+def _untested(examined: ExaminedCurves) -> list[str]:
     """Say what was to be tested and could not be; drift is where there are points enough."""
-    asked = case.judged.limits.drift or len(case.pairs.steps) >= FEWEST
-    untested = ["drift"] if asked and case.criteria and not case.drift else []
-    if case.envelope and case.criteria and "share" not in case.criteria:
+    asked = examined.judged.limits.drift or len(examined.pairs.steps) >= FEWEST
+    untested = ["drift"] if asked and examined.criteria and not examined.drift else []
+    if examined.envelope and examined.criteria and "share" not in examined.criteria:
         untested.append("how many points are outside")
     return [f"{what} could not be tested: too few points are independent of their neighbours" for what in untested]
 
 
-def _failed(case: ExaminedCurves) -> frozenset[str]:
+def _failed(examined: ExaminedCurves) -> frozenset[str]:
     """Return the keys of the criteria that failed, and "first" and "mean" where others failed for these points."""
-    failed = case.failed
+    failed = examined.failed
     if failed.isdisjoint({"every", "share", "drift"}):
         return failed
-    stays = case.envelope is None or (case.stretch is not None and case.stretch.first == 0)
-    first = case.judged.first_compared and not case.judged.within[0] and stays
+    stays = examined.envelope is None or (examined.stretch is not None and examined.stretch.first == 0)
+    first = examined.judged.first_compared and not examined.judged.within[0] and stays
     return failed | {"mean"} | ({"first"} if first else set())
 
 
-def _points(case: ExaminedCurves) -> CurvePoints:
-    pairs, judged = case.pairs, case.judged
+def _points(examined: ExaminedCurves) -> CurvePoints:
+    pairs, judged = examined.pairs, examined.judged
     with np.errstate(invalid="ignore", over="ignore"):
         difference = pairs.candidate - pairs.reference
     return CurvePoints(
@@ -137,23 +137,23 @@ def _points(case: ExaminedCurves) -> CurvePoints:
     )
 
 
-def _verdict(case: ExaminedCurves) -> Verdict:
-    alike = int(np.count_nonzero(~case.judged.finite & case.judged.within))
+def _verdict(examined: ExaminedCurves) -> Verdict:
+    alike = int(np.count_nonzero(~examined.judged.finite & examined.judged.within))
     coverage = Coverage(
-        unit="steps" if case.reference.axis == "step" else "epochs",
-        compared=len(case.pairs.steps) - alike,
+        unit="steps" if examined.reference.axis == "step" else "epochs",
+        compared=len(examined.pairs.steps) - alike,
         excluded=alike,
-        unmatched_reference=case.pairs.unmatched_reference,
-        unmatched_candidate=case.pairs.unmatched_candidate,
+        unmatched_reference=examined.pairs.unmatched_reference,
+        unmatched_candidate=examined.pairs.unmatched_candidate,
     )
     if not coverage.compared:
-        return Verdict(Outcome.NOT_COMPARED, _why_not_compared(case.reference, case.candidate, alike), coverage)
-    if case.too_few and not case.values_differ:
-        return Verdict(Outcome.NOT_COMPARED, f"too little to tell: {case.too_few}", coverage)
-    failed = [criterion for criterion in case.criteria.values() if not criterion.passed]
+        return Verdict(Outcome.NOT_COMPARED, _why_not_compared(examined.reference, examined.candidate, alike), coverage)
+    if examined.too_few and not examined.values_differ:
+        return Verdict(Outcome.NOT_COMPARED, f"too little to tell: {examined.too_few}", coverage)
+    failed = [criterion for criterion in examined.criteria.values() if not criterion.passed]
     if failed:
         return Verdict(Outcome.NOT_ALIGNED, "; ".join(map(_said_of, failed)), coverage)
-    return Verdict(Outcome.ALIGNED, "; ".join(_what_a_pass_covers(case, coverage)), coverage)
+    return Verdict(Outcome.ALIGNED, "; ".join(_what_a_pass_covers(examined, coverage)), coverage)
 
 
 def _said_of(failed: Criterion) -> str:
@@ -180,18 +180,19 @@ def _where(curve: Curve) -> str:
     return f"{curve.axis}s {curve.steps[0]} to {curve.steps[-1]}{every}"
 
 
-def _what_a_pass_covers(case: ExaminedCurves, coverage: Coverage) -> list[str]:
+def _what_a_pass_covers(examined: ExaminedCurves, coverage: Coverage) -> list[str]:
     """Say over how much the curves agree, and what the reader should know before relying on it."""
-    judged = case.judged
+    judged = examined.judged
     said = [f"within the limits over {coverage.compared} common {coverage.unit}"]
-    if case.envelope is None and coverage.compared < judged.limits.points:
+    if examined.envelope is None and coverage.compared < judged.limits.points:
         said[0] += f" ({judged.limits.points} are asked for by the source of the limits)"
-    if case.envelope and coverage.unmatched_candidate:
+    if examined.envelope and coverage.unmatched_candidate:
         said.append(f"{coverage.unmatched_candidate} of the candidate were not judged, as not all runs have them")
-    if not judged.first_compared and case.envelope is None and judged.limits.asks("first"):
-        why = "step 1 is not a finite point of both logs" if case.reference.axis == "step" else "the logs count epochs"
+    if not judged.first_compared and examined.envelope is None and judged.limits.asks("first"):
+        in_steps = examined.reference.axis == "step"
+        why = "step 1 is not a finite point of both logs" if in_steps else "the logs count epochs"
         said.append(f"the first {judged.metric} was not compared: {why}")
-    if len(case.outside):
-        first = case.pairs.steps[case.outside[0]]
-        said.append(f"{len(case.outside)} single points are beyond their own limit, first at step {first}")
-    return [*said, *_untested(case), *hidden_by_rounding(judged)]
+    if len(examined.outside):
+        first = examined.pairs.steps[examined.outside[0]]
+        said.append(f"{len(examined.outside)} single points are beyond their own limit, first at step {first}")
+    return [*said, *_untested(examined), *hidden_by_rounding(judged)]

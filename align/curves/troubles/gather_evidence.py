@@ -1,4 +1,4 @@
-"""The evidence for a class of trouble, gathered from a judged case and from what the logs tell beside it."""
+"""The evidence for a class of trouble, gathered from the examined curves and from what the logs tell beside them."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ if TYPE_CHECKING:
 
 
 def gather_evidence(
-    case: ExaminedCurves, failed: frozenset[str], divergent: int | None, last_step: int | None, beside: OtherMetrics
+    examined: ExaminedCurves, failed: frozenset[str], divergent: int | None, last_step: int | None, beside: OtherMetrics
 ) -> CurveEvidence:
-    """Gather what there is of a case; `failed` and `divergent` are what the verdict found, `beside` what logs tell."""
-    ahead = _ahead(case, beside)
+    """Gather what the curves tell; `failed` and `divergent` are what the verdict found, `beside` what logs tell."""
+    ahead = _ahead(examined, beside)
     return CurveEvidence(
-        pairs=case.pairs,
-        metric=case.reference.metric,
-        outside=case.outside,
+        pairs=examined.pairs,
+        metric=examined.reference.metric,
+        outside=examined.outside,
         failed=failed,
         divergent=divergent,
-        first_compared=case.judged.first_compared,
-        first_agrees=case.judged.first_agrees,
-        shift_option=case.shift.option if case.shift and not ahead else "",
-        update_behind=_update_behind(case),
-        steps_per=case.ratio.option if case.ratio else "",
+        first_compared=examined.judged.first_compared,
+        first_agrees=examined.judged.first_agrees,
+        shift_option=examined.shift.option if examined.shift and not ahead else "",
+        update_behind=_update_behind(examined),
+        steps_per=examined.ratio.option if examined.ratio else "",
         ahead=ahead,
-        run_noise=case.run_noise,
-        drift=case.drift,
-        curves=(cut_after(case.reference, last_step), cut_after(case.candidate, last_step)),
+        run_noise=examined.run_noise,
+        drift=examined.drift,
+        curves=(cut_after(examined.reference, last_step), cut_after(examined.candidate, last_step)),
         beside=beside,
     )
 
 
-def _update_behind(case: ExaminedCurves) -> Side | None:
-    if case.shift is None or not case.shift.behind:
+def _update_behind(examined: ExaminedCurves) -> Side | None:
+    if examined.shift is None or not examined.shift.behind:
         return None
-    return "reference" if case.shift.side == "candidate" else "candidate"
+    return "reference" if examined.shift.side == "candidate" else "candidate"
 
 
-def _ahead(case: ExaminedCurves, beside: OtherMetrics) -> Side | None:
+def _ahead(examined: ExaminedCurves, beside: OtherMetrics) -> Side | None:
     """Return the side that is a step ahead in a metric that is no loss: the losses show that its steps are right."""
-    if case.shift is None or is_loss(case.reference.metric):
+    if examined.shift is None or is_loss(examined.reference.metric):
         return None
     left, right = beside.losses
     if left is None or right is None:
-        return None if case.shift.option else case.shift.side
+        return None if examined.shift.option else examined.shift.side
     raw = left.window == right.window == RAW and left.axis == right.axis
     losses = find_shift(left, right, pair_curves(left, right)) if raw else None
-    return None if losses is not None and losses.side == case.shift.side else case.shift.side
+    return None if losses is not None and losses.side == examined.shift.side else examined.shift.side

@@ -9,7 +9,7 @@ from align.core.piece_transforms import Slice
 from align.core.transforms import IDENTITY
 from align.forward.causes.explain_culprits import Weights
 from align.forward.causes.rebuild_layer import Owner
-from align.forward.relations.weight_relations import weight_causes
+from align.forward.causes.weight_causes import weight_causes
 from align.traces.compare_weights import compare_weights, expected_weights
 
 if TYPE_CHECKING:

@@ -90,8 +90,8 @@ def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weigh
 
 def _guessed(bench: Bench, fault: Fault, culprit: Culprit, alone: IsolatedLayers) -> Culprit:
     """Name what the data tell, and the layer without counterpart that it tells of."""
-    stranger = fault.made_by is not None and fault.made_by.counterpart is None
-    found = None if stranger else guess_cause(bench, fault)
+    unpaired_maker = fault.made_by is not None and fault.made_by.counterpart is None
+    found = None if unpaired_maker else guess_cause(bench, fault)
     if found is None:
         return culprit
     maker = applied_by(bench, fault, found, alone.calls)

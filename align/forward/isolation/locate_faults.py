@@ -74,17 +74,18 @@ def calls_to_force(
 ) -> set[CallKey]:
     """Calls that are off, and that the port gives something else than the reference does: it may be that alone.
 
-    In the place of a call it is the outermost one around that is misgiven too, but for those that it does not help.
+    In the place of a call it is the outermost one around that is given wrong inputs too, but for those that it does not
+    help.
     """
     certain = {call_key(pair) for pair in pairs if pair.certain}
     seen = {call_key(pair): calls[call_key(pair)] for pair in pairs if call_key(pair) in calls}
-    misgiven = {
+    wrong_inputs = {
         key: call for key, call in seen.items() if has_wrong_inputs(call) and (way.resizes or call.inputs_factor != inf)
     }
-    around = [key for key in misgiven if key not in helpless]
-    around.sort(key=lambda key: (misgiven[key].begun, -misgiven[key].ended))
-    off = [key for key, call in misgiven.items() if _is_off(call) and key in certain]
-    return {next((key for key in around if _holds(misgiven, key, inner)), inner) for inner in off}
+    around = [key for key in wrong_inputs if key not in helpless]
+    around.sort(key=lambda key: (wrong_inputs[key].begun, -wrong_inputs[key].ended))
+    off = [key for key, call in wrong_inputs.items() if _is_off(call) and key in certain]
+    return {next((key for key in around if _holds(wrong_inputs, key, inner)), inner) for inner in off}
 
 
 def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall], way: IsolationOptions) -> list[Fault]:
@@ -132,19 +133,19 @@ class _Run:
         """What is at fault where a call is off: what it is given, it, or a module that ended just before."""
         other_form = not self._way.resizes and call.inputs_factor == inf
         if other_form or (call_key(pair) in self._way.forced and has_wrong_inputs(call)):
-            yield self._misgiven(pair, call)
+            yield self._wrong_inputs(pair, call)
         if _is_off(call) and not other_form:
             around = None if call.is_leaf or not pair.certain else self._ended_just_before(call.ended - call.returned)
             yield self._doubted(*around) if around else Fault(pair, _part(pair, call), _worst(call.outputs))
 
     def _doubted(self, pair: CallPair, call: IsolatedCall) -> Fault:
-        """What is at fault where a doubtful call is off: it, or a layer without counterpart that misgives it."""
+        """What is at fault where a doubtful call is off: it, or an unpaired layer that gives it wrong inputs."""
         wrong = _worst(call.inputs) if has_wrong_inputs(call) and call.inputs_factor != inf else None
         if wrong and (maker := _maker(wrong, call, self._calls)):
             return Fault(pair, "inputs", wrong, maker)
         return Fault(pair, _part(pair, call), _worst(call.outputs))
 
-    def _misgiven(self, pair: CallPair, call: IsolatedCall) -> Fault:
+    def _wrong_inputs(self, pair: CallPair, call: IsolatedCall) -> Fault:
         if around := self._ended_just_before(call.begun):
             return self._doubted(*around)
         wrong = _worst(call.inputs)

@@ -1,6 +1,6 @@
 """Which simple relation makes a layer's output the reference's: found on a few elements, verified on all of them.
 
-Each family of relations yields its simplest; what counts as found is decided in one place (hypotheses_evidence).
+Each family of relations yields its simplest; what counts as found is decided in one place (relation_evidence).
 Unrelated arrays, and outputs that hardly vary, give nothing.
 """
 

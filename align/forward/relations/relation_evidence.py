@@ -61,7 +61,7 @@ class Question:
     def confirm(
         self, name: str, predicted: Array, *, fitted: int = 0, choice_bits: float = 0.0, wrong: int | None = None
     ) -> Relation | None:
-        """The hypothesis, if the prediction of the reference is right and could not be so by chance.
+        """The relation, if the prediction of the reference is right and could not be so by chance.
 
         `choice_bits` is the logarithm of the number of relations among which this one was looked for, `wrong` the
         number of elements that it puts right, where that is not all that were wrong.
@@ -124,5 +124,5 @@ def information_bits(values: Array, limit: Limit) -> float:
 
 
 def with_facts(found: Relation | None, facts: dict[str, Fact], share: float = 1.0) -> Relation | None:
-    """The hypothesis, if there is one, with its figures."""
+    """The relation, if there is one, with its figures."""
     return found and replace(found, share=share, facts=facts)

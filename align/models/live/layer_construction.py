@@ -72,15 +72,15 @@ class Item:
     length: int
 
 
-def construction_line(making: LayerConstruction, items: Sequence[Item]) -> int:
+def construction_line(construction: LayerConstruction, items: Sequence[Item]) -> int:
     """The line that makes what the items lead to, as near to it as can be told."""
-    value = making.value
+    value = construction.value
     for item in items:
-        inner = _inside(LayerConstruction(making.source, value), item)
+        inner = _inside(LayerConstruction(construction.source, value), item)
         if inner is None:
             break
         value = inner
-    return _resolved(LayerConstruction(making.source, value)).lineno
+    return _resolved(LayerConstruction(construction.source, value)).lineno
 
 
 def _registers(call: ast.Call, name: str) -> bool:
@@ -106,26 +106,26 @@ def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
     return node.targets if isinstance(node, ast.Assign) else [node.target]
 
 
-def _resolved(making: LayerConstruction) -> ast.expr:
+def _resolved(construction: LayerConstruction) -> ast.expr:
     """Follow a local variable to what was assigned to it last before."""
-    value = making.value
+    value = construction.value
     if not isinstance(value, ast.Name):
         return value
     found = [
         node.value
-        for node in ast.walk(making.source.node)
+        for node in ast.walk(construction.source.node)
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None and node.lineno < value.lineno
         if any(isinstance(target, ast.Name) and target.id == value.id for target in _targets(node))
     ]
     return max(found, key=lambda one: one.lineno, default=value)
 
 
-def _inside(making: LayerConstruction, item: Item) -> ast.expr | None:
+def _inside(construction: LayerConstruction, item: Item) -> ast.expr | None:
     """The expression of an item: the one of its name or number, else the only one that calls its class."""
-    call = _resolved(making)
+    call = _resolved(construction)
     if called_name(call) not in (item.holder, CONSTRUCTOR):
         return None
-    elements = _elements(making.source, _contents(making.source, call))
+    elements = _elements(construction.source, _contents(construction.source, call))
     named = [one.value for one in _present(elements, item.length) if one.name in (item.name, ANY)]
     if named:
         return named[0]

@@ -35,17 +35,17 @@ class AssignmentRunner(Protocol):
 class PartnerChoice:
     """Pairs and open groups of a trial, and what runs settle of them."""
 
-    def __init__(self, groups: list[TrialGroup], pairings: list[Pairing], bench: AssignmentRunner) -> None:
-        self._groups, self.pairings, self._bench = groups, pairings, bench
+    def __init__(self, groups: list[TrialGroup], pairings: list[Pairing], runner: AssignmentRunner) -> None:
+        self._groups, self.pairings, self._runner = groups, pairings, runner
         self.new: list[Pairing] = []
         self._assumed: list[Pairing] = []
         self.reasons: dict[str, str] = {}
         self._asked: dict[tuple[str, ...], int] = {}
-        self._doubts = uncertain_piece_orders(pairings)
+        self._questioned = uncertain_piece_orders(pairings)
 
     def settle(self) -> None:
         """Settle whatever can be settled."""
-        while self.by_place() or self.by_outcome() or self.doubted():
+        while self.by_place() or self.by_outcome() or self.by_order():
             pass
 
     def reopen(self, groups: Sequence[Ambiguity], layer_of: Sequence[Mapping[str, Layer]]) -> None:
@@ -71,9 +71,9 @@ class PartnerChoice:
         left, right = ([layer for layers in side for layer in layers] for side in sides)
         return left, right
 
-    def doubt(self, orders: Sequence[list[Alternative]]) -> None:
+    def question(self, orders: Sequence[list[Alternative]]) -> None:
         """Put these in question; of pairs that are made already the present order comes first."""
-        self._doubts += orders
+        self._questioned += orders
 
     def by_place(self) -> bool:
         """Settle layers that alone are given the same tensors; tell whether there were any."""
@@ -83,16 +83,16 @@ class PartnerChoice:
         """Settle layers of which neither the place nor the input tells, and those that did not settle before."""
         return self._round(bool, again=True) or self._round(lambda place: place is not False, again=True)
 
-    def doubted(self) -> bool:
+    def by_order(self) -> bool:
         """Put the pieces of fused tensors in question whose order is not sure; tell whether any was settled."""
         before = len(self.new)
-        for doubt in list(self._doubts):
+        for orders in list(self._questioned):
             others = self.pairings
-            self.pairings = [pairing for pairing in others if pairing not in doubt[0]]
-            best, reason = self._try(doubt, set(), set())
-            self._reason(doubt, reason)
+            self.pairings = [pairing for pairing in others if pairing not in orders[0]]
+            best, reason = self._try(orders, set(), set())
+            self._reason(orders, reason)
             if len(best) == 1:
-                self._doubts.remove(doubt)
+                self._questioned.remove(orders)
                 self.new += [replace(pairing, evidence="trial", confidence=1.0, note="") for pairing in best[0]]
             else:
                 self.pairings = others
@@ -102,7 +102,7 @@ class PartnerChoice:
         before = len(self.new)
         if not any(group.sources for group in self._groups):
             return False
-        calls = self._bench.observe(self.settled())
+        calls = self._runner.observe(self.settled())
         for group in self._groups:
             placed, called = not fits(None), calls.all_called(group)
             if placed and not called:  # one that is used past its module may be what stands there
@@ -153,9 +153,9 @@ class PartnerChoice:
         tried = dict(enumerate(alternatives))
         told, reason = False, ""
         for _ in range(_DEPTH):
-            runs = {n: self._bench.observe(self.settled(), tried[n]) for n in tried}
-            sights = (runs[n].agreeing() | self._placed(runs[n]) for n in tried)
-            seen = [frozenset(sight for sight in seen_by if sight[0] not in hidden) for seen_by in sights]
+            runs = {n: self._runner.observe(self.settled(), tried[n]) for n in tried}
+            compared = (runs[n].agreeing() | self._placed(runs[n]) for n in tried)
+            seen = [frozenset(value for value in values if value[0] not in hidden) for values in compared]
             reason = reason or (UNLIKE if choice_matters(list(runs.values()), own) else BLIND)
             best = _best(list(tried), seen, modules - hidden)
             if not best:
@@ -171,8 +171,8 @@ class PartnerChoice:
 
     def _mended(self, alternative: Alternative, modules: set[str]) -> bool:
         """Tell whether more agrees with an alternative than without, beside the layers themselves."""
-        runs = self._bench.observe(self.settled()), self._bench.observe(self.settled(), alternative)
-        without, with_it = ({sight for sight in run.agreeing() if sight[0] not in modules} for run in runs)
+        runs = self._runner.observe(self.settled()), self._runner.observe(self.settled(), alternative)
+        without, with_it = ({value for value in run.agreeing() if value[0] not in modules} for run in runs)
         return with_it > without
 
     def _placed(self, calls: PairedRuns) -> frozenset[ComparedValue]:
@@ -198,8 +198,8 @@ class PartnerChoice:
         for pairing in pairings:
             self.reasons.pop(pairing.source, None)
 
-    def _reason(self, doubt: Sequence[Alternative], reason: str) -> None:
-        self.reasons |= {name: reason for pairing in doubt[0] for name in (pairing.source, pairing.target)}
+    def _reason(self, orders: Sequence[Alternative], reason: str) -> None:
+        self.reasons |= {name: reason for pairing in orders[0] for name in (pairing.source, pairing.target)}
 
     def _leave(self, group: TrialGroup, sources: Iterable[str], reason: str) -> None:
         self.reasons |= {name: reason for path in sources for name in group.names(path)}
@@ -227,4 +227,4 @@ def _best(tried: Sequence[int], seen: Sequence[frozenset[ComparedValue]], module
     most: frozenset[ComparedValue] = frozenset().union(*seen)
     if not modules <= {path for path, _, what in most if what == "out"} and len(tried) == 1:
         return []
-    return [number for number, sights in zip(tried, seen, strict=True) if sights == most]
+    return [number for number, agreeing in zip(tried, seen, strict=True) if agreeing == most]

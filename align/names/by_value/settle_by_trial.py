@@ -61,18 +61,18 @@ def settle_by_trial(
         if backwards:  # the slower one runs once, the faster one for every choice
             sides, parameters, values = sides[::-1], parameters[::-1], values[::-1]
         asked = inverted_map(name_map, *parameters) if backwards else name_map
-        bench = _AssignmentRunner(
-            [_TrialSide(*player) for player in zip(sides, parameters, values, strict=True)], inputs, progress
+        runner = _AssignmentRunner(
+            [_TrialSide(*opened) for opened in zip(sides, parameters, values, strict=True)], inputs, progress
         )
-        bench.prepare(asked)
-        layer_of = [player.layer_of for player in bench.players]
+        runner.prepare(asked)
+        layer_of = [own.layer_of for own in runner.sides]
         groups = open_groups(asked.ambiguous, *layer_of)
         equal = settle_by_equality(groups, (values[0].own, values[1].own))
         orders = fused_piece_orders(asked.ambiguous, *layer_of)
-        found = settle_groups(groups, (*asked.pairings, *equal), bench, layer_of, orders)
+        found = settle_groups(groups, (*asked.pairings, *equal), runner, layer_of, orders)
         found = replace(found, pairings=[*equal, *found.pairings])
-        bench.observe((), with_trial(asked, found, parameters[0].names).pairings)
-        one, other = (blind_parameters(player.side, player.layers, inputs) for player in bench.players)
+        runner.observe((), with_trial(asked, found, parameters[0].names).pairings)
+        one, other = (blind_parameters(own.side, own.layers, inputs) for own in runner.sides)
     if backwards:
         reopened = [replace(one, sources=one.targets, targets=one.sources) for one in found.reopened]
         found = replace(found, pairings=inverted_pairings(found.pairings, parameters[0]), reopened=reopened)
@@ -139,18 +139,18 @@ class _TrialSide:
 
 
 class _AssignmentRunner:
-    """Runs of the second player with assignments, seen beside one run of the first."""
+    """Runs of the second side with assignments, seen beside one run of the first."""
 
-    def __init__(self, players: Sequence[_TrialSide], inputs: Mapping[str, Array], progress: Progress) -> None:
-        self.players = players
+    def __init__(self, sides: Sequence[_TrialSide], inputs: Mapping[str, Array], progress: Progress) -> None:
+        self.sides = sides
         self._inputs, self._progress = inputs, progress
         self._generator = np.random.default_rng(SEED)
         self._runs = 0
         self._deviating: dict[str, str] = {}
 
     def prepare(self, name_map: NameMap) -> None:
-        """Give the first player its values, calibrate its statistics and run it once."""
-        first, second = self.players
+        """Give the first side its values, calibrate its statistics and run it once."""
+        first, second = self.sides
         used = {p.source for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.sources}
         self._given = first.drawn(used, self._generator)
         first.values.load(self._given)
@@ -167,20 +167,20 @@ class _AssignmentRunner:
         second.run(self._inputs, other)
         self._past = self._used_past(first, self._given, self._seen), self._used_past(second, self._noise, other)
 
-    def _used_past(self, player: _TrialSide, values: Mapping[str, Array], seen: CallSampler) -> bool:
+    def _used_past(self, side: _TrialSide, values: Mapping[str, Array], seen: CallSampler) -> bool:
         """Tell whether an output depends on layers that are never called: their weights are used past them."""
-        layers = [layer for layer in player.layers if not seen.calls(module_of(layer))]
+        layers = [layer for layer in side.layers if not seen.calls(module_of(layer))]
         names = {p.name for layer in layers for p in layer.roles.values()}
         if not names:
             return False
-        player.values.load({**values, **distinct_values(layers, names, self._generator)})
+        side.values.load({**values, **distinct_values(layers, names, self._generator)})
         again = CallSampler()
-        player.run(self._inputs, again)
+        side.run(self._inputs, again)
         return not alike(seen.outputs.get(("", 0), ()), again.outputs.get(("", 0), ()))
 
     def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> PairedRuns:
-        """Run the second player with both kinds loaded; layers of the first return what the first player's did."""
-        first, second = self.players
+        """Run the second side with both kinds loaded; layers of the first return what the first side's did."""
+        first, second = self.sides
         values = dict(self._noise)
         for pairing in (*forced, *loaded):
             own = self._given.get(first.values.tensor(pairing.source), first.values.own.get(pairing.source))
@@ -204,8 +204,8 @@ class _AssignmentRunner:
         return calls
 
     def _modules(self, pairings: Sequence[Pairing]) -> dict[str, str]:
-        """Modules of the first player by path, with the only one of the second that shares parameters with it."""
-        mine, theirs = (player.layer_of for player in self.players)
+        """Modules of the first side by path, with the only one of the second that shares parameters with it."""
+        mine, theirs = (side.layer_of for side in self.sides)
         joined = {
             (module_of(mine[p.source]), module_of(theirs[p.target]))
             for p in pairings

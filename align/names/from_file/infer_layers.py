@@ -102,18 +102,18 @@ def attribute_changes(group: PrefixGroup, rule: DirectedRule) -> AttributeChange
     """What the rule makes of the group; what it does not know, and a layer that the family lacks, keeps its name."""
     target = rule.target
     roles = {attribute: role for role, attribute in rule.source.parameters.items()}
-    fates: AttributeChanges = {}
+    changes: AttributeChanges = {}
     for attribute, shape in group.shapes.items():
         role = roles.get(attribute)
         if target is None or role is None:
-            fates[attribute] = (attribute, IDENTITY)
+            changes[attribute] = (attribute, IDENTITY)
         elif role in target.dropped:
-            fates[attribute] = target.dropped[role]
+            changes[attribute] = target.dropped[role]
         else:
             new = _other_shape(shape, rule.source.insert_axis.get(role), target.insert_axis.get(role))
             transform = IDENTITY if new == shape else Reshape(new, shape)
-            fates[attribute] = (target.parameters.get(role, attribute), transform)
-    return fates
+            changes[attribute] = (target.parameters.get(role, attribute), transform)
+    return changes
 
 
 def filled_by(group: PrefixGroup, rule: DirectedRule) -> dict[str, int]:

@@ -19,39 +19,41 @@ def without_outer_wrappers(source: ParameterSet, target: ParameterSet) -> tuple[
     A module that the other side has beside others stays, and so does a list, since its numbers mean little without it.
     """
     paths = [[module.path for module in side.modules if module.parameters] for side in (source, target)]
-    fronts = [_outer_wrapper(own) for own in paths]
-    kept = [front if _wraps(front, others) else "" for front, others in zip(fronts, paths[::-1], strict=True)]
-    if fronts[0] == fronts[1]:
-        kept = fronts
+    wrappers = [_outer_wrapper(own) for own in paths]
+    kept = [wrapper if _wraps(wrapper, others) else "" for wrapper, others in zip(wrappers, paths[::-1], strict=True)]
+    if wrappers[0] == wrappers[1]:
+        kept = wrappers
     return _below(source, kept[0]), _below(target, kept[1])
 
 
-def _wraps(front: str, others: Sequence[str]) -> bool:
+def _wraps(wrapper: str, others: Sequence[str]) -> bool:
     """Tell whether nothing on the other side stands in a module of this name."""
-    return not any(path.startswith(f"{front.partition('.')[0]}.") for path in others)
+    return not any(path.startswith(f"{wrapper.partition('.')[0]}.") for path in others)
 
 
-def _below(side: ParameterSet, front: str) -> ParameterSet:
-    if not front:
+def _below(side: ParameterSet, wrapper: str) -> ParameterSet:
+    if not wrapper:
         return side
-    modules = tuple(replace(module, path=module.path.removeprefix(front)) for module in side.modules)
-    parameters = tuple(replace(parameter, module=parameter.module.removeprefix(front)) for parameter in side.parameters)
+    modules = tuple(replace(module, path=module.path.removeprefix(wrapper)) for module in side.modules)
+    parameters = tuple(
+        replace(parameter, module=parameter.module.removeprefix(wrapper)) for parameter in side.parameters
+    )
     return replace(side, modules=modules, parameters=parameters)
 
 
 def _outer_wrapper(paths: Sequence[str]) -> str:
     """What stands before all paths, with the dot; "" if nothing does."""
-    front = ""
-    while held := _holder(paths, front):
-        front = held
-    return front
+    wrapper = ""
+    while held := _holder(paths, wrapper):
+        wrapper = held
+    return wrapper
 
 
-def _holder(paths: Sequence[str], front: str) -> str:
-    """The front with the one module more that holds all paths, "" if none does."""
-    first = paths[0].removeprefix(front).partition(".")[0] if paths else ""
+def _holder(paths: Sequence[str], wrapper: str) -> str:
+    """The wrapper with the one module more that holds all paths, "" if none does."""
+    first = paths[0].removeprefix(wrapper).partition(".")[0] if paths else ""
     if not first or first.lower() in ASIDE:  # that a side is a copy is told by this word
         return ""
-    longer = f"{front}{first}."
+    longer = f"{wrapper}{first}."
     below = [path.removeprefix(longer) for path in paths if path.startswith(longer)]
     return longer if len(below) == len(paths) and not any(path[:1].isdigit() for path in below) else ""

@@ -49,23 +49,23 @@ class BlockPosition:
 
 @dataclass(frozen=True)
 class RepeatedBlocks:
-    """The runs of one side: a spot for the path of each layer, and the layers that are free to be paired."""
+    """The runs of one side: the position of each layer by its path, and the layers that are free to be paired."""
 
-    spots: dict[str, BlockPosition]
+    positions: dict[str, BlockPosition]
     free: Sequence[Layer]
 
     @cached_property
     def kept(self) -> list[Layer]:
         """The free layers to match."""
-        return [layer for layer in self.free if self.spots[layer.path].kept]
+        return [layer for layer in self.free if self.positions[layer.path].kept]
 
     @cached_property
     def members(self) -> dict[str, dict[Coordinates, Layer]]:
         """The free layers of each family by coordinates."""
         found: dict[str, dict[Coordinates, Layer]] = defaultdict(dict)
         for layer in self.free:
-            spot = self.spots[layer.path]
-            found[spot.family][spot.coordinates] = layer
+            position = self.positions[layer.path]
+            found[position.family][position.coordinates] = layer
         return found
 
 
@@ -86,7 +86,7 @@ def find_repeated_blocks(
     found = []
     for free, taken, own in zip(sides, joined, runs, strict=True):
         places = {child.path: (piece, at) for piece in _pieces(own, ranks, numbers) for at, child in enumerate(piece)}
-        found.append(RepeatedBlocks({layer.path: _spot(layer.path, places) for layer in (*free, *taken)}, free))
+        found.append(RepeatedBlocks({layer.path: _position(layer.path, places) for layer in (*free, *taken)}, free))
     return found[0], found[1]
 
 
@@ -163,7 +163,7 @@ def _step(run: Sequence[_Child]) -> int:
     return run[1].number - run[0].number if len(run) > 1 else 1
 
 
-def _spot(path: str, places: dict[str, tuple[list[_Child], int]]) -> BlockPosition:
+def _position(path: str, places: dict[str, tuple[list[_Child], int]]) -> BlockPosition:
     parts, coordinates, lengths, lists = path.split("."), [], [], []
     for container, _, child in numbered(path):
         if child in places:

@@ -1,8 +1,8 @@
 """Which way round the matrices of a checkpoint stand, which has no classes that would tell.
 
 A bias tells, as it is as long as the outputs; so does a shape, unless it is open which layer of two it belongs to.
-Layers of one name stand alike, so these tell of the squares among them. What tells nothing of a square's namesakes
-tells little of it: it is taken as it stands only if all that is told in the file stands so.
+Layers of one name stand alike, so these tell of the square matrices among them. Where nothing tells of the matrices of
+its name, a square one is taken as it stands only if all that is told in the file stands so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Sure = tuple["Pair", float]
 Sides = tuple["ParameterSet", "ParameterSet"]
 UNTOLD = "a square matrix, and nothing in the file tells whether it stands as (out, in)"
-# By its namesakes; never sure, as that any matrix stands as (in, out).
+# By the matrices of its name; never sure, as that any matrix stands as (in, out).
 _TURNED = 0.7
 _SQUARE = (
     "a square matrix of a checkpoint of which some matrices are transposed, or may be: nothing tells whether it is"
@@ -32,7 +32,7 @@ _SQUARE = (
 
 @dataclass(frozen=True, slots=True)
 class FileMatrices:
-    """Pairs with squares turned as their namesakes are, what is open, and weights that are taken as they stand."""
+    """Pairs with square matrices turned as others of their names, what is open, and weights taken as they stand."""
 
     pairs: list[Sure]
     ambiguous: list[Ambiguity] = field(default_factory=list)
@@ -54,9 +54,9 @@ def settle_file_matrices(pairs: Sequence[Sure], sides: Sides, spoken: Set[str], 
         if not _is_square(pair) and pair[0].path not in open_paths:
             told.add(pair)
     found = FileMatrices([])
-    squares = {pair[0].path for pair in matrices if _is_square(pair)}
+    square_paths = {pair[0].path for pair in matrices if _is_square(pair)}
     for pair, sure in pairs:
-        if pair[0].path in squares:
+        if pair[0].path in square_paths:
             _settle(pair, sure, told.of(pair), found, files)
         else:
             found.pairs.append((pair, sure))
@@ -64,7 +64,7 @@ def settle_file_matrices(pairs: Sequence[Sure], sides: Sides, spoken: Set[str], 
 
 
 def _settle(pair: Pair, sure: float, ways: set[bool], found: FileMatrices, files: list[bool]) -> None:
-    """Take in a square of which is told that it stands alike on both sides (False), turned (True), both, or neither."""
+    """Take in a square matrix, told to stand alike on both sides (False), turned (True), both, or neither."""
     a, b = pair
     names = a.roles["weight"].name, b.roles["weight"].name
     if ways == {True}:
@@ -91,7 +91,7 @@ class _Told:
         self._unlike: set[bool] = set()
 
     def add(self, pair: Pair) -> None:
-        """Take in a pair of matrices that are no squares."""
+        """Take in a pair of matrices that are not square."""
         unlike = is_turned(pair[0], "weight") != is_turned(pair[1], "weight")
         ways = [_own_way(layer, from_file=file) for layer, file in zip(pair, self._files, strict=True)]
         if ways == [None, None]:
@@ -104,7 +104,7 @@ class _Told:
                 self._all[side].add(told)
 
     def of(self, pair: Pair) -> set[bool]:
-        """What is told of a square: that both sides stand alike (False), do not (True), may do either, or nothing."""
+        """What is told of a square matrix: both sides stand alike (False), unlike (True), either way, or nothing."""
         ways = [self._ways(layer, side) for side, layer in enumerate(pair)]
         if all(ways):
             return {one != other for one in ways[0] for other in ways[1]}

@@ -1,7 +1,7 @@
 """Layers of two sides paired: by equal paths, then by class, shape and order, each such pair held against its rivals.
 
-What the evidence does not settle is open, and so is a pair whose surroundings belong to other layers: of two strangers
-that are the only ones of their shape nobody knows that they are one.
+What the evidence does not settle is open, and so is a pair whose surroundings belong to other layers: two layers with
+nothing else in common may be the only ones of their shape, and yet not be one.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], o
     whole: tuple[set[str], set[str]] = (set(), set())
     while True:
         folded = find_repeated_blocks((left, right), known, whole)
-        taught = [(a, b) for a, b in known if folded[0].spots[a.path].kept and folded[1].spots[b.path].kept]
+        taught = [(a, b) for a, b in known if folded[0].positions[a.path].kept and folded[1].positions[b.path].kept]
         pairs, groups = _match(folded[0].kept, folded[1].kept, taught, ordered)
         if not any(unlike := unlike_lists(folded, [pair for pair, _ in pairs], groups)):
             break
@@ -68,12 +68,12 @@ def match_layers(left: list[Layer], right: list[Layer], known: Sequence[Pair], o
 def _match(
     left: list[Layer], right: list[Layer], known: Sequence[Pair], ordered: bool
 ) -> tuple[list[tuple[Pair, float]], list[OpenGroup]]:
-    namesakes = find_equal_paths(left, right)
-    same = namesakes.pairs
+    equal_paths = find_equal_paths(left, right)
+    same = equal_paths.pairs
     told = {a.signature for a, _ in known}
     known = [*known, *same]
     left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
-    settlement = settle_exchanges(place_layers(left, right), (left, right), known, ordered, namesakes.unlike)
+    settlement = settle_exchanges(place_layers(left, right), (left, right), known, ordered, equal_paths.unlike)
     groups = group_links(settlement.links)
     sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
     settled = [*known, *(pair for pair, _ in sure)]

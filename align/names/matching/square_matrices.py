@@ -44,7 +44,7 @@ class ClassOrientations:
         """The ways that matrices of these classes are seen to stand; all of them may be, or none."""
         return self._seen.get(self._key(pair), frozenset())
 
-    def doubtful(self, pair: Pair) -> bool:
+    def is_unsure(self, pair: Pair) -> bool:
         """Tell whether a pair is square, and of a class whose layout no rule knows."""
         return self._key(pair) is not None and _is_square(pair)
 
@@ -64,23 +64,23 @@ class ClassOrientations:
 def settle_square_matrices(
     pairs: Sequence[Sure], sides: Sides, open_paths: Set[str] = frozenset()
 ) -> tuple[list[Sure], list[Ambiguity]]:
-    """Return the pairs with squares turned as their classes show, and the weights for which nothing does.
+    """Return the pairs with square matrices turned as their classes show, and the weights for which nothing does.
 
     The matrices at `open_paths` of the source may stand either way.
     """
     ways = ClassOrientations(pairs, sides, open_paths)
     settled: list[Sure] = []
-    doubtful: list[Ambiguity] = []
+    unsure: list[Ambiguity] = []
     for (a, b), sure in pairs:
-        told = ways.of((a, b)) if ways.doubtful((a, b)) else {False}
+        told = ways.of((a, b)) if ways.is_unsure((a, b)) else {False}
         if told == {True}:
             turned = (a, replace(b, inputs_first=True)) if not b.kind else (replace(a, inputs_first=True), b)
             settled.append((turned, min(sure, TURNED)))
             continue
         settled.append(((a, b), sure))
         if len(told) > 1 or (not told and (a.kind or b.kind)):
-            doubtful.append(Ambiguity((a.roles["weight"].name,), (b.roles["weight"].name,), _REASON))
-    return settled, doubtful
+            unsure.append(Ambiguity((a.roles["weight"].name,), (b.roles["weight"].name,), _REASON))
+    return settled, unsure
 
 
 def _way(pair: Pair) -> bool:

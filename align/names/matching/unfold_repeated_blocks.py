@@ -28,16 +28,16 @@ def unlike_lists(folded: Folded, pairs: Iterable[Pair], groups: Iterable[OpenGro
     unlike = _folded_alone(folded, groups)
     partners: list[dict[str, list[BlockPosition]]] = [defaultdict(list), defaultdict(list)]
     for a, b in pairs:
-        spots = folded[0].spots[a.path], folded[1].spots[b.path]
-        if spots[0].lengths != spots[1].lengths or spots[0].coordinates != spots[1].coordinates:
-            for lists, spot in zip(unlike, spots, strict=True):
-                lists.update(spot.lists)
-        for own, spot, other in zip(partners, spots, reversed(spots), strict=True):
-            own[spot.family].append(other)
+        positions = folded[0].positions[a.path], folded[1].positions[b.path]
+        if positions[0].lengths != positions[1].lengths or positions[0].coordinates != positions[1].coordinates:
+            for lists, position in zip(unlike, positions, strict=True):
+                lists.update(position.lists)
+        for own, position, other in zip(partners, positions, reversed(positions), strict=True):
+            own[position.family].append(other)
     for side, lists, own in zip(folded, unlike, partners, strict=True):
         for family, others in own.items():
-            members = [side.spots[layer.path] for layer in side.members[family].values()]
-            if len({other.family for other in others}) > 1 or len(others) != sum(spot.kept for spot in members):
+            members = [side.positions[layer.path] for layer in side.members[family].values()]
+            if len({other.family for other in others}) > 1 or len(others) != sum(position.kept for position in members):
                 lists.update(members[0].lists)
     return unlike
 
@@ -46,12 +46,12 @@ def _folded_alone(folded: Folded, groups: Iterable[OpenGroup]) -> tuple[set[str]
     """Lists of open groups that are folded on one side alone: there the other has its numbers within words."""
     found: tuple[set[str], set[str]] = (set(), set())
     for group in groups:
-        spots: tuple[list[BlockPosition], list[BlockPosition]] = ([], [])
+        positions: tuple[list[BlockPosition], list[BlockPosition]] = ([], [])
         for side, layer in group.members:
-            spots[_SIDES[side]].append(_spot(folded, side, layer))
-        if all(spots) and len({frozenset(len(spot.lengths) for spot in own) for own in spots}) > 1:
-            for lists, own in zip(found, spots, strict=True):
-                lists.update(name for spot in own for name in spot.lists)
+            positions[_SIDES[side]].append(_position(folded, side, layer))
+        if all(positions) and len({frozenset(len(position.lengths) for position in own) for own in positions}) > 1:
+            for lists, own in zip(found, positions, strict=True):
+                lists.update(name for position in own for name in position.lists)
     return found
 
 
@@ -60,11 +60,11 @@ def unfold_pairs(folded: Folded, pairs: Sequence[tuple[Pair, float]]) -> list[tu
     found = []
     families: dict[tuple[str, str], float] = {}
     for (a, b), sure in pairs:
-        spots = folded[0].spots[a.path], folded[1].spots[b.path]
-        if not spots[0].lengths:
+        positions = folded[0].positions[a.path], folded[1].positions[b.path]
+        if not positions[0].lengths:
             found.append(((a, b), sure))
             continue
-        both = spots[0].family, spots[1].family
+        both = positions[0].family, positions[1].family
         families[both] = min(sure, families.get(both, 1.0))
     for (mine, theirs), sure in families.items():
         others = folded[1].members[theirs]
@@ -77,7 +77,7 @@ def unfold_groups(folded: Folded, groups: Sequence[OpenGroup]) -> list[OpenGroup
     joined: DisjointSet[tuple[str, str]] = DisjointSet()
     of_family: dict[tuple[str, str], list[OpenGroup]] = defaultdict(list)
     for group in groups:
-        keys = [(side, _spot(folded, side, layer).family) for side, layer in group.members]
+        keys = [(side, _position(folded, side, layer).family) for side, layer in group.members]
         for key in keys:
             joined.add(key)
             joined.merge(keys[0], key)
@@ -91,7 +91,7 @@ def unfold_groups(folded: Folded, groups: Sequence[OpenGroup]) -> list[OpenGroup
 def _of_families(
     folded: Folded, families: Sequence[tuple[str, str]], groups: Sequence[OpenGroup]
 ) -> Iterable[OpenGroup]:
-    if not any(_spot(folded, *member).lengths for group in groups for member in group.members):
+    if not any(_position(folded, *member).lengths for group in groups for member in group.members):
         return groups
     apart = _separating_axes(folded, groups)
     blocks: dict[Coordinates, list[tuple[str, Layer]]] = defaultdict(list)
@@ -103,16 +103,16 @@ def _of_families(
 
 def _separating_axes(folded: Folded, groups: Sequence[OpenGroup]) -> list[int]:
     """Runs, counted from the outermost, of which no group holds more than one child."""
-    spots = [[_spot(folded, *member) for member in group.members] for group in groups]
-    lengths = {spot.lengths for group in spots for spot in group}
+    positions = [[_position(folded, *member) for member in group.members] for group in groups]
+    lengths = {position.lengths for group in positions for position in group}
     if len(lengths) > 1:
         return []
     return [
         axis
         for axis in range(len(next(iter(lengths))))
-        if all(len({spot.coordinates[axis] for spot in group}) == 1 for group in spots)
+        if all(len({position.coordinates[axis] for position in group}) == 1 for group in positions)
     ]
 
 
-def _spot(folded: Folded, side: str, layer: Layer) -> BlockPosition:
-    return folded[_SIDES[side]].spots[layer.path]
+def _position(folded: Folded, side: str, layer: Layer) -> BlockPosition:
+    return folded[_SIDES[side]].positions[layer.path]

@@ -96,8 +96,8 @@ def _alone(isolated: dict[str, Any] | None, findings: list[dict[str, Any]]) -> s
     factors = {"factor": format_number(isolated["factor"]), "inputs": format_number(isolated["inputs_factor"])}
     if isolated["outcome"] != "not aligned":
         return say("forward.alone_within", **factors)
-    misgiven = as_float(isolated["inputs_factor"]) > 1.0
-    return say("forward.alone_misgiven" if misgiven else "forward.alone_outside", **factors)
+    wrong_inputs = as_float(isolated["inputs_factor"]) > 1.0
+    return say("forward.alone_misgiven" if wrong_inputs else "forward.alone_outside", **factors)
 
 
 def _last_aligned(document: dict[str, Any]) -> str:

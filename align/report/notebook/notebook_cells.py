@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from align.core.json_data import to_json_data
 from align.report.kinds.report import source_blocks, summary_blocks
-from align.report.map_frame import FRAMES
 from align.report.notebook.run_summary import summarize_run
 from align.report.notebook.template_files import read_template
 from align.report.plots.draw_plot import PLOTS, draw_plot
 from align.report.rendering.blocks import Lines
 from align.report.rendering.catalogue import say
 from align.report.rendering.html import Shown
+from align.report.result_frames import FRAMES
 from align.report.show_result import result_blocks
 from align.runs.run_folder import KINDS, RunFolder
 

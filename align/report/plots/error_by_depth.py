@@ -104,7 +104,7 @@ def _layers(axes: Any, layers: list[dict[str, Any]], low: float, high: float) ->
         elif relative == math.inf:
             groups["non_finite"].append((layer["order"], high))
         elif not math.isnan(relative):
-            groups[_fate(layer, relative)].append((layer["order"], relative))
+            groups[_outcome(layer, relative)].append((layer["order"], relative))
     for name, points in groups.items():
         if points:
             marker, color = LOOKS[name]
@@ -113,7 +113,7 @@ def _layers(axes: Any, layers: list[dict[str, Any]], low: float, high: float) ->
             axes.scatter(orders, values, s=size, marker=marker, color=color, label=say(f"plot.{name}"), zorder=3)
 
 
-def _fate(layer: dict[str, Any], relative: float) -> str:
+def _outcome(layer: dict[str, Any], relative: float) -> str:
     if layer["outcome"] == "aligned":
         return "within"
     return "outside_by_one" if relative <= _relative_limit(layer) else "outside"

@@ -10,7 +10,7 @@ from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import format_number
 
 SHARE_WITH_LABEL = 0.05
-FATES = {"paired": GOOD, "dropped": QUIET, "ambiguous": OPEN, "unmatched": LOST}
+OUTCOMES = {"paired": GOOD, "dropped": QUIET, "ambiguous": OPEN, "unmatched": LOST}
 
 
 def draw_map_coverage(document: dict[str, Any]) -> Any | None:
@@ -22,14 +22,16 @@ def draw_map_coverage(document: dict[str, Any]) -> Any | None:
         return None
     figure, (axes,) = new_axes(10, 2.1)
     left = dict.fromkeys(sides, 0)
-    for fate, color in FATES.items():
-        widths = [counts[side][fate] for side in sides]
+    for outcome, color in OUTCOMES.items():
+        widths = [counts[side][outcome] for side in sides]
         if not any(widths):
             continue
-        bars = axes.barh([0, 1], widths, 0.62, [left[side] for side in sides], color=color, label=say(f"plot.{fate}"))
+        bars = axes.barh(
+            [0, 1], widths, 0.62, [left[side] for side in sides], color=color, label=say(f"plot.{outcome}")
+        )
         labels = [format_number(width) if width >= SHARE_WITH_LABEL * longest else "" for width in widths]
         axes.bar_label(bars, labels, label_type="center", color="white" if color != OPEN else INK, fontweight="bold")
-        left = {side: left[side] + counts[side][fate] for side in sides}
+        left = {side: left[side] + counts[side][outcome] for side in sides}
     axes.set_yticks([0, 1], [word("word", side) for side in sides])
     axes.invert_yaxis()
     integer_ticks(axes)

@@ -66,12 +66,12 @@ def read_manifest(path: Path, schema: str) -> TraceManifest | None:
         lines = _whole_lines(path)
         if not lines or lines[0].get("schema") != schema:
             return None
-        events = TraceManifest(dict(lines[0]["environment"]), _head(lines[0].get("head")))
+        manifest = TraceManifest(dict(lines[0]["environment"]), _head(lines[0].get("head")))
         for line in lines[1:]:
-            events.add(line)
+            manifest.add(line)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunFolderError(f"{path} is damaged: {error}", "capture the trace again") from error
-    return events
+    return manifest
 
 
 def _whole_lines(path: Path) -> list[dict[str, Any]]:
@@ -88,48 +88,48 @@ def _head(table: dict[str, Any] | None) -> TraceHead | None:
     return TraceHead(**{**table, "kept": KeptValues(tuple(kept["globs"]), kept["elements"], kept["sampled"])})
 
 
-def _take_capture(events: TraceManifest, line: dict[str, Any]) -> None:
+def _take_capture(manifest: TraceManifest, line: dict[str, Any]) -> None:
     table = {name: value for name, value in line.items() if name in _CAPTURE}
     capture = Capture(**{**table, "shape": tuple(line["shape"])})
-    events.captures.append(capture)
+    manifest.captures.append(capture)
     if min((*capture.shape, line["offset"] or 0)) < 0:
         msg = f"negative numbers in the line of {capture.key}"
         raise ValueError(msg)
     if line["offset"] is not None:
         shape = (line["kept"],) if "kept" in line else capture.shape
-        events.places[capture.key] = TensorLocation(
+        manifest.places[capture.key] = TensorLocation(
             line["offset"], shape, prod(shape) * numpy_dtype(capture.dtype).itemsize
         )
     if "statistics" in line:
         figures = {name: _figure(value) for name, value in line["statistics"].items()}
-        events.statistics[capture.key] = TensorStatistics(**figures)
+        manifest.statistics[capture.key] = TensorStatistics(**figures)
 
 
 def _figure(value: Any) -> Any:
     return float(value) if isinstance(value, str) else value
 
 
-def _take_begin(events: TraceManifest, line: dict[str, Any]) -> None:
+def _take_begin(manifest: TraceManifest, line: dict[str, Any]) -> None:
     inputs = {name: TensorKind(tuple(shape), dtype) for name, (shape, dtype) in line["inputs"].items()}
     start = CallStart(line["begin"], line["call"], line["parent"], line["class_name"], line["place"], inputs)
-    events.starts.append(start)
-    events.running.append(start)
+    manifest.starts.append(start)
+    manifest.running.append(start)
 
 
-def _take_end(events: TraceManifest, line: dict[str, Any]) -> None:
+def _take_end(manifest: TraceManifest, line: dict[str, Any]) -> None:
     """A call that ends has ended all that began inside: the model caught what they raised."""
-    for place, one in enumerate(events.running):
+    for place, one in enumerate(manifest.running):
         if (one.module, one.call) == (line["end"], line["call"]):
-            del events.running[place:]
+            del manifest.running[place:]
             return
 
 
-def _take_failure(events: TraceManifest, line: dict[str, Any]) -> None:
-    events.failure = line["failed"]
+def _take_failure(manifest: TraceManifest, line: dict[str, Any]) -> None:
+    manifest.failure = line["failed"]
 
 
-def _take_seal(events: TraceManifest, line: dict[str, Any]) -> None:
-    events.sealed = bool(line["sealed"])
+def _take_seal(manifest: TraceManifest, line: dict[str, Any]) -> None:
+    manifest.sealed = bool(line["sealed"])
 
 
 _KINDS: dict[str, Callable[[TraceManifest, dict[str, Any]], None]] = {

@@ -157,7 +157,7 @@ def test_the_crc_that_mindspore_writes_is_told_and_checked(tmp_path) -> None:
     assert checkpoint.metadata["crc"] == f"{zlib.crc32((tmp_path / 'without.ckpt').read_bytes()):#010x}"
 
 
-def test_opening_reads_no_values_even_where_there_is_a_crc(tmp_path, bytes_read) -> None:
+def test_opening_reads_no_values_even_where_there_is_a_crc(tmp_path, bytes_read, guard) -> None:
     """Eight sparse GiB."""
     size = 8 << 30
     tensor = b"\x08" + number_bytes(size // 4) + b"\x12\x07Float32\x1a" + number_bytes(size)
@@ -168,7 +168,8 @@ def test_opening_reads_no_values_even_where_there_is_a_crc(tmp_path, bytes_read)
         stream.seek(size, io.SEEK_CUR)
         stream.write(b"crc_num" + bytes(10))
     before = bytes_read()
-    checkpoint = open_checkpoint(path)
+    with guard(2):  # what is mapped does not count as read, but a crc of it takes longer
+        checkpoint = open_checkpoint(path)
     assert bytes_read() - before < 1 << 20
     assert checkpoint.tensors["w"].nbytes == size
     assert checkpoint.metadata["crc"] == "0x00000000"

@@ -42,23 +42,23 @@ def test_what_was_told_of_a_run_comes_back(tmp_path: Path) -> None:
         writer.finish("fc", 0)
         writer.finish("", 0)
     trace = TraceFolder(tmp_path)
-    assert (trace.complete, trace.environment, trace.events.head) == (True, {"torch": "2"}, HEAD)
-    assert trace.events.starts == [start("", None), start("fc", "")]
+    assert (trace.complete, trace.environment, trace.manifest.head) == (True, {"torch": "2"}, HEAD)
+    assert trace.manifest.starts == [start("", None), start("fc", "")]
     assert trace.captures == (of("fc"),)
-    assert trace.events.statistics == {"fc#0": TensorStatistics(1.0, 3.0, 2.0, pytest.approx(np.sqrt(14 / 3)))}  # type: ignore[arg-type]
-    assert (trace.events.running, trace.events.failure) == ([], "")
+    assert trace.manifest.statistics == {"fc#0": TensorStatistics(1.0, 3.0, 2.0, pytest.approx(np.sqrt(14 / 3)))}  # type: ignore[arg-type]
+    assert (trace.manifest.running, trace.manifest.failure) == ([], "")
 
 
 def test_a_call_that_began_is_on_the_disk_before_it_does_anything(tmp_path: Path) -> None:
     writer = CallWriter(tmp_path, {}, HEAD)
     writer.begin(start("", None))
     writer.begin(start("layers.3.conv2", ""))
-    running = TraceFolder(tmp_path).events.running
+    running = TraceFolder(tmp_path).manifest.running
     assert [one.module for one in running] == ["", "layers.3.conv2"]
     writer.add(of("layers.3.conv2"), VALUE)
     writer.finish("layers.3.conv2", 0)
     trace = TraceFolder(tmp_path)
-    assert [one.module for one in trace.events.running] == [""]
+    assert [one.module for one in trace.manifest.running] == [""]
     assert trace.value(trace.captures[0]).tolist() == [1, 2, 3]
     writer.__exit__(None, None, None)
 
@@ -68,7 +68,7 @@ def test_a_call_that_ends_ends_what_the_model_caught_inside(tmp_path: Path) -> N
         for module, parent in (("", None), ("attempt", ""), ("attempt.inner", "attempt")):
             writer.begin(start(module, parent))
         writer.finish("", 0)
-    assert TraceFolder(tmp_path).events.running == []
+    assert TraceFolder(tmp_path).manifest.running == []
 
 
 def test_a_failure_is_told_and_the_trace_is_not_complete(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_a_failure_is_told_and_the_trace_is_not_complete(tmp_path: Path) -> None
     with pytest.raises(CannotRunError):
         fail()
     trace = TraceFolder(tmp_path)
-    assert (trace.complete, trace.events.failure) == (False, "the kernel failed")
-    assert [one.module for one in trace.events.running] == ["fc"]
+    assert (trace.complete, trace.manifest.failure) == (False, "the kernel failed")
+    assert [one.module for one in trace.manifest.running] == ["fc"]
 
 
 def test_nothing_but_figures_is_written_if_nothing_is_kept(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_nothing_but_figures_is_written_if_nothing_is_kept(tmp_path: Path) -> No
         writer.add(of("fc"), VALUE)
     trace = TraceFolder(tmp_path)
     assert [trace.holds(one) for one in trace.captures] == [False]
-    assert trace.events.statistics["fc#0"].max == 3.0
+    assert trace.manifest.statistics["fc#0"].max == 3.0
 
 
 def test_some_elements_are_written_flat(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_the_tensor_that_was_just_written_is_not_written_again(tmp_path: Path) -
         writer.finish("block", 0)
     trace = TraceFolder(tmp_path)
     assert [trace.value(one).tolist() for one in trace.captures] == [[1, 2, 3]] * 2
-    assert len(set(map(str, trace.events.statistics.values()))) == 1
-    assert trace.events.places["block#0"] == trace.events.places["block.act#0"]
+    assert len(set(map(str, trace.manifest.statistics.values()))) == 1
+    assert trace.manifest.places["block#0"] == trace.manifest.places["block.act#0"]
 
 
 def test_the_same_tensor_is_kept_where_only_its_second_module_is_chosen(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_what_calls_are_given_is_kept_on_request_and_written_once(tmp_path: Path
     trace = TraceFolder(tmp_path)
     assert [(one.key, one.order) for one in trace.inputs] == [("act#0<0", 1), ("act#0<slope", 1), ("head#0<0", 2)]
     assert [trace.value(one).tolist() for one in trace.inputs] == [[1, 2, 3], [1], [1, 2, 3]]
-    assert trace.events.places["act#0<0"] == trace.events.places["fc#0"]
+    assert trace.manifest.places["act#0<0"] == trace.manifest.places["fc#0"]
 
 
 def test_memory_is_that_of_one_tensor(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from align.checkpoints.format_parts.pickle.machine import Persistent, mapping_of, read_pickle
+from align.checkpoints.format_parts.pickle.interpreter import Persistent, mapping_of, read_pickle
 from align.checkpoints.format_parts.pickle.opcodes import LONGEST_PICKLE
 from align.checkpoints.format_parts.pickle.torch_tensors import (
     DTYPES,

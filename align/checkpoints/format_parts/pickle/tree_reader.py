@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.format_parts.nested_entries import describe_plain
-from align.checkpoints.format_parts.pickle.machine import LONGEST_NAME, Global, Made, Persistent, mapping_of
+from align.checkpoints.format_parts.pickle.interpreter import LONGEST_NAME, Global, Made, Persistent, mapping_of
 from align.checkpoints.format_parts.pickle.torch_tensors import UnsupportedTensorError, is_tensor, read_view, shape_of
 from align.core.checkpoints import OddTensor
 
