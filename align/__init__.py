@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import importlib
 
-with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _table:  # noqa: PTH123 - pathlib would take as long as all the rest
+with open(f"{__path__[0]}/__init__.pyi", encoding="utf-8") as _table:  # noqa: PTH123 - pathlib is slow to import
     _HOMES = {line.split()[3]: line.split()[1] for line in _table if line.startswith("from ")}
 
-__all__ = [name for name in _HOMES if not name.startswith("_")]
+__all__ = sorted(name for name in _HOMES if not name.startswith("_"))  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> object:
