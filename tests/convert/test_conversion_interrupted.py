@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import resource
+import select
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +23,26 @@ from align.core.checkpoints import StoredTensor
 from align.core.registry import checkpoint_formats
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
-MEGABYTES = 80
+MEGABYTES = 40
 KILLS = 12  # of each kind of destination
-SHARDS = ("--max-shard-size", "25MB")
+SHARDS = ("--max-shard-size", "12MB")
+# Runs the command for each line of arguments, in a copy of a process that has done it once; prints its number and end.
+SERVER = """
+import json, os, sys
+from align.cli.main import main
+printed = os.dup(1)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+code = main(sys.argv[1:])
+os.write(printed, f"{code}\\n".encode())
+for line in sys.stdin:
+    if not (child := os.fork()):
+        os._exit(main(json.loads(line)))
+    os.write(printed, f"{child}\\n".encode())
+    os.write(printed, f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\\n".encode())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +90,9 @@ class Case:
     def is_writing(self) -> bool:
         return any(path.suffix == ".part" for path in self.folder.iterdir())
 
-    def wait_until_it_writes(self, process: subprocess.Popen[str]) -> None:
+    def wait_until_it_writes(self, run: Forked) -> None:
         left = set(self.names())
-        while process.poll() is None and not any(name.endswith(".part") for name in set(self.names()) - left):
+        while run.is_alive() and not any(name.endswith(".part") for name in set(self.names()) - left):
             time.sleep(0.001)
 
     def names(self) -> list[str]:
@@ -102,6 +121,50 @@ class Case:
         return "complete"
 
 
+class Server:
+    """Starts conversions in milliseconds; tells the end of each."""
+
+    def __init__(self, *first: str) -> None:
+        command, pipe = [sys.executable, "-c", SERVER, *first], subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
+        assert self.number() == 0
+
+    def start(self, case: Case) -> Forked:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(["convert", str(case.source), *case.arguments]).encode() + b"\n")
+        return Forked(self, self.number())
+
+    def number(self) -> int:
+        assert self.process.stdout
+        return int(self.process.stdout.readline())
+
+
+@dataclass
+class Forked:
+    """One conversion."""
+
+    server: Server
+    process: int
+
+    def is_alive(self) -> bool:
+        return not select.select([self.server.process.stdout], [], [], 0)[0]
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.process, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Return the exit code, -9 where it was killed."""
+        return self.server.number()
+
+
+@pytest.fixture(scope="module")
+def server(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server("convert", str(source), str(tmp_path_factory.mktemp("first") / "first.ckpt"))
+    yield server
+    server.process.communicate()
+
+
 @pytest.fixture(params=["absent", "existing", "sharded", "existing shards"])
 def case(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Case:
     folder = tmp_path / "destination"
@@ -118,21 +181,23 @@ def case(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Case:
     return made
 
 
-def test_a_killed_conversion_leaves_the_old_file_none_or_the_whole_and_the_next_one_cleans_up(case: Case) -> None:
-    begun, ended = moments_of_writing(case)
+def test_a_killed_conversion_leaves_the_old_file_none_or_the_whole_and_the_next_one_cleans_up(
+    case: Case, server: Server
+) -> None:
+    begun, ended = moments_of_writing(case, server)
     complete = case.names()
     moment = random.Random(4)
     seen: set[str] = set()
     for kill in range(KILLS):
         case.put_back_old()
-        process = case.start()
+        run = server.start(case)
         if kill % 2:  # the moments that were measured may not come again
-            case.wait_until_it_writes(process)
+            case.wait_until_it_writes(run)
             time.sleep(moment.uniform(0, ended - begun))
         else:
             time.sleep(moment.uniform(0.8 * begun, 1.05 * ended))
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
+        run.kill()
+        assert run.wait() in (0, -signal.SIGKILL)
         seen |= {case.state()} | ({"half written"} if case.is_writing() else set())
     assert "half written" in seen, "no conversion was hit while it wrote: the moments are wrong"
     if case.old and len(case.old) == 1:
@@ -143,16 +208,15 @@ def test_a_killed_conversion_leaves_the_old_file_none_or_the_whole_and_the_next_
     assert case.names() == complete
 
 
-def moments_of_writing(case: Case) -> tuple[float, float]:
+def moments_of_writing(case: Case, server: Server) -> tuple[float, float]:
     """Seconds from the start of one conversion until it begins to write, and until it ends."""
     started = time.monotonic()
-    process = case.start()
+    run = server.start(case)
     while not case.is_writing():
-        assert process.poll() is None, process.communicate()
+        assert run.is_alive(), run.wait()
         time.sleep(0.002)
     begun = time.monotonic() - started
-    process.communicate(timeout=60)
-    assert (process.returncode, case.state()) == (0, "complete")
+    assert (run.wait(), case.state()) == (0, "complete")
     return begun, time.monotonic() - started
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from functools import cache
 
 import pytest
 
@@ -17,11 +18,25 @@ pytestmark = pytest.mark.frameworks
 
 @pytest.fixture(scope="module")
 def sides():
-    import mindcv
     from transformers import ResNetConfig, ResNetForImageClassification
 
     config = ResNetConfig(depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], layer_type="basic", num_labels=1000)
-    return ResNetForImageClassification(config), mindcv.create_model("resnet18")
+    return ResNetForImageClassification(config), port_of("resnet18")
+
+
+@cache
+def port_of(name):
+    """A model of mindcv; its random values take the longest."""
+    import mindcv
+
+    return mindcv.create_model(name)
+
+
+@cache
+def original(config, model, **options):
+    import transformers
+
+    return getattr(transformers, model)(getattr(transformers, config)(**options))
 
 
 @pytest.mark.parametrize("family", ["auto", "hf-resnet"])
@@ -62,11 +77,7 @@ def test_a_family_that_does_not_know_the_names_is_refused_and_auto_takes_none(si
     ],
 )
 def test_the_models_that_are_installed_are_recognised_and_mapped_whole(made, port, family) -> None:
-    import mindcv
-    import transformers
-
-    config, model = (getattr(transformers, name) for name in made)
-    net, cell = model(config(num_labels=1000)), mindcv.create_model(port)
+    net, cell = original(*made, num_labels=1000), port_of(port)
     result = map_parameters(net, cell, family="auto")
     assert {(p.evidence, p.note) for p in result.name_map.pairings} == {("family", family)}
     own = read_family(family).dropped["mindspore"]
@@ -90,11 +101,8 @@ def test_the_models_that_are_installed_are_recognised_and_mapped_whole(made, por
 )
 @pytest.mark.parametrize("auto", [True, False])
 def test_a_bare_model_is_of_the_family_without_the_prefix_of_its_names(config, model, port, family, auto) -> None:
-    import mindcv
-    import transformers
-
     options = {"num_hidden_layers": 12, "patch_size": 32} if model == "ViTModel" else {}
-    net, cell = getattr(transformers, model)(getattr(transformers, config)(**options)), mindcv.create_model(port)
+    net, cell = original(config, model, **options), port_of(port)
     result = map_parameters(net, cell, family="auto" if auto else family)
     assert {(p.evidence, p.note) for p in result.name_map.pairings} == {("family", family)}
     assert {one.name.partition(".")[0] for one in result.name_map.unmatched} <= {"classifier", "head"}
@@ -102,9 +110,7 @@ def test_a_bare_model_is_of_the_family_without_the_prefix_of_its_names(config, m
 
 
 def test_a_name_of_the_family_pairs_at_its_place_or_nowhere(sides) -> None:
-    import mindcv
-
-    source, wider = sides[0], mindcv.create_model("resnet50")
+    source, wider = sides[0], port_of("resnet50")
     name_map = map_parameters(source, wider, family="hf-resnet").name_map
     assert {p.evidence for p in name_map.pairings} == {"family"}
     reasons = {one.name: one for one in name_map.unmatched}

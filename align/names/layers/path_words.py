@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SEPARATORS = re.compile(r"[._\-\s]+")
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -72,15 +68,18 @@ def _placed(found: list[str]) -> Tokens:
     return tuple(joined)
 
 
-def numbered(path: str) -> Iterator[tuple[str, str, str]]:
-    """Yield each numbered list that a path goes through (`blocks.` of `blocks.0`, `fc` of `fc1`), the index, its child.
+@lru_cache(maxsize=1 << 17)
+def numbered(path: str) -> tuple[tuple[str, str, str], ...]:
+    """Each numbered list that a path goes through (`blocks.` of `blocks.0`, `fc` of `fc1`), the index, its child.
 
     The outermost comes first.
     """
     parts = path.split(".")
-    for place, part in enumerate(parts):
-        if part[-1:].isdigit() and (indexed := _NUMBERED.fullmatch(part)):
-            yield ".".join([*parts[:place], indexed[1]]), indexed[2], ".".join(parts[: place + 1])
+    return tuple(
+        (".".join([*parts[:place], indexed[1]]), indexed[2], ".".join(parts[: place + 1]))
+        for place, part in enumerate(parts)
+        if part[-1:].isdigit() and (indexed := _NUMBERED.fullmatch(part))
+    )
 
 
 def is_number(token: str) -> bool:

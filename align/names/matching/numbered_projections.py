@@ -77,7 +77,7 @@ def _listed(layers: Sequence[Layer], convention: _Convention) -> Iterator[Group]
     """Yield the layers that a convention chooses from each list of numbered matrices."""
     lists: dict[str, _Members] = defaultdict(dict)
     for layer in layers:
-        found = list(numbered(layer.path))
+        found = numbered(layer.path)
         if len(layer.shapes.get("weight", ())) == 2 and found and found[-1][2] == layer.path:
             lists[found[-1][0]][int(found[-1][1])] = layer
     for stem, members in lists.items():

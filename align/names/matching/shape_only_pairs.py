@@ -92,7 +92,7 @@ def by_shape_alone(pair: Pair, learnt: Learnt, said: tuple[Tokens, Tokens]) -> b
     Anything of this width has that; but a layer of a numbered block is there as often as the block, which is no chance.
     """
     square = len({length for _, shape in pair[0].signature for length in shape} - {1}) == 1
-    if not square or any(True for layer in pair for _ in numbered(layer.path)):
+    if not square or any(numbered(layer.path) for layer in pair):
         return False
     mine, theirs = (_beyond_kind(layer, told) for layer, told in zip(pair, said, strict=True))
     return bool(mine and theirs) and not likeness(mine, theirs) and not learnt.translation(*pair)
