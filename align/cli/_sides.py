@@ -1,4 +1,4 @@
-"""The models of a command: options for where and in which precision they compute, and sides opened as they say."""
+"""The models of a command: options for where and in which precision they compute, and sides asked for as they say."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.models.open_side import Side
+    from align.models.open_side import SideRequest
     from align.runs.project_file import Project, ProjectSide
 
 SIDES = ("reference", "candidate")
@@ -38,11 +38,11 @@ def given_side(side: ProjectSide, **given: Any) -> ProjectSide:
     return replace(side, **{name: value for name, value in given.items() if value is not None})
 
 
-def opened(side: ProjectSide) -> Side:
-    """Build the model, fill it, and bring it where it is to run."""
-    from align.models.open_side import open_side
+def requested(side: ProjectSide) -> SideRequest:
+    """The side as it is to be opened, which waits until both are built: they may share what would be filled."""
+    from align.models.open_side import SideRequest
 
-    return open_side(str(side.model), side.checkpoint, device=side.device, dtype=side.dtype, mode=side.mode)
+    return SideRequest(str(side.model), side.checkpoint, side.device, side.dtype, side.mode)
 
 
 def made_from(settings: Project, **others: Path | str | None) -> dict[str, Path | str]:

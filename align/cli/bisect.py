@@ -26,7 +26,7 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
-from align.cli._sides import made_from, opened
+from align.cli._sides import made_from, requested
 
 if TYPE_CHECKING:
     from align.forward.bisect_result import Bisection, PrecisionBisection
@@ -88,7 +88,7 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
         if alone:
             settings = replace(settings, map=None)
             result = bisect_precision(
-                opened(settings.reference),
+                requested(settings.reference),
                 inputs=given,
                 precision=precision,
                 device=device,
@@ -100,8 +100,8 @@ def bisect_command(  # noqa: PLR0913 - one parameter an option
         else:
             named = {**(read_points(points) if points else {}), **parse_points(point or ())}
             result = bisect_port(
-                opened(settings.reference),
-                opened(settings.candidate),
+                requested(settings.reference),
+                requested(settings.candidate),
                 inputs=given,
                 points=named or None,
                 name_map=settings.map,

@@ -34,7 +34,7 @@ from align.cli._sides import (
     ReferenceDtypeOption,
     given_side,
     made_from,
-    opened,
+    requested,
 )
 from align.cli._trace_folders import compared_folders
 
@@ -94,8 +94,8 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     source = given_inputs(chosen, made or (), seed, kept)
     with progress_bar() as progress:
         result = compare_forward(
-            opened(first),
-            opened(second),
+            requested(first),
+            requested(second),
             inputs=source,
             name_map=settings.map,
             traces=run / "traces" if run is not None else None,

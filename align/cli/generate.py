@@ -24,7 +24,7 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
-from align.cli._sides import made_from, opened
+from align.cli._sides import made_from, requested
 
 StepOption = Annotated[
     str | None,
@@ -61,8 +61,8 @@ def generate_command(  # noqa: PLR0913 - one parameter an option
     prompts = given_inputs(source, made or (), seed)
     with progress_bar() as progress:
         result = compare_generation(
-            opened(settings.reference),
-            opened(settings.candidate),
+            requested(settings.reference),
+            requested(settings.candidate),
             inputs=prompts,
             tokens=tokens,
             reference_step=reference_step,

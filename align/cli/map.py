@@ -21,9 +21,11 @@ from align.cli.convert import Family  # noqa: TC001 - typer reads the annotation
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.models.open_side import Side
+    from align.models.open_side import SideRequest
     from align.names.map_file import KeptLines
     from align.names.map_result import MapCheck, MapResult
+
+    Requests = tuple[str | SideRequest, str | SideRequest]
 
 _WHY = {
     "--target": "it maps one side alone; leave one of both out",
@@ -100,7 +102,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     sources = {"rules": rules, "inputs": Path(inputs) if inputs and ":" not in inputs else inputs, "map": check}
     made_from = _made_from(names, {**sources, **checkpoints})
     if check is not None:
-        judged = _judge(_filled(names, checkpoints), check)
+        judged = _judge(_requested(names, checkpoints), check)
         hand_over(judged, made_from, run, json, show_all=show_all)
         return judged.verdict.exit_code
     files = _files(out, run)
@@ -109,7 +111,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         if target is not None:
             result = map_one_side(names[0], target.value, family=family, layers=layer or (), rules=asked.rules)
         else:
-            sides = _filled(names, checkpoints)
+            sides = _requested(names, checkpoints)
             result = map_parameters(
                 *sides, rules=asked.rules, inputs=inputs, trial=trial, family=family, progress=progress
             )
@@ -171,18 +173,18 @@ def _files(out: Path | None, run: Path | None) -> list[Path]:
     return [*([out] if out is not None else []), *([run / "map.toml"] if run is not None else [])]
 
 
-def _filled(sides: Sequence[str], checkpoints: Mapping[str, Path | None]) -> tuple[str | Side, str | Side]:
-    """The sides, built and filled where there is a checkpoint for one."""
-    from align.models.open_side import open_side
+def _requested(sides: Sequence[str], checkpoints: Mapping[str, Path | None]) -> Requests:
+    """What is asked of both sides: to be filled where there is a checkpoint for one."""
+    from align.models.open_side import SideRequest
 
     left, right = (
-        side if checkpoint is None else open_side(side, checkpoint)
+        side if checkpoint is None else SideRequest(side, checkpoint)
         for side, checkpoint in zip(sides, checkpoints.values(), strict=True)
     )
     return left, right
 
 
-def _judge(sides: tuple[str | Side, str | Side], name_map: Path) -> MapCheck:
+def _judge(sides: Requests, name_map: Path) -> MapCheck:
     from align.names.check_name_map import check_name_map
 
     return check_name_map(*sides, name_map)

@@ -24,7 +24,7 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
-from align.cli._sides import made_from, opened
+from align.cli._sides import made_from, requested
 
 
 def repro_command(  # noqa: PLR0913 - one parameter an option
@@ -51,8 +51,8 @@ def repro_command(  # noqa: PLR0913 - one parameter an option
     source = inputs_source(inputs, made, settings)
     with progress_bar() as progress:
         result = export_repro(
-            opened(settings.reference),
-            opened(settings.candidate),
+            requested(settings.reference),
+            requested(settings.candidate),
             folder,
             inputs=given_inputs(source, made or (), seed),
             layer=layer,

@@ -19,7 +19,7 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
-from align.cli._sides import made_from, opened
+from align.cli._sides import made_from, requested
 
 Function = Annotated[str | None, typer.Option(metavar="FUNCTION", help="The candidate's own, if it has one.")]
 
@@ -57,8 +57,8 @@ def validate_command(  # noqa: PLR0913 - one parameter an option
     settings = read_settings(project, reference, candidate, checkpoints=checkpoints, map_file=map_file)
     with progress_bar() as progress:
         result = validate_models(
-            opened(settings.reference),
-            opened(settings.candidate),
+            requested(settings.reference),
+            requested(settings.candidate),
             data=data,
             metric=metric,
             candidate_data=candidate_data,

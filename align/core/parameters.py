@@ -35,6 +35,21 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMemory:
+    """Where the values of one live tensor lie, and what they are.
+
+    `start` and `stop` are the addresses of the whole storage, which other tensors may share, on the `device`; equal
+    where it has none. `content` is a checksum of some of its elements.
+    """
+
+    dtype: str
+    device: str
+    start: int
+    stop: int
+    content: int
+
+
+@dataclass(frozen=True, slots=True)
 class Module:
     """One module of the tree.
 

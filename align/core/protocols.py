@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.layer_scripts import ScriptForms
     from align.core.layer_settings import LayerSettings, Setting
-    from align.core.parameters import ParameterSet
+    from align.core.parameters import ParameterSet, TensorMemory
     from align.core.traces import CaptureSink, Influences
 
 Model = Any
@@ -71,6 +71,19 @@ class Preparer(Plugin, Protocol):
 
     def prepare(self) -> None:
         """Make what can be set only before the first operation, importing nothing; called again, it does no harm."""
+        ...
+
+
+@runtime_checkable
+class ModelCopier(Plugin, Protocol):
+    """Tells two live models apart that share memory, and copies one."""
+
+    def tensor_memory(self, model: Model) -> dict[str, TensorMemory]:
+        """Where each parameter and buffer lies, by a name of its own; those without values are left out."""
+        ...
+
+    def copied(self, model: Model) -> Model:
+        """Return a copy with tensors of its own, ties kept; raises whatever the model raises when it is copied."""
         ...
 
 

@@ -20,6 +20,7 @@
     │   ├── VerificationError
     │   │                       models
     │   ├── SideError
+    │   ├── SharedModelError
     │   ├── UserCodeError
     │   │   └── ModelFailedError
     │   ├── UnreadableModelError

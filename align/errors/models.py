@@ -21,6 +21,15 @@ class SideError(CannotRunError):
         )
 
 
+class SharedModelError(CannotRunError):
+    """Both sides are one model, or share tensors: what is done to the one would reach the other."""
+
+    def __init__(
+        self, sides: tuple[str, str], reason: str, hint: str = "let each function build a model of its own"
+    ) -> None:
+        super().__init__(f"{sides[0]} and {sides[1]} {reason}", hint)
+
+
 class UserCodeError(CannotRunError):
     """The user's own code (a factory, a model) raised."""
 

@@ -23,7 +23,8 @@ from align.evaluation.generation.decoders import Decoder
 from align.evaluation.generation_result import GenerationComparison
 from align.models.call_model import noise_unmeasured, widened_side
 from align.models.inputs import describe_inputs, read_inputs
-from align.models.open_side import Side, open_side
+from align.models.open_side import Side, copied_sides
+from align.models.open_sides import open_sides
 from align.traces.transferred_weights import TransferredWeights
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def compare_generation(  # noqa: PLR0913 - one parameter an option
     >>> result.verdict.outcome.value, len(result.continuations[0])
     ('aligned', 3)
     """
-    sides = open_side(reference), open_side(candidate)
+    sides = open_sides(reference, candidate)
     arrays = read_inputs(inputs)
     prompts = _prompts(arrays, tokens)
     weights = TransferredWeights(sides, name_map, arrays)
@@ -97,7 +98,12 @@ def compare_generation(  # noqa: PLR0913 - one parameter an option
         continuations=tuple(tuple(row) for row in continuation.tolist()),
         comparisons=comparisons,
         differences=tuple(differences),
-        findings=(*weights.told(sides[1].label), *findings, *_cache_findings(sides[0].label, comparisons)),
+        findings=(
+            *copied_sides(*sides),
+            *weights.told(sides[1].label),
+            *findings,
+            *_cache_findings(sides[0].label, comparisons),
+        ),
         inputs=describe_inputs(arrays),
         environment={side.reader.name: side.reader.environment() for side in sides},
         verdict=judge_generation(comparisons, differences, prompts.shape[1]),

@@ -12,7 +12,8 @@ from align.evaluation.validation.exchange_parts import find_causes, judge_valida
 from align.evaluation.validation.named_metrics import NamedMetric
 from align.evaluation.validation.score_models import ScoredModels
 from align.evaluation.validation_result import Validation
-from align.models.open_side import Side, open_side
+from align.models.open_side import Side, copied_sides
+from align.models.open_sides import open_sides
 from align.traces.transferred_weights import TransferredWeights
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
     """
     if limit_samples is not None and limit_samples < 1:
         raise UsageError(f"{limit_samples} samples are none", "give a positive number")
-    sides = open_side(reference), open_side(candidate)
+    sides = open_sides(reference, candidate)
     datasets = _by_side(data, candidate_data, lambda source: Dataset(source, limit_samples))
     metrics = _by_side(metric, candidate_metric, NamedMetric)
     weights = TransferredWeights(sides, name_map, next(datasets["reference"].batches()).inputs)
@@ -80,7 +81,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
         combinations=rows,
         causes=causes,
         alternatives=alternatives,
-        findings=(*scored.findings, *weights.told(sides[1].label)),
+        findings=(*copied_sides(*sides), *scored.findings, *weights.told(sides[1].label)),
         environment={side.reader.name: side.reader.environment() for side in sides},
         verdict=verdict,
     )

@@ -21,7 +21,8 @@ from align.forward.layers.compare_traces import paired_outputs
 from align.forward.read_points import read_points
 from align.forward.running.measure_noise import measure_noise
 from align.models.inputs import describe_inputs, read_inputs
-from align.models.open_side import Side, open_side
+from align.models.open_side import Side, copied_sides
+from align.models.open_sides import open_sides
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
@@ -64,7 +65,7 @@ def bisect_port(
     >>> [(found.points[one.after].candidate, found.points[one.before].candidate) for one in found.stretches]
     [('l0#0', 'l1#0')]
     """
-    sides = open_side(reference), open_side(candidate)
+    sides = open_sides(reference, candidate)
     arrays = read_inputs(inputs)
     mine, theirs = (side.reader.read_parameters(side.model, side.label) for side in sides)
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
@@ -87,6 +88,7 @@ def bisect_port(
         runs=len(bench.runs),
         findings=(
             *noise.findings,
+            *copied_sides(*sides),
             *(Finding("point-unusable", "warning", sides[1].label, reason) for reason in found.unusable),
         ),
         inputs=describe_inputs(arrays),

@@ -22,7 +22,8 @@ from align.forward.power.judge_power import with_power
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.describe_host import describe_host
 from align.models.inputs import describe_inputs, read_inputs
-from align.models.open_side import environments, open_side, unseen_layers
+from align.models.open_side import copied_sides, environments, unseen_layers
+from align.models.open_sides import open_sides
 from align.models.refuse_random import refuse_random
 from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
 
@@ -63,7 +64,8 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
 ) -> ForwardComparison:
     """Run two models on the same inputs in evaluation mode and compare every paired layer's output.
 
-    A side is a live model, `module:function`, or what `align.open_side` returns for a model with its checkpoint.
+    A side is a live model, `module:function`, what `align.open_side` returns for a model with its checkpoint, or an
+    `align.SideRequest`, which says the same of a side that is yet to be opened: sides that share tensors need that.
     `inputs` are arrays by name, a file of them, or a function that returns them. Without `name_map` the two models
     are matched first. `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as
     `traces.part`. `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures
@@ -79,7 +81,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     >>> compare_forward(*twins, inputs={"x": np.ones((4, 3), np.float32)}).verdict.outcome.value
     'aligned'
     """
-    sides = open_side(reference), open_side(candidate)
+    sides = open_sides(reference, candidate)
     task = _Task(sides, read_inputs(inputs), allowances, _announced(progress))
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
@@ -173,6 +175,7 @@ def _judge(task: _Task, gathered: _Gathered) -> _Judged:
     findings = (
         *run.noise.findings,
         *unseen_layers(*task.sides),
+        *copied_sides(*task.sides),
         *alone.findings,
         *open_names(gathered.names.name_map),
         *weights.findings,

@@ -16,7 +16,7 @@ from align.forward.repro.watch_call import Given, watch_call
 from align.forward.repro_result import LayerRepro, ReproOutput
 from align.measure.measure_arrays import measure
 from align.models.inputs import read_inputs, save_inputs
-from align.models.open_side import Side, open_side
+from align.models.open_sides import open_sides
 from align.traces.pair_inputs import inputs_of_calls
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.traces.trace_folder import TraceFolder
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.protocols import Model
     from align.forward.repro_result import ReproSide
+    from align.models.open_side import Side
     from align.traces.module_calls import CallPair
 
 INPUTS = "inputs.npz"
@@ -55,13 +56,14 @@ def export_repro(  # noqa: PLR0913 - the options of one command
 
     >>> import numpy as np
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
-    >>> model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
-    >>> export_repro(model, model, "act-alone", inputs={"x": np.ones(3, np.float32)}, layer="act")
+    >>> def model():
+    ...     return ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
+    >>> export_repro(model(), model(), "act-alone", inputs={"x": np.ones(3, np.float32)}, layer="act")
     Traceback (most recent call last):
     align.errors.CannotRunError: no script can run arrays models
     Hint: give a torch model and a MindSpore network
     """
-    sides = open_side(reference), open_side(candidate)
+    sides = open_sides(reference, candidate)
     scripters = [scripter_of(side) for side in sides]
     arrays, folder = read_inputs(inputs), Path(folder)
     with tempfile.TemporaryDirectory(prefix="align-") as kept, atomic_folder(folder, FILES) as part:

@@ -15,6 +15,7 @@ from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.lint_result import LintResult
 from align.lint.pair_layers import pair_layers
 from align.models.open_side import Side, load_function, open_side
+from align.models.open_sides import refuse_one_object
 from align.names.apply_user_rules import check_shapes
 from align.names.map_file import read_map
 from align.names.map_parameters import match_sides
@@ -47,6 +48,7 @@ def lint_models(
     'nn.LeakyReLU(..., alpha=0.01)'
     """
     sides = _open(reference), _open(candidate)
+    refuse_one_object(sides)  # nothing is filled or run, so what else they share does no harm
     settings = [_reader(side).read_settings(side.model) for side in sides]
     if any(_reader(side).is_optimizer(side.model) for side in sides):
         pairs, alone = _pair_groups(sides, settings)

@@ -25,17 +25,33 @@ MODES = ("graph", "pynative")
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """A live model with its label and the adapter that reads, fills and runs it; `filled` from a checkpoint or not.
+class Preparation:
+    """What is done to a model once it is built: how it is filled, moved and cast; None: left as it was built."""
 
-    A `compiled` one runs past all hooks: its outputs are all that is seen.
+    checkpoint: Path | str | None = None
+    device: str | None = None
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A live model with its label and the adapter that reads, fills and runs it; `prepared` is what was done to it.
+
+    A `compiled` one runs past all hooks: its outputs are all that is seen. `copied` says why the model is a copy of
+    the one that was built, "" if it is not.
     """
 
     label: str
     model: Model
     reader: ModelReader
-    filled: bool = False
+    prepared: Preparation = Preparation()
     compiled: bool = False
+    copied: str = ""
+
+    @property
+    def filled(self) -> bool:
+        """Tell whether its values are those of a checkpoint."""
+        return self.prepared.checkpoint is not None
 
     @property
     def runner(self) -> ModelRunner:
@@ -45,8 +61,29 @@ class Side:
         raise CannotRunError(f"{self.reader.name} models cannot be run", "give a side that can: `align plugins`")
 
 
+@dataclass(frozen=True, slots=True)
+class SideRequest:
+    """A side as it is asked for: what to build or take, and the options of `align.open_side`.
+
+    >>> SideRequest("package.module:build", "weights.ckpt", dtype="float16").checkpoint
+    'weights.ckpt'
+    """
+
+    side: str | Model | Side
+    checkpoint: Path | str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    mode: str | None = None
+
+    def check(self) -> None:
+        """Raise UsageError for a dtype or mode that there is not, before anything is built."""
+        check_dtype(self.dtype)
+        if self.mode not in (None, *MODES):
+            raise UsageError(f"there is no mode {self.mode!r}", f"give one of: {', '.join(MODES)}")
+
+
 def open_side(
-    side: str | Model | Side,
+    side: str | Model | Side | SideRequest,
     checkpoint: Path | str | None = None,
     *,
     device: str | None = None,
@@ -56,9 +93,10 @@ def open_side(
     """Build (or take) a model and fill it from a checkpoint if one is given; then move and cast it, in place.
 
     `device` is the framework's name of one (`cuda:1`, `npu`, `Ascend`), `dtype` one of DTYPES, `mode` one of
-    MODES, of MindSpore: in graph mode only the network's outputs are seen. Raises SideError, UserCodeError or
-    FrameworkMissingError for a model that cannot be had, InputsError for a checkpoint whose names or shapes are not
-    the model's, UsageError or CannotRunError for a device, dtype or mode that there is not.
+    MODES, of MindSpore: in graph mode only the network's outputs are seen. Two sides of one comparison are better
+    opened together, by `align.open_sides`. Raises SideError, UserCodeError or FrameworkMissingError for a model that
+    cannot be had, InputsError for a checkpoint whose names or shapes are not the model's, UsageError or CannotRunError
+    for a device, dtype or mode that there is not.
 
     >>> import numpy as np
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -67,11 +105,15 @@ def open_side(
     >>> open_side(model).reader.name
     'arrays'
     """
-    check_dtype(dtype)
-    if mode not in (None, *MODES):
-        raise UsageError(f"there is no mode {mode!r}", f"give one of: {', '.join(MODES)}")
+    request = side if isinstance(side, SideRequest) else SideRequest(side, checkpoint, device, dtype, mode)
+    request.check()
+    return prepare_side(build_side(side), request)
+
+
+def build_side(side: str | Model | Side) -> Side:
+    """Build (or take) a model, and do nothing to it."""
     if isinstance(side, Side):
-        return _placed(side, device, dtype, mode)
+        return side
     readers = model_readers()  # adapters first: they put things right that a framework does at exit
     model = load_function(side)() if isinstance(side, str) else side
     reader = next((reader for reader in readers.values() if reader.owns(model)), None)
@@ -81,10 +123,23 @@ def open_side(
         got = f"it returned a {type(model).__name__}" if isinstance(side, str) else f"it is a {type(model).__name__}"
         raise SideError(label, f"{got}, expected one of: {expected}")
     check_packages(reader)
-    if checkpoint is not None:
-        tensors = open_checkpoint(Path(checkpoint)).tensors
-        reader.load_values(model, {name: tensor.load() for name, tensor in tensors.items()})
-    return _placed(Side(label, model, reader, filled=checkpoint is not None), device, dtype, mode)
+    return Side(label, model, reader)
+
+
+def prepare_side(side: Side, request: SideRequest) -> Side:
+    """Fill, move and cast a model that was built, in place, as the request says."""
+    if request == SideRequest(request.side):
+        return side
+    before = side.prepared
+    if request.checkpoint is not None:
+        tensors = open_checkpoint(Path(request.checkpoint)).tensors
+        side.reader.load_values(side.model, {name: tensor.load() for name, tensor in tensors.items()})
+    prepared = Preparation(
+        before.checkpoint if request.checkpoint is None else request.checkpoint,
+        request.device or before.device,
+        request.dtype or before.dtype,
+    )
+    return _placed(replace(side, prepared=prepared), request.device, request.dtype, request.mode)
 
 
 def check_dtype(dtype: str | None) -> None:
@@ -118,6 +173,13 @@ def unseen_layers(*sides: Side) -> Iterator[Finding]:
         if side.compiled:
             message = "compiled in graph mode: only the network's outputs are compared"
             yield Finding("outputs-only", "note", side.label, message)
+
+
+def copied_sides(*sides: Side) -> Iterator[Finding]:
+    """Note the sides whose model is a copy, since it shared tensors with the other side's."""
+    for side in sides:
+        if side.copied:
+            yield Finding("side-copied", "note", side.label, side.copied)
 
 
 def load_function(side: str) -> Callable[[], Any]:

@@ -9,7 +9,7 @@ from align.core.message_words import counted
 from align.core.name_map import Pairing
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError
-from align.names.from_file.map_sides import open_map_side
+from align.names.from_file.map_sides import open_map_sides
 from align.names.judging.name_map_faults import name_map_faults
 from align.names.map_file import read_rules
 from align.names.map_result import MapCheck
@@ -45,7 +45,8 @@ def check_name_map(
     'aligned'
     """
     rules = read_rules(Path(name_map))
-    sides = open_map_side(reference).parameters, open_map_side(candidate).parameters
+    opened = open_map_sides(reference, candidate)
+    sides = opened[0].parameters, opened[1].parameters
     pairings = _pairings(rules, sides[0])
     dropped = _dropped(rules, "source", sides[0]), _dropped(rules, "target", sides[1])
     if not any(p.source in sides[0].by_name and p.target in sides[1].by_name for p in pairings):

@@ -11,10 +11,11 @@ from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.errors import ModelFailedError, NothingInCommonError, UsageError
 from align.models.inputs import read_inputs
+from align.models.open_side import copied_sides
 from align.names.by_value.settle_by_values import pairs_by_values, with_value_pairs
 from align.names.by_value.value_conflicts import note_value_conflicts
 from align.names.execution_order import CallOrder, in_execution_order, unseen_modules
-from align.names.from_file.map_sides import MapSide, open_map_side, require_parameters
+from align.names.from_file.map_sides import MapSide, open_map_sides, require_parameters
 from align.names.judging.map_verdict import map_verdict
 from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
@@ -66,16 +67,16 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     """
     told = MapRules(rules) if isinstance(rules, NameRules) else read_map_rules(_path(rules), _path(out))
     given = read_inputs(inputs) if inputs is not None else None
-    sides = open_map_side(reference), open_map_side(candidate)
+    sides = open_map_sides(reference, candidate, trial=trial)
     require_parameters(sides)
     source, target = (side.parameters for side in sides)
     known = choose_family(family, source, target)
     rules_of_all = told.rules if known is None else known.beside(told.rules)
     name_map = _settled(sides, (source, target), rules_of_all)
-    warnings: list[str] = []
+    warnings = [finding.message for side in sides if side.live for finding in copied_sides(side.live)]
     if given is not None and not trial:  # what values do says more than the order of calls
         ordered = executed(_live(sides), (source, target), given)
-        warnings = [line for side in ordered for line in unseen_modules(side)] if name_map.ambiguous else []
+        warnings += [line for side in ordered for line in unseen_modules(side)] if name_map.ambiguous else []
         name_map = match_by_order(name_map, *ordered, rules_of_all)
     name_map = _with_left_out(sides, name_map if known is None else known.marked(name_map, told.rules))
     unproven = ""

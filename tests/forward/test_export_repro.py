@@ -167,6 +167,6 @@ def test_nothing_is_written_where_a_script_cannot_be(tmp_path: Path) -> None:
 
 
 def test_models_of_plain_functions_have_no_scripts(tmp_path: Path) -> None:
-    model = ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),))
+    sides = [ArrayModel((ArrayLayer("act", "torch.nn.ReLU", lambda x: np.maximum(x, 0), {}),)) for _ in range(2)]
     with pytest.raises(CannotRunError, match="no script can run arrays models"):
-        align.export_repro(model, model, tmp_path / "out", inputs=INPUTS, layer="act")
+        align.export_repro(*sides, tmp_path / "out", inputs=INPUTS, layer="act")

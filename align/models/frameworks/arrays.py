@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.models.check_state_dict import check_state_dict
+from align.models.live.sample_memory import array_memory
 from align.models.record_calls import CallRecorder, bind_inputs, run_user_model
 from align.models.restore_state import fixed_seed
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.layer_settings import Setting
+    from align.core.parameters import TensorMemory
     from align.core.protocols import Model
     from align.core.traces import CaptureSink
 
@@ -106,6 +109,14 @@ class ArraysFramework:
         check_state_dict({name: tuple(value.shape) for name, value in own.items()}, values, "array model")
         for name, value in own.items():
             value[...] = values[name]
+
+    def tensor_memory(self, model: Model) -> dict[str, TensorMemory]:
+        """Find the arrays in memory; slices of one array lie in one storage."""
+        return {name: array_memory(value) for name, value in model.values().items()}
+
+    def copied(self, model: Model) -> Model:
+        """Copy all arrays, and not the functions; see ModelCopier."""
+        return copy.deepcopy(model)
 
     def environment(self) -> dict[str, str]:
         """The version of NumPy."""

@@ -23,6 +23,7 @@ from align.core.parameters import Module, Parameter, ParameterSet
 from align.errors import UnreadableModelError, UserCodeError
 from align.models.adapter_parts.mindspore.backward import differentiate
 from align.models.adapter_parts.mindspore.functions import captured_operators
+from align.models.adapter_parts.mindspore.memory import copied_network, mindspore_memory
 from align.models.adapter_parts.mindspore.placing import in_mode, place_network, placed_cell
 from align.models.adapter_parts.mindspore.rebuild import built_cell, rebuilt_cell
 from align.models.adapter_parts.mindspore.scripts import FORMS
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.layer_settings import Setting
+    from align.core.parameters import TensorMemory
     from align.core.protocols import Model
     from align.core.traces import CaptureSink
 
@@ -121,6 +123,14 @@ class MindSporeFramework:
         check_state_dict({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "MindSpore network")
         for name, tensor in tensors.items():
             _fill(tensor, values[name])
+
+    def tensor_memory(self, model: Model) -> dict[str, TensorMemory]:
+        """Find parameters and buffers in memory; see ModelCopier."""
+        return mindspore_memory(model, to_array)
+
+    def copied(self, model: Model) -> Model:
+        """Copy a network but not its operators; see ModelCopier."""
+        return copied_network(model)
 
     def environment(self) -> dict[str, str]:
         """Version, device target and mode."""

@@ -19,6 +19,7 @@ from align.errors import MissingClassError, UserCodeError
 from align.models.adapter_parts.torch.backward import differentiate
 from align.models.adapter_parts.torch.functions import captured_functions
 from align.models.adapter_parts.torch.influence import gradients, influences
+from align.models.adapter_parts.torch.memory import copied_model, torch_memory
 from align.models.adapter_parts.torch.placing import place_model, placed_layer, widened_model
 from align.models.adapter_parts.torch.rebuild import built_module, rebuilt_module
 from align.models.adapter_parts.torch.scripts import FORMS
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.layer_settings import Setting
+    from align.core.parameters import TensorMemory
     from align.core.protocols import Model
     from align.core.traces import CaptureSink
     from align.errors import AlignError
@@ -116,6 +118,14 @@ class TorchFramework:
         with torch.no_grad():
             for name, tensor in tensors.items():
                 tensor.copy_(_to_tensor(values[name]))
+
+    def tensor_memory(self, model: Model) -> dict[str, TensorMemory]:
+        """Find parameters and buffers in memory; see ModelCopier."""
+        return torch_memory(model, to_array)
+
+    def copied(self, model: Model) -> Model:
+        """Copy a module with all that it holds; see ModelCopier."""
+        return copied_model(model)
 
     def environment(self) -> dict[str, str]:
         """Versions, device and thread count."""

@@ -12,7 +12,8 @@ from align.checkpoints.training_state import training_state
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.errors import CannotRunError, SideError
-from align.models.open_side import Side, open_side
+from align.models.open_side import Side, SideRequest, open_side
+from align.models.open_sides import open_sides
 from align.names.from_file.file_parameters import parameters_of_file
 from align.rules.layer_rules import layer_rules
 from align.rules.training_state_rules import training_state_rules
@@ -48,16 +49,36 @@ class MapSide:
         }
 
 
-def open_map_side(side: str | Path | Model | Side) -> MapSide:
+def open_map_side(side: str | Path | Model | Side | SideRequest) -> MapSide:
     """Read a checkpoint's headers, or build (or take) a model.
 
     A text that names a file or folder which is there, and is no Python file, is a checkpoint. Raises what opening
     either raises.
     """
-    if isinstance(side, Path) or (isinstance(side, str) and is_checkpoint(side)):
+    if isinstance(side, (str, Path)) and _is_file(side):
         return _read_checkpoint(Path(side))
-    live = open_side(side)
-    return MapSide(live.reader.read_parameters(live.model, live.label), live)
+    return _live_side(open_side(side))
+
+
+def open_map_sides(
+    reference: str | Path | Model | Side | SideRequest,
+    candidate: str | Path | Model | Side | SideRequest,
+    *,
+    trial: bool = False,
+) -> tuple[MapSide, MapSide]:
+    """Open both sides of a map; two models are told apart as `open_sides` does, for a trial if there will be one."""
+    if _is_file(reference) or _is_file(candidate):
+        return open_map_side(reference), open_map_side(candidate)
+    first, second = open_sides(reference, candidate, "trial" if trial else "names")
+    return _live_side(first), _live_side(second)
+
+
+def _is_file(side: str | Path | Model | Side | SideRequest) -> bool:
+    return isinstance(side, Path) or (isinstance(side, str) and is_checkpoint(side))
+
+
+def _live_side(side: Side) -> MapSide:
+    return MapSide(side.reader.read_parameters(side.model, side.label), side)
 
 
 def require_parameters(sides: Iterable[MapSide]) -> None:

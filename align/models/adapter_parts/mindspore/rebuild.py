@@ -80,8 +80,9 @@ def copied_cell(cell: Model) -> Model:
     import mindspore
 
     kept = (value for _, one in cell.cells_and_names() for value in vars(one).values())
-    operators = {id(value): value for value in kept if isinstance(value, mindspore.ops.Primitive)}
-    return copy.deepcopy(cell, operators)
+    known = {id(value): value for value in kept if isinstance(value, mindspore.ops.Primitive)}
+    known |= {id(buffer): buffer.copy() for _, buffer in cell.named_buffers()}  # MindSpore's own shares their memory
+    return copy.deepcopy(cell, known)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -1,0 +1,67 @@
+"""Which memory the tensors of live models lie in: two models that share some are not two."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import numpy as np
+
+from align.core.parameters import TensorMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.dtypes import Array
+
+SAMPLE = 4096
+"""Elements of a tensor that its checksum takes: filling or scaling a tensor changes nearly all of them."""
+
+
+def array_memory(value: Array) -> TensorMemory:
+    """Where an array lies; a slice lies in the storage of the array that it is a slice of."""
+    owner = value
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    start = int(owner.__array_interface__["data"][0])
+    flat = value.reshape(-1) if value.flags.c_contiguous else value.flatten()
+    return TensorMemory(value.dtype.name, "cpu", start, start + owner.nbytes, checksum(flat[sample(flat.size)]))
+
+
+def sample(size: int) -> slice:
+    """Places of at most SAMPLE elements, spread over all of a flat tensor."""
+    return slice(None, None, max(1, -(-size // SAMPLE)))
+
+
+def checksum(elements: Array) -> int:
+    """The checksum of the bytes of some elements."""
+    return crc32(np.ascontiguousarray(elements).reshape(-1).view(np.uint8).data)
+
+
+def shared_tensors(first: Mapping[str, TensorMemory], second: Mapping[str, TensorMemory]) -> list[str]:
+    """Names of the second model's tensors that lie in memory of the first, whole or in part."""
+    spans = sorted((one.device, one.start, one.stop) for one in first.values() if one.start < one.stop)
+    ends = list(accumulate(((device, stop) for device, _, stop in spans), max))  # the farthest end so far
+    return [name for name, one in second.items() if one.start < one.stop and _overlaps(spans, ends, one)]
+
+
+def _overlaps(spans: list[tuple[str, int, int]], ends: list[tuple[str, int]], one: TensorMemory) -> bool:
+    before = bisect_left(spans, (one.device, one.stop, 0))  # all that start in front of its end
+    return before > 0 and ends[before - 1] > (one.device, one.start)
+
+
+def changed_tensors(before: Mapping[str, TensorMemory], after: Mapping[str, TensorMemory]) -> list[str]:
+    """Names of tensors that are gone, or have other values, or another dtype or device.
+
+    Held against each other in their order: a MindSpore network that is built of another's cells may rename them.
+    """
+    if len(before) != len(after):
+        return sorted(before.keys() ^ after.keys()) or [*before]
+    pairs = zip(before.items(), after.values(), strict=True)
+    return [name for (name, one), other in pairs if _held(one) != _held(other)]
+
+
+def _held(one: TensorMemory) -> tuple[Any, ...]:
+    return one.dtype, one.device, one.content
