@@ -21,10 +21,11 @@ from align.traces.capturing.call_writer import CallWriter, GivenWriter
 from align.traces.kept_elements import keep_part, read_kept
 from align.traces.rounding_noise import NoiseSink
 from align.traces.show_trace import show_trace
-from align.traces.stored.manifest import MANIFEST, TENSORS
+from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE, TENSORS
 from align.traces.stored.stored_model import MODEL, VALUES, write_model, write_values
-from align.traces.stored_noise import NOISE, write_noise
+from align.traces.stored_noise import write_noise
 from align.traces.trace_folder import TraceFolder
+from align.traces.trace_writer import tell_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from align.core.traces import Capture, CaptureSink
 
 STAGES = 3
-INPUTS = "inputs.npz"
 BACKWARD = "backward"
 _FILES = (MANIFEST, TENSORS, MODEL, VALUES, NOISE, INPUTS)
 
@@ -94,6 +94,7 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     progress("capture", 2, STAGES)
     if noise:
         write_noise(folder, *_measure_noise(opened, arrays, TraceFolder(folder)))
+        tell_file(folder, NOISE)
     if backwards is not None:
         head = replace(head, direction="backward", functions=False, layer_inputs=False)
         _write_run(opened, folder / BACKWARD, head, partial(backwards.run_backward, opened.model, arrays))

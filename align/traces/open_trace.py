@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import MissingFileError, RunFolderError
-from align.traces.stored.stored_model import VALUES, read_model
+from align.traces.stored.checksums import check_files
+from align.traces.stored.manifest import INPUTS, NOISE
+from align.traces.stored.stored_model import MODEL, VALUES, read_model
 from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from align.core.dtypes import Array
@@ -39,11 +42,21 @@ class TracedSide:
         return f"ends in {module}, which did not return" if module else "ends before the end of the run"
 
 
+def check_beside(trace: TraceFolder, contents: Collection[str]) -> None:
+    """Raise RunFolderError for a file of a sealed trace that is gone, or of another size, or was not written with it.
+
+    Of those in `contents` the bytes count too, which takes reading them.
+    """
+    if trace.complete and trace.manifest.files is not None:
+        check_files(trace.folder, trace.manifest.files, (MODEL, VALUES, NOISE), contents)
+
+
 def open_trace(folder: Path) -> TracedSide:
     """Open a folder that `align capture` wrote; raises MissingFileError or RunFolderError for anything else."""
     if not folder.is_dir():
         raise MissingFileError(folder, "trace folder")
     trace = TraceFolder(folder)
+    check_beside(trace, contents=(MODEL, VALUES, NOISE, INPUTS))
     model, head = read_model(folder), trace.manifest.head
     if model is None or head is None:
         reason = f"{folder} tells nothing of the model that it is a trace of"

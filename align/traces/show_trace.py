@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from align.core.trace_metadata import CallStart, TracedCall, TracedTensor, TraceSummary
 from align.errors import MissingFileError
-from align.traces.stored.stored_model import read_model
+from align.traces.open_trace import check_beside
+from align.traces.stored.manifest import NOISE
+from align.traces.stored.stored_model import MODEL, read_model
 from align.traces.stored_noise import read_noise
 from align.traces.trace_folder import TraceFolder
 
@@ -35,6 +37,7 @@ def show_trace(folder: Path | str) -> TraceSummary:
     if not folder.is_dir():
         raise MissingFileError(folder, "trace folder")
     trace = TraceFolder(folder)
+    check_beside(trace, contents=(MODEL, NOISE))  # of the larger files the sizes will do
     noise, missing = read_noise(folder)
     model = read_model(folder)
     return TraceSummary(

@@ -9,13 +9,13 @@ from align.core.atomic_files import write_text
 from align.core.json_data import to_json_data
 from align.core.measurements import Measurement
 from align.errors import RunFolderError
+from align.traces.stored.manifest import NOISE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 NOISE_SCHEMA = "mindalign.noise/1"
-NOISE = "noise.json"
 
 
 def write_noise(folder: Path, noise: Mapping[str, Measurement] | None, missing: str = "") -> None:

@@ -7,11 +7,13 @@ readable, because the manifest says where each tensor lies. A line is written on
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 
 from align.core.dtypes import numpy_dtype
 from align.errors import RunFolderError
+from align.traces.stored.checksums import AGAIN, check_file
 from align.traces.stored.manifest import HEADER_BYTES, MANIFEST, SCHEMA, TENSORS, read_manifest
 
 if TYPE_CHECKING:
@@ -19,21 +21,25 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.traces import Capture
+    from align.traces.stored.manifest import TensorLocation
 
 
 class TraceFolder:
     """A trace read back; tensors are memory-mapped. `complete` is False if the run ended before it was sealed.
 
-    Captures whose bytes did not reach the disk are left out. `manifest` is all that its manifest tells. Raises
-    RunFolderError for what is no trace.
+    Of a run that ended so, captures whose bytes did not reach the disk are left out. `manifest` is all that its
+    manifest tells. Raises RunFolderError for what is no trace, and for a file that is not what was written.
     """
 
     def __init__(self, folder: Path) -> None:
         path = folder / TENSORS
-        manifest = read_manifest(folder / MANIFEST, SCHEMA) if path.is_file() else None
-        if manifest is None:
+        manifest = read_manifest(folder / MANIFEST, SCHEMA)
+        if manifest is not None and manifest.tensors is not None:
+            check_file(path, manifest.tensors)
+        if manifest is None or not path.is_file():
             raise RunFolderError(f"{folder} is not a trace folder of schema {SCHEMA}", "capture the trace again")
         self.folder, self.manifest = folder, manifest
+        self._checked: set[int] = set()
         self._data = np.memmap(path, dtype=np.uint8, mode="r") if path.stat().st_size else np.empty(0, np.uint8)
         self.environment, self.complete = manifest.environment, manifest.sealed
         captures = [one for one in manifest.captures if self._reached_the_disk(one)]
@@ -45,11 +51,24 @@ class TraceFolder:
         return capture.key in self.manifest.places
 
     def value(self, capture: Capture) -> Array:
-        """Return a captured tensor, or the elements of it that were kept, as a read-only view of the file."""
+        """Return a captured tensor, or the elements of it that were kept, as a read-only view of the file.
+
+        Raises RunFolderError for bytes that are not those that were written.
+        """
         place = self.manifest.places[capture.key]
         start = 8 + HEADER_BYTES + place.offset
         raw = self._data[start : start + place.nbytes]
+        self._check(capture, place, raw)
         return np.asarray(raw).view(numpy_dtype(capture.dtype)).reshape(place.shape)
+
+    def _check(self, capture: Capture, place: TensorLocation, raw: Array) -> None:
+        """Hold bytes against their checksum when they are first read: they are about to be read anyway."""
+        if place.crc32 is None or place.offset in self._checked:
+            return
+        if crc32(raw.data) != place.crc32:
+            path = self.folder / TENSORS
+            raise RunFolderError(f"{path} is damaged: the values of {capture.key} are not what was written", AGAIN)
+        self._checked.add(place.offset)
 
     def _reached_the_disk(self, capture: Capture) -> bool:
         place = self.manifest.places.get(capture.key)

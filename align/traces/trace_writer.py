@@ -6,6 +6,7 @@ A line is written only after its tensor, so that what was written before a crash
 from __future__ import annotations
 
 import json
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, BinaryIO
 from zlib import crc32
 
@@ -15,7 +16,9 @@ from align.core.dtypes import numpy_dtype
 from align.core.json_data import to_json_data
 from align.core.traces import Capture
 from align.errors import DestinationError
-from align.traces.stored.manifest import HEADER_BYTES, MANIFEST, SCHEMA, TENSORS, capture_as_json
+from align.traces.stored.checksums import FileSum, LineChain, last_check, sum_file
+from align.traces.stored.manifest import HEADER_BYTES, INPUTS, MANIFEST, SCHEMA, TENSORS, capture_as_json
+from align.traces.stored.stored_model import MODEL, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.parameters import Shape
     from align.core.trace_metadata import TraceHead
+
+BESIDE = (MODEL, VALUES, INPUTS)
+"""Files of a trace folder that are written before the run, and sealed with it."""
 
 _encode = json.JSONEncoder(check_circular=False).encode
 
@@ -48,6 +54,7 @@ class TraceWriter:
         self, folder: Path, environment: Mapping[str, str], *, inputs: bool = False, head: TraceHead | None = None
     ) -> None:
         self._destination = _Destination(folder)
+        self._folder, self._chain = folder, LineChain()
         self._header: dict[str, Any] = {}
         self._offset = 0
         self._inputs = inputs
@@ -76,28 +83,28 @@ class TraceWriter:
         with self._destination:
             self._line(line, flush=flush)
 
-    def append(self, capture: Capture, value: Array) -> int:
-        """Append the bytes of a tensor, or of some of its elements; return their offset, which a line must tell."""
+    def append(self, capture: Capture, value: Array) -> dict[str, int]:
+        """Append the bytes of a tensor, or of some of its elements; return their place, which a line must tell."""
         with self._destination:
             return self._bytes(capture, value)
 
     def _keep(self, capture: Capture, value: Array) -> None:
         with self._destination:
-            self._line({**capture_as_json(capture), "offset": self._bytes(capture, value)})
+            self._line({**capture_as_json(capture), **self._bytes(capture, value)})
 
-    def _bytes(self, capture: Capture, value: Array) -> int:
+    def _bytes(self, capture: Capture, value: Array) -> dict[str, int]:
         content = np.ascontiguousarray(value, dtype=numpy_dtype(capture.dtype))
         data = content.reshape(-1).view(np.uint8).data
-        end = self._offset
-        offset = self._place(data) if self._inputs else self._append(data)
+        end, checksum = self._offset, crc32(data)
+        offset = self._place(data, checksum) if self._inputs else self._append(data)
         if offset == end:  # safetensors lets no two tensors share their bytes
             place = [offset, offset + content.nbytes]
             self._header[capture.key] = {**_tensor_type(capture.dtype, value.shape), "data_offsets": place}
-        return offset
+        return {"offset": offset, "crc32": checksum}
 
-    def _place(self, data: memoryview) -> int:
+    def _place(self, data: memoryview, checksum: int) -> int:
         """Offset of these bytes, in an earlier tensor if it is the same."""
-        sign = len(data), crc32(data)
+        sign = len(data), checksum
         if (known := self._known.get(sign)) is not None and self._holds(known, data):
             return known
         self._known[sign] = offset = self._append(data)
@@ -127,16 +134,28 @@ class TraceWriter:
     def _seal(self) -> None:
         header = json.dumps(self._header, separators=(",", ":")).encode()
         room = HEADER_BYTES if self._offset else len(header)
-        if len(header) <= room:
-            self._tensors.seek(0)
-            self._tensors.writelines([room.to_bytes(8, "little"), header, b" " * (room - len(header))])
-            self._tensors.flush()
-        self._line({"sealed": True})
+        start = room.to_bytes(8, "little") + header.ljust(room) if len(header) <= room else b""
+        self._tensors.seek(0)
+        self._tensors.write(start)
+        self._tensors.flush()
+        tensors = FileSum(8 + room + self._offset, crc32(start), len(start))
+        beside = {name: sum_file(self._folder / name) for name in BESIDE if (self._folder / name).is_file()}
+        told = {name: astuple(one) for name, one in beside.items()}
+        self._line({"sealed": True, "tensors": astuple(tensors), "beside": told})
 
     def _line(self, value: Mapping[str, Any], *, flush: bool = True) -> None:
-        self._manifest.write(_encode(value) + "\n")
+        self._manifest.write(self._chain.close(_encode(value)) + "\n")
         if flush:
             self._manifest.flush()
+
+
+def tell_file(folder: Path, name: str) -> None:
+    """Add the size and checksum of a file, written after the run, to the manifest of a sealed trace."""
+    with _Destination(folder):
+        told = sum_file(folder / name)
+        chain = LineChain(last_check((folder / MANIFEST).read_bytes()))
+        with (folder / MANIFEST).open("a", encoding="utf-8") as manifest:
+            manifest.write(chain.close(_encode({"file": name, "told": astuple(told)})) + "\n")
 
 
 class _Destination:

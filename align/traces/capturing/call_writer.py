@@ -57,7 +57,7 @@ class CallWriter:
         part = keep_part(self._kept, capture, value)
         told: dict[str, Any] = {"statistics": _figures(summarize_tensor(value)), "offset": None}
         if part is not None:
-            told["offset"] = self._writer.append(capture, part)
+            told |= self._writer.append(capture, part)
             if part.shape != capture.shape:
                 told["kept"] = part.size
         self._note(capture, told)

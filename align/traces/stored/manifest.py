@@ -14,9 +14,10 @@ from align.core.dtypes import numpy_dtype
 from align.core.trace_metadata import CallStart, KeptValues, TensorKind, TensorStatistics, TraceHead
 from align.core.traces import Capture
 from align.errors import RunFolderError
+from align.traces.stored.checksums import FileSum, check_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from align.core.parameters import Shape
@@ -26,16 +27,21 @@ _CAPTURE = tuple(one.name for one in fields(Capture))
 
 @dataclass(frozen=True, slots=True)
 class TensorLocation:
-    """Where the kept elements of a tensor lie: bytes from the end of the header, and their shape."""
+    """Where the kept elements of a tensor lie: bytes from the end of the header, their shape, and their checksum."""
 
     offset: int
     shape: Shape
     nbytes: int
+    crc32: int | None = None
 
 
 @dataclass(slots=True)
 class TraceManifest:
-    """All that a manifest tells, in the order of the run; `running` are the calls that began and did not end."""
+    """All that a manifest tells, in the order of the run; `running` are the calls that began and did not end.
+
+    `tensors` and `files` are the checksums of the files beside it, None in a trace without: one that is not sealed, or
+    was written by an earlier version.
+    """
 
     environment: dict[str, str]
     head: TraceHead | None
@@ -46,6 +52,8 @@ class TraceManifest:
     running: list[CallStart] = field(default_factory=list)
     failure: str = ""
     sealed: bool = False
+    tensors: FileSum | None = None
+    files: dict[str, FileSum] | None = None
 
     def add(self, line: dict[str, Any]) -> None:
         """Take one line; those of a kind that is not known are passed over."""
@@ -77,8 +85,13 @@ def read_manifest(path: Path, schema: str) -> TraceManifest | None:
 def _whole_lines(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-    return [line for line in map(json.loads, lines) if isinstance(line, dict)]
+    lines = path.read_bytes().split(b"\n")[:-1]
+    check_lines(lines)
+    return [line for line in map(json.loads, _decoded(lines)) if isinstance(line, dict)]
+
+
+def _decoded(lines: list[bytes]) -> Iterator[str]:
+    return (line.decode(errors="replace") for line in lines)
 
 
 def _head(table: dict[str, Any] | None) -> TraceHead | None:
@@ -98,7 +111,7 @@ def _take_capture(manifest: TraceManifest, line: dict[str, Any]) -> None:
     if line["offset"] is not None:
         shape = (line["kept"],) if "kept" in line else capture.shape
         manifest.places[capture.key] = TensorLocation(
-            line["offset"], shape, prod(shape) * numpy_dtype(capture.dtype).itemsize
+            line["offset"], shape, prod(shape) * numpy_dtype(capture.dtype).itemsize, line.get("crc32")
         )
     if "statistics" in line:
         figures = {name: _figure(value) for name, value in line["statistics"].items()}
@@ -130,6 +143,13 @@ def _take_failure(manifest: TraceManifest, line: dict[str, Any]) -> None:
 
 def _take_seal(manifest: TraceManifest, line: dict[str, Any]) -> None:
     manifest.sealed = bool(line["sealed"])
+    if "tensors" in line:  # earlier versions sealed without
+        manifest.tensors = FileSum(*line["tensors"])
+        manifest.files = {name: FileSum(*told) for name, told in line["beside"].items()}
+
+
+def _take_file(manifest: TraceManifest, line: dict[str, Any]) -> None:
+    manifest.files = {**(manifest.files or {}), line["file"]: FileSum(*line["told"])}
 
 
 _KINDS: dict[str, Callable[[TraceManifest, dict[str, Any]], None]] = {
@@ -138,6 +158,7 @@ _KINDS: dict[str, Callable[[TraceManifest, dict[str, Any]], None]] = {
     "end": _take_end,
     "failed": _take_failure,
     "sealed": _take_seal,
+    "file": _take_file,
 }
 
 
@@ -148,6 +169,12 @@ MANIFEST = "manifest.jsonl"
 
 
 TENSORS = "step0.safetensors"
+
+
+NOISE = "noise.json"
+
+
+INPUTS = "inputs.npz"
 
 
 # Room for the header; a capture takes about 150 bytes of it, so this holds some 28,000.
