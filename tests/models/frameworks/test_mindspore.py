@@ -381,6 +381,7 @@ def test_two_parameters_of_one_name_are_named_with_their_places(adapter: Any) ->
 
 
 PROGRAM = """
+import copy
 import sys
 import numpy as np
 from align.forward.compare_forward import compare_forward
@@ -390,7 +391,7 @@ import mindspore
 def build():
     return mindspore.nn.SequentialCell(mindspore.nn.Dense(4, 4), mindspore.nn.ReLU())
 side = open_side(build())
-same = compare_forward(side, side, inputs={{"x": np.ones((2, 4), np.float32)}})
+same = compare_forward(side, copy.deepcopy(side.model), inputs={{"x": np.ones((2, 4), np.float32)}})
 print(same.verdict.outcome.value)
 kept_alive_until_the_very_end = side
 """
