@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.progress import Progress
+    from align.core.protocols import Inputs
     from align.core.verdicts import Verdict
     from align.runs.project_file import Project
     from align.runs.run_folder import Result
@@ -37,6 +38,14 @@ MapOption = Annotated[
 
 InputsOption = Annotated[
     str | None, typer.Option(metavar="FILE", help="Arrays by name (.npz), or `module:function` that returns them.")
+]
+BatchesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--inputs",
+        metavar="FILE",
+        help="Arrays by name (.npz), or `module:function` that returns them; repeat for batches one after another.",
+    ),
 ]
 InputSpecsOption = Annotated[
     list[str] | None,
@@ -142,7 +151,12 @@ def read_settings(
 def inputs_source(inputs: str | None, made: Sequence[str] | None, settings: Project) -> Path | str | None:
     """Return the file or function of the inputs: the one given here, else the project file's unless they are made."""
     chosen = inputs or (None if made else settings.inputs)
-    return Path(chosen) if isinstance(chosen, str) and ":" not in chosen else chosen
+    return file_or_function(chosen) if isinstance(chosen, str) else chosen
+
+
+def file_or_function(source: str) -> Path | str:
+    """A file as a path; the name of a function stays a name."""
+    return source if ":" in source else Path(source)
 
 
 def given_inputs(
@@ -161,6 +175,23 @@ def given_inputs(
     if kept is not None and kept.is_file():
         return kept
     raise InputsError("no inputs are given", f"give --inputs FILE.npz, or --input {SPEC_HELP}")
+
+
+def batches_source(inputs: Sequence[str] | None, made: Sequence[str] | None, settings: Project) -> list[Path | str]:
+    """The files or functions of all batches, as `inputs_source` chooses one; [] if none is named."""
+    chosen = [inputs_source(one, made, settings) for one in inputs or (None,)]
+    return [one for one in chosen if one]
+
+
+def given_batches(
+    sources: Sequence[Path | str], specs: Sequence[str], seed: int, kept: Path | None = None
+) -> Path | Inputs:
+    """Return the batches to use, as `given_inputs` returns one."""
+    from align.models.inputs import read_batches
+
+    if not sources or specs:
+        return given_inputs(sources[0] if sources else None, specs, seed, kept)
+    return read_batches([*sources])
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from align.models.open_side import SideRequest
@@ -43,6 +44,11 @@ def requested(side: ProjectSide) -> SideRequest:
     from align.models.open_side import SideRequest
 
     return SideRequest(str(side.model), side.checkpoint, side.device, side.dtype, side.mode)
+
+
+def numbered_sources(role: str, sources: Sequence[Path | str]) -> dict[str, Path | str]:
+    """Several sources of one role by names of their own: `inputs`, `inputs 2`."""
+    return {f"{role} {number}" if number > 1 else role: one for number, one in enumerate(sources, 1)}
 
 
 def made_from(settings: Project, **others: Path | str | None) -> dict[str, Path | str]:

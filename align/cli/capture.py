@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from align.cli._shared import (
-    InputsOption,
+    BatchesOption,
     InputSpecsOption,
     JsonOption,
     SeedOption,
-    given_inputs,
+    file_or_function,
+    given_batches,
     hand_over,
     progress_bar,
 )
@@ -25,7 +26,7 @@ SHOWN_DEPTH = 1
 def capture_command(  # noqa: PLR0913 - one parameter an option
     side: Annotated[str, typer.Argument(help="A model: `package.module:function` or `file.py:function`.")],
     folder: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Trace folder to write.")],
-    inputs: InputsOption = None,
+    inputs: BatchesOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
     checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Fills the model.")] = None,
@@ -52,7 +53,7 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
     from align.models.open_side import open_side
     from align.traces.capture_trace import capture_trace
 
-    source = given_inputs(inputs, made or (), seed)
+    source = given_batches([file_or_function(one) for one in inputs or ()], made or (), seed)
     with progress_bar() as progress:
         result = capture_trace(
             open_side(side, checkpoint, device=device, dtype=dtype, mode=mode),

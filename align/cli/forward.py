@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from align.cli._shared import (
+    BatchesOption,
     CandidateArgument,
     CandidateCheckpointOption,
-    InputsOption,
     InputSpecsOption,
     JsonOption,
     MapOption,
@@ -20,9 +20,9 @@ from align.cli._shared import (
     ReferenceCheckpointOption,
     RunOption,
     SeedOption,
+    batches_source,
     finish,
-    given_inputs,
-    inputs_source,
+    given_batches,
     progress_bar,
     read_settings,
 )
@@ -34,18 +34,19 @@ from align.cli._sides import (
     ReferenceDtypeOption,
     given_side,
     made_from,
+    numbered_sources,
     requested,
 )
 from align.cli._trace_folders import compared_folders
 
 if TYPE_CHECKING:
-    from align.core.dtypes import Array
+    from align.core.protocols import Inputs
 
 
 def forward_command(  # noqa: PLR0913 - one parameter an option
     reference: ReferenceArgument = None,
     candidate: CandidateArgument = None,
-    inputs: InputsOption = None,
+    inputs: BatchesOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
     reference_checkpoint: ReferenceCheckpointOption = None,
@@ -71,7 +72,8 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
 ) -> int:
     """Run both models on the same fixed inputs; name the layers that are at fault, why, and what to change.
 
-    In a run folder the inputs are kept as inputs.npz, and used again when none are given.
+    Several --inputs are batches that both models are run on one after another, without a reset between. In a run folder
+    the inputs are kept as inputs.npz, and used again when none are given.
     """
     from align.forward.compare_forward import compare_forward
     from align.forward.read_allowances import read_limits
@@ -90,8 +92,8 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
         result, sources = folders
         return finish(result, result.verdict, sources, run, json, show_all=show_all)
     kept = run / "inputs.npz" if run is not None else None
-    chosen = inputs_source(inputs, made, settings)
-    source = given_inputs(chosen, made or (), seed, kept)
+    chosen = batches_source(inputs, made, settings)
+    source = given_batches(chosen, made or (), seed, kept)
     with progress_bar() as progress:
         result = compare_forward(
             requested(first),
@@ -103,16 +105,17 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             allowances=allowances,
             progress=progress,
         )
-    sources = made_from(settings, inputs=_keep_inputs(source, kept) or chosen)
+    written = _keep_inputs(source, kept)
+    sources = made_from(settings, **numbered_sources("inputs", [written] if written else chosen))
     return finish(result, result.verdict, sources, run, json, show_all=show_all)
 
 
-def _keep_inputs(source: Path | dict[str, Array], kept: Path | None) -> Path | None:
+def _keep_inputs(source: Path | Inputs, kept: Path | None) -> Path | None:
     """Save the inputs of a run that came to its end, so that every later run can use the same."""
     from align.models.inputs import save_inputs
     from align.runs.run_folder import RunFolder
 
-    if kept is not None and isinstance(source, dict):
+    if kept is not None and not isinstance(source, Path):
         RunFolder.create(kept.parent)
         save_inputs(kept, source)
     return kept

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from align.core.traces import CaptureSink, Influences
 
 Model = Any
+Batch: TypeAlias = "Mapping[str, Array]"
+Inputs: TypeAlias = "Batch | Sequence[Batch]"
 FrameworkName = Literal["torch", "mindspore"]
 
 
@@ -105,10 +107,11 @@ class ModelRunner(Plugin, Protocol):
     """Runs a live model on fixed inputs."""
 
     def run(
-        self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
+        self, model: Model, inputs: Inputs, sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
-        """Run one forward in evaluation mode, giving each module's outputs to `sink`.
+        """Run one forward a batch in evaluation mode, giving each module's outputs to `sink`.
 
+        Batches run one after another: what the model keeps of one is there in the next, and calls go on counting.
         `stand_ins` are modules by path that answer the calls of the model's own ones, on the same arguments.
 
         Inputs are passed by keyword where the model's signature has all the names, else by position. Each run draws
@@ -127,8 +130,15 @@ class ModelRunner(Plugin, Protocol):
 class ModelCaller(ModelRunner, Protocol):
     """Lets other code call a live model, with tensors of its framework: a decoder calls it token by token."""
 
-    def evaluating(self, model: Model) -> AbstractContextManager[None]:
-        """Evaluation mode without gradients, for as many calls as it takes; all is left as it was, as by `run`."""
+    def evaluating(self, model: Model, *, restores: bool = True) -> AbstractContextManager[None]:
+        """Evaluation mode without gradients, for as many calls as it takes; all is left as it was, as by `run`.
+
+        Unless it `restores`, buffers and attributes stay as the calls left them: see `restoring`.
+        """
+        ...
+
+    def restoring(self, model: Model) -> AbstractContextManager[None]:
+        """Put buffers and attributes back at the end, whatever calls did to them in between."""
         ...
 
     def as_tensor(self, value: Array, model: Model) -> Any:
@@ -219,7 +229,7 @@ class Differentiator(ModelRunner, Protocol):
         """
         ...
 
-    def gradients(self, model: Model, inputs: Mapping[str, Array], scales: Mapping[str, float]) -> dict[str, Array]:
+    def gradients(self, model: Model, inputs: Inputs, scales: Mapping[str, float]) -> dict[str, Array]:
         """Gradients by parameter of a mix of what modules return, by one backward pass of a copy in evaluation mode.
 
         The mix is the sum over tensors of (tensor * standard normal) / scale, with the `scales` of those that count, by

@@ -17,27 +17,27 @@ from align.forward.layers.accept_deviations import accept_deviations, check_allo
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward
+from align.forward.layers.number_batches import culprits_in_batches, in_batches
 from align.forward.measure_power import power_of
 from align.forward.power.judge_power import with_power
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.describe_host import describe_host
-from align.models.inputs import describe_inputs, read_inputs
+from align.models.inputs import describe_inputs, read_batches
 from align.models.open_side import copied_sides, environments, unseen_layers
 from align.models.open_sides import open_sides
 from align.models.refuse_random import refuse_random
 from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
-    from align.core.dtypes import Array
     from align.core.findings import Finding
     from align.core.measurements import Limit
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
-    from align.core.protocols import Model
+    from align.core.protocols import Inputs, Model
     from align.core.verdicts import Verdict
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from align.forward.layers.accept_deviations import Deviations
     from align.forward.power_result import Power
     from align.forward.running.run_both_models import BothRuns
+    from align.models.inputs import InputsSource
     from align.models.open_side import Side
     from align.traces.module_calls import CallPairs
 
@@ -55,7 +56,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     reference: str | Model | Side,
     candidate: str | Model | Side,
     *,
-    inputs: Path | str | Mapping[str, Array],
+    inputs: InputsSource,
     name_map: NameMap | Path | str | None = None,
     traces: Path | None = None,
     allowances: Allowances = NO_ALLOWANCES,
@@ -66,11 +67,13 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
 
     A side is a live model, `module:function`, what `align.open_side` returns for a model with its checkpoint, or an
     `align.SideRequest`, which says the same of a side that is yet to be opened: sides that share tensors need that.
-    `inputs` are arrays by name, a file of them, or a function that returns them. Without `name_map` the two models
-    are matched first. `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as
-    `traces.part`. `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures
-    whether models that agree could have differed. Raises NothingInCommonError if no layer pairs, UnusedPatternsError
-    for an allowance that fits none, CannotRunError for a model that differs and draws random numbers.
+    `inputs` are arrays by name, a file of them, or a function that returns them; of several batches, in a list, one
+    follows the other without a reset between, so that what a model keeps of one shows in the next. Without `name_map`
+    the two models are matched first. `traces` is a folder that keeps both traces; those of a run that fails stay beside
+    it, as `traces.part`. `allowances` are limits of single layers, and deviations accepted for a reason. `power`
+    measures whether models that agree could have differed. Raises NothingInCommonError if no layer pairs,
+    UnusedPatternsError for an allowance that fits none, CannotRunError for a model that differs and draws random
+    numbers.
 
     >>> import numpy as np
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -82,7 +85,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     'aligned'
     """
     sides = open_sides(reference, candidate)
-    task = _Task(sides, read_inputs(inputs), allowances, _announced(progress))
+    task = _Task(sides, read_batches(inputs), allowances, _announced(progress))
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
         run = run_both_models(sides, task.inputs, folder, task.begun)
@@ -100,7 +103,7 @@ class _Task:
     """The sides, what they are given and what is allowed; `begun` is told of each stage."""
 
     sides: tuple[Side, Side]
-    inputs: dict[str, Array]
+    inputs: Inputs
     allowances: Allowances
     begun: Callable[[], None]
 
@@ -156,7 +159,7 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
     calls = pair_traces(run.traces, names.parameters, names.name_map)
     check_allowances(task.allowances, calls.pairs)
     rows = [*compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances)]
-    layers = with_amplification(excuse_uncertain(rows), *run.traces)
+    layers = in_batches(with_amplification(excuse_uncertain(rows), *run.traces), run.reference)
     if any(layer.outcome == "not aligned" for layer in layers):
         for side, trace in zip(task.sides, run.traces, strict=True):
             refuse_random(side, task.inputs, trace)
@@ -172,6 +175,7 @@ def _judge(task: _Task, gathered: _Gathered) -> _Judged:
     layers = [replace(layer, isolated=alone.outputs.get(layer.key)) for layer in gathered.layers]
     task.begun()
     culprits = explain_culprits(task.sides[0], bench, alone, weights.weights) if alone.faults else ()
+    culprits = culprits_in_batches(culprits, run.candidate)
     findings = (
         *run.noise.findings,
         *unseen_layers(*task.sides),

@@ -18,6 +18,7 @@ from align.forward.layers.accept_deviations import accept_deviations, check_allo
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward
+from align.forward.layers.number_batches import in_batches
 from align.lint.compare_settings import compare_settings
 from align.lint.pair_layers import pair_layers
 from align.rules.pitfalls import pitfalls
@@ -81,7 +82,7 @@ def compare_trace_folders(
     check_allowances(allowances, calls.pairs)
     noise, missing = read_noise(traces[0].folder)
     rows = [parts[0].told(row) for row in compare_traces(*parts, calls.pairs, noise, allowances)]
-    layers = with_amplification(excuse_uncertain(rows), *parts)
+    layers = in_batches(with_amplification(excuse_uncertain(rows), *parts), parts[0])
     known = accept_deviations(layers, (), allowances.accepted)
     first, last = first_divergence(known.layers)
     findings = (*cut, *_unmeasured(parameters[0], noise, missing), *open_names(paired), *_differences(sides, paired))

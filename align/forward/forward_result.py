@@ -26,6 +26,7 @@ class LayerComparison:
     pair that is not `certain` was made by its place or by what is inside: it may end at another place of the model.
     `isolated` is the candidate's layer given the reference's inputs, None if it was not run so. `amplification` is the
     relative error (L2) of the output over that of the inputs, when both models run on their own; None if one is 0.
+    `batch` of `batches` is the one in which it was called, counted from 1; None where there was one only.
     """
 
     order: int
@@ -48,6 +49,8 @@ class LayerComparison:
     note: str = ""
     isolated: IsolatedComparison | None = None
     amplification: float | None = None
+    batch: int | None = None
+    batches: int = 1
 
     @property
     def key(self) -> str:

@@ -25,7 +25,8 @@ from align.forward.power_result import Power
 from align.forward.running.measure_noise import measure_noise
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
-from align.models.inputs import read_inputs
+from align.models.batches import batches_from_names, named_arrays
+from align.models.inputs import read_batches
 from align.models.open_side import Side, open_side
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
@@ -33,14 +34,14 @@ from align.traces.trace_writer import TraceWriter
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.core.dtypes import Array
     from align.core.measurements import Limit
-    from align.core.protocols import Model
+    from align.core.protocols import Inputs, Model
     from align.core.traces import Trace
     from align.forward.power_result import ParameterPower
+    from align.models.inputs import InputsSource
 
 
-def measure_power(side: str | Model | Side, inputs: Path | str | Mapping[str, Array]) -> Power:
+def measure_power(side: str | Model | Side, inputs: InputsSource) -> Power:
     """Measure what the inputs can show of a model, all of whose layers count as compared.
 
     `side` and `inputs` are as for `compare_forward`. Raises UserCodeError if the model fails on the inputs themselves.
@@ -51,7 +52,7 @@ def measure_power(side: str | Model | Side, inputs: Path | str | Mapping[str, Ar
     >>> [(one.module, one.state, one.factor) for one in measure_power(model, {"x": np.eye(4)}).outputs]
     [('relu', 'constant', 0.0), ('', 'constant', 0.0)]
     """
-    opened, arrays = open_side(side), read_inputs(inputs)
+    opened, arrays = open_side(side), read_batches(inputs)
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
         with TraceWriter(Path(folder), opened.reader.environment(), inputs=True) as writer:
             opened.runner.run(opened.model, arrays, writer)
@@ -59,7 +60,7 @@ def measure_power(side: str | Model | Side, inputs: Path | str | Mapping[str, Ar
         return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace))
 
 
-def power_of(side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit]) -> Power:
+def power_of(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limit]) -> Power:
     """Measure what the inputs can show of a side, given the trace of its run and the limits of what was compared.
 
     `limits` are by `Capture.key`; tensors without one count for nothing.
@@ -81,7 +82,7 @@ def power_of(side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapp
     )
 
 
-def _own_limits(side: Side, inputs: Mapping[str, Array], trace: TraceFolder) -> dict[str, Limit]:
+def _own_limits(side: Side, inputs: Inputs, trace: TraceFolder) -> dict[str, Limit]:
     """Limits as for a candidate of the same dtypes; by a table where the model cannot run in float64."""
     noise = measure_noise(side, inputs, trace).accumulated or {}
     values = {capture.key: (trace.value(capture), capture.dtype) for capture in trace.captures}
@@ -91,25 +92,24 @@ def _own_limits(side: Side, inputs: Mapping[str, Array], trace: TraceFolder) -> 
 
 
 def _runs_on_other_inputs(
-    side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit]
+    side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limit]
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     """How far each tensor moves, by the names of the inputs that were replaced; and what could not be had, and why."""
-    others = unrelated_inputs(inputs)
-    unmeasured = dict.fromkeys(inputs.keys() - others.keys(), "no other value of its kind is known")
+    own = named_arrays(inputs)
+    others = unrelated_inputs(own)
+    unmeasured = dict.fromkeys(own.keys() - others.keys(), "no other value of its kind is known")
     runs = {}
-    for names, replaced in replaced_in_turn(inputs, others).items():
+    for names, replaced in replaced_in_turn(own, others).items():
         sink = MovementSink(trace, limits)
         try:
-            side.runner.run(side.model, replaced, sink)
+            side.runner.run(side.model, batches_from_names(replaced), sink)
             runs[names] = sink.factors
         except UserCodeError as error:
             unmeasured[names] = error.message
     return runs, dict(sorted(unmeasured.items()))
 
 
-def _parameters(
-    side: Side, inputs: Mapping[str, Array], trace: Trace, limits: Mapping[str, Limit]
-) -> tuple[ParameterPower, ...]:
+def _parameters(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limit]) -> tuple[ParameterPower, ...]:
     """Rows of all parameters that may have a gradient; raises CannotRunError where the model has no backward pass."""
     if not isinstance(side.runner, Differentiator):
         raise CannotRunError(f"{side.reader.name} models are run forwards only")

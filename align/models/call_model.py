@@ -35,17 +35,17 @@ def forward_of(model: Model) -> Callable[..., Any]:
     return found
 
 
-def call_model(side: Side, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def call_model(side: Side, inputs: Mapping[str, Array], *, restores: bool = True) -> dict[str, Array]:
     """Call a model in evaluation mode; return a copy of each tensor that it returns, "" for a lone one.
 
-    Inputs are bound as in a forward comparison. Raises ModelFailedError if the model does, InputsError if it returns no
-    tensor.
+    Unless it `restores`, what the model keeps of the call is there in the next one. Inputs are bound as in a forward
+    comparison. Raises ModelFailedError if the model does, InputsError if it returns no tensor.
     """
     caller = model_caller(side)
     given = {name: f"{value.dtype.name}{list(value.shape)}" for name, value in inputs.items()}
     tensors = {name: caller.as_tensor(value, side.model) for name, value in inputs.items()}
     args, kwargs = bind_inputs(forward_of(side.model), tensors)
-    with caller.evaluating(side.model):
+    with caller.evaluating(side.model, restores=restores):
         returned = run_user_code(
             lambda: side.model(*args, **kwargs), lambda error: ModelFailedError(caller.name, "", given, error)
         )

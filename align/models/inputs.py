@@ -7,7 +7,7 @@ import re
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,32 +17,62 @@ from align.core.checkpoints import StoredTensor
 from align.core.dtypes import FLOATS, numpy_dtype
 from align.core.registry import checkpoint_formats
 from align.errors import InputsError
+from align.models.batches import batches_from_names, named_arrays
 from align.models.open_side import load_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
+    from align.core.protocols import Inputs
 
 _SPEC = re.compile(r"(?P<name>\w+)=(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\](?:<(?P<below>\d+))?")
 _DEFAULT_BELOW = 2
 _MOST_ELEMENTS = 1 << 31
 _DTYPES = FLOATS | {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+InputsSource: TypeAlias = "Path | str | Mapping[str, Array] | Sequence[InputsSource]"
 SPEC_HELP = "NAME=DTYPE[SHAPE], for integers NAME=DTYPE[SHAPE]<BOUND, for example x=float32[2,3,224,224]"
 
 
-def read_inputs(source: Path | str | Mapping[str, Array]) -> dict[str, Array]:
-    """Return inputs by name, in the order in which the model takes them.
+def read_inputs(source: InputsSource) -> dict[str, Array]:
+    """Return the inputs of one batch by name, in the order in which the model takes them.
 
-    `source` is a mapping, a file of named arrays (`.npz`, `.safetensors`) or `module:function` that returns a
-    mapping. Raises InputsError for anything else.
+    `source` is as for `read_batches`. Raises InputsError for anything else, and for several batches.
+    """
+    batches = read_batches(source)
+    if len(batches) > 1:
+        hint = "give one of them; `align forward` and `align capture` take several"
+        raise InputsError(f"{len(batches)} batches are given where one is used", hint)
+    return batches[0]
+
+
+def read_batches(source: InputsSource) -> tuple[dict[str, Array], ...]:
+    """Return batches of inputs by name, in the order in which the model is to be run on them.
+
+    `source` is a mapping, a file of named arrays (`.npz`, `.safetensors`) or `module:function`; a function may return
+    several mappings in a list or tuple, and a file that `save_inputs` wrote may hold several batches. A list or tuple
+    of sources is one after another. Raises InputsError for anything else.
     """
     if isinstance(source, Path) or (isinstance(source, str) and ":" not in source):
         path = existing_file(Path(source), "inputs file")
-        return _checked(source, {name: tensor.load() for name, tensor in open_checkpoint(path).tensors.items()})
-    made: Any = load_function(source)() if isinstance(source, str) else source
-    if not isinstance(made, dict) and not hasattr(made, "items"):
-        raise InputsError(f"{source} returned a {type(made).__name__}", "return a dict of input name -> numpy array")
+        arrays = {name: tensor.load() for name, tensor in open_checkpoint(path).tensors.items()}
+        return tuple(_checked(source, one) for one in batches_from_names(arrays))
+    if not isinstance(source, (str, list, tuple)):
+        return (_batch(source, source),)
+    if isinstance(source, str):
+        made: Any = load_function(source)()
+        several = isinstance(made, (list, tuple)) and made and all(hasattr(one, "items") for one in made)
+        return tuple(_batch(source, one) for one in (made if several else [made]))
+    if not source:
+        raise InputsError("the list of inputs is empty", "give a dict of input name -> numpy array for each batch")
+    return tuple(batch for one in source for batch in read_batches(one))
+
+
+def _batch(source: object, made: Any) -> dict[str, Array]:
+    if not hasattr(made, "items"):
+        place = source if isinstance(source, str) else "what is given as inputs"
+        hint = "return a dict of input name -> numpy array, or a list of them for several batches"
+        raise InputsError(f"{place} returned a {type(made).__name__}", hint)
     return _checked(source, {str(name): _as_array(value) for name, value in made.items()})
 
 
@@ -77,26 +107,28 @@ def make_inputs(specs: Sequence[str], seed: int) -> dict[str, Array]:
     return {match["name"]: _draw(match, generator) for _, match in found if match}
 
 
-def save_inputs(path: Path, inputs: Mapping[str, Array]) -> None:
+def save_inputs(path: Path, inputs: Inputs) -> None:
     """Write inputs as `.npz`, whole or not at all; bfloat16, which it cannot hold, as float32.
 
-    Nothing is lost: floating inputs are cast to the dtype of the model that they are given to.
+    Nothing is lost: floating inputs are cast to the dtype of the model that they are given to. Several batches are
+    told apart by their names, `batch1/x`.
     """
-    wide = {name: value.astype(np.float32) if value.dtype.kind == "V" else value for name, value in inputs.items()}
+    arrays = named_arrays(inputs)
+    wide = {name: value.astype(np.float32) if value.dtype.kind == "V" else value for name, value in arrays.items()}
     tensors = [StoredTensor(name, v.shape, v.dtype.name, partial(np.asarray, v)) for name, v in wide.items()]
     with atomic_writer(path) as stream:
         checkpoint_formats()["npz"].write(stream, tensors, {})  # np.savez takes no input called `file`
 
 
-def describe_inputs(inputs: Mapping[str, Array]) -> dict[str, dict[str, object]]:
-    """Shape, dtype and SHA-256 of the bytes of each input."""
+def describe_inputs(inputs: Inputs) -> dict[str, dict[str, object]]:
+    """Shape, dtype and SHA-256 of the bytes of each input; of several batches by the names `batch1/x`."""
     return {
         name: {
             "shape": list(value.shape),
             "dtype": value.dtype.name,
             "sha256": hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest(),
         }
-        for name, value in inputs.items()
+        for name, value in named_arrays(inputs).items()
     }
 
 

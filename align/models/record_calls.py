@@ -7,14 +7,15 @@ import copy
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from align.core.trace_metadata import CallSink, CallStart, FunctionSink
 from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
 from align.errors import InputsError, ModelFailedError
+from align.models.batches import batches_of
 from align.models.live.call_sites import tensor_kinds, user_line
 from align.models.live.same_tensors import LatestTensors, no_write_count
 from align.models.probe import CLASS_NAME as PROBE
@@ -23,6 +24,7 @@ from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
+    from align.core.protocols import Batch, Inputs
     from align.core.traces import CaptureSink
     from align.models.live.overwrite_inputs import Overwriter
     from align.models.live.same_tensors import Writes
@@ -57,6 +59,22 @@ def bind_inputs(function: Callable[..., Any], inputs: Mapping[str, Any]) -> tupl
             "give the inputs the model's names, or other names in its order",
         )
     return tuple(inputs.values()), {}
+
+
+class BoundBatch(NamedTuple):
+    """One batch of arrays, and the arguments that a model gets for it."""
+
+    arrays: Batch
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def bound_batches(
+    function: Callable[..., Any], inputs: Inputs, as_tensor: Callable[[Array], Any]
+) -> tuple[BoundBatch, ...]:
+    """The arguments of each batch of `inputs`, bound as by `bind_inputs`."""
+    batches = [(one, {name: as_tensor(value) for name, value in one.items()}) for one in batches_of(inputs)]
+    return tuple(BoundBatch(one, *bind_inputs(function, tensors)) for one, tensors in batches)
 
 
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -277,6 +295,14 @@ def _before(recorder: CallRecorder, path: str, module: Any, args: tuple[Any, ...
 
 def _after(recorder: CallRecorder, path: str, module: Any, _args: Any, _kwargs: Any, output: Any) -> Any:
     return recorder.end(path, type(module).__name__, output)
+
+
+def run_on_batches(model: Callable[..., Any], batches: Sequence[BoundBatch], recorder: CallRecorder, what: str) -> None:
+    """Call the user's model on one batch after another; a failure names the batch where there are several."""
+    for number, (arrays, args, kwargs) in enumerate(batches, 1):
+        batch = f"batch{number}/" if len(batches) > 1 else ""
+        told = {batch + name: value for name, value in arrays.items()}
+        run_user_model(partial(model, *args, **kwargs), recorder, told, what)
 
 
 def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapping[str, Array], what: str) -> None:

@@ -9,14 +9,12 @@ from align.models.live.detect_nondeterminism import NondeterminismSink
 from align.models.restore_state import other_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from align.core.dtypes import Array
+    from align.core.protocols import Inputs
     from align.core.traces import Trace
     from align.models.open_side import Side
 
 
-def refuse_random(side: Side, inputs: Mapping[str, Array], trace: Trace) -> None:
+def refuse_random(side: Side, inputs: Inputs, trace: Trace) -> None:
     """Run a model that has left `trace` once more, from another seed; raises CannotRunError if that matters."""
     sink = NondeterminismSink(trace)
     with other_seed():

@@ -14,7 +14,7 @@ from align.core.protocols import BackwardRunner, SettingsReader
 from align.core.trace_metadata import TraceHead
 from align.errors import CannotRunError, DestinationError, UserCodeError
 from align.models.describe_host import describe_host
-from align.models.inputs import describe_inputs, read_inputs, save_inputs
+from align.models.inputs import describe_inputs, read_batches, read_inputs, save_inputs
 from align.models.open_side import Side, open_side
 from align.models.restore_state import SEED
 from align.traces.capturing.call_writer import CallWriter, GivenWriter
@@ -28,15 +28,16 @@ from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import tell_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
-    from align.core.protocols import Model
+    from align.core.protocols import Inputs, Model
     from align.core.trace_metadata import TraceSummary
     from align.core.traces import Capture, CaptureSink
+    from align.models.inputs import InputsSource
 
 STAGES = 3
 BACKWARD = "backward"
@@ -47,7 +48,7 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     side: str | Model | Side,
     folder: Path | str,
     *,
-    inputs: Path | str | Mapping[str, Array],
+    inputs: InputsSource,
     tensors: Sequence[str] = ("all",),
     functions: bool = False,
     layer_inputs: bool = False,
@@ -58,6 +59,7 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
 ) -> TraceSummary:
     """Run one model on fixed inputs in evaluation mode and write what every module returned into a trace folder.
 
+    `inputs` are as for `compare_forward`; gradients are had of one batch only.
     `tensors` says whose values are kept: "all", "none" (figures only), globs over paths, "first:N" or "sample:N"
     elements. `functions` captures functional calls that are no module's too, `layer_inputs` what calls are given,
     `backward` the gradients of a fixed mix of the outputs, in the folder `backward` inside. `noise` measures the
@@ -75,11 +77,12 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     """
     opened = open_side(side)
     backwards = _backward_runner(opened) if backward else None
-    arrays, folder = read_inputs(inputs), Path(folder)
+    batches, folder = read_batches(inputs), Path(folder)
+    first = batches[0] if backwards is None else read_inputs(batches)
     head = TraceHead(
         side=opened.label,
         framework=opened.reader.name,
-        inputs=describe_inputs(arrays),
+        inputs=describe_inputs(batches),
         seed=SEED,
         functions=functions,
         layer_inputs=layer_inputs,
@@ -88,16 +91,16 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     parameters = opened.reader.read_parameters(opened.model, opened.label)  # MindSpore may rename them in a run
     _make_room(folder)
     _write_model(opened, parameters, folder, values=values)
-    save_inputs(folder / INPUTS, arrays)
+    save_inputs(folder / INPUTS, batches)
     progress("capture", 1, STAGES)
-    _write_run(opened, folder, head, partial(opened.runner.run, opened.model, arrays))
+    _write_run(opened, folder, head, partial(opened.runner.run, opened.model, batches))
     progress("capture", 2, STAGES)
     if noise:
-        write_noise(folder, *_measure_noise(opened, arrays, TraceFolder(folder)))
+        write_noise(folder, *_measure_noise(opened, batches, TraceFolder(folder)))
         tell_file(folder, NOISE)
     if backwards is not None:
         head = replace(head, direction="backward", functions=False, layer_inputs=False)
-        _write_run(opened, folder / BACKWARD, head, partial(backwards.run_backward, opened.model, arrays))
+        _write_run(opened, folder / BACKWARD, head, partial(backwards.run_backward, opened.model, first))
     progress("capture", STAGES, STAGES)
     return show_trace(folder)
 
@@ -143,9 +146,7 @@ def _write_model(side: Side, parameters: ParameterSet, folder: Path, *, values: 
         write_values(folder, side.reader.read_values(side.model))
 
 
-def _measure_noise(
-    side: Side, inputs: Mapping[str, Array], trace: TraceFolder
-) -> tuple[dict[str, Measurement] | None, str]:
+def _measure_noise(side: Side, inputs: Inputs, trace: TraceFolder) -> tuple[dict[str, Measurement] | None, str]:
     """Run the model again in float64 and measure what was kept of the ordinary run; or say why that cannot be."""
     head = trace.manifest.head
     if head is None or not head.kept.globs:

@@ -29,6 +29,11 @@ class Call:
     outputs: tuple[Capture, ...]
 
     @property
+    def depth(self) -> int:
+        """How many modules were running around it."""
+        return self.outputs[0].depth
+
+    @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes of the outputs."""
         return tuple(capture.shape for capture in self.outputs)
@@ -105,6 +110,15 @@ class CalledModules:
             rule = rule_for(self._classes.get(module, ()))
             kind = rule[0].kind if rule else ""
             yield Call(module, number, outputs[0].order, outputs[0].class_name, kind, tuple(outputs))
+
+
+def outermost_calls(captures: Iterable[Capture]) -> list[list[Capture]]:
+    """What each call of the model itself returned, in order: one call a batch, without those inside."""
+    by_call: dict[int, list[Capture]] = defaultdict(list)
+    for one in captures:
+        if not one.module and not one.depth and one.role == "output":
+            by_call[one.call].append(one)
+    return list(by_call.values())
 
 
 def _ancestors(path: str) -> Iterator[str]:

@@ -37,9 +37,12 @@ def pair_calls(left: CalledModules, right: CalledModules) -> CallPairs:
 
 
 def _root_pair(left: CalledModules, right: CalledModules) -> Iterator[CallPair]:
-    mine, theirs = (next((call for call in reversed(side.calls) if not call.module), None) for side in (left, right))
-    if mine and theirs:
-        yield CallPair(mine, theirs)
+    """One call a batch; of runs that do not have as many, the last one."""
+    mine, theirs = ([call for call in side.calls if not call.module and not call.depth] for side in (left, right))
+    if len(mine) == len(theirs):
+        yield from map(CallPair, mine, theirs)
+    elif mine and theirs:
+        yield CallPair(mine[-1], theirs[-1])
 
 
 def _probe_pairs(left: CalledModules, right: CalledModules) -> Iterator[CallPair]:

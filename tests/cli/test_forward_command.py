@@ -57,6 +57,10 @@ def no_inputs():
     return [1, 2]
 
 
+def batches():
+    return [inputs(), {"x": np.ones((2, 4), np.float32)}]
+
+
 def texts():
     return {"x": np.array(["a", "b"])}
 
@@ -172,6 +176,57 @@ def test_a_run_folder_reuses_its_inputs(here: Path, capsys: pytest.CaptureFixtur
     again = run_json([*sides(here, "wrong_port"), "--run", "run"], capsys)
     other = run_json([*sides(here), *GIVEN, "--seed", "8", "--run", "run"], capsys)
     assert first["inputs"] == again["inputs"] != other["inputs"]
+
+
+def test_several_inputs_are_batches_of_one_run_and_are_kept_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez("second.npz", x=np.ones((2, 4), np.float32))
+    first = run_json(
+        [*sides(here), "--inputs", f"{here.name}:inputs", "--inputs", "second.npz", "--run", "run"], capsys
+    )
+    assert first["verdict"]["outcome"] == "aligned"
+    assert {(row["call"], row["batch"], row["batches"]) for row in first["layers"]} == {(0, 1, 2), (1, 2, 2)}
+    assert list(first["inputs"]) == ["batch1/x", "batch2/x"]
+    again = run_json([*sides(here, "wrong_port"), "--run", "run"], capsys)
+    given = run_json([*sides(here), "--inputs", "run/inputs.npz"], capsys)
+    listed = run_json([*sides(here), "--inputs", f"{here.name}:batches"], capsys)
+    assert first["inputs"] == again["inputs"] == given["inputs"] == listed["inputs"]
+    assert "in batch 1 of 2" in again["verdict"]["reason"]
+    assert set(first["made_from"]) == {"reference", "candidate", "inputs"}
+
+
+def test_without_a_run_folder_each_source_of_inputs_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--inputs", f"{here.name}:inputs", "--inputs", f"{here.name}:inputs"]
+    assert set(run_json([*sides(here), *given], capsys)["made_from"]) == {
+        "reference",
+        "candidate",
+        "inputs",
+        "inputs 2",
+    }
+
+
+def test_a_batch_on_which_a_model_fails_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez("narrow.npz", x=np.ones((2, 3), np.float32))
+    check_refused(
+        [*sides(here), "--inputs", f"{here.name}:inputs", "--inputs", "narrow.npz"], capsys, "batch2/x float32"
+    )
+
+
+def test_captures_of_several_batches_are_compared_batch_by_batch(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--inputs", f"{here.name}:batches"]
+    for name in ("reference", "port", "wrong_port"):
+        assert main(["capture", f"{here.name}:{name}", *given, "--out", name]) == 0
+    capsys.readouterr()
+    assert run_json(["forward", "reference", "port"], capsys)["layers"][-1]["batch"] == 2
+    assert "in batch 1 of 2" in run_json(["forward", "reference", "wrong_port"], capsys)["verdict"]["reason"]
+    assert main(["capture", f"{here.name}:port", "--inputs", "reference/inputs.npz", "--out", "again"]) == 0
+    capsys.readouterr()
+    assert run_json(["forward", "reference", "again"], capsys)["verdict"]["outcome"] == "aligned"
+
+
+def test_where_one_batch_is_used_several_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    check_refused(["bisect", *sides(here)[1:], "--inputs", f"{here.name}:batches"], capsys, "2 batches are given")
 
 
 def test_a_seed_gives_the_same_inputs_every_time(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ kept but figures.
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +20,10 @@ from align.evaluation.validation.exchange_parts import Scores, Setup, list_combi
 from align.evaluation.validation.metrics import main_output
 from align.evaluation.validation.sample_differences import SampleTally
 from align.evaluation.validation.sample_fingerprints import count_differing_samples
-from align.models.call_model import call_model, noise_unmeasured, widened_side
+from align.models.call_model import call_model, model_caller, noise_unmeasured, widened_side
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
     from align.core.name_map import SideOf
@@ -109,15 +110,24 @@ class ScoredModels:
             what = f"{whose} data" + (" with the reference's weights" if weights == "reference" else "")
             tally = self.tallies[weights, whose] = SampleTally()
             scores: dict[Setup, Scores] = defaultdict(Scores)
-            for batch in dataset.batches():
-                self._add(batch, (weights, whose), tally, scores)
-                self._progress(what, tally.samples, tally.samples + 1)
+            with self._state_restored():
+                for batch in dataset.batches():
+                    self._add(batch, (weights, whose), tally, scores)
+                    self._progress(what, tally.samples, tally.samples + 1)
             self._progress(what, tally.samples, tally.samples)
             self._scores |= scores
 
+    @contextmanager
+    def _state_restored(self) -> Iterator[None]:
+        """Let what the models keep of a batch be there in the next, until all batches are through."""
+        with ExitStack() as stack:
+            for side in (*self._sides.values(), *([self._wide] if self._wide else [])):
+                stack.enter_context(model_caller(side).restoring(side.model))
+            yield
+
     def _add(self, batch: Batch, whose: tuple[SideOf, SideOf], tally: SampleTally, scores: dict[Setup, Scores]) -> None:
         """Run one batch through all models and metrics."""
-        outputs = {name: call_model(side, batch.inputs) for name, side in self._sides.items()}
+        outputs = {name: call_model(side, batch.inputs, restores=False) for name, side in self._sides.items()}
         wide = self._wide_outputs(batch)
         main = _main_outputs(outputs, self._sides, batch.size)
         tally.add(*main, None if wide is None else main_output(wide), _classes(main[0], batch.labels))
@@ -150,7 +160,7 @@ class ScoredModels:
     def _wide_outputs(self, batch: Batch) -> Outputs | None:
         """What the reference returns in float64; None, from the first failure on, where it cannot run so."""
         try:
-            return None if self._wide is None else call_model(self._wide, batch.inputs)
+            return None if self._wide is None else call_model(self._wide, batch.inputs, restores=False)
         except CannotRunError as error:
             self._without_noise(error)
             return None

@@ -14,8 +14,7 @@ from align.forward.isolation.locate_faults import calls_to_force, find_faults, i
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.core.dtypes import Array
-    from align.core.protocols import Model
+    from align.core.protocols import Inputs, Model
     from align.core.traces import Trace
     from align.forward.allowances import Allowances
     from align.forward.culprit_result import IsolatedComparison
@@ -58,7 +57,7 @@ class Bench:
     """The port, to be run with what the reference had in the place of what it makes itself."""
 
     side: Side
-    inputs: Mapping[str, Array]
+    inputs: Inputs
     reference: Trace
     pairs: Sequence[CallPair]
     noise: IsolatedNoise | None

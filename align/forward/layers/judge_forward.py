@@ -64,9 +64,11 @@ def _is_empty_on_both(layer: LayerComparison) -> bool:
 
 
 def _culprit(culprit: Culprit) -> str:
-    return f"{culprit.candidate or 'the model itself'} ({culprit.candidate_class})"
+    batch = f" in batch {culprit.facts['batch']}" if "batch" in culprit.facts else ""
+    return f"{culprit.candidate or 'the model itself'} ({culprit.candidate_class}){batch}"
 
 
 def _named(layer: LayerComparison) -> str:
     mine, theirs = (name or "the output" for name in (layer.reference, layer.candidate))
-    return f"{mine} ({layer.reference_class}) -> {theirs} ({layer.candidate_class})"
+    batch = "" if layer.batch is None else f" in batch {layer.batch} of {layer.batches}"
+    return f"{mine} ({layer.reference_class}) -> {theirs} ({layer.candidate_class}){batch}"

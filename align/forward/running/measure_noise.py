@@ -11,11 +11,8 @@ from align.forward.isolation.isolated_calls import NoiseIsolation
 from align.traces.rounding_noise import NoiseSink
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from align.core.dtypes import Array
     from align.core.measurements import Measurement
-    from align.core.protocols import Model, ModelRunner
+    from align.core.protocols import Inputs, Model, ModelRunner
     from align.core.traces import CaptureSink, Trace
     from align.forward.isolation.isolated_calls import IsolatedNoise
     from align.models.open_side import Side
@@ -30,7 +27,7 @@ class Noise:
     findings: tuple[Finding, ...] = ()
 
 
-def measure_noise(side: Side, inputs: Mapping[str, Array], trace: Trace) -> Noise:
+def measure_noise(side: Side, inputs: Inputs, trace: Trace) -> Noise:
     """Run the reference twice in float64: by itself, and each layer on the inputs of the ordinary run (`trace`).
 
     If it cannot run so, or not to its end, a finding says why: other limits then come from a table by dtype.
@@ -46,7 +43,7 @@ def measure_noise(side: Side, inputs: Mapping[str, Array], trace: Trace) -> Nois
     return Noise(together.noise, alone.noise, _unmeasured(side, max(reasons)))
 
 
-def _failure(runner: ModelRunner, wide: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> str:
+def _failure(runner: ModelRunner, wide: Model, inputs: Inputs, sink: CaptureSink) -> str:
     """Run a model; return what kept it from its end, "" if nothing did."""
     try:
         runner.run(wide, inputs, sink)

@@ -15,9 +15,9 @@ from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from align.core.dtypes import Array
+    from align.core.protocols import Inputs
     from align.forward.running.measure_noise import Noise
     from align.models.open_side import Side
 
@@ -36,9 +36,7 @@ class BothRuns:
         return self.reference, self.candidate
 
 
-def run_both_models(
-    sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Path, begun: Callable[[], None]
-) -> BothRuns:
+def run_both_models(sides: tuple[Side, Side], inputs: Inputs, folder: Path, begun: Callable[[], None]) -> BothRuns:
     """Run both models and measure the noise; `begun` is told of each of the three stages."""
     read = []
     for side, name in zip(sides, ("reference", "candidate"), strict=True):

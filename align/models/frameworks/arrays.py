@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.models.check_state_dict import check_state_dict
 from align.models.live.sample_memory import array_memory
-from align.models.record_calls import CallRecorder, bind_inputs, run_user_model
+from align.models.record_calls import CallRecorder, bound_batches, run_on_batches
 from align.models.restore_state import fixed_seed
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
-    from align.core.protocols import Model
+    from align.core.protocols import Inputs, Model
     from align.core.traces import CaptureSink
 
 
@@ -123,23 +124,26 @@ class ArraysFramework:
         return {"numpy": np.__version__}
 
     def run(
-        self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
+        self, model: Model, inputs: Inputs, sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
         """Run the chain; see ModelRunner."""
         recorder = CallRecorder(sink, self.as_array, lambda value, like: value.astype(like.dtype))
-        args, kwargs = bind_inputs(lambda x: x, inputs)
 
-        def call() -> None:
+        def call(*args: Any, **kwargs: Any) -> None:
             changed = recorder.begin("", args, kwargs, "ArrayModel")
             given, named = changed or (args, kwargs)
             recorder.end("", "ArrayModel", model(*given, **named, recorder=recorder, stand_ins=stand_ins))
 
         with fixed_seed():
-            run_user_model(call, recorder, inputs, self.name)
+            run_on_batches(call, bound_batches(lambda x: x, inputs, lambda value: value), recorder, self.name)
 
-    def evaluating(self, model: Model) -> AbstractContextManager[None]:  # noqa: ARG002
+    def evaluating(self, model: Model, *, restores: bool = True) -> AbstractContextManager[None]:  # noqa: ARG002
         """Draw the same random numbers; see ModelCaller."""
         return fixed_seed()
+
+    def restoring(self, model: Model) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Put nothing back: a chain keeps nothing; see ModelCaller."""
+        return nullcontext()
 
     def as_tensor(self, value: Array, model: Model) -> Array:  # noqa: ARG002
         """Return the array itself."""

@@ -11,7 +11,7 @@ import copy
 import os
 import sys
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from align.models.adapter_parts.mindspore.scripts import FORMS
 from align.models.adapter_parts.mindspore.settings import cell_settings, group_settings
 from align.models.check_state_dict import check_state_dict
 from align.models.live.overwrite_inputs import Overwriter
-from align.models.record_calls import CallRecorder, bind_inputs, recorded_calls, run_user_model
+from align.models.record_calls import CallRecorder, bind_inputs, bound_batches, recorded_calls, run_on_batches
 from align.models.restore_state import fixed_seed, restored_attributes, seed_of_runs
 from align.models.user_code import run_user_code
 from align.rules.layer_rules import is_statistic
@@ -38,11 +38,12 @@ from align.rules.linear_layouts import inputs_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
     from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
-    from align.core.protocols import Model
+    from align.core.protocols import Inputs, Model
     from align.core.traces import CaptureSink
 
 
@@ -152,27 +153,29 @@ class MindSporeFramework:
         return MindSporeFramework(graph=True)
 
     def run(
-        self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
+        self, model: Model, inputs: Inputs, sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
-        """Run one forward in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set meanwhile."""
+        """Run a forward a batch in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set."""
         overwrite = Overwriter(lambda: _tensors(model).values())
         recorder = CallRecorder(
             sink, self.as_array, lambda value, like: _to_tensor(value).astype(like.dtype), overwrite
         )
-        dtype = _floating_dtype(model)
-        tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
-        args, kwargs = bind_inputs(model.construct, tensors)
+        calls = bound_batches(model.construct, inputs, partial(self.as_tensor, model=model))
         cells = () if self._graph else model.cells_and_names()
         hooked = recorded_calls(cells, recorder, stand_ins or {}, "construct")
         call = partial(_call_whole, model, recorder) if self._graph else model
         with in_mode(graph=self._graph), _evaluated(model), hooked, captured_operators(model, recorder):
-            run_user_model(lambda: call(*args, **kwargs), recorder, inputs, "MindSpore")
+            run_on_batches(call, calls, recorder, "MindSpore")
 
     @contextmanager
-    def evaluating(self, model: Model) -> Iterator[None]:
+    def evaluating(self, model: Model, *, restores: bool = True) -> Iterator[None]:
         """Evaluate in PYNATIVE mode; see ModelCaller."""
-        with in_mode(graph=False), _evaluated(model):
+        with in_mode(graph=False), _evaluated(model, restores=restores):
             yield
+
+    def restoring(self, model: Model) -> AbstractContextManager[None]:
+        """Put buffers and attributes back; see ModelCaller."""
+        return _restored(model)
 
     def as_tensor(self, value: Array, model: Model) -> Any:
         """Make a tensor that fits the model."""
@@ -307,19 +310,22 @@ def _public_names() -> dict[type, str]:
 
 
 @contextmanager
-def _evaluated(model: Model) -> Iterator[None]:
-    """Run in evaluation mode on the same random numbers; leave modes, values, attributes and random states alone.
+def _restored(model: Model) -> Iterator[None]:
+    """Put values and attributes back at the end.
 
-    Of parameters only those that are not trained are put back: a counter or a statistic is a Parameter here. What
-    begins with an underscore is MindSpore's own.
+    Of parameters only those that are not trained: a counter or a statistic is a Parameter here. What begins with an
+    underscore is MindSpore's own.
     """
     cells = [cell for _, cell in model.cells_and_names()]
-    modes = [(cell, cell.training) for cell in cells]
-    with (
-        _same_random_numbers(),
-        _untrained_kept(model),
-        restored_attributes(cells, lambda name: not name.startswith("_")),
-    ):
+    with _untrained_kept(model), restored_attributes(cells, lambda name: not name.startswith("_")):
+        yield
+
+
+@contextmanager
+def _evaluated(model: Model, *, restores: bool = True) -> Iterator[None]:
+    """Run in evaluation mode on the same random numbers; leave modes, random states and the rest alone."""
+    modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
+    with _same_random_numbers(), _restored(model) if restores else nullcontext():
         model.set_train(False)
         try:
             yield

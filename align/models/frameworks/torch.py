@@ -30,22 +30,24 @@ from align.models.adapter_parts.torch.state import (
     refuse_empty,
     refuse_scripted,
     refuse_shapeless,
+    restored,
     writes,
 )
 from align.models.check_state_dict import check_state_dict
 from align.models.live.overwrite_inputs import Overwriter
-from align.models.record_calls import CallRecorder, bind_inputs, recorded_calls, run_user_model
+from align.models.record_calls import CallRecorder, bind_inputs, bound_batches, recorded_calls, run_on_batches
 from align.models.user_code import run_user_code
 from align.rules.linear_layouts import inputs_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from align.core.dtypes import Array
     from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
-    from align.core.protocols import Model
+    from align.core.protocols import Inputs, Model
     from align.core.traces import CaptureSink
     from align.errors import AlignError
 
@@ -135,29 +137,32 @@ class TorchFramework:
         return {"torch": torch.__version__, "available device": device, "threads": str(torch.get_num_threads())}
 
     def run(
-        self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
+        self, model: Model, inputs: Inputs, sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
-        """Run one forward without gradients; see ModelRunner. Raises CannotRunError for a TorchScript model."""
+        """Run a forward a batch without gradients; see ModelRunner. Raises CannotRunError for a TorchScript model."""
         import torch
 
         refuse_scripted(model)
         overwrite = Overwriter(lambda: (*model.parameters(), *model.buffers()))
         recorder = CallRecorder(sink, self.as_array, lambda value, like: _to_tensor(value).to(like), overwrite, writes)
-        tensors = {name: self.as_tensor(value, model) for name, value in inputs.items()}
-        args, kwargs = bind_inputs(model.forward, tensors)
+        calls = bound_batches(model.forward, inputs, partial(self.as_tensor, model=model))
         seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
         hooked = recorded_calls(seen, recorder, stand_ins or {}, "forward")
         with evaluated(model), hooked, torch.no_grad(), captured_functions(model, recorder):
-            run_user_model(lambda: model(*args, **kwargs), recorder, inputs, self.name)
+            run_on_batches(model, calls, recorder, self.name)
 
     @contextmanager
-    def evaluating(self, model: Model) -> Iterator[None]:
+    def evaluating(self, model: Model, *, restores: bool = True) -> Iterator[None]:
         """Evaluate without gradients; see ModelCaller."""
         import torch
 
         refuse_scripted(model)
-        with evaluated(model), torch.no_grad():
+        with evaluated(model, restores=restores), torch.no_grad():
             yield
+
+    def restoring(self, model: Model) -> AbstractContextManager[None]:
+        """Put buffers and attributes back; see ModelCaller."""
+        return restored(model)
 
     def as_tensor(self, value: Array, model: Model) -> Any:
         """Make a tensor that fits the model."""
@@ -198,7 +203,7 @@ class TorchFramework:
                 return Influences(wide, *told)
         return None
 
-    def gradients(self, model: Model, inputs: Mapping[str, Array], scales: Mapping[str, float]) -> dict[str, Array]:
+    def gradients(self, model: Model, inputs: Inputs, scales: Mapping[str, float]) -> dict[str, Array]:
         """Differentiate a float32 copy, of a float64 model a float64 one; see Differentiator."""
         width = "double" if _dtype_name(_sample(model)) == "float64" else "float"  # float64 takes many times as long
         wide, found = _differentiated(model, inputs, width, partial(gradients, scales=scales))
@@ -216,14 +221,18 @@ class TorchFramework:
         return run_user_code(load, partial(_load_failed, path))
 
 
-def _differentiated(model: Model, inputs: Mapping[str, Array], width: str, code: Callable[..., Any]) -> Any:
+def _differentiated(model: Model, inputs: Inputs, width: str, code: Callable[..., Any]) -> Any:
     """A copy of this width, and what `code(copy, call)` gives, where `call` runs it; raises UserCodeError."""
     wide = _widened(model, width)
-    tensors = {name: _fitted(_to_tensor(value), _sample(wide)) for name, value in inputs.items()}
-    args, kwargs = bind_inputs(wide.forward, tensors)
+    calls = bound_batches(wide.forward, inputs, lambda value: _fitted(_to_tensor(value), _sample(wide)))
+
+    def call() -> Any:
+        returned = [wide(*args, **kwargs) for _, args, kwargs in calls]
+        return returned[0] if len(returned) == 1 else returned
+
     failed = partial(UserCodeError, "the backward pass of the torch model")
     with evaluated(wide):
-        return wide, run_user_code(partial(code, wide, partial(wide, *args, **kwargs)), failed)
+        return wide, run_user_code(partial(code, wide, call), failed)
 
 
 def _widened(model: Model, width: str) -> Model:

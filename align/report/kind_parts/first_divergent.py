@@ -41,10 +41,16 @@ def _place(layer: dict[str, Any]) -> Pairs:
     sides = [(side, word("word", side)) for side in ("reference", "candidate")]
     facts = [(label, f"{layer_name(layer[side])}  ({layer[f'{side}_class'] or NONE})") for side, label in sides]
     output = say("forward.output", output=layer["output"]) if layer["output"] else ""
-    facts.append((say("forward.call"), say("forward.call_number", call=layer["call"], order=layer["order"]) + output))
+    number = say("forward.call_number", call=layer["call"], order=layer["order"])
+    facts.append((say("forward.call"), number + output + _batch(layer)))
     kinds = [f"{format_shape(layer[f'{side}_shape'])} {layer[f'{side}_dtype']}" for side, _ in sides]
     tensor = say("forward.on_both_sides", kind=kinds[0]) if kinds[0] == kinds[1] else " | ".join(kinds)
     return [*facts, (say("forward.tensor"), tensor)]
+
+
+def _batch(layer: dict[str, Any]) -> str:
+    batch = layer.get("batch")
+    return say("forward.in_batch", batch=batch, batches=layer["batches"]) if batch else ""
 
 
 def _figures(measured: dict[str, Any], layer: dict[str, Any]) -> Pairs:

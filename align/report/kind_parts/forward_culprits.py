@@ -26,7 +26,7 @@ IN_PANEL = 4
 LINES_SHOWN = 3
 ALIKE = ("reference_class", "candidate_class", "part", "cause", "sureness", "change")
 SETTINGS = ("reference", "candidate")
-TOLD_APART = ("calls", *SETTINGS)  # facts with a place of their own
+TOLD_APART = ("calls", "batch", *SETTINGS)  # facts with a place of their own
 
 Culprit = dict[str, Any]
 Layer = dict[str, Any]
@@ -125,7 +125,8 @@ def _part(group: list[Culprit]) -> str:
     calls = (
         say("culprit.calls", count=format_number(group[0]["facts"]["calls"])) if "calls" in group[0]["facts"] else ""
     )
-    return say("culprit.far", part=word("part", group[0]["part"]), far=far) + calls
+    batch = say("culprit.batch", batch=group[0]["facts"]["batch"]) if "batch" in group[0]["facts"] else ""
+    return say("culprit.far", part=word("part", group[0]["part"]), far=far) + calls + batch
 
 
 def _lines(group: list[Culprit]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from align.errors import CannotRunError, UnreadableModelError
@@ -21,21 +21,31 @@ _NO_TENSORS = frozenset({type(None), bool, int, float, str, tuple, list, set, di
 
 
 @contextmanager
-def evaluated(model: Model) -> Iterator[None]:
-    """Run in evaluation mode on the same random numbers; leave modes, buffers, attributes and random states alone.
+def evaluated(model: Model, *, restores: bool = True) -> Iterator[None]:
+    """Run in evaluation mode on the same random numbers; leave modes and random states alone.
 
-    Of parameters only those are put back that got other memory: they are not copied, for they may fill the device.
+    Buffers and attributes too, unless it does not `restore` them: then they stay as calls left them.
     """
-    modules = list(model.modules())
-    training = [module for module in modules if module.training]
-    eager = (module for module in modules if not is_scripted(module))
-    with _same_random_numbers(), _tensors_kept(model), restored_attributes(eager), _plain_transformer_layers():
+    training = [module for module in model.modules() if module.training]
+    kept = restored(model) if restores else nullcontext()
+    with _same_random_numbers(), kept, _plain_transformer_layers():
         model.eval()
         try:
             yield
         finally:
             for module in training:
                 module.training = True
+
+
+@contextmanager
+def restored(model: Model) -> Iterator[None]:
+    """Put buffers and attributes back at the end.
+
+    Of parameters only those are put back that got other memory: they are not copied, for they may fill the device.
+    """
+    eager = (module for module in model.modules() if not is_scripted(module))
+    with _tensors_kept(model), restored_attributes(eager):
+        yield
 
 
 @contextmanager
