@@ -64,6 +64,31 @@ class FunctionSink(CaptureSink, Protocol):
     functions: bool
 
 
+PartKind = Literal["array", "number", "text", "attribute", "cache"]
+"""What stands for a part of an output that is no tensor: an attribute or a cache may hold tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedParts:
+    """What one call of the model returned beside tensors: captured parts by name, and what is left out.
+
+    `left_out` says by name what each is: `a Config object`, `None`.
+    """
+
+    call: int
+    kinds: dict[str, PartKind] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class ReturnedSink(CaptureSink, Protocol):
+    """A CaptureSink that is also told which parts of the model's outputs are no tensors."""
+
+    def returned(self, parts: ReturnedParts) -> None:
+        """Take the parts of one call, before their captures."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TensorStatistics:
     """Figures of one tensor; `min`, `max`, `mean` and `rms` are over its finite elements, None if it has none."""

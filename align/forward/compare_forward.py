@@ -18,6 +18,7 @@ from align.forward.layers.compare_traces import compare_traces, excuse_uncertain
 from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward
 from align.forward.layers.number_batches import culprits_in_batches, in_batches
+from align.forward.layers.tell_texts import with_texts
 from align.forward.measure_power import power_of
 from align.forward.power.judge_power import with_power
 from align.forward.running.run_both_models import kept_traces, run_both_models
@@ -26,7 +27,7 @@ from align.models.inputs import describe_inputs, read_batches
 from align.models.open_side import copied_sides, environments, unseen_layers
 from align.models.open_sides import open_sides
 from align.models.refuse_random import refuse_random
-from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
+from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,7 +159,7 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
         names = _named(task.sides, names.parameters, map_in_order(run.traces, names.parameters, names.name_map))
     calls = pair_traces(run.traces, names.parameters, names.name_map)
     check_allowances(task.allowances, calls.pairs)
-    rows = [*compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances)]
+    rows = [*with_texts(compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances), run.traces)]
     layers = in_batches(with_amplification(excuse_uncertain(rows), *run.traces), run.reference)
     if any(layer.outcome == "not aligned" for layer in layers):
         for side, trace in zip(task.sides, run.traces, strict=True):
@@ -181,6 +182,7 @@ def _judge(task: _Task, gathered: _Gathered) -> _Judged:
         *unseen_layers(*task.sides),
         *copied_sides(*task.sides),
         *alone.findings,
+        *left_out(run.traces, [side.label for side in task.sides]),
         *open_names(gathered.names.name_map),
         *weights.findings,
     )

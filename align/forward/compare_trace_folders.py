@@ -19,6 +19,7 @@ from align.forward.layers.compare_traces import compare_traces, excuse_uncertain
 from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward
 from align.forward.layers.number_batches import in_batches
+from align.forward.layers.tell_texts import with_texts
 from align.lint.compare_settings import compare_settings
 from align.lint.pair_layers import pair_layers
 from align.rules.pitfalls import pitfalls
@@ -26,7 +27,8 @@ from align.traces.compare_weights import compare_weights
 from align.traces.incompatible_traces import trace_incompatibilities
 from align.traces.kept_elements import kept_places
 from align.traces.open_trace import TracedSide, open_trace
-from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
+from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
+from align.traces.returned_parts import comparable_captures, parts_of
 from align.traces.stored_noise import read_noise
 
 if TYPE_CHECKING:
@@ -81,11 +83,18 @@ def compare_trace_folders(
     calls = pair_traces(parts, parameters, paired)
     check_allowances(allowances, calls.pairs)
     noise, missing = read_noise(traces[0].folder)
-    rows = [parts[0].told(row) for row in compare_traces(*parts, calls.pairs, noise, allowances)]
+    compared = with_texts(compare_traces(*parts, calls.pairs, noise, allowances), traces)
+    rows = [parts[0].told(row) for row in compared]
     layers = in_batches(with_amplification(excuse_uncertain(rows), *parts), parts[0])
     known = accept_deviations(layers, (), allowances.accepted)
     first, last = first_divergence(known.layers)
-    findings = (*cut, *_unmeasured(parameters[0], noise, missing), *open_names(paired), *_differences(sides, paired))
+    findings = (
+        *cut,
+        *_unmeasured(parameters[0], noise, missing),
+        *left_out(traces, [one.label for one in parameters]),
+        *open_names(paired),
+        *_differences(sides, paired),
+    )
     return ForwardComparison(
         reference=parameters[0].label,
         candidate=parameters[1].label,
@@ -110,7 +119,8 @@ def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[F
     cut = [(folder, side.ending) for folder, side in zip(folders, sides, strict=True) if side.ending]
     if not partial:
         faults += [f"{folder} was cut short: it {ending}" for folder, ending in cut]
-    if not (faults or cut) and (mine := _returned(sides[0])) != (theirs := _returned(sides[1])):
+    mine, theirs = _returned(sides)
+    if not (faults or cut) and mine != theirs:
         faults.append(f"outputs of different structure: {counted(mine, 'tensor')} and {theirs}")
     if faults:
         only_cut = not partial and len(faults) == len(cut)
@@ -118,10 +128,14 @@ def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[F
     return [Finding("trace-cut-short", "warning", str(folder), ending) for folder, ending in cut]
 
 
-def _returned(side: TracedSide) -> int:
-    """How many tensors the model itself returned in its last call."""
-    own = [one for one in side.trace.captures if not one.module]
-    return sum(one.call == own[-1].call for one in own) if own else 0
+def _returned(sides: Sides) -> list[int]:
+    """How many parts that must be there on both sides the models returned in their last calls."""
+    captures = sides[0].trace.captures, sides[1].trace.captures
+    counts = []
+    for captured in comparable_captures(captures, [parts_of(side.trace) for side in sides]):
+        own = [one for one in captured if not one.module]
+        counts.append(sum(one.call == own[-1].call for one in own) if own else 0)
+    return counts
 
 
 def _unmeasured(reference: ParameterSet, noise: Mapping[str, Measurement] | None, missing: str) -> Iterator[Finding]:
@@ -155,6 +169,7 @@ class _CommonPart:
         self._cut = own.head.kept.elements is None
         self.kept = other.head.kept if self._cut else own.head.kept
         self.captures, self.environment = own.trace.captures, own.trace.environment
+        self.manifest = own.trace.manifest
         self.inputs = tuple(one for one in own.trace.inputs if own.trace.holds(one))
 
     def holds(self, capture: Capture) -> bool:

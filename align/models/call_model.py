@@ -10,7 +10,8 @@ import numpy as np
 from align.core.findings import Finding
 from align.core.protocols import ModelCaller
 from align.errors import CannotRunError, InputsError, ModelFailedError
-from align.models.record_calls import bind_inputs, leaves
+from align.models.nested_values import leaves
+from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:

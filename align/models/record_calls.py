@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import dataclasses
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from align.core.trace_metadata import CallSink, CallStart, FunctionSink
+from align.core.trace_metadata import CallSink, CallStart, FunctionSink, ReturnedParts, ReturnedSink
 from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
 from align.errors import InputsError, ModelFailedError
 from align.models.batches import batches_of
 from align.models.live.call_sites import tensor_kinds, user_line
+from align.models.live.returned_values import INNER, given_back, taken_apart
 from align.models.live.same_tensors import LatestTensors, no_write_count
+from align.models.nested_values import leaves, with_leaves
 from align.models.probe import CLASS_NAME as PROBE
 from align.models.probe import probed_by
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Inputs
     from align.core.traces import CaptureSink
     from align.models.live.overwrite_inputs import Overwriter
+    from align.models.live.returned_values import Returned
     from align.models.live.same_tensors import Writes
 
 
@@ -77,53 +79,6 @@ def bound_batches(
     return tuple(BoundBatch(one, *bind_inputs(function, tensors)) for one, tensors in batches)
 
 
-def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (name, leaf) of nested tuples, lists, mappings and dataclasses; "" names a lone leaf."""
-    items = _items_of(type(value))  # type: ignore[arg-type]  # mypy takes no class for hashable
-    if items is None:
-        yield name, value
-        return
-    for key, item in items(value):
-        yield from leaves(item, _inside(name, key))
-
-
-@lru_cache(maxsize=1024)
-def _items_of(kind: type) -> Callable[[Any], Iterable[tuple[Any, Any]]] | None:
-    """How the (key, item) pairs of such a container are had, None for a leaf; asked three times a call."""
-    if issubclass(kind, Mapping):
-        return kind.items
-    if issubclass(kind, (tuple, list)):
-        return enumerate
-    return _field_items if dataclasses.is_dataclass(kind) else None
-
-
-def _field_items(value: Any) -> Iterator[tuple[str, Any]]:
-    return ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-
-
-def with_leaves(value: Any, put: Callable[[str, Any], Any], name: str = "") -> Any:
-    """Return the value with each leaf replaced by `put(name, leaf)`; containers are copied, never changed."""
-    if isinstance(value, Mapping):
-        items = copy.copy(value) if isinstance(value, MutableMapping) else dict(value)
-        for key, item in value.items():  # what Hugging Face's models return has no `update`
-            items[key] = with_leaves(item, put, _inside(name, key))
-        return items
-    if isinstance(value, (tuple, list)):
-        listed = [with_leaves(item, put, _inside(name, index)) for index, item in enumerate(value)]
-        return value._make(listed) if hasattr(value, "_make") else type(value)(listed)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        made = copy.copy(value)
-        for field in dataclasses.fields(value):
-            item = with_leaves(getattr(value, field.name), put, _inside(name, field.name))
-            object.__setattr__(made, field.name, item)
-        return made
-    return put(name, value)
-
-
-def _inside(name: str, key: Any) -> str:
-    return f"{name}.{key}" if name else str(key)
-
-
 class FromArray(Protocol):
     """Turns an array into a framework's tensor of the dtype and place of another one."""
 
@@ -135,8 +90,9 @@ class FromArray(Protocol):
 class CallRecorder:
     """Counts the calls of modules and hands their tensors to a sink; adapters call it from their hooks.
 
-    A sink that is an InputSink sees what modules are given and may change it, an Intervention what they return too; a
-    CallSink is told when calls begin and end.
+    `floats` is the dtype in which numbers of Python that the model returns are kept. A sink that is an InputSink sees
+    what modules are given and may change it, an Intervention what they return too; a CallSink is told when calls begin
+    and end, a ReturnedSink what the model returned that is no tensor.
     """
 
     def __init__(
@@ -146,6 +102,7 @@ class CallRecorder:
         from_array: FromArray,
         overwrite: Overwriter | None = None,
         writes: Writes = no_write_count,
+        floats: str = "float32",
     ) -> None:
         self._sink = sink
         self._overwrite = overwrite
@@ -159,6 +116,8 @@ class CallRecorder:
         self._intervention = sink if isinstance(sink, Intervention) else None
         self._call_sink = sink if isinstance(sink, CallSink) else None
         self._latest = LatestTensors(writes)
+        self._parts_sink = sink if isinstance(sink, ReturnedSink) else None
+        self._floats = floats
         self._home = f"{Path.cwd()}{os.sep}"
         self.functions = isinstance(sink, FunctionSink) and sink.functions
 
@@ -224,25 +183,34 @@ class CallRecorder:
         self.returned = path
         call = self._calls.get(path, 0)
         self._calls[path] = call + 1
-        new = {}
-        for name, leaf in leaves(output):
-            array = self._to_array(leaf)
-            if array is not None:
-                shape = tuple(array.shape)
-                depth = len(self._running)
-                capture = Capture(self._order, path, call, name, class_name, shape, array.dtype.name, depth)
-                self._hand_over(capture, array, leaf)
-                self._order += 1
-                other = self._intervention.instead(capture, array) if self._intervention is not None else None
-                if other is not None:
-                    new[name] = self._from_array(other, leaf)
+        new: dict[str, Any] = {}
+        for found in self._returned(path, call, output):
+            array = found.array
+            shape = tuple(array.shape)
+            depth = len(self._running)
+            capture = Capture(self._order, path, call, found.name, class_name, shape, array.dtype.name, depth)
+            self._hand_over(capture, array, found)
+            self._order += 1
+            other = self._intervention.instead(capture, array) if self._intervention is not None else None
+            if other is not None:
+                new |= given_back(found, other, self._from_array)
         if self._call_sink is not None:
             self._call_sink.finish(path, call)
             self._latest.finish()
         return with_leaves(output, new.get) if new else None
 
-    def _hand_over(self, capture: Capture, value: Array, tensor: Any) -> None:
-        if self._call_sink is None:
+    def _returned(self, path: str, call: int, output: Any) -> Iterable[Returned]:
+        """All that is captured of a call: of the outermost one, which is what the user gets, more than tensors."""
+        if path or self._running:
+            return taken_apart(output, self._to_array, INNER).found
+        parts = taken_apart(output, self._to_array, self._floats)
+        if self._parts_sink is not None and (kinds := parts.kinds()) | parts.left_out:
+            self._parts_sink.returned(ReturnedParts(call, kinds, parts.left_out))
+        return parts.found
+
+    def _hand_over(self, capture: Capture, value: Array, found: Returned) -> None:
+        tensor = found.leaf
+        if self._call_sink is None or not found.is_tensor:
             self._sink.add(capture, value)
             return
         known = self._latest.same(tensor)

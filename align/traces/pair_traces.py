@@ -18,9 +18,10 @@ from align.names.user_rules import NameRules
 from align.traces.module_calls import CalledModules
 from align.traces.pair_calls import pair_calls
 from align.traces.pairing.pair_fused_layers import pair_fused_layers
+from align.traces.returned_parts import comparable_captures, left_out_parts, parts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from align.core.parameters import ParameterSet
     from align.core.traces import Trace
@@ -51,13 +52,21 @@ def map_in_order(traces: Traces, sides: Parameters, name_map: NameMap) -> NameMa
 
 def pair_traces(traces: Traces, sides: Parameters, name_map: NameMap) -> CallPairs:
     """Pair the calls of two runs, by their values too if all were kept; raises NothingInCommonError if none pairs."""
-    left = CalledModules(traces[0].captures, sides[0], name_map, "source")
-    right = CalledModules(traces[1].captures, sides[1], name_map, "target")
+    captures = traces[0].captures, traces[1].captures
+    mine, theirs = comparable_captures(captures, [parts_of(trace) for trace in traces])
+    left = CalledModules(mine, sides[0], name_map, "source")
+    right = CalledModules(theirs, sides[1], name_map, "target")
     calls = pair_calls(left, right)
     if not calls.pairs:
         raise NothingInCommonError(sides[0].label, sides[1].label, "called layer")
     whole = all(trace.holds(one) for trace in traces for one in trace.captures)
     return pair_fused_layers(calls, *traces) if whole else calls
+
+
+def left_out(traces: Traces, labels: Sequence[str]) -> Iterator[Finding]:
+    """Warn of what the models returned and was not compared."""
+    captures = traces[0].captures, traces[1].captures
+    yield from left_out_parts(captures, [parts_of(trace) for trace in traces], labels)
 
 
 def open_names(name_map: NameMap) -> Iterator[Finding]:

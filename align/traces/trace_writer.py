@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.parameters import Shape
-    from align.core.trace_metadata import TraceHead
+    from align.core.trace_metadata import ReturnedParts, TraceHead
 
 BESIDE = (MODEL, VALUES, INPUTS)
 """Files of a trace folder that are written before the run, and sealed with it."""
@@ -72,6 +72,10 @@ class TraceWriter:
         for name, value in inputs.items() if self._inputs else ():
             shape, dtype = tuple(value.shape), value.dtype.name
             self._keep(Capture(self._outputs, module, call, name, "", shape, dtype, role="input"), value)
+
+    def returned(self, parts: ReturnedParts) -> None:
+        """Note what the model returned that is no tensor."""
+        self.note({"returned": parts.call, "kinds": parts.kinds, "left_out": parts.left_out})
 
     def add(self, capture: Capture, value: Array) -> None:
         """Append one capture; raises DestinationError if it cannot be written."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.errors import CannotRunError
-from align.models.record_calls import with_leaves
+from align.models.nested_values import with_leaves
 from align.traces.pair_inputs import pair_inputs
 
 if TYPE_CHECKING:

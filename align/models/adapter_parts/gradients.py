@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.traces import Capture
-from align.models.record_calls import leaves
+from align.models.nested_values import leaves
 from align.models.restore_state import SEED
 
 if TYPE_CHECKING:

@@ -158,7 +158,11 @@ class MindSporeFramework:
         """Run a forward a batch in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set."""
         overwrite = Overwriter(lambda: _tensors(model).values())
         recorder = CallRecorder(
-            sink, self.as_array, lambda value, like: _to_tensor(value).astype(like.dtype), overwrite
+            sink,
+            self.as_array,
+            lambda value, like: _to_tensor(value).astype(like.dtype),
+            overwrite,
+            floats="float64" if _floating_dtype(model) == _mindspore().float64 else "float32",
         )
         calls = bound_batches(model.construct, inputs, partial(self.as_tensor, model=model))
         cells = () if self._graph else model.cells_and_names()

@@ -144,7 +144,10 @@ class TorchFramework:
 
         refuse_scripted(model)
         overwrite = Overwriter(lambda: (*model.parameters(), *model.buffers()))
-        recorder = CallRecorder(sink, self.as_array, lambda value, like: _to_tensor(value).to(like), overwrite, writes)
+        floats = "float64" if _dtype_name(_sample(model)) == "float64" else "float32"
+        recorder = CallRecorder(
+            sink, self.as_array, lambda value, like: _to_tensor(value).to(like), overwrite, writes, floats=floats
+        )
         calls = bound_batches(model.forward, inputs, partial(self.as_tensor, model=model))
         seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
         hooked = recorded_calls(seen, recorder, stand_ins or {}, "forward")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from align.core.dtypes import Array
-    from align.core.trace_metadata import CallStart, TraceHead
+    from align.core.trace_metadata import CallStart, ReturnedParts, TraceHead
 
 _FIGURES = tuple(one.name for one in fields(TensorStatistics))
 
@@ -51,6 +51,10 @@ class CallWriter:
                 "inputs": inputs,
             }
         )
+
+    def returned(self, parts: ReturnedParts) -> None:
+        """Note what the model returned that is no tensor."""
+        self._writer.note({"returned": parts.call, "kinds": parts.kinds, "left_out": parts.left_out})
 
     def add(self, capture: Capture, value: Array) -> None:
         """Note a tensor with its figures, and keep of it what is to be kept."""

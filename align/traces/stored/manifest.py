@@ -11,7 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from align.core.dtypes import numpy_dtype
-from align.core.trace_metadata import CallStart, KeptValues, TensorKind, TensorStatistics, TraceHead
+from align.core.trace_metadata import CallStart, KeptValues, ReturnedParts, TensorKind, TensorStatistics, TraceHead
 from align.core.traces import Capture
 from align.errors import RunFolderError
 from align.traces.stored.checksums import FileSum, check_lines
@@ -50,6 +50,7 @@ class TraceManifest:
     statistics: dict[str, TensorStatistics] = field(default_factory=dict)
     starts: list[CallStart] = field(default_factory=list)
     running: list[CallStart] = field(default_factory=list)
+    returned: list[ReturnedParts] = field(default_factory=list)
     failure: str = ""
     sealed: bool = False
     tensors: FileSum | None = None
@@ -137,6 +138,10 @@ def _take_end(manifest: TraceManifest, line: dict[str, Any]) -> None:
             return
 
 
+def _take_returned(manifest: TraceManifest, line: dict[str, Any]) -> None:
+    manifest.returned.append(ReturnedParts(line["returned"], dict(line["kinds"]), dict(line["left_out"])))
+
+
 def _take_failure(manifest: TraceManifest, line: dict[str, Any]) -> None:
     manifest.failure = line["failed"]
 
@@ -156,6 +161,7 @@ _KINDS: dict[str, Callable[[TraceManifest, dict[str, Any]], None]] = {
     "module": _take_capture,
     "begin": _take_begin,
     "end": _take_end,
+    "returned": _take_returned,
     "failed": _take_failure,
     "sealed": _take_seal,
     "file": _take_file,

@@ -294,7 +294,7 @@ def test_outputs_of_every_form_are_captured(adapter: Any) -> None:
 
     sink = run(adapter, Net(), x=X[None])
     assert [key for key in sink.values if not key.startswith("lstm.")] == [
-        "lstm#0:0", "lstm#0:1.0", "lstm#0:1.1", "#0:y", "#0:state.0", "#0:state.1",
+        "lstm#0:0", "lstm#0:1.0", "lstm#0:1.1", "#0:y", "#0:state.0", "#0:state.1", "#0:length",
     ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.errors import CannotRunError
 from align.models.live.call_sites import called_by_user
-from align.models.record_calls import leaves
+from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.errors import CannotRunError
 from align.models.adapter_parts.mindspore.rebuild import copied_cell
-from align.models.record_calls import leaves, with_leaves
+from align.models.nested_values import leaves, with_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

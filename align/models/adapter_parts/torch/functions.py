@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from align.models.live.call_sites import called_by_user
-from align.models.record_calls import leaves
+from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.core.traces import capture_key
-from align.models.record_calls import leaves
+from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.errors import CannotRunError
 from align.models.adapter_parts.torch.state import is_scripted
-from align.models.record_calls import leaves, with_leaves
+from align.models.nested_values import leaves, with_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable

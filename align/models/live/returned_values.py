@@ -1,0 +1,172 @@
+"""What a call returned, part by part: tensors, and what else can be held against another one's.
+
+Of inner modules arrays count beside tensors. What the model itself returns is what its user gets: numbers, texts and
+what public attributes of objects hold are taken too, and all that cannot be is listed.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.dtypes import is_numeric
+from align.models.nested_values import inside, items_of, leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from align.core.dtypes import Array
+    from align.core.trace_metadata import PartKind
+
+INNER = ""  # in the place of the dtype of numbers: only tensors and arrays count
+MOST_DEPTH = 8  # objects inside objects
+_NUMBERS = (bool, int, float, complex, np.number, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """One part: the array that stands for it, and what the model returned; `kind` is None for a tensor.
+
+    What is in an object may be a tensor or not: `is_tensor`.
+    """
+
+    name: str
+    array: Array
+    leaf: Any
+    kind: PartKind | None = None
+    is_tensor: bool = True
+
+
+@dataclass
+class ReturnedValues:
+    """All parts in order; what was left out by name, with what it is (`a Config object`, `None`)."""
+
+    found: list[Returned] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def kinds(self) -> dict[str, PartKind]:
+        """The kinds of all parts that are no tensors."""
+        return {one.name: one.kind for one in self.found if one.kind is not None}
+
+
+def taken_apart(value: Any, to_array: Callable[[Any], Array | None], floats: str) -> ReturnedValues:
+    """Take what a call returned apart; `floats` is the dtype of Python's floats, INNER where only arrays count."""
+    parts = _Parts(to_array, floats)
+    if floats == INNER:
+        for name, leaf in leaves(value):
+            parts.add_array(name, leaf)
+    else:
+        parts.add(value, "", ())
+    return parts.values
+
+
+def given_back(part: Returned, other: Array, from_array: Callable[[Array, Any], Any]) -> dict[str, Any]:
+    """What takes the place of a part, of the same kind, by the names of its leaves; nothing inside an object."""
+    leaf = part.leaf
+    if part.kind is None:
+        return {part.name: from_array(other, leaf)}
+    if part.kind == "array":
+        return {part.name: np.asarray(other, leaf.dtype)}
+    if part.kind == "text":
+        return {part.name: bytes(other.tolist()).decode("utf-8", "replace")}
+    if part.kind == "number":
+        numbers = zip(leaves(leaf, part.name), other.reshape(-1).tolist(), strict=True)
+        return {name: type(old)(new) for (name, old), new in numbers}
+    return {}
+
+
+class _Parts:
+    """Walks through what the model returned."""
+
+    def __init__(self, to_array: Callable[[Any], Array | None], floats: str) -> None:
+        self._to_array, self._floats = to_array, floats
+        self.values = ReturnedValues()
+
+    def add_array(self, name: str, value: Any, kind: PartKind | None = None) -> bool:
+        """Take a tensor or an array; return whether it is one."""
+        array = self._to_array(value)
+        is_tensor = array is not None
+        if array is None and isinstance(value, np.ndarray) and is_numeric(value.dtype.name):
+            array, kind = value, kind or "array"
+        if array is not None:
+            self.values.found.append(Returned(name, array, value, kind, is_tensor))
+        return array is not None
+
+    def add(self, value: Any, name: str, around: tuple[int, ...], kind: PartKind | None = None) -> None:
+        """Take all that is in a value; `around` are the ids of what it stands in, `kind` is of parts of objects."""
+        items = items_of(type(value))  # type: ignore[arg-type]  # mypy takes no class for hashable
+        if items is None and self.add_array(name, value, kind):
+            return
+        plain = None if kind == "cache" else self._plain(value)
+        if plain is not None:
+            array, own = plain
+            self.values.found.append(Returned(name, array, value, own if kind is None else kind, is_tensor=False))
+            return
+        inner, kind = (items(value), kind) if items is not None else _attributes(value, kind)
+        if inner is None or id(value) in around or len(around) >= MOST_DEPTH:
+            if kind != "cache":
+                self.values.left_out[name] = _called(value)
+            return
+        for key, item in inner:
+            self.add(item, inside(name, key), (*around, id(value)) if items is None else around, kind)
+
+    def _plain(self, value: Any) -> tuple[Array, PartKind] | None:
+        """A number, a list of numbers or a text as an array, None for anything else."""
+        if isinstance(value, str):
+            return np.frombuffer(value.encode("utf-8", "surrogatepass"), np.uint8), "text"
+        if _shape(value) is None:
+            return None
+        array = np.asarray(value)
+        if array.dtype == np.float64:
+            array = self._rounded(array, self._floats)
+        elif array.dtype == np.complex128:
+            array = self._rounded(array, "complex128" if self._floats == "float64" else "complex64")
+        return (array, "number") if is_numeric(array.dtype.name) else None
+
+    def _rounded(self, array: Array, dtype: str) -> Array:
+        """Numbers of Python carry the rounding of the tensors that they were made from; what is too large stays."""
+        with np.errstate(over="ignore"):
+            rounded = array.astype(dtype)
+        return rounded if np.array_equal(np.isfinite(rounded), np.isfinite(array)) else array
+
+
+def _shape(value: Any) -> tuple[int, ...] | None:
+    """The shape of numbers in lists and tuples of equal lengths; None for anything else, and for empty lists."""
+    if isinstance(value, _NUMBERS):
+        return ()
+    if not isinstance(value, (list, tuple)) or hasattr(value, "_fields") or not value:
+        return None
+    shapes = {_shape(item) for item in value}
+    shape = shapes.pop()
+    return None if shapes or shape is None else (len(value), *shape)
+
+
+def _attributes(value: Any, kind: PartKind | None) -> tuple[list[tuple[str, Any]] | None, PartKind]:
+    """The public attributes that an object holds itself (no property is asked), None for what is no plain object.
+
+    Of a cache of keys and values the tensors count alone, whatever it keeps beside them.
+    """
+    cache = kind == "cache" or any("Cache" in base.__name__ for base in type(value).__mro__)
+    told: PartKind = "cache" if cache else "attribute"
+    if callable(value) or hasattr(type(value), "__next__") or isinstance(value, io.IOBase):
+        return None, told
+    held = dict(getattr(value, "__dict__", {}))
+    for base in type(value).__mro__:
+        slots = vars(base).get("__slots__", ())
+        for slot in [slots] if isinstance(slots, str) else slots:
+            if not slot.startswith("_") and hasattr(value, slot):
+                held.setdefault(slot, getattr(value, slot))
+    public = [(key, item) for key, item in held.items() if not key.startswith("_")]
+    return public or None, told
+
+
+def _called(value: Any) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__name__")):
+        return f"{'a class' if isinstance(value, type) else 'a function'}, {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name} object"
