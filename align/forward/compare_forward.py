@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
+from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.verdicts import Outcome
 from align.forward.allowances import NO_ALLOWANCES
@@ -19,8 +20,10 @@ from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward
 from align.forward.layers.number_batches import culprits_in_batches, in_batches
 from align.forward.layers.tell_texts import with_texts
+from align.forward.layers.unseen_modules import unseen_findings, with_unseen
 from align.forward.measure_power import power_of
 from align.forward.power.judge_power import with_power
+from align.forward.running.probe_unseen import probe_unseen
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.describe_host import describe_host
 from align.models.inputs import describe_inputs, read_batches
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from align.forward.layers.accept_deviations import Deviations
     from align.forward.power_result import Power
     from align.forward.running.run_both_models import BothRuns
+    from align.forward.unseen_result import UnseenModule
     from align.models.inputs import InputsSource
     from align.models.open_side import Side
     from align.traces.module_calls import CallPairs
@@ -135,6 +139,7 @@ class _Judged:
     known: Deviations
     findings: tuple[Finding, ...]
     verdict: Verdict
+    unseen: tuple[UnseenModule, ...]
 
 
 def _announced(progress: Progress) -> Callable[[], None]:
@@ -177,17 +182,24 @@ def _judge(task: _Task, gathered: _Gathered) -> _Judged:
     task.begun()
     culprits = explain_culprits(task.sides[0], bench, alone, weights.weights) if alone.faults else ()
     culprits = culprits_in_batches(culprits, run.candidate)
+    unseen = [
+        probe_unseen(role, side, task.inputs, trace)
+        for role, side, trace in zip(SIDES, task.sides, run.traces, strict=True)
+    ]
     findings = (
         *run.noise.findings,
         *unseen_layers(*task.sides),
         *copied_sides(*task.sides),
+        *(one for own, side in zip(unseen, task.sides, strict=True) for one in unseen_findings(own, side.label)),
         *alone.findings,
         *left_out(run.traces, [side.label for side in task.sides]),
         *open_names(gathered.names.name_map),
         *weights.findings,
     )
     known = accept_deviations(layers, culprits, task.allowances.accepted)
-    return _Judged(known, findings, judge_forward(known.layers, calls.unpaired, findings, known.culprits))
+    verdict = judge_forward(known.layers, calls.unpaired, findings, known.culprits)
+    hidden = (*unseen[0], *unseen[1])
+    return _Judged(known, findings, with_unseen(verdict, hidden, gathered.names.parameters), hidden)
 
 
 def _limits(judged: _Judged) -> dict[str, Limit]:
@@ -213,4 +225,5 @@ def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | No
         culprits=known.culprits,
         accepted=known.accepted,
         power=power,
+        unseen=judged.unseen,
     )

@@ -20,6 +20,7 @@ from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward
 from align.forward.layers.number_batches import in_batches
 from align.forward.layers.tell_texts import with_texts
+from align.forward.layers.unseen_modules import unseen_findings, unseen_modules, with_unseen
 from align.lint.compare_settings import compare_settings
 from align.lint.pair_layers import pair_layers
 from align.rules.pitfalls import pitfalls
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.findings import Severity
     from align.core.measurements import Measurement
-    from align.core.name_map import NameMap
+    from align.core.name_map import NameMap, SideOf
     from align.core.parameters import ParameterSet
     from align.core.traces import Capture
     from align.forward.allowances import Allowances
     from align.forward.forward_result import LayerComparison
+    from align.forward.unseen_result import UnseenModule
 
 Sides = tuple[TracedSide, TracedSide]
 _CUT = "capture it again, or compare what there is with --partial"
@@ -88,8 +90,11 @@ def compare_trace_folders(
     layers = in_batches(with_amplification(excuse_uncertain(rows), *parts), parts[0])
     known = accept_deviations(layers, (), allowances.accepted)
     first, last = first_divergence(known.layers)
+    unseen = [*_unseen("reference", sides[0]), *_unseen("candidate", sides[1])]
     findings = (
         *cut,
+        *unseen_findings([one for one in unseen if one.side == "reference"], parameters[0].label),
+        *unseen_findings([one for one in unseen if one.side == "candidate"], parameters[1].label),
         *_unmeasured(parameters[0], noise, missing),
         *left_out(traces, [one.label for one in parameters]),
         *open_names(paired),
@@ -108,8 +113,9 @@ def compare_trace_folders(
             f"{role} ({one.head.framework})": one.trace.environment
             for role, one in zip(("reference", "candidate"), sides, strict=True)
         },
-        verdict=judge_forward(known.layers, calls.unpaired, findings),
+        verdict=with_unseen(judge_forward(known.layers, calls.unpaired, findings), unseen, parameters),
         accepted=known.accepted,
+        unseen=tuple(unseen),
     )
 
 
@@ -136,6 +142,12 @@ def _returned(sides: Sides) -> list[int]:
         own = [one for one in captured if not one.module]
         counts.append(sum(one.call == own[-1].call for one in own) if own else 0)
     return counts
+
+
+def _unseen(role: SideOf, side: TracedSide) -> tuple[UnseenModule, ...]:
+    """Modules that a whole run does not show; of a compiled network nothing inside is ever seen."""
+    compiled = side.trace.environment.get("mode") == "GRAPH"
+    return () if compiled or side.ending else unseen_modules(role, side.parameters, side.trace)
 
 
 def _unmeasured(reference: ParameterSet, noise: Mapping[str, Measurement] | None, missing: str) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from align.core.verdicts import LayerOutcome, Verdict
     from align.forward.culprit_result import Culprit, IsolatedComparison
     from align.forward.power_result import Power
+    from align.forward.unseen_result import UnseenModule
     from align.traces.unpaired_layer import UnpairedLayer
 
 
@@ -74,8 +75,8 @@ class ForwardComparison:
 
     `first_divergent` is an index into `layers`, None if all agree. `last_aligned` is the index of the last aligned
     layer before it. `inputs` maps each input's name to its shape, dtype and SHA-256. `culprits` are all that is at
-    fault by itself, in the order in which it shows, but for what is `accepted`.
-    `power` is what the inputs could have shown, None if that was not measured.
+    fault by itself, in the order in which it shows, but for what is `accepted`. `unseen` are modules with parameters of
+    which no call was seen. `power` is what the inputs could have shown, None if that was not measured.
     """
 
     result_kind = "forward"
@@ -92,3 +93,4 @@ class ForwardComparison:
     culprits: tuple[Culprit, ...] = ()
     accepted: tuple[AcceptedLayers, ...] = ()
     power: Power | None = None
+    unseen: tuple[UnseenModule, ...] = ()

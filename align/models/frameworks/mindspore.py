@@ -24,7 +24,7 @@ from align.errors import UnreadableModelError, UserCodeError
 from align.models.adapter_parts.mindspore.backward import differentiate
 from align.models.adapter_parts.mindspore.functions import captured_operators
 from align.models.adapter_parts.mindspore.memory import copied_network, mindspore_memory
-from align.models.adapter_parts.mindspore.placing import in_mode, place_network, placed_cell
+from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer, place_network, placed_cell
 from align.models.adapter_parts.mindspore.rebuild import built_cell, rebuilt_cell
 from align.models.adapter_parts.mindspore.scripts import FORMS
 from align.models.adapter_parts.mindspore.settings import cell_settings, group_settings
@@ -168,7 +168,8 @@ class MindSporeFramework:
         cells = () if self._graph else model.cells_and_names()
         hooked = recorded_calls(cells, recorder, stand_ins or {}, "construct")
         call = partial(_call_whole, model, recorder) if self._graph else model
-        with in_mode(graph=self._graph), _evaluated(model), hooked, captured_operators(model, recorder):
+        eager = layer_by_layer(graph=self._graph)
+        with in_mode(graph=self._graph), eager, _evaluated(model), hooked, captured_operators(model, recorder):
             run_on_batches(call, calls, recorder, "MindSpore")
 
     @contextmanager
@@ -199,7 +200,7 @@ class MindSporeFramework:
             return model(*args, **kwargs)
 
         forms = to_array, lambda value, like: _to_tensor(value).astype(like.dtype)
-        with in_mode(graph=False), _evaluated(model):
+        with in_mode(graph=False), layer_by_layer(graph=False), _evaluated(model):
             code = partial(differentiate, model, call, tensors, sink, forms)
             run_user_code(code, partial(UserCodeError, "the backward pass of the MindSpore network"))
 

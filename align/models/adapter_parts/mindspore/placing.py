@@ -6,6 +6,7 @@ layers change their precision but not their place.
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +78,24 @@ def _choose_device(name: str) -> None:
         said = str(error).strip().partition(". ")[0]
         hint = "install the MindSpore of that device, and choose it before anything has run in this process"
         raise CannotRunError(f"MindSpore has no device {name!r} here: {said}", hint) from error
+
+
+@contextmanager
+def layer_by_layer(*, graph: bool) -> Iterator[None]:
+    """Let what `mindspore.jit` compiles run uncompiled for a while, unless all of it is to be a graph.
+
+    Hooks inside compiled code fail, or are passed by. MindSpore asks for this variable at every call.
+    """
+    before = os.environ.get("MS_JIT")
+    if not graph:
+        os.environ["MS_JIT"] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("MS_JIT", None)
+        else:
+            os.environ["MS_JIT"] = before
 
 
 @contextmanager

@@ -1,0 +1,98 @@
+"""Modules with parameters of which no call was seen: run past their hooks, or never called.
+
+Where they hold most of a model, agreeing outputs are all that was compared: that is no agreement layer by layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from align.core.findings import Finding
+from align.core.message_words import counted
+from align.core.verdicts import Outcome
+from align.forward.unseen_result import UnseenModule
+from align.rules.layer_rules import rule_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from align.core.name_map import SideOf
+    from align.core.parameters import Module, ParameterSet
+    from align.core.traces import Trace
+    from align.core.verdicts import Verdict
+    from align.forward.unseen_result import UnseenState
+
+# More than this share of a side's parameters in modules that were not seen: what agrees are the outputs alone.
+MOST_UNSEEN = 0.5
+MOST_LISTED = 8
+_LIBRARIES = ("torch.nn.", "mindspore.nn.", "mindspore.mint.nn.")
+_CONTAINERS = ("torch.nn.ParameterList", "torch.nn.ParameterDict")  # their parameters are used by the module around
+_SAID: dict[UnseenState, str] = {
+    "bypassed": "run past their hooks (`layer.forward(x)`, the weight of a layer used as it is, or compiled code)",
+    "never called": "without effect on the outputs: never called, or what they return is not used",
+    "not seen": "no call of them was seen: never called, or run past their hooks",
+}
+
+
+def unseen_modules(side: SideOf, parameters: ParameterSet, trace: Trace) -> tuple[UnseenModule, ...]:
+    """The modules of a side that its run does not show, in their order.
+
+    What is inside a layer of a library that was seen is compared with it; buffers and tied parameters count nothing.
+    """
+    seen = {one.module for one in (*trace.captures, *trace.inputs)}
+    seen |= {start.module for start in getattr(getattr(trace, "manifest", None), "starts", ())}
+    whole = {module.path for module in parameters.modules if module.path in seen and _is_layer(module)}
+    found = []
+    for module in parameters.modules:
+        around = list(_around(module.path))
+        held_by = around[0] if module.classes[:1] and module.classes[0] in _CONTAINERS and around else module.path
+        elements = _elements(module, parameters)
+        if elements and held_by not in seen and not whole & {*around} and module.path:
+            found.append(UnseenModule(side, module.path, module.class_name, elements))
+    return tuple(found)
+
+
+def unseen_findings(unseen: Iterable[UnseenModule], label: str) -> Iterator[Finding]:
+    """One finding for each state, which names the first modules and counts all."""
+    for state, said in _SAID.items():
+        own = [one for one in unseen if one.state == state]
+        if own:
+            listed = ", ".join(f"{one.module} ({one.class_name})" for one in own[:MOST_LISTED])
+            rest = f" and {len(own) - MOST_LISTED:,} more" if len(own) > MOST_LISTED else ""
+            message = f"{counted(len(own), 'module')} with parameters, {said}: {listed}{rest}"
+            facts: dict[str, float | int | str] = {"elements": sum(one.elements for one in own)}
+            yield Finding(f"modules-{state.replace(' ', '-')}", "warning", label, message, facts)
+
+
+def with_unseen(verdict: Verdict, unseen: Sequence[UnseenModule], sides: Iterable[ParameterSet]) -> Verdict:
+    """The verdict, with "aligned" taken back where most parameters of a side are in modules that were not seen."""
+    for side, parameters in zip(("reference", "candidate"), sides, strict=True):
+        own = [one for one in unseen if one.side == side]
+        hidden = sum(one.elements for one in own)
+        share = hidden / max(sum(_elements(module, parameters) for module in parameters.modules), 1)
+        if verdict.outcome is Outcome.ALIGNED and share > MOST_UNSEEN:
+            names = ", ".join(one.module for one in own[:3]) + (", ..." if len(own) > 3 else "")
+            reason = f"the outputs agree, but no call was seen of modules that hold {share:.0%} of the {side}'s "
+            reason += f"parameters ({names}): they could not be compared layer by layer"
+            return replace(verdict, outcome=Outcome.NOT_COMPARED, reason=reason)
+    return verdict
+
+
+def _elements(module: Module, parameters: ParameterSet) -> int:
+    own = (parameters.by_name[name] for name in module.parameters)
+    return sum(one.count for one in own if not one.buffer and one.tied_to is None)
+
+
+def _is_layer(module: Module) -> bool:
+    """Tell whether a module is a layer of a library, or made of one, and no mere container."""
+    return rule_for(module.classes) is not None or (
+        module.classes[:1] != () and module.classes[0].startswith(_LIBRARIES)
+    )
+
+
+def _around(path: str) -> Iterator[str]:
+    """Paths of the modules around, the innermost first; "" last."""
+    while path:
+        path = path.rpartition(".")[0]
+        yield path
