@@ -81,7 +81,7 @@ def array(scale: float = 1.0) -> Any:
 
 
 def number(scale: float = 1.0) -> Any:
-    return lambda y: {"logits": y, "score": float(y.sum()) * scale / 3}
+    return lambda y: {"logits": y, "score": float(y.sum()) * scale / 3, "found": 3, "whole": True}
 
 
 def numbers(step: int = 0) -> Any:
@@ -149,7 +149,8 @@ def test_a_number_that_one_side_lacks_is_listed_and_the_rest_is_compared() -> No
     result = compare(number(), lambda y: {"logits": y})
     assert result.verdict.outcome is Outcome.ALIGNED
     assert left_out(result) == {
-        "Net": "left out of the comparison: outputs.score (a number, which the other side lacks)"
+        "Net": "left out of the comparison: outputs.score (a number, which the other side lacks), "
+        "outputs.found (a number, which the other side lacks), outputs.whole (a number, which the other side lacks)"
     }
     assert compare(number(), lambda y: {"logits": y * 2}).verdict.outcome is Outcome.NOT_ALIGNED
 

@@ -61,7 +61,7 @@ def output_powers(
 
 def _state(value: Array, limit: Limit) -> OutputState:
     """Whether differences inside a tensor are too small for its limit, all of them or all but those of two ends."""
-    finite = value[np.isfinite(value)] if is_float(value.dtype.name) else value[:0]
+    finite = value[np.isfinite(value)] if is_float(value.dtype.name) else np.empty(0)
     if finite.size < 2:  # one element differs from nothing
         return ""
     low, high = finite.min(), finite.max()
