@@ -1,0 +1,116 @@
+"""One class of situations, run through the forward comparison and held against what is right to say of each."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import signal
+import time
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import align
+from align.errors import AlignError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONGEST = 120  # seconds that one situation may take
+SHOWN = 3  # rows whose figures are shown
+
+
+class _TookTooLongError(BaseException):
+    """Raised by the alarm; no code of a user catches it."""
+
+
+def run_class(name: str, only: str = "") -> dict[str, Any]:
+    """Run the situations of `situations/NAME.py` whose names contain `only`."""
+    situations = importlib.import_module(f"situations.{name}").SITUATIONS
+    return {"situations": [{"class": name, **run(one)} for one in situations if only in one.name]}
+
+
+def run(situation: Any) -> dict[str, Any]:
+    """Compare one situation; say what came of it and what is wrong with that, "" if nothing is."""
+    begun = time.perf_counter()
+    try:
+        with _alarm(LONGEST):
+            result = align.compare_forward(situation.reference(), situation.candidate(), inputs=situation.inputs())
+        got, said, told = result.verdict.outcome.value, result.verdict.reason, all_said(result)
+        shown = figures(result)
+    except AlignError as error:
+        said = told = f"{type(error).__name__}: {error} {error.hint or ''}"
+        got, shown = "could not compare", []
+    except _TookTooLongError:
+        got, said, told, shown = "slow", f"more than {LONGEST} s", "", []
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what the user would meet
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        said = told = f"{type(error).__name__}: {error} ({place.filename.rpartition('/')[2]}:{place.lineno})"
+        got, shown = "crash", []
+    return {
+        "name": situation.name,
+        "twin": situation.twin,
+        "expected": list(situation.expected),
+        "got": got,
+        "wrong": wrong(situation, got, told),
+        "seconds": round(time.perf_counter() - begun, 1),
+        "said": " ".join(said.split())[:600],
+        "figures": shown,
+    }
+
+
+@contextmanager
+def _alarm(seconds: int) -> Iterator[None]:
+    def ring(*_: Any) -> None:
+        raise _TookTooLongError
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+def wrong(situation: Any, got: str, told: str) -> str:
+    """What is wrong with an outcome; a right one must also come with its words."""
+    if got in ("crash", "slow"):
+        return got
+    if got not in situation.expected:
+        return {"aligned": "false aligned", "not aligned": "false alarm", "could not compare": "refused"}[got]
+    words = situation.caveat if got == "aligned" else situation.named
+    missing = [word for word in words if not re.search(word, told, re.IGNORECASE)]
+    return "unsaid" if missing else ""
+
+
+def all_said(result: Any) -> str:
+    """The reason, the findings, the parts at fault, and the notes of what is not aligned or not comparable."""
+    findings = [f"{one.code} {one.subject} {one.message}" for one in result.findings]
+    culprits = [f"{one.candidate} {one.reference} {one.cause} {one.change}" for one in result.culprits]
+    notes = [f"{row.candidate} {row.output} {row.note}" for row in result.layers if row.outcome != "aligned"]
+    caveats = [str(one) for one in getattr(result.verdict, "caveats", ())]
+    return "\n".join([result.verdict.reason, *findings, *culprits, *notes, *caveats])
+
+
+def figures(result: Any) -> list[str]:
+    """The models' own outputs, and the layers that are nearest to their limits or beyond: gathered, and alone."""
+    outputs = [row for row in result.layers if not row.reference]
+    layers = sorted((row for row in result.layers if row.reference), key=_worst, reverse=True)
+    return [in_figures(row) for row in (*outputs[:SHOWN], *layers[:SHOWN])]
+
+
+def _worst(row: Any) -> float:
+    return max(row.factor or 0.0, (row.isolated and row.isolated.factor) or 0.0)
+
+
+def in_figures(row: Any) -> str:
+    """One row: by how much it differs, what it may differ by, and the same alone."""
+    text = [f"{row.reference or 'model'} {row.output} {row.outcome}"]
+    for word, judged in (("gathered", row), ("alone", row.isolated)):
+        if judged is not None and judged.factor and judged.measurement is not None and judged.limit is not None:
+            measured, limit = judged.measurement, judged.limit
+            text.append(
+                f"{word} {judged.factor:.3g} x limit: max {measured.max_abs:.2g} of {limit.max_abs:.2g}, rms"
+                f" {measured.rmse:.2g} of {limit.rmse:.2g} ({limit.source}), relative {measured.relative_l2 or 0:.2g}"
+            )
+    return "; ".join([*text, row.note] if row.note else text)
