@@ -32,12 +32,12 @@ def run_class(name: str, only: str = "") -> dict[str, Any]:
 
 def run(situation: Any) -> dict[str, Any]:
     """Compare one situation; say what came of it and what is wrong with that, "" if nothing is."""
-    begun = time.perf_counter()
+    begun, factor = time.perf_counter(), 0.0
     try:
         with _alarm(LONGEST):
             result = align.compare_forward(situation.reference(), situation.candidate(), inputs=situation.inputs())
         got, said, told = result.verdict.outcome.value, result.verdict.reason, all_said(result)
-        shown = figures(result)
+        shown, factor = figures(result), max(map(_worst, result.layers), default=0.0)
     except AlignError as error:
         said = told = f"{type(error).__name__}: {error} {error.hint or ''}"
         got, shown = "could not compare", []
@@ -55,6 +55,7 @@ def run(situation: Any) -> dict[str, Any]:
         "wrong": wrong(situation, got, told),
         "seconds": round(time.perf_counter() - begun, 1),
         "said": " ".join(said.split())[:600],
+        "factor": factor,
         "figures": shown,
     }
 

@@ -91,7 +91,7 @@ def mlp(net: Any, x: Any, f: Any) -> Any:
     return net.b(f.relu(net.n(net.a(x))))
 
 
-def make(
+def make(  # noqa: PLR0913 - one keyword a property
     f: Any,
     code: Code = mlp,
     layers: Layers = mlp_layers,
@@ -99,8 +99,10 @@ def make(
     dtype: str = "float32",
     weights: str = "float32",
     masked: bool = False,
+    seed: int = 0,
 ) -> Any:
-    """Build a model of one framework in `dtype`; its values were rounded to `weights` before."""
+    """Build a model of one framework in `dtype`; its values, of a seed, were rounded to `weights` before."""
+    torch.manual_seed(seed)
     original = _torch_net(layers, code, masked).to(getattr(torch, weights))
     if f is TORCH:
         return original.to(getattr(torch, dtype))
@@ -113,7 +115,6 @@ def make(
 
 
 def _torch_net(layers: Layers, code: Code, masked: bool) -> Any:
-    torch.manual_seed(0)
     model = (TorchMaskedNet if masked else TorchNet)(layers(TORCH), code)
     for module in model.modules():
         if isinstance(module, torch.nn.modules.batchnorm._BatchNorm):  # noqa: SLF001 - the base of all of them

@@ -1,4 +1,4 @@
-"""Precision: low precision on one side or both, where a limit that is too loose hides a fault, and a tight one alarms."""
+"""Precision: low precision on one side or both, where a loose limit hides a fault, and a tight one alarms."""
 
 from __future__ import annotations
 
@@ -122,10 +122,8 @@ def table_of(make: Any) -> Any:
 
 def angles(base: float = 10000.0, first: int = 0) -> np.ndarray:
     """Angles [1000, 4] of up to 1000, computed in float32 throughout."""
-    frequencies = (np.float32(1) / np.float32(base) ** (np.arange(4, dtype=np.float32) / np.float32(4))).astype(
-        np.float32
-    )
-    return np.outer(np.arange(first, first + 1000, dtype=np.float32), frequencies).astype(np.float32)
+    powers = np.float32(base) ** (np.arange(4, dtype=np.float32) / np.float32(4))
+    return np.outer(np.arange(first, first + 1000, dtype=np.float32), np.float32(1) / powers).astype(np.float32)
 
 
 def torch_table() -> Any:

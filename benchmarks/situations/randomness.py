@@ -63,7 +63,7 @@ SOURCES = {
     "the clock": lambda: time.perf_counter_ns() % 1000 / 1000,
     "uuid4": lambda: uuid.uuid4().int % 1000 / 1000,
     "a seed of torch's generator": from_seed_of_global,
-    "numpy.random": lambda: np.random.rand(),
+    "numpy.random": np.random.rand,
     "random": random.random,
 }
 
