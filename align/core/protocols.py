@@ -127,6 +127,19 @@ class ModelRunner(Plugin, Protocol):
 
 
 @runtime_checkable
+class PrecisionRunner(ModelRunner, Protocol):
+    """Makes copies of a model that compute otherwise, to measure what rounding does to it."""
+
+    def cast_copy(self, model: Model, dtype: str) -> Model:
+        """A copy in another floating dtype; floating inputs follow it. Raises UserCodeError if there can be none."""
+        ...
+
+    def rounded_at_random(self, model: Model, seed: int) -> Model:
+        """A copy of which every operation is off by one more unit in the last place, up or down; as `cast_copy`."""
+        ...
+
+
+@runtime_checkable
 class ModelCaller(ModelRunner, Protocol):
     """Lets other code call a live model, with tensors of its framework: a decoder calls it token by token."""
 

@@ -120,7 +120,7 @@ class _Bench:
         )
 
     def _run(self, spliced: set[str]) -> dict[str, float]:
-        sink = Splice(self.reference, self.noise.accumulated, (*self.points, *self.outputs), spliced)
+        sink = Splice(self.reference, self.noise.own_accumulated, (*self.points, *self.outputs), spliced)
         self.side.runner.run(self.side.model, self.inputs, sink)
         return sink.factors
 

@@ -185,7 +185,7 @@ def _judge(
 ) -> Callable[[Mapping[str, Array]], Movement]:
     noise, precision, limit = rule
     if loss is None:
-        return partial(output_movement, trace, noise.accumulated, precision, limit)
+        return partial(output_movement, trace, noise.own_accumulated, precision, limit)
     function = find_function(loss) if isinstance(loss, str) else loss
 
     def of(outputs: Mapping[str, Array]) -> float:

@@ -167,8 +167,7 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
     rows = [*with_texts(compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances), run.traces)]
     layers = in_batches(with_amplification(excuse_uncertain(rows), *run.traces), run.reference)
     if any(layer.outcome == "not aligned" for layer in layers):
-        for side, trace in zip(task.sides, run.traces, strict=True):
-            refuse_random(side, task.inputs, trace)
+        refuse_random(task.sides[1], task.inputs, run.candidate)
     return _Gathered(names, run, calls, layers)
 
 

@@ -23,6 +23,7 @@ from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, unseen_modules, with_unseen
 from align.lint.compare_settings import compare_settings
 from align.lint.pair_layers import pair_layers
+from align.measure.limits import RoundingNoise
 from align.rules.pitfalls import pitfalls
 from align.traces.compare_weights import compare_weights
 from align.traces.incompatible_traces import trace_incompatibilities
@@ -85,7 +86,8 @@ def compare_trace_folders(
     calls = pair_traces(parts, parameters, paired)
     check_allowances(allowances, calls.pairs)
     noise, missing = read_noise(traces[0].folder)
-    compared = with_texts(compare_traces(*parts, calls.pairs, noise, allowances), traces)
+    own = None if noise is None else RoundingNoise(noise)
+    compared = with_texts(compare_traces(*parts, calls.pairs, own, allowances), traces)
     rows = [parts[0].told(row) for row in compared]
     layers = in_batches(with_amplification(excuse_uncertain(rows), *parts), parts[0])
     known = accept_deviations(layers, (), allowances.accepted)

@@ -84,7 +84,7 @@ def power_of(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limi
 
 def _own_limits(side: Side, inputs: Inputs, trace: TraceFolder) -> dict[str, Limit]:
     """Limits as for a candidate of the same dtypes; by a table where the model cannot run in float64."""
-    noise = measure_noise(side, inputs, trace).accumulated or {}
+    noise = measure_noise(side, inputs, trace).own_accumulated or {}
     values = {capture.key: (trace.value(capture), capture.dtype) for capture in trace.captures}
     return {
         key: limit_for(measure(value, value), (dtype, dtype), noise.get(key)) for key, (value, dtype) in values.items()

@@ -6,6 +6,7 @@ the same inputs. Another implementation adds in another order: its error has the
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -15,45 +16,105 @@ from align.core.dtypes import EPSILON, rounded_as
 from align.core.measurements import Limit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from align.core.measurements import LimitSource, Measurement
 
 # Over the clean pairs of docs/forward.md the candidate is up to 4.4 times as noisy as the reference: other kernels add
-# in another order, and sometimes in a worse one.
+# in another order, and sometimes in a worse one. Half precision adds in float32, and rounds what it returns: there all
+# kernels are alike.
 NOISE_FACTOR = 10.0
+NOISE_FACTOR_OF_HALF = 3.0
 # How sure the measured noise is to be no stroke of luck: few elements tell little of it.
 CONFIDENCE = 0.99
 # An operation without noise of its own (ReLU, pooling, softmax) may still differ by some units in the last place of its
-# scale: typically by up to 10 (ELU in MindSpore), in the worst of a million elements by more.
+# scale: typically by up to 10 (ELU in MindSpore), in the worst of a million elements by more. In half precision such
+# errors are below its own unit, and one rounding is left.
 TYPICAL_UNITS = 16.0
 WORST_UNITS = 64.0
+TYPICAL_UNITS_OF_HALF = 1.0
+WORST_UNITS_OF_HALF = 4.0
 # Relative to the layer's scale, where noise cannot be measured: what a deep net in this dtype usually keeps.
 RELATIVE_BY_DTYPE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
+HALF = frozenset({"float16", "bfloat16"})
 
 
-def limit_for(measurement: Measurement, dtypes: tuple[str, str], noise: Measurement | None, coarser: str = "") -> Limit:
+@dataclass(frozen=True, slots=True)
+class RoundingNoise:
+    """What the reference's tensors move by, by `part_key`: its ordinary run from float64, coarser ones from that."""
+
+    own: Mapping[str, Measurement]
+    coarser: Mapping[str, Mapping[str, Measurement]] = field(default_factory=dict)
+
+
+def part_key(key: str, part: str) -> str:
+    """The key of the noise of a part that is judged apart: that of the tensor, and what the part is."""
+    return f"{key} / {part}" if part else key
+
+
+def limit_by_noise(
+    noise: RoundingNoise | None,
+    key: tuple[str, str],
+    measurement: Measurement,
+    dtypes: tuple[str, str],
+    coarser: tuple[str, str] = ("", ""),
+) -> Limit | None:
+    """The limit of a tensor and part (`key`), by the noise in the coarsest dtype; None for a part without noise.
+
+    `coarser` are the coarsest dtypes in which the sides computed what is in the tensor, "" for that of the tensor.
+    """
+    coarsest = coarsest_dtype(*dtypes, *coarser)
+    if noise is None:
+        return limit_for(measurement, dtypes, None, coarser[1])
+    found = noise.coarser.get(coarsest, {}).get(part_key(*key))
+    if found is not None:
+        return limit_for(measurement, dtypes, found, coarsest, coarsest)
+    found = noise.own.get(part_key(*key))
+    if found is None:
+        return None if key[1] else limit_for(measurement, dtypes, None, coarser[1])
+    return limit_for(measurement, dtypes, found, coarsest, coarsest_dtype(dtypes[0], coarser[0]))
+
+
+def coarsest_dtype(*names: str) -> str:
+    """The floating dtype of the largest unit among these, "" if none is floating."""
+    floats = [dtype for name in names if (dtype := rounded_as(name))]
+    return max(floats, key=EPSILON.__getitem__, default="")
+
+
+def limit_for(
+    measurement: Measurement,
+    dtypes: tuple[str, str],
+    noise: Measurement | None,
+    coarser: str = "",
+    measured_in: str = "",
+) -> Limit:
     """Limit of one tensor, in its own units.
 
     `measurement` gives the scale (largest and root-mean-square value of the reference), `dtypes` are those of both
-    sides: the coarser one counts. `noise` compares the reference's float64 run with its ordinary one; None if it could
-    not be run. `coarser` is the dtype in which the candidate computed something before that the reference had in a
-    finer one: its rounding is in all that follows, whatever the dtype.
+    sides. `coarser` is the dtype in which either side computed something before that is in all that follows, whatever
+    the dtype. `noise` compares the reference's float64 run with one in the dtype `measured_in` (its ordinary one); None
+    if it could not be run. Where it was measured in a finer dtype than the coarsest of all, it counts for as much more
+    as the units of the two differ.
     """
-    floats = [dtype for name in (*dtypes, coarser) if (dtype := rounded_as(name))]
-    if not floats:
+    coarsest = coarsest_dtype(*dtypes, coarser)
+    if not coarsest:
         return Limit(0.0, 0.0, "exact")
-    coarsest = max(floats, key=EPSILON.__getitem__)
     largest, typical = measurement.reference_max, measurement.reference_rms
     if noise is None:
         share = RELATIVE_BY_DTYPE.get(coarsest, EPSILON[coarsest])
         return Limit(share * largest, share * typical, "dtype")
-    factor = NOISE_FACTOR * _luck(noise) * EPSILON[coarsest] / EPSILON[rounded_as(dtypes[0]) or coarsest]
+    known = rounded_as(measured_in or dtypes[0]) or coarsest
+    rounding = coarsest if EPSILON[known] < EPSILON[coarsest] else coarsest_dtype(*dtypes) or coarsest
+    factor = (NOISE_FACTOR_OF_HALF if coarsest in HALF else NOISE_FACTOR) * luck_of(noise)
+    factor *= max(1.0, EPSILON[coarsest] / EPSILON[known])
+    units = (WORST_UNITS_OF_HALF, TYPICAL_UNITS_OF_HALF) if rounding in HALF else (WORST_UNITS, TYPICAL_UNITS)
     by_noise = factor * noise.max_abs, factor * noise.rmse
-    by_rounding = WORST_UNITS * EPSILON[coarsest] * largest, TYPICAL_UNITS * EPSILON[coarsest] * typical
+    by_rounding = units[0] * EPSILON[rounding] * largest, units[1] * EPSILON[rounding] * typical
     source: LimitSource = "noise" if by_noise[1] > by_rounding[1] else "rounding"
     return Limit(max(by_noise[0], by_rounding[0]), max(by_noise[1], by_rounding[1]), source)
 
 
-def _luck(noise: Measurement) -> float:
+def luck_of(noise: Measurement) -> float:
     """By how much the true noise may exceed the measured one: the upper end of its confidence interval.
 
     For n independent normal errors it is sqrt(n / chi2), with chi2 the quantile of 1 - CONFIDENCE for n degrees of

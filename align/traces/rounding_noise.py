@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import ml_dtypes
+import numpy as np
+
 from align.core.dtypes import rounded_as
-from align.measure.measure_arrays import measure
+from align.measure.judge_tensors import measure_parts
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -14,21 +17,36 @@ if TYPE_CHECKING:
 
 
 class NoiseSink:
-    """A CaptureSink that measures each capture of a float64 run against the ordinary run's trace.
+    """A CaptureSink that measures each capture of a run in another dtype against the ordinary run's trace.
 
-    `noise` maps the capture's key to the ordinary run's deviation from float64, in the layer's units. Layers that did
-    not run in float64 (the model casts inside) have none: a deviation of zero would be a limit of zero.
+    `noise` maps the capture's key to the ordinary run's deviation from float64 (or that of a run in a coarser `dtype`
+    from the ordinary one), in the layer's units; so it does those of parts that are judged apart. Layers that did not
+    run in this dtype (the model casts inside) have none: a deviation of zero would be a limit of zero.
     """
 
-    def __init__(self, ordinary: Trace) -> None:
-        self._ordinary = ordinary
+    def __init__(self, ordinary: Trace, dtype: str = "float64") -> None:
+        self._ordinary, self._dtype = ordinary, dtype
         self._captures = {capture.key: capture for capture in ordinary.captures}
         self.noise: dict[str, Measurement] = {}
 
     def add(self, capture: Capture, value: Array) -> None:
         """Measure one capture."""
         same = self._captures.get(capture.key)
-        if same is None or same.shape != capture.shape or not rounded_as(same.dtype):
-            return
-        if rounded_as(capture.dtype) == "float64":
-            self.noise[capture.key] = measure(value, self._ordinary.value(same))
+        if same is not None and same.shape == capture.shape:
+            self.noise |= noise_of(same, self._ordinary.value(same), value, self._dtype)
+
+
+def noise_of(same: Capture, ordinary: Array, value: Array, dtype: str) -> dict[str, Measurement]:
+    """What a tensor moves by in a run in this dtype ("": its own); nothing if it did not run so."""
+    own = rounded_as(same.dtype)
+    if ordinary.shape != value.shape or not own or rounded_as(value.dtype.name) != (dtype or own):
+        return {}
+    return measure_parts(same.key, _within(value, ordinary), ordinary)
+
+
+def _within(value: Array, ordinary: Array) -> Array:
+    """The values with what is beyond the range of the ordinary dtype at its end: `finfo(x.dtype).min` moves with it."""
+    largest = float(ml_dtypes.finfo(ordinary.dtype).max)  # type: ignore[no-untyped-call]
+    beyond = np.abs(value) > largest
+    beyond &= np.isfinite(value)
+    return np.where(beyond, np.copysign(largest, value), value) if beyond.any() else value

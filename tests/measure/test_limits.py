@@ -10,7 +10,14 @@ import pytest
 from align.core.dtypes import EPSILON
 from align.core.measurements import Measurement, smallest_factor
 from align.core.traces import Capture
-from align.measure.limits import NOISE_FACTOR, RELATIVE_BY_DTYPE, TYPICAL_UNITS, WORST_UNITS, limit_for
+from align.measure.limits import (
+    NOISE_FACTOR,
+    NOISE_FACTOR_OF_HALF,
+    RELATIVE_BY_DTYPE,
+    TYPICAL_UNITS,
+    WORST_UNITS,
+    limit_for,
+)
 from align.measure.measure_arrays import measure
 from align.traces.rounding_noise import NoiseSink
 
@@ -57,7 +64,8 @@ def test_the_looser_of_two_dtypes_counts() -> None:
 def test_a_coarser_candidate_is_as_much_noisier_as_its_unit_is_larger() -> None:
     measured = noise(1e-5, 4e-5, 1_000_000)
     single, half = limit_for(SCALE, BOTH, measured), limit_for(SCALE, ("float32", "float16"), measured)
-    assert half.rmse / single.rmse == pytest.approx(EPSILON["float16"] / EPSILON["float32"])
+    units = EPSILON["float16"] / EPSILON["float32"]
+    assert half.rmse / single.rmse == pytest.approx(units * NOISE_FACTOR_OF_HALF / NOISE_FACTOR)
     assert limit_for(SCALE, BOTH, measured, "float16") == half
 
 

@@ -19,13 +19,14 @@ pytestmark = pytest.mark.frameworks
 
 # The largest factor ever seen stands in docs/forward.md; a clean pair above this calls for a look at the limits.
 WELL_WITHIN = 0.6
+WELL_WITHIN_IN_HALF = 0.75
 
 
-def check_aligned(pairs: Any, result: ForwardComparison) -> None:
+def check_aligned(pairs: Any, result: ForwardComparison, well_within: float = WELL_WITHIN) -> None:
     largest = max(result.layers, key=lambda layer: layer.factor or 0.0)
     assert result.verdict.outcome is Outcome.ALIGNED, (result.verdict.reason, pairs.largest_factor(result))
     assert result.first_divergent is None
-    assert pairs.largest_factor(result) < WELL_WITHIN, largest
+    assert pairs.largest_factor(result) < well_within, largest
 
 
 ARCHITECTURES = {
@@ -140,7 +141,7 @@ def test_half_precision_on_either_side_raises_no_alarm(pairs: Any, name: str, si
         for parameter in candidate.get_parameters():
             parameter.set_dtype(mindspore.float16)
     result = compare_forward(reference, candidate, inputs=inputs, name_map=name_map, power=False)
-    check_aligned(pairs, result)
+    check_aligned(pairs, result, WELL_WITHIN_IN_HALF)
     assert {layer.reference_dtype for layer in result.layers} == {kinds[0]}
     assert {layer.candidate_dtype for layer in result.layers} == {kinds[1]}
     assert not result.findings
@@ -154,7 +155,8 @@ def test_a_model_against_itself_in_another_precision_raises_no_alarm(pairs: Any,
     reference = pairs.TorchEncoder(32, 4, 4)
     pairs.randomize(reference, 0)
     candidate = copy.deepcopy(reference).to(getattr(torch, dtype))
-    check_aligned(pairs, compare_forward(reference, candidate, inputs=pairs.tokens(batch=4, length=16)))
+    result = compare_forward(reference, candidate, inputs=pairs.tokens(batch=4, length=16))
+    check_aligned(pairs, result, WELL_WITHIN_IN_HALF)
 
 
 def test_a_half_precision_port_with_a_defect_is_still_found(pairs: Any) -> None:

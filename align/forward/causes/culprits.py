@@ -37,6 +37,16 @@ def culprit_of(faults: Sequence[Fault]) -> Culprit:
         factor=max(fault.tensor.factor for fault in faults),
         facts={"calls": len(faults)} if len(faults) > 1 else {},
     )
+    if begins := faults[0].begins:
+        return replace(
+            culprit,
+            reference=begins.reference.module,
+            candidate=begins.candidate.module,
+            reference_class=begins.reference.class_name,
+            candidate_class=begins.candidate.class_name,
+            call=begins.reference.call,
+            facts={**culprit.facts, "shows_at": theirs.module},
+        )
     maker = faults[0].made_by
     if maker and maker.counterpart:
         culprit = replace(culprit, reference=maker.counterpart.module, reference_class=maker.counterpart.class_name)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from align.core.traces import Trace
     from align.forward.allowances import Allowances
     from align.forward.culprit_result import IsolatedComparison
-    from align.forward.isolation.isolated_calls import IsolatedCall, IsolatedNoise
+    from align.forward.isolation.isolated_calls import IsolatedCall
     from align.forward.isolation.locate_faults import Fault
+    from align.measure.limits import RoundingNoise
     from align.models.open_side import Side
     from align.traces.module_calls import CallPair
     from align.traces.pair_inputs import CallKey
@@ -60,7 +61,7 @@ class Bench:
     inputs: Inputs
     reference: Trace
     pairs: Sequence[CallPair]
-    noise: IsolatedNoise | None
+    noise: RoundingNoise | None
     allowances: Allowances = NO_ALLOWANCES
 
     def run(self, way: IsolationOptions, stand_ins: Mapping[str, Model] | None = None) -> IsolatedRun:

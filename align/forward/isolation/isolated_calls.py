@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import rounded_as
-from align.core.measurements import smallest_factor
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.layers.compare_traces import coarser_of, paired_outputs, same_layer
-from align.measure.limits import limit_for
-from align.measure.measure_arrays import measure
+from align.measure.judge_tensors import judge_tensor
+from align.measure.limits import coarsest_dtype, limit_by_noise
 from align.measure.sampled_values import sample_values
 from align.measure.tensor_layouts import LearnedLayouts
 from align.traces.pair_inputs import call_key, inputs_of_calls, pair_inputs
+from align.traces.rounding_noise import noise_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
     from align.forward.allowances import Allowances
+    from align.measure.limits import RoundingNoise
     from align.measure.tensor_layouts import Layout
     from align.traces.module_calls import CallPair
     from align.traces.pair_inputs import CallKey
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
 class IsolatedTensor:
     """One tensor that was given to a call, or returned by it, against the reference's.
 
-    `value` is kept if it is off, in the reference's layout; `view` is the candidate's layout. A tensor of another size
-    has no view, no figures and an infinite factor.
+    `value` is kept if it is off, in the reference's layout; `view` is the candidate's layout; `part` is what of it is
+    off, if it was judged apart. A tensor of another size has no view, no figures and an infinite factor.
     """
 
     reference: Capture
@@ -52,6 +53,7 @@ class IsolatedTensor:
     factor: float
     value: Array | None = None
     view: Layout | None = None
+    part: str = ""
 
 
 @dataclass
@@ -104,26 +106,17 @@ class IsolationOptions:
     resizes: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class IsolatedNoise:
-    """What the reference's tensors move by in float64, by the captures' keys; each layer on its own float32 inputs."""
-
-    inputs: dict[str, Measurement] = field(default_factory=dict)
-    outputs: dict[str, Measurement] = field(default_factory=dict)
-
-    def of(self, capture: Capture) -> Measurement | None:
-        """That of one tensor, None if it was not measured."""
-        return (self.inputs if capture.role == "input" else self.outputs).get(capture.key)
-
-
 class NoiseIsolation:
-    """An Intervention for the reference in float64: every call is given, and returns, what the ordinary run had."""
+    """An Intervention for the reference in another dtype: every call is given, and returns, what the ordinary run had.
 
-    def __init__(self, ordinary: Trace) -> None:
-        self._trace = ordinary
+    `noise` is what its tensors move by, by the captures' keys; each layer on its own ordinary inputs.
+    """
+
+    def __init__(self, ordinary: Trace, dtype: str = "float64") -> None:
+        self._trace, self._dtype = ordinary, dtype
         self._inputs = {(one.module, one.call, one.output): one for one in ordinary.inputs}
         self._outputs = {one.key: one for one in ordinary.captures}
-        self.noise = IsolatedNoise()
+        self.noise: dict[str, Measurement] = {}
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """Measure the inputs, and give the ordinary ones."""
@@ -132,23 +125,22 @@ class NoiseIsolation:
             same = self._inputs.get((module, call, name))
             if same is not None and same.shape == value.shape:
                 new[name] = self._trace.value(same)
-                self._note(self.noise.inputs, same, value)
+                self._note(same, value)
         return new
 
     def add(self, capture: Capture, value: Array) -> None:
         """Measure an output."""
         same = self._outputs.get(capture.key)
-        if same is not None and same.shape == capture.shape:
-            self._note(self.noise.outputs, same, value)
+        if same is not None:
+            self._note(same, value)
 
     def instead(self, capture: Capture, value: Array) -> Array | None:
         """Return the ordinary output."""
         same = self._outputs.get(capture.key)
         return self._trace.value(same) if same is not None and same.shape == value.shape else None
 
-    def _note(self, noise: dict[str, Measurement], same: Capture, value: Array) -> None:
-        if rounded_as(same.dtype) and rounded_as(value.dtype.name) == "float64":
-            noise[same.key] = measure(value, self._trace.value(same))
+    def _note(self, same: Capture, value: Array) -> None:
+        self.noise |= noise_of(same, self._trace.value(same), value, self._dtype)
 
 
 class Isolation:
@@ -162,7 +154,7 @@ class Isolation:
         self,
         reference: Trace,
         pairs: Sequence[CallPair],
-        noise: IsolatedNoise | None,
+        noise: RoundingNoise | None,
         *,
         way: IsolationOptions,
         allowances: Allowances = NO_ALLOWANCES,
@@ -173,6 +165,7 @@ class Isolation:
         self._same = {call_key(pair) for pair in pairs if same_layer(pair)}
         self._returned = {b.key: a for pair in pairs for a, b in _outputs(pair)}
         self._precise = _is_mostly_as_precise(pairs)
+        self._inside = _dtypes_inside(reference, {pair.reference.module for pair in pairs})
         self._layouts = LearnedLayouts()
         self._coarsest = ""
         self._coarser: dict[CallKey, str] = {}
@@ -194,8 +187,7 @@ class Isolation:
         paired = pair_inputs(self._given.get(key, ()), inputs)
         new = {}
         for name, mine in paired.items():
-            noise = None if self._noise is None else self._noise.of(mine)
-            alone = self._alone(mine, inputs[name], noise, self._coarsest)
+            alone = self._alone(mine, inputs[name], self._coarsest)
             if alone is not None and (
                 seen.take_input(alone) or (key in self._way.forced and self._may_give_way(alone))
             ):
@@ -208,10 +200,9 @@ class Isolation:
         key = capture.module, capture.call
         seen, mine = self.calls[key], self._returned.get(capture.key)
         if mine is not None:
-            noise = None if self._noise is None else self._noise.of(mine)
             inside = seen.begun + seen.returned < self._ended
             coarser = self._coarsest if inside else self._coarser[key]
-            alone = self._alone(mine, value, noise, coarser, capture.module)
+            alone = self._alone(mine, value, coarser, capture.module)
             if alone is not None and (alone.view is not None or key in self._same):
                 seen.outputs[mine.key] = alone
             self._coarsest = coarser_of(self._coarsest, mine.dtype, capture.dtype)
@@ -238,7 +229,7 @@ class Isolation:
         return value if alone.view is None else alone.view.to_candidate(value)
 
     def _alone(
-        self, mine: Capture, value: Array, noise: Measurement | None, coarser: str, returned_by: str | None = None
+        self, mine: Capture, value: Array, coarser: str, returned_by: str | None = None
     ) -> IsolatedTensor | None:
         """None where the layouts differ, and values do not tell how; the models' own outputs must have one shape."""
         meant = self._trace.value(mine)
@@ -246,13 +237,18 @@ class Isolation:
         if view is None:
             return IsolatedTensor(mine, None, None, inf, np.array(value)) if meant.size != value.size else None
         turned = view.to_reference(value)
-        measurement = measure(meant, turned)
         own = mine.dtype if returned_by is not None and self._precise else value.dtype.name
-        limit = limit_for(measurement, (mine.dtype, own), noise, coarser)
-        if returned_by is not None:
-            limit = self._allowances.limit(limit, mine.module, returned_by)
-        factor = smallest_factor(measurement, limit)
-        return IsolatedTensor(mine, measurement, limit, factor, np.array(turned) if factor > 1.0 else None, view)
+        inside = mine.dtype if returned_by is None else coarsest_dtype(mine.dtype, self._inside.get(mine.module, ""))
+
+        def limit_of(measurement: Measurement, part: str) -> Limit | None:
+            limit = limit_by_noise(self._noise, (mine.key, part), measurement, (inside, own), ("", coarser))
+            if limit is None or returned_by is None:
+                return limit
+            return self._allowances.limit(limit, mine.module, returned_by)
+
+        found = judge_tensor(meant, turned, limit_of)
+        kept = np.array(turned) if found.factor > 1.0 else None
+        return IsolatedTensor(mine, found.measurement, found.limit, found.factor, kept, view, found.part)
 
     def _carried(self, inputs: Mapping[str, Array], new: Mapping[str, Array], paired: Mapping[str, Capture]) -> str:
         """The coarsest dtype whose rounding is in what a call is given: its own, or that of all before it."""
@@ -266,6 +262,20 @@ def _is_mostly_as_precise(pairs: Sequence[CallPair]) -> bool:
     """Tell whether the port computes in the reference's precision, so that a layer in a lower one is an exception."""
     both = [(a.dtype, b.dtype) for pair in pairs for a, b in _outputs(pair) if rounded_as(a.dtype)]
     return 2 * sum(bool(coarser_of("", a, b)) for a, b in both) < len(both)
+
+
+def _dtypes_inside(reference: Trace, modules: Collection[str]) -> dict[str, str]:
+    """The coarsest dtype that each module was given, or that one inside of it returned: what it returns carries it."""
+    found: dict[str, str] = {}
+    for one in reference.inputs:
+        found[one.module] = coarsest_dtype(found.get(one.module, ""), one.dtype)
+    for one in reference.captures:
+        path = one.module
+        while path:
+            path = path.rpartition(".")[0]
+            if path in modules:
+                found[path] = coarsest_dtype(found.get(path, ""), one.dtype)
+    return found
 
 
 def _outputs(pair: CallPair) -> Iterator[tuple[Capture, Capture]]:

@@ -7,7 +7,7 @@ given something wrong.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from align.core.dtypes import rounded_as
 from align.core.traces import capture_key
 from align.forward.culprit_result import IsolatedComparison
 from align.forward.layers.compare_traces import outcome_of
+from align.measure.judge_tensors import JudgedTensor
 from align.measure.sampled_values import sample_values
 from align.traces.pair_inputs import call_key
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from align.traces.module_calls import Call, CallPair
     from align.traces.pair_inputs import CallKey
 
+# A drift has begun where the inputs are off by this share of what they are where it shows.
+DRIFT = 0.25
+LEAST_VALUES = 4  # a mask has fewer
 NOT_THE_SAME_END = "differs, but what comes next is given what it should be: the two do not end at the same place"
 
 
@@ -47,13 +51,15 @@ class ProducerLayer:
 class Fault:
     """A pair at fault, and the tensor that shows it: the worst of its inputs or outputs.
 
-    A wrong input may be what a layer of the port returned that has no counterpart: `made_by`.
+    A wrong input may be what a layer of the port returned that has no counterpart: `made_by`. Where it drifts, `begins`
+    is the first call that is given it.
     """
 
     pair: CallPair
     part: Part
     tensor: IsolatedTensor
     made_by: ProducerLayer | None = None
+    begins: CallPair | None = None
 
     @property
     def path(self) -> str:
@@ -99,7 +105,9 @@ def find_faults(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]
     faults = [fault for suspect in run.suspects() for fault in run.faults(*suspect)]
     faults = [fault for fault in faults if not _is_told_inside(fault, faults, calls)]
     regular = [fault for fault in faults if fault.tensor.factor != inf or way.resizes]
-    return regular or [fault for fault in faults[:1] if not run.goes_on_right(fault)]
+    found = regular or [fault for fault in faults[:1] if not run.goes_on_right(fault)]
+    found += run.hidden_behind(found)
+    return [run.from_its_beginning(fault) for fault in sorted(found, key=lambda one: calls[one.key].ended)]
 
 
 def _is_told_inside(fault: Fault, faults: Sequence[Fault], calls: Mapping[CallKey, IsolatedCall]) -> bool:
@@ -131,12 +139,58 @@ class _Run:
 
     def faults(self, pair: CallPair, call: IsolatedCall) -> Iterator[Fault]:
         """What is at fault where a call is off: what it is given, it, or a module that ended just before."""
-        other_form = not self._way.resizes and call.inputs_factor == inf
+        other_form = not self._way.resizes and call.inputs_factor == inf and not self._ends_alike(pair, call)
         if other_form or (call_key(pair) in self._way.forced and has_wrong_inputs(call)):
             yield self._wrong_inputs(pair, call)
         if _is_off(call) and not other_form:
             around = None if call.is_leaf or not pair.certain else self._ended_just_before(call.ended - call.returned)
             yield self._doubted(*around) if around else Fault(pair, _part(pair, call), _worst(call.outputs))
+
+    def _ends_alike(self, pair: CallPair, call: IsolatedCall) -> bool:
+        """Tell whether a call that works on other pieces returns what can be compared all the same."""
+        return pair.certain and call.factor not in (None, inf)
+
+    def hidden_behind(self, faults: Sequence[Fault]) -> list[Fault]:
+        """Wrong inputs of calls that return the right thing only because what is at fault inside of them was put right.
+
+        Elsewhere a right output, or right inputs of the first call inside, show that the port hands the same thing in
+        another form.
+        """
+        named = {fault.key for fault in faults}
+        found: list[Fault] = []
+        for pair, call in self._seen:
+            key = call_key(pair)
+            inside = any(_holds(self._calls, key, one.key) and one.part != "inputs" for one in faults)
+            if inside and key not in named and not _is_off(call) and _is_given_wrong_data(call):
+                told = any(_holds(self._calls, one.key, key) for one in found) or self._begins_right(key)
+                found += [] if told else [self._wrong_inputs(pair, call)]
+        return found
+
+    def _begins_right(self, key: CallKey) -> bool:
+        """Tell whether the inputs of the first call inside could be compared, so that they speak for themselves."""
+        inner = [
+            call for pair, call in self._seen if call_key(pair) != key and _holds(self._calls, key, call_key(pair))
+        ]
+        first = min(inner, key=lambda call: call.begun, default=None)
+        return first is not None and first.inputs_factor not in (None, inf)
+
+    def from_its_beginning(self, fault: Fault) -> Fault:
+        """Say where a drift began: at the first call whose inputs are as far off, not where it crosses the limit."""
+        if fault.part != "inputs" or fault.made_by or fault.tensor.factor == inf:
+            return fault
+        shows = self._calls[fault.key]
+        before = [one for one in self._seen if one[1].begun < shows.begun and one[1].inputs_factor is not None]
+        before.sort(key=lambda one: one[1].begun)
+        begins = None
+        for pair, call in reversed(before):
+            factor = call.inputs_factor or 0.0
+            if factor > 1.0:  # it would be at fault itself
+                return fault
+            if factor < DRIFT * fault.tensor.factor:
+                jumped = begins is not None and factor < DRIFT * _inputs_factor(self._calls, begins)
+                return replace(fault, begins=begins) if jumped else fault
+            begins = pair
+        return fault
 
     def _doubted(self, pair: CallPair, call: IsolatedCall) -> Fault:
         """What is at fault where a doubtful call is off: it, or an unpaired layer that gives it wrong inputs."""
@@ -270,12 +324,22 @@ def isolated_comparisons(
 def _outcome(alone: IsolatedTensor) -> tuple[IsolatedOutcome, str]:
     if alone.measurement is None or alone.limit is None:
         return "not aligned", "another number of elements"
-    return outcome_of(alone.measurement, alone.limit)
+    return outcome_of(JudgedTensor(alone.measurement, alone.limit, alone.factor, alone.part))
 
 
 def has_wrong_inputs(call: IsolatedCall) -> bool:
     """Tell whether the port gives a call something else than the reference does."""
     return (call.inputs_factor or 0.0) > 1.0
+
+
+def _inputs_factor(calls: Mapping[CallKey, IsolatedCall], pair: CallPair) -> float:
+    return calls[call_key(pair)].inputs_factor or 0.0
+
+
+def _is_given_wrong_data(call: IsolatedCall) -> bool:
+    """Tell whether a call is given other numbers of the same shape, which are no mask."""
+    wrong = [one for one in call.inputs.values() if 1.0 < one.factor < inf and rounded_as(one.reference.dtype)]
+    return any(one.value is not None and np.unique(sample_values(one.value)).size >= LEAST_VALUES for one in wrong)
 
 
 def _is_off(call: IsolatedCall) -> bool:

@@ -7,22 +7,23 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import EPSILON, rounded_as
-from align.core.measurements import smallest_factor
 from align.core.message_words import counted
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.forward_result import LayerComparison
-from align.measure.limits import limit_for
-from align.measure.measure_arrays import measure
+from align.measure.judge_tensors import judge_tensor
+from align.measure.limits import coarsest_dtype, limit_by_noise
 from align.measure.tensor_layouts import find_permuted_layout
 from align.models.probe import is_probe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
     from align.forward.allowances import Allowances
     from align.forward.culprit_result import IsolatedOutcome
+    from align.measure.judge_tensors import JudgedTensor, LimitOf
+    from align.measure.limits import RoundingNoise
     from align.traces.module_calls import Call, CallPair
 
 
@@ -30,22 +31,22 @@ def compare_traces(
     reference: Trace,
     candidate: Trace,
     pairs: Sequence[CallPair],
-    noise: Mapping[str, Measurement] | None,
+    noise: RoundingNoise | None,
     allowances: Allowances = NO_ALLOWANCES,
 ) -> Iterator[LayerComparison]:
     """Yield one row for each tensor of each paired call, in the reference's order.
 
-    `noise` maps a reference capture's key to its float64-against-ordinary measurement; None if it was not measured.
+    `noise` is None if it was not measured.
     Outputs of one kind of layer, and of the models, that hold different numbers of elements are not aligned. Inner
     outputs of another layout are compared in the reference's, where the values tell which it is; else they, and all
     other outputs of unequal shapes, are not comparable.
     """
-    coarser = ""
+    carried = "", ""  # the coarsest dtype so far: the reference's, and that of a candidate which has a coarser one
     for pair in pairs:
         for a, b, unlike in paired_outputs(pair.reference, pair.candidate):
             lost = _not_kept(reference, a, candidate, b)
             row = _row(pair, a, b)
-            coarser = coarser_of(coarser, a.dtype, b.dtype)
+            carried = coarsest_dtype(carried[0], a.dtype), coarser_of(carried[1], a.dtype, b.dtype)
             view = (
                 None
                 if lost or not _may_be_viewed(pair, a, b)
@@ -57,10 +58,23 @@ def compare_traces(
                 wrong = as_many and prod(a.shape) != prod(b.shape) and same_layer(pair)
                 yield replace(row, outcome="not aligned" if wrong else "not comparable", note=obstacle)
                 continue
-            measurement = measure(reference.value(a), view.to_reference(candidate.value(b)))
-            limit = limit_for(measurement, (a.dtype, b.dtype), None if noise is None else noise.get(a.key), coarser)
-            judged = _judged(row, measurement, allowances.limit(limit, a.module, b.module))
+            found = judge_tensor(
+                reference.value(a), view.to_reference(candidate.value(b)), _limit_of((a, b), noise, carried, allowances)
+            )
+            judged = _judged(row, found)
             yield judged if view.is_same else replace(judged, note=view.told)
+
+
+def _limit_of(
+    pair: tuple[Capture, Capture], noise: RoundingNoise | None, carried: tuple[str, str], allowances: Allowances
+) -> LimitOf:
+    a, b = pair
+
+    def limit_of(measurement: Measurement, part: str) -> Limit | None:
+        limit = limit_by_noise(noise, (a.key, part), measurement, (a.dtype, b.dtype), carried)
+        return limit and allowances.limit(limit, a.module, b.module)
+
+    return limit_of
 
 
 def _may_be_viewed(pair: CallPair, a: Capture, b: Capture) -> bool:
@@ -108,21 +122,24 @@ def same_layer(pair: CallPair) -> bool:
     return alike or pair.reference.kind == pair.candidate.kind != ""
 
 
-def _judged(row: LayerComparison, measurement: Measurement, limit: Limit) -> LayerComparison:
-    outcome, note = outcome_of(measurement, limit)
+def _judged(row: LayerComparison, found: JudgedTensor) -> LayerComparison:
+    outcome, note = outcome_of(found)
     if outcome == "not comparable":
         return replace(row, outcome=outcome, note=note)
-    factor = smallest_factor(measurement, limit)
-    return replace(row, outcome=outcome, measurement=measurement, limit=limit, factor=factor, note=note)
+    return replace(
+        row, outcome=outcome, measurement=found.measurement, limit=found.limit, factor=found.factor, note=note
+    )
 
 
-def outcome_of(measurement: Measurement, limit: Limit) -> tuple[IsolatedOutcome, str]:
+def outcome_of(found: JudgedTensor) -> tuple[IsolatedOutcome, str]:
     """Return the outcome and a note: NaN and Inf that are alike on both sides are left out."""
+    measurement = found.measurement
     alike = _alike_non_finite(measurement)
     if alike == measurement.count:
         return "not comparable", "no finite values on either side" if alike else "no elements"
-    note = f"{alike} equal NaN or Inf on both sides are left out" if alike else ""
-    return "aligned" if smallest_factor(measurement, limit) <= 1.0 else "not aligned", note
+    notes = [f"{alike} equal NaN or Inf on both sides are left out"] if alike else []
+    notes += [f"judged apart: {found.part}"] if found.part else []
+    return "aligned" if found.factor <= 1.0 else "not aligned", "; ".join(notes)
 
 
 def _alike_non_finite(measurement: Measurement) -> int:

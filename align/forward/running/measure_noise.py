@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
+from align.core.dtypes import EPSILON, rounded_as
 from align.core.findings import Finding
+from align.core.protocols import PrecisionRunner
 from align.errors import UserCodeError
 from align.forward.isolation.isolated_calls import NoiseIsolation
+from align.forward.running.trust_noise import trust_noise
+from align.measure.limits import RoundingNoise
 from align.traces.rounding_noise import NoiseSink
 
 if TYPE_CHECKING:
     from align.core.measurements import Measurement
     from align.core.protocols import Inputs, Model, ModelRunner
     from align.core.traces import CaptureSink, Trace
-    from align.forward.isolation.isolated_calls import IsolatedNoise
     from align.models.open_side import Side
+
+    Measurements = dict[str, Measurement]
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Accumulated and isolated noise by the captures' keys, as far as it could be had; findings say why no further."""
+    """Accumulated and isolated noise, as far as it could be had; findings say why no further."""
 
-    accumulated: dict[str, Measurement] | None = None
-    isolated: IsolatedNoise | None = None
+    accumulated: RoundingNoise | None = None
+    isolated: RoundingNoise | None = None
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def own_accumulated(self) -> Mapping[str, Measurement] | None:
+        """The accumulated noise in the reference's own dtypes."""
+        return None if self.accumulated is None else self.accumulated.own
 
-def measure_noise(side: Side, inputs: Inputs, trace: Trace) -> Noise:
+
+def measure_noise(side: Side, inputs: Inputs, trace: Trace, candidate: Trace | None = None) -> Noise:
     """Run the reference twice in float64: by itself, and each layer on the inputs of the ordinary run (`trace`).
 
-    If it cannot run so, or not to its end, a finding says why: other limits then come from a table by dtype.
+    If it cannot run so, or not to its end, a finding says why: other limits then come from a table by dtype. Where the
+    candidate's trace holds a coarser dtype than the reference's, it is run twice in that one too.
     """
     try:
         wide = side.runner.widened(side.model)
@@ -38,15 +50,48 @@ def measure_noise(side: Side, inputs: Inputs, trace: Trace) -> Noise:
         return Noise(findings=_unmeasured(side, error.message))
     if wide is None:
         return Noise(findings=_unmeasured(side, f"{side.reader.name} models cannot run in float64"))
-    together, alone = NoiseSink(trace), NoiseIsolation(trace)
-    reasons = [_failure(side.runner, wide, inputs, sink) for sink in (together, alone)]
-    return Noise(together.noise, alone.noise, _unmeasured(side, max(reasons)))
+    together, alone, reason = _in_dtype(side, wide, inputs, trace, "float64")
+    del wide
+    (together, alone), findings = trust_noise(side, inputs, trace, (together, alone))
+    coarser = {dtype: _in_coarser(side, inputs, trace, dtype) for dtype in _coarser_dtypes(trace, candidate)}
+    return Noise(
+        RoundingNoise(together, {dtype: own[0] for dtype, own in coarser.items()}),
+        RoundingNoise(alone, {dtype: own[1] for dtype, own in coarser.items()}),
+        (*_unmeasured(side, reason), *findings),
+    )
 
 
-def _failure(runner: ModelRunner, wide: Model, inputs: Inputs, sink: CaptureSink) -> str:
+def _in_dtype(
+    side: Side, model: Model, inputs: Inputs, trace: Trace, dtype: str
+) -> tuple[Measurements, Measurements, str]:
+    """The noise of a run by itself and of one on the ordinary inputs, and what kept either from its end."""
+    together, alone = NoiseSink(trace, dtype), NoiseIsolation(trace, dtype)
+    reasons = [_failure(side.runner, model, inputs, sink) for sink in (together, alone)]
+    return together.noise, alone.noise, max(reasons)
+
+
+def _coarser_dtypes(trace: Trace, candidate: Trace | None) -> list[str]:
+    """Dtypes in which the candidate holds something, and which are coarser than all of the reference's."""
+    mine, theirs = ({rounded_as(one.dtype) for one in side.captures} - {""} for side in (trace, candidate or trace))
+    own = max((EPSILON[dtype] for dtype in mine), default=inf)
+    return sorted(dtype for dtype in theirs if EPSILON[dtype] > own)
+
+
+def _in_coarser(side: Side, inputs: Inputs, trace: Trace, dtype: str) -> tuple[Measurements, Measurements]:
+    """Noise in a coarser dtype; none where the model cannot run in it: limits then go by the units of both dtypes."""
+    if not isinstance(side.runner, PrecisionRunner):
+        return {}, {}
+    try:
+        model = side.runner.cast_copy(side.model, dtype)
+    except UserCodeError:
+        return {}, {}
+    return _in_dtype(side, model, inputs, trace, dtype)[:2]
+
+
+def _failure(runner: ModelRunner, model: Model, inputs: Inputs, sink: CaptureSink) -> str:
     """Run a model; return what kept it from its end, "" if nothing did."""
     try:
-        runner.run(wide, inputs, sink)
+        runner.run(model, inputs, sink)
     except UserCodeError as error:
         return error.message
     return ""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from align.errors import DestinationError
 from align.forward.running.measure_noise import measure_noise
+from align.models.refuse_random import refuse_random
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
 
@@ -45,7 +46,8 @@ def run_both_models(sides: tuple[Side, Side], inputs: Inputs, folder: Path, begu
             side.runner.run(side.model, inputs, writer)
         read.append(TraceFolder(folder / name))
     begun()
-    return BothRuns(read[0], read[1], measure_noise(sides[0], inputs, read[0]))
+    refuse_random(sides[0], inputs, read[0])  # else its random numbers would be its noise
+    return BothRuns(read[0], read[1], measure_noise(sides[0], inputs, *read))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from align.models.adapter_parts.torch.functions import captured_functions
 from align.models.adapter_parts.torch.influence import gradients, influences
 from align.models.adapter_parts.torch.memory import copied_model, torch_memory
 from align.models.adapter_parts.torch.placing import place_model, placed_layer, widened_model
+from align.models.adapter_parts.torch.precision_modes import compute_wide, round_at_random
 from align.models.adapter_parts.torch.rebuild import built_module, rebuilt_module
 from align.models.adapter_parts.torch.scripts import FORMS
 from align.models.adapter_parts.torch.settings import group_settings, module_settings
@@ -196,7 +198,19 @@ class TorchFramework:
 
     def widened(self, model: Model) -> Model | None:
         """Return a float64 copy; floating inputs follow the model's dtype. Raises UserCodeError if it has no copy."""
-        return _widened(model, "double")
+        wide = _widened(model, "double")
+        compute_wide(wide)
+        return wide
+
+    def cast_copy(self, model: Model, dtype: str) -> Model:
+        """Copy and cast; see PrecisionRunner."""
+        return _widened(model, {"float16": "half"}.get(dtype, dtype))
+
+    def rounded_at_random(self, model: Model, seed: int) -> Model:
+        """Copy, and watch each operation; see PrecisionRunner."""
+        copied = run_user_code(partial(copy.deepcopy, model), partial(UserCodeError, "copying the torch model"))
+        round_at_random(copied, seed)
+        return copied
 
     def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
         """Differentiate a float64 copy, or a float32 one where a kernel is missing; see Differentiator."""

@@ -12,6 +12,7 @@ from align.core.traces import Capture
 from align.core.verdicts import Outcome
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.forward.layers.judge_forward import judge_forward
+from align.measure.limits import RoundingNoise
 from align.traces.module_calls import Call, CallPair
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def rows(*steps: Step, uncertain: tuple[str, ...] = (), kinds: tuple[str, str] =
         outputs = [value if isinstance(value, dict) else {"": value} for value in (mine, theirs)]
         calls = reference.call(module, outputs[0], kinds[0]), candidate.call(module, outputs[1], kinds[1])
         pairs.append(CallPair(*calls, certain=module not in uncertain))
-    return excuse_uncertain([*compare_traces(reference, candidate, pairs, noise={})])
+    return excuse_uncertain([*compare_traces(reference, candidate, pairs, noise=RoundingNoise({}))])
 
 
 def one(mine: Any, theirs: Any) -> LayerComparison:

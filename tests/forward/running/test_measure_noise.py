@@ -25,7 +25,7 @@ def sources(result: ForwardComparison, *, alone: bool) -> dict[str, str]:
 
 
 def casting_model(eps: float = 1e-5, *, mixes: bool = False) -> Any:
-    """A model that casts to float32 in front of a norm, or computes there itself with what it has cast."""
+    """A model that casts to float32 in front of a norm, or computes there with what went through NumPy in float32."""
     import torch
     from torch import nn
 
@@ -38,7 +38,9 @@ def casting_model(eps: float = 1e-5, *, mixes: bool = False) -> Any:
 
         def forward(self, x: Any) -> Any:
             hidden = self.first(x).float()
-            return self.last(self.norm(hidden @ self.first.weight if mixes else hidden))
+            if mixes:
+                hidden = torch.from_numpy(hidden.detach().numpy().astype(np.float32)) @ self.first.weight
+            return self.last(self.norm(hidden))
 
     torch.manual_seed(0)
     return Net()

@@ -1,0 +1,63 @@
+"""One tensor against its limit, as a whole and in the parts that are judged apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.measurements import smallest_factor
+from align.measure.limits import part_key
+from align.measure.measure_arrays import measure
+from align.measure.slices import slices_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from align.core.dtypes import Array
+    from align.core.measurements import Limit, Measurement
+
+    LimitOf = Callable[[Measurement, str], Limit | None]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTensor:
+    """Figures, limit and factor of a tensor, or of the `part` of it that is above its own limit by more."""
+
+    measurement: Measurement
+    limit: Limit
+    factor: float
+    part: str = ""
+
+
+def judge_tensor(reference: Array, candidate: Array, limit_of: LimitOf) -> JudgedTensor:
+    """Measure two arrays of one shape; `limit_of` gives the limit of the whole (""), and of parts that have one."""
+    whole = measure(reference, candidate)
+    limit = limit_of(whole, "")
+    if limit is None:
+        msg = "the whole tensor has no limit"
+        raise ValueError(msg)
+    judged = JudgedTensor(whole, limit, smallest_factor(whole, limit))
+    if whole.max_abs == 0.0:
+        return judged
+    flat = reference.reshape(-1), candidate.reshape(-1)
+    for part in slices_of(reference):
+        own = measure(flat[0][part.elements], flat[1][part.elements])
+        bound = limit_of(own, part.label)
+        factor = 0.0 if bound is None else smallest_factor(own, bound)
+        if bound is not None and factor > max(1.0, judged.factor):
+            place = np.unravel_index(part.elements[own.worst[0]], reference.shape) if own.worst else ()
+            judged = JudgedTensor(replace(own, worst=tuple(map(int, place))), bound, factor, part.label)
+    return judged
+
+
+def measure_parts(key: str, reference: Array, ordinary: Array) -> dict[str, Measurement]:
+    """What a tensor moves by, by its key, and each part of the `ordinary` one by its `part_key`."""
+    found = {key: measure(reference, ordinary)}
+    if found[key].max_abs == 0.0:
+        return found
+    flat = reference.reshape(-1), ordinary.reshape(-1)
+    for part in slices_of(ordinary):
+        found[part_key(key, part.label)] = measure(flat[0][part.elements], flat[1][part.elements])
+    return found

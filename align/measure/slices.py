@@ -1,0 +1,101 @@
+"""Parts of a tensor whose sizes differ so much that one limit would hide a fault of the smaller ones.
+
+A mask of -1e4, one huge channel or one token of massive activations would set the scale of all. So what lies far above
+or below the rest is judged apart: constants that stand for "masked", and the slices of an axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import is_float
+from align.core.message_words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from align.core.dtypes import Array
+
+# Powers of two between sizes from which on parts are judged apart. One limit then still shows a relative fault of
+# 2^5 x 16 units in the last place: 6e-5 in float32. Small slices may be so by chance: they must be smaller by far.
+APART_ABOVE = 5
+APART_BELOW = 12
+# What sigmoids and softmaxes return is bounded, and exact to its bound: small values among them are not judged apart.
+LEAST_SENTINEL = 30.0
+# Fewer elements may lie near zero by chance.
+LEAST_ELEMENTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some elements of a tensor: what they are, and their flat indices in C order."""
+
+    label: str
+    elements: NDArray[np.intp]
+
+
+def slices_of(values: Array) -> tuple[Slice, ...]:
+    """Return the parts of a tensor that are judged apart, none if it is of one size, exact, or has few elements.
+
+    Parts may overlap: each axis but the first, that of samples, is cut by itself.
+    """
+    if not is_float(values.dtype.name) or values.size < 2 * LEAST_ELEMENTS:
+        return ()
+    sizes = np.abs(values if values.dtype.kind == "f" else values.astype(np.float32))
+    if not np.isfinite(sizes.max()):
+        sizes[~np.isfinite(sizes)] = 0.0
+    sentinels = _sentinels(sizes)
+    found = [] if sentinels is None else list(_split(sizes, sentinels))
+    if sentinels is not None:
+        sizes[sentinels] = 0.0
+    for axis in range(1, values.ndim):
+        found += _axis_slices(sizes, axis, sentinels)
+    return tuple(found)
+
+
+def _sentinels(sizes: Array) -> NDArray[np.bool_] | None:
+    """Where the largest elements lie, if they are of one size and far above all others."""
+    largest = float(sizes.max())
+    if largest < LEAST_SENTINEL:
+        return None
+    high: NDArray[np.bool_] = sizes >= largest / 2.0
+    below = sizes[~high]
+    if np.count_nonzero(below) < LEAST_ELEMENTS or below.max() > largest * 0.5**APART_ABOVE:
+        return None
+    return high
+
+
+def _split(sizes: Array, high: NDArray[np.bool_]) -> Iterator[Slice]:
+    flat = high.ravel()
+    yield Slice(f"the elements around {sizes.max():.2g}", np.flatnonzero(flat))
+    yield Slice(f"all but the {counted(int(flat.sum()), 'element')} around {sizes.max():.2g}", np.flatnonzero(~flat))
+
+
+def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) -> Iterator[Slice]:
+    """The slices of an axis in groups of one size each, if there are several."""
+    largest = sizes.max(axis=tuple(one for one in range(sizes.ndim) if one != axis)).astype(np.float64)
+    alive = largest[largest > 0.0]
+    if alive.size < 2 or alive.max() / alive.min() < 2.0**APART_ABOVE:
+        return
+    steps = np.log2(np.where(largest > 0.0, largest, np.median(alive)) / np.median(alive))
+    groups = np.where(steps >= APART_ABOVE, steps // APART_ABOVE, -(steps <= -APART_BELOW).astype(np.float64))
+    if np.unique(groups).size < 2:
+        return
+    indices = np.arange(sizes.size).reshape(sizes.shape)
+    for group in np.unique(groups):
+        places = np.flatnonzero(groups == group)
+        elements = np.take(indices, places, axis=axis).ravel()
+        if left_out is not None:
+            elements = elements[~left_out.ravel()[elements]]
+        if elements.size >= LEAST_ELEMENTS:
+            yield Slice(f"{_told(places)} of axis {axis}", elements)
+
+
+def _told(places: NDArray[np.intp]) -> str:
+    some = ", ".join(str(place) for place in places[:3])
+    return f"index {some}" if len(places) == 1 else f"indices {some}{' and others' if len(places) > 3 else ''}"

@@ -1,0 +1,99 @@
+"""How the code of a torch model computes in a run: wide whatever dtype it asks for, or with every rounding enlarged.
+
+A float64 copy still builds its tables in float32 where the code says so, and casts what it returns; its noise would
+then lack that rounding. An operation that rounds at random shows what rounding does to a model: what float64 moves by
+much more is a branch on the dtype, or random numbers, and no noise.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from align.core.protocols import Model
+
+# Operators that return values they were given, or whole numbers: they do not round.
+EXACT = frozenset({
+    "_to_copy", "abs", "arange", "cat", "clamp", "clamp_max", "clamp_min", "clone", "constant_pad_nd", "copy", "detach",
+    "embedding", "empty", "empty_like", "eye", "flip", "full", "full_like", "gather", "index", "index_put",
+    "index_select", "lift_fresh", "masked_fill", "max", "max_pool2d_with_indices", "max_pool3d_with_indices", "maximum",
+    "min", "minimum", "neg", "new_empty", "new_full", "new_ones", "new_zeros", "ones", "ones_like", "relu",
+    "repeat", "roll", "round", "scalar_tensor", "scatter", "sign", "sort", "stack", "topk", "tril", "triu", "where",
+    "zeros", "zeros_like",
+})  # fmt: skip
+
+
+def compute_wide(model: Model) -> None:
+    """Let a float64 model compute in float64 where its code asks for another floating dtype."""
+    _run_under(model, _wide_mode)
+
+
+def round_at_random(model: Model, seed: int) -> None:
+    """Let every operation of a model that rounds be off by one more unit in the last place, up or down."""
+    _run_under(model, lambda: _random_rounding_mode(seed))
+
+
+def _run_under(model: Model, make_mode: Callable[[], Any]) -> None:
+    forward = model.forward
+
+    @wraps(forward)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with make_mode():
+            return forward(*args, **kwargs)
+
+    object.__setattr__(model, "forward", run)
+
+
+def _wide_mode() -> Any:
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    lower = frozenset({torch.float32, torch.float16, torch.bfloat16})
+
+    class Wide(TorchDispatchMode):  # type: ignore[misc]
+        """The dtype of what the code makes or casts is float64; so is that of plain numbers in tensors."""
+
+        def __enter__(self) -> Any:
+            self._default = torch.get_default_dtype()
+            torch.set_default_dtype(torch.float64)
+            return super().__enter__()
+
+        def __exit__(self, *error: Any) -> None:
+            torch.set_default_dtype(self._default)
+            super().__exit__(*error)
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if kwargs.get("dtype") in lower:
+                kwargs = {**kwargs, "dtype": torch.float64}
+            return func(*args, **kwargs)
+
+    return Wide()
+
+
+def _random_rounding_mode(seed: int) -> Any:
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_map
+
+    generator = torch.Generator().manual_seed(seed)
+
+    def off(value: Any) -> Any:
+        if not torch.is_tensor(value) or not value.is_floating_point():
+            return value
+        signs = torch.randint(0, 2, value.shape, generator=generator).to(value) * 2 - 1
+        return value * (1 + torch.finfo(value.dtype).eps * signs)
+
+    class RandomRounding(TorchDispatchMode):  # type: ignore[misc]
+        """What an operation returns is moved by one unit; what is a view of its arguments, or written into, is not."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            output = func(*args, **(kwargs or {}))
+            name = func.overloadpacket.__name__
+            aliases = any(one.alias_info is not None for one in func._schema.returns)  # noqa: SLF001 - no public way
+            return output if name in EXACT or aliases else tree_map(off, output)
+
+    return RandomRounding()
