@@ -11,13 +11,15 @@ from align.core.dtypes import rounded_as
 from align.measure.judge_tensors import measure_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
     from align.core.traces import Capture, Trace
 
 
 class NoiseSink:
-    """A CaptureSink that measures each capture of a run in another dtype against the ordinary run's trace.
+    """An InputSink that measures each capture of a run in another dtype against the ordinary run's trace.
 
     `noise` maps the capture's key to the ordinary run's deviation from float64 (or that of a run in a coarser `dtype`
     from the ordinary one), in the layer's units; so it does those of parts that are judged apart. Layers that did not
@@ -27,7 +29,15 @@ class NoiseSink:
     def __init__(self, ordinary: Trace, dtype: str = "float64") -> None:
         self._ordinary, self._dtype = ordinary, dtype
         self._captures = {capture.key: capture for capture in ordinary.captures}
+        self._inputs = {(one.module, one.call, one.output): one for one in ordinary.inputs}
         self.noise: dict[str, Measurement] = {}
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
+        """Measure what a call is given: an activation inside a layer shows by that what the layer computes."""
+        for name, value in inputs.items():
+            same = self._inputs.get((module, call, name))
+            if same is not None:
+                self.noise |= noise_of(same, self._ordinary.value(same), value, self._dtype)
 
     def add(self, capture: Capture, value: Array) -> None:
         """Measure one capture."""
