@@ -16,6 +16,8 @@ from align.measure.limits import RoundingNoise
 from align.traces.rounding_noise import NoiseSink
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from align.core.measurements import Measurement
     from align.core.protocols import Inputs, Model, ModelRunner
     from align.core.traces import CaptureSink, Trace

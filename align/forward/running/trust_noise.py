@@ -19,8 +19,8 @@ from align.traces.rounding_noise import NoiseSink
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from align.core.dtypes import Array
     from align.core.measurements import Measurement
+    from align.core.protocols import Inputs
     from align.core.traces import Capture, Trace
     from align.models.open_side import Side
 
@@ -35,7 +35,7 @@ SEED = 0
 
 
 def trust_noise(
-    side: Side, inputs: Mapping[str, Array], trace: Trace, measured: tuple[Measurements, Measurements]
+    side: Side, inputs: Inputs, trace: Trace, measured: tuple[Measurements, Measurements]
 ) -> tuple[tuple[Measurements, Measurements], tuple[Finding, ...]]:
     """Put what rounding at random moves in the place of noise that is far above it, and name the first such layer.
 
