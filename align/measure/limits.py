@@ -6,7 +6,7 @@ the same inputs. Another implementation adds in another order: its error has the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -112,6 +112,11 @@ def limit_for(
     by_rounding = units[0] * EPSILON[rounding] * largest, units[1] * EPSILON[rounding] * typical
     source: LimitSource = "noise" if by_noise[1] > by_rounding[1] else "rounding"
     return Limit(max(by_noise[0], by_rounding[0]), max(by_noise[1], by_rounding[1]), source)
+
+
+def rounding_limit(measurement: Measurement, dtype: str) -> Limit:
+    """What a tensor without noise of its own may differ by: some units in the last place."""
+    return limit_for(measurement, (dtype, dtype), replace(measurement, max_abs=0.0, rmse=0.0))
 
 
 def luck_of(noise: Measurement) -> float:

@@ -42,7 +42,7 @@ class Slice:
 def slices_of(values: Array) -> tuple[Slice, ...]:
     """Return the parts of a tensor that are judged apart, none if it is of one size, exact, or has few elements.
 
-    Parts may overlap: each axis but the first, that of samples, is cut by itself.
+    Parts may overlap: each axis is cut by itself.
     """
     if not is_float(values.dtype.name) or values.size < 2 * LEAST_ELEMENTS:
         return ()
@@ -53,7 +53,7 @@ def slices_of(values: Array) -> tuple[Slice, ...]:
     found = [] if sentinels is None else list(_split(sizes, sentinels))
     if sentinels is not None:
         sizes[sentinels] = 0.0
-    for axis in range(1, values.ndim):
+    for axis in range(values.ndim):
         found += _axis_slices(sizes, axis, sentinels)
     return tuple(found)
 
@@ -83,7 +83,7 @@ def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) ->
     if alive.size < 2 or alive.max() / alive.min() < 2.0**APART_ABOVE:
         return
     steps = np.log2(np.where(largest > 0.0, largest, np.median(alive)) / np.median(alive))
-    groups = np.where(steps >= APART_ABOVE, steps // APART_ABOVE, -(steps <= -APART_BELOW).astype(np.float64))
+    groups = np.where(steps >= 0.0, steps // APART_ABOVE, -(-steps // APART_BELOW))
     if np.unique(groups).size < 2:
         return
     indices = np.arange(sizes.size).reshape(sizes.shape)

@@ -10,7 +10,9 @@ import numpy as np
 from align.core.dtypes import is_float
 from align.core.measurements import smallest_factor
 from align.forward.power_result import OutputPower
+from align.measure.limits import rounding_limit
 from align.measure.measure_arrays import measure
+from align.measure.slices import slices_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -45,8 +47,16 @@ class MovementSink:
         if same.shape != capture.shape:
             self.factors[capture.key] = float("inf")
             return
-        moved = replace(measure(self._ordinary.value(same), value), non_finite_mismatch=0)
-        self.factors[capture.key] = smallest_factor(moved, limit)
+        self.factors[capture.key] = max(self._factors(same, value, limit))
+
+    def _factors(self, same: Capture, value: Array, limit: Limit) -> Iterator[float]:
+        """How far the whole has moved, and its parts that are judged apart, by what rounding may do to them."""
+        ordinary = self._ordinary.value(same)
+        yield smallest_factor(replace(measure(ordinary, value), non_finite_mismatch=0), limit)
+        flat = ordinary.reshape(-1), value.reshape(-1)
+        for part in slices_of(ordinary):
+            own = replace(measure(*(one[part.elements] for one in flat)), non_finite_mismatch=0)
+            yield smallest_factor(own, rounding_limit(own, same.dtype))
 
 
 def output_powers(
