@@ -19,6 +19,7 @@ from align.forward.layers.compare_traces import compare_traces, excuse_uncertain
 from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward
 from align.forward.layers.number_batches import culprits_in_batches, in_batches
+from align.forward.layers.padding import padded_positions
 from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, with_unseen
 from align.forward.measure_power import power_of
@@ -164,7 +165,9 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
         names = _named(task.sides, names.parameters, map_in_order(run.traces, names.parameters, names.name_map))
     calls = pair_traces(run.traces, names.parameters, names.name_map)
     check_allowances(task.allowances, calls.pairs)
-    rows = [*with_texts(compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances), run.traces)]
+    padding = padded_positions(task.inputs)
+    compared = compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances, padding)
+    rows = [*with_texts(compared, run.traces)]
     layers = in_batches(with_amplification(excuse_uncertain(rows), *run.traces), run.reference)
     if any(layer.outcome == "not aligned" for layer in layers):
         refuse_random(task.sides[1], task.inputs, run.candidate)
@@ -175,7 +178,8 @@ def _judge(task: _Task, gathered: _Gathered) -> _Judged:
     """Run each layer alone, explain what is at fault by itself, and judge all of it."""
     run, calls, weights = gathered.run, gathered.calls, gathered.names.weights
     task.begun()
-    bench = Bench(task.sides[1], task.inputs, run.reference, calls.pairs, run.noise.isolated, task.allowances)
+    padding = padded_positions(task.inputs)
+    bench = Bench(task.sides[1], task.inputs, run.reference, calls.pairs, run.noise.isolated, task.allowances, padding)
     alone = isolate_layers(bench)
     layers = [replace(layer, isolated=alone.outputs.get(layer.key)) for layer in gathered.layers]
     task.begun()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.dtypes import is_float
 from align.core.measurements import smallest_factor
 from align.measure.limits import part_key
 from align.measure.measure_arrays import measure
@@ -14,6 +15,8 @@ from align.measure.slices import slices_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from align.core.dtypes import Array
     from align.core.measurements import Limit, Measurement
@@ -23,16 +26,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JudgedTensor:
-    """Figures, limit and factor of a tensor, or of the `part` of it that is above its own limit by more."""
+    """Figures, limit and factor of a tensor, or of the `part` of it that is above its own limit by more.
+
+    `left_out` is the factor of what was left out, by the limit of the whole; None if nothing was.
+    """
 
     measurement: Measurement
     limit: Limit
     factor: float
     part: str = ""
+    left_out: float | None = None
 
 
-def judge_tensor(reference: Array, candidate: Array, limit_of: LimitOf) -> JudgedTensor:
-    """Measure two arrays of one shape; `limit_of` gives the limit of the whole (""), and of parts that have one."""
+def judge_tensor(
+    reference: Array, candidate: Array, limit_of: LimitOf, left_out: NDArray[np.bool_] | None = None
+) -> JudgedTensor:
+    """Measure two arrays of one shape; `limit_of` gives the limit of the whole (""), and of parts that have one.
+
+    `left_out` are positions (samples, positions) that do not count, in a floating tensor that has both axes.
+    """
+    if left_out is not None and is_float(reference.dtype.name) and (axis := _axis_of(left_out.shape, reference.shape)):
+        return _without((reference, candidate), limit_of, left_out, axis)
     whole = measure(reference, candidate)
     limit = limit_of(whole, "")
     if limit is None:
@@ -50,6 +64,26 @@ def judge_tensor(reference: Array, candidate: Array, limit_of: LimitOf) -> Judge
             place = np.unravel_index(part.elements[own.worst[0]], reference.shape) if own.worst else ()
             judged = JudgedTensor(replace(own, worst=tuple(map(int, place))), bound, factor, part.label)
     return judged
+
+
+def _axis_of(positions: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """The first axis behind that of the samples which is as long as there are positions; 0 if there is none."""
+    if not shape or shape[0] != positions[0]:
+        return 0
+    return next((axis for axis, length in enumerate(shape) if axis and length == positions[1]), 0)
+
+
+def _without(arrays: tuple[Array, Array], limit_of: LimitOf, left_out: NDArray[np.bool_], axis: int) -> JudgedTensor:
+    """Judge what is left, in which the place of the worst element is that of the whole."""
+    reference, candidate = (np.moveaxis(one, axis, 1) for one in arrays)
+    judged = judge_tensor(reference[~left_out], candidate[~left_out], limit_of)
+    rest = measure(reference[left_out], candidate[left_out])
+    place = judged.measurement.worst
+    if place:
+        sample, position = (int(one) for one in np.argwhere(~left_out)[place[0]])
+        place = (sample, *place[1:axis], position, *place[axis:])
+    measurement = replace(judged.measurement, worst=place)
+    return replace(judged, measurement=measurement, left_out=smallest_factor(rest, judged.limit))
 
 
 def measure_parts(key: str, reference: Array, ordinary: Array) -> dict[str, Measurement]:

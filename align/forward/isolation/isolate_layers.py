@@ -14,6 +14,9 @@ from align.forward.isolation.locate_faults import calls_to_force, find_faults, i
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from align.core.protocols import Inputs, Model
     from align.core.traces import Trace
     from align.forward.allowances import Allowances
@@ -63,10 +66,13 @@ class Bench:
     pairs: Sequence[CallPair]
     noise: RoundingNoise | None
     allowances: Allowances = NO_ALLOWANCES
+    padding: NDArray[np.bool_] | None = None
 
     def run(self, way: IsolationOptions, stand_ins: Mapping[str, Model] | None = None) -> IsolatedRun:
         """Run the port; if it fails on the reference's values, what was seen until then counts."""
-        sink = Isolation(self.reference, self.pairs, self.noise, way=way, allowances=self.allowances)
+        sink = Isolation(
+            self.reference, self.pairs, self.noise, way=way, allowances=self.allowances, padding=self.padding
+        )
         try:
             self.side.runner.run(self.side.model, self.inputs, sink, stand_ins)
         except UserCodeError as error:

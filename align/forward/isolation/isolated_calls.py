@@ -158,8 +158,9 @@ class Isolation:
         *,
         way: IsolationOptions,
         allowances: Allowances = NO_ALLOWANCES,
+        padding: NDArray[np.bool_] | None = None,
     ) -> None:
-        self._trace, self._noise, self._allowances = reference, noise, allowances
+        self._trace, self._noise, self._allowances, self._padding = reference, noise, allowances, padding
         self._trusted, self._way = {call_key(pair) for pair in pairs if pair.certain}, way
         self._given = _given(reference, pairs)
         self._same = {call_key(pair) for pair in pairs if same_layer(pair)}
@@ -246,7 +247,7 @@ class Isolation:
                 return limit
             return self._allowances.limit(limit, mine.module, returned_by)
 
-        found = judge_tensor(meant, turned, limit_of)
+        found = judge_tensor(meant, turned, limit_of, self._padding)
         kept = np.array(turned) if found.factor > 1.0 else None
         return IsolatedTensor(mine, found.measurement, found.limit, found.factor, kept, view, found.part)
 

@@ -18,6 +18,9 @@ from align.models.probe import is_probe
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
     from align.forward.allowances import Allowances
@@ -27,16 +30,20 @@ if TYPE_CHECKING:
     from align.traces.module_calls import Call, CallPair
 
 
+PADDED = "differs at padded positions, where the given mask is 0: they do not count"
+
+
 def compare_traces(
     reference: Trace,
     candidate: Trace,
     pairs: Sequence[CallPair],
     noise: RoundingNoise | None,
     allowances: Allowances = NO_ALLOWANCES,
+    padding: NDArray[np.bool_] | None = None,
 ) -> Iterator[LayerComparison]:
     """Yield one row for each tensor of each paired call, in the reference's order.
 
-    `noise` is None if it was not measured.
+    `noise` is None if it was not measured. At `padding` nothing is compared but told.
     Outputs of one kind of layer, and of the models, that hold different numbers of elements are not aligned. Inner
     outputs of another layout are compared in the reference's, where the values tell which it is; else they, and all
     other outputs of unequal shapes, are not comparable.
@@ -59,7 +66,10 @@ def compare_traces(
                 yield replace(row, outcome="not aligned" if wrong else "not comparable", note=obstacle)
                 continue
             found = judge_tensor(
-                reference.value(a), view.to_reference(candidate.value(b)), _limit_of((a, b), noise, carried, allowances)
+                reference.value(a),
+                view.to_reference(candidate.value(b)),
+                _limit_of((a, b), noise, carried, allowances),
+                padding,
             )
             judged = _judged(row, found)
             yield judged if view.is_same else replace(judged, note=view.told)
@@ -139,6 +149,7 @@ def outcome_of(found: JudgedTensor) -> tuple[IsolatedOutcome, str]:
         return "not comparable", "no finite values on either side" if alike else "no elements"
     notes = [f"{alike} equal NaN or Inf on both sides are left out"] if alike else []
     notes += [f"judged apart: {found.part}"] if found.part else []
+    notes += [PADDED] if (found.left_out or 0.0) > 1.0 else []
     return "aligned" if found.factor <= 1.0 else "not aligned", "; ".join(notes)
 
 
