@@ -38,11 +38,15 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An outcome with the reason in one sentence and its coverage. It has no truth value: ask for the outcome."""
+    """An outcome with the reason in one sentence and its coverage. It has no truth value: ask for the outcome.
+
+    `caveats` are what it does not rest on, a few words each.
+    """
 
     outcome: Outcome
     reason: str
     coverage: Coverage
+    caveats: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.outcome is Outcome.ALIGNED and self.coverage.compared < 1:

@@ -12,6 +12,7 @@ from align.core.verdicts import Outcome
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.causes.compare_live_weights import compare_live_weights
 from align.forward.causes.explain_culprits import explain_culprits
+from align.forward.caveats import forward_caveats
 from align.forward.forward_result import ForwardComparison
 from align.forward.isolation.isolate_layers import Bench, isolate_layers
 from align.forward.layers.accept_deviations import accept_deviations, check_allowances
@@ -214,6 +215,7 @@ def _limits(judged: _Judged) -> dict[str, Limit]:
 def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | None) -> ForwardComparison:
     known = judged.known
     first, last = first_divergence(known.layers)
+    verdict = with_power(judged.verdict, power) if power else judged.verdict
     return ForwardComparison(
         reference=task.sides[0].label,
         candidate=task.sides[1].label,
@@ -224,7 +226,7 @@ def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | No
         findings=judged.findings,
         inputs=describe_inputs(task.inputs),
         environment=environments(*task.sides) | {"host": describe_host()},
-        verdict=with_power(judged.verdict, power) if power else judged.verdict,
+        verdict=replace(verdict, caveats=forward_caveats(task.inputs, known.layers, verdict)),
         culprits=known.culprits,
         accepted=known.accepted,
         power=power,

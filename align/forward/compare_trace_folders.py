@@ -13,6 +13,7 @@ from align.core.findings import Finding
 from align.core.message_words import counted
 from align.errors import UnlikeTracesError
 from align.forward.allowances import NO_ALLOWANCES
+from align.forward.caveats import output_caveats
 from align.forward.forward_result import ForwardComparison
 from align.forward.layers.accept_deviations import accept_deviations, check_allowances
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
@@ -102,6 +103,7 @@ def compare_trace_folders(
         *open_names(paired),
         *_differences(sides, paired),
     )
+    verdict = with_unseen(judge_forward(known.layers, calls.unpaired, findings), unseen, parameters)
     return ForwardComparison(
         reference=parameters[0].label,
         candidate=parameters[1].label,
@@ -115,7 +117,7 @@ def compare_trace_folders(
             f"{role} ({one.head.framework})": one.trace.environment
             for role, one in zip(("reference", "candidate"), sides, strict=True)
         },
-        verdict=with_unseen(judge_forward(known.layers, calls.unpaired, findings), unseen, parameters),
+        verdict=replace(verdict, caveats=output_caveats(known.layers)),
         accepted=known.accepted,
         unseen=tuple(unseen),
     )

@@ -83,7 +83,9 @@ def verdict_block(verdict: dict[str, object], sides: tuple[str, str] = ("referen
     """Return the closing lines of a result: outcome, reason, and how much of the two sides it rests on."""
     outcome = str(verdict["outcome"])
     headline = say("verdict.line", outcome=word("outcome", outcome), reason=verdict["reason"])
-    return Lines("", (headline, coverage_line(verdict["coverage"], sides)), TONES.get(outcome, "plain"))
+    caveats = verdict.get("caveats")
+    but = [say("verdict.caveats", caveats="; ".join(caveats))] if isinstance(caveats, list) and caveats else []
+    return Lines("", (headline, *but, coverage_line(verdict["coverage"], sides)), TONES.get(outcome, "plain"))
 
 
 def findings_blocks(findings: list[dict[str, Any]]) -> list[Block]:
