@@ -61,6 +61,10 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(metavar="GLOB=VALUE", help="Multiply the limit of layers whose path fits; wins over the file's."),
     ] = None,
+    require_dtype: Annotated[
+        str | None,
+        typer.Option("--require-dtype", metavar="DTYPE", help="A port that computes in a coarser one is not aligned."),
+    ] = None,
     no_power: Annotated[bool, typer.Option("--no-power", help="Do not measure what the inputs can show.")] = False,
     show_all: Annotated[bool, typer.Option("--all", help="Show every layer, and all parts at fault.")] = False,
     partial: Annotated[
@@ -77,6 +81,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     """
     from align.forward.compare_forward import compare_forward
     from align.forward.read_allowances import read_limits
+    from align.models.open_side import check_dtype
 
     checkpoints = reference_checkpoint, candidate_checkpoint
     settings = read_settings(project, reference, candidate, checkpoints=checkpoints, map_file=map_file)
@@ -85,7 +90,9 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     first, second = given_side(settings.reference, **of_first), given_side(settings.candidate, **of_second)
     settings = replace(settings, reference=first, candidate=second)
     allowed = settings.allowances
-    allowances = replace(allowed, limits=(*read_limits(limit or ()), *allowed.limits))
+    check_dtype(require_dtype)
+    limits = (*read_limits(limit or ()), *allowed.limits)
+    allowances = replace(allowed, limits=limits, coarsest=require_dtype or "")
     needless = inputs, made, *checkpoints, *of_first.values(), *of_second.values()
     models = str(first.model), str(second.model)
     if folders := compared_folders(models, settings.map, allowances, partial=partial, needless=needless):

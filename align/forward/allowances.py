@@ -43,10 +43,14 @@ class AcceptedDeviation:
 
 @dataclass(frozen=True, slots=True)
 class Allowances:
-    """All that the user allows. Globs are matched against the reference's and the candidate's path; the first wins."""
+    """All that the user allows. Globs are matched against the reference's and the candidate's path; the first wins.
+
+    `coarsest` is the coarsest dtype that the candidate may compute in, "" for any.
+    """
 
     limits: tuple[LayerLimit, ...] = ()
     accepted: tuple[AcceptedDeviation, ...] = ()
+    coarsest: str = ""
 
     def limit(self, limit: Limit, *paths: str) -> Limit:
         """The limit in force for a layer of these paths, for which `limit` was measured."""

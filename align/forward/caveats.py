@@ -58,13 +58,15 @@ def _inputs(batches: Sequence[Batch]) -> Iterator[str]:
 
 def _precision(layers: Sequence[LayerComparison], outputs: Sequence[LayerComparison]) -> Iterator[str]:
     """The coarsest dtype of the candidate, and from which share of an output on a difference would have shown."""
-    dtypes = coarsest_dtype(*(one.candidate_dtype for one in layers))
+    dtype = coarsest_dtype(*(one.candidate_dtype for one in layers))
+    own = coarsest_dtype(*(one.reference_dtype for one in layers))
+    judged = f"judged in {dtype}, where the reference computes in {own}" if dtype != own else f"judged in {dtype}"
     shares = [
         one.limit.rmse / one.measurement.reference_rms
         for one in outputs
         if one.limit and one.measurement and one.limit.source != "exact" and one.measurement.reference_rms
     ]
-    if dtypes and shares:
-        yield f"judged in {dtypes}: a difference of {max(shares):.1g} of an output would show"
-    if shares and max(shares) > LARGE_SHARE and dtypes not in HALF:
+    if dtype and shares:
+        yield f"{judged}: a difference of {max(shares):.1g} of an output would show"
+    if shares and max(shares) > LARGE_SHARE and dtype not in HALF:
         yield "rounding is amplified: smaller faults are hidden by it"

@@ -21,6 +21,7 @@ from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward
 from align.forward.layers.number_batches import culprits_in_batches, in_batches
 from align.forward.layers.padding import padded_positions
+from align.forward.layers.required_dtype import coarser_layers
 from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, with_unseen
 from align.forward.measure_power import power_of
@@ -199,6 +200,7 @@ def _judge(task: _Task, gathered: _Gathered) -> _Judged:
         *left_out(run.traces, [side.label for side in task.sides]),
         *open_names(gathered.names.name_map),
         *weights.findings,
+        *coarser_layers(layers, task.allowances.coarsest),
     )
     known = accept_deviations(layers, culprits, task.allowances.accepted)
     verdict = judge_forward(known.layers, calls.unpaired, findings, known.culprits)

@@ -20,6 +20,7 @@ from align.forward.layers.compare_traces import compare_traces, excuse_uncertain
 from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward
 from align.forward.layers.number_batches import in_batches
+from align.forward.layers.required_dtype import coarser_layers
 from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, unseen_modules, with_unseen
 from align.lint.compare_settings import compare_settings
@@ -102,6 +103,7 @@ def compare_trace_folders(
         *left_out(traces, [one.label for one in parameters]),
         *open_names(paired),
         *_differences(sides, paired),
+        *coarser_layers(known.layers, allowances.coarsest),
     )
     verdict = with_unseen(judge_forward(known.layers, calls.unpaired, findings), unseen, parameters)
     return ForwardComparison(

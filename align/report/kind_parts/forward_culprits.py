@@ -76,9 +76,13 @@ def _alike(culprits: list[Culprit]) -> list[list[Culprit]]:
 
 
 def _title(culprits: list[Culprit], layers: list[Layer]) -> str:
-    """All else follows only if every layer that is off was judged alone."""
+    """All else follows only if every other layer that is off was judged alone, and is right alone."""
     unjudged = sum(layer["outcome"] == "not aligned" and not _is_judged_alone(layer) for layer in layers)
+    named = {path for one in culprits for path in (one["candidate"], one["facts"].get("shows_at"))}
+    unnamed = sum(_is_off_alone(layer) and layer["candidate"] not in named for layer in layers)
     title = say("culprit.one") if len(culprits) == 1 else say("culprit.several", count=format_number(len(culprits)))
+    if unnamed:
+        return title + say("culprit.unnamed", count=format_number(unnamed))
     return title + (say("culprit.unjudged", count=format_number(unjudged)) if unjudged else say("culprit.all_else"))
 
 

@@ -1,0 +1,26 @@
+"""A port that computes in a coarser precision than the user asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.dtypes import EPSILON, rounded_as
+from align.core.findings import Finding
+from align.core.message_words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from align.forward.forward_result import LayerComparison
+
+
+def coarser_layers(layers: Sequence[LayerComparison], required: str) -> Iterator[Finding]:
+    """An error that names the first of the candidate's layers that returns a coarser dtype; none asked for: nothing."""
+    if not required:
+        return
+    coarser = [one for one in layers if EPSILON.get(rounded_as(one.candidate_dtype), 0.0) > EPSILON[required]]
+    if coarser:
+        first = coarser[0]
+        many = counted(len(coarser), "output")
+        message = f"{many} of the candidate are coarser than {required}, this one {first.candidate_dtype}"
+        yield Finding("precision-too-coarse", "error", first.candidate or "the output", message)
