@@ -70,6 +70,8 @@ def limit_by_noise(
     if found is not None:
         return limit_for(measurement, dtypes, found, coarsest, coarsest)
     found = noise.own.get(part_key(*key))
+    if found is None and key[1] and (whole := noise.own.get(key[0])) and whole.max_abs == 0.0:
+        found = whole
     if found is None:
         return None if key[1] else limit_for(measurement, dtypes, None, coarser[1])
     return limit_for(measurement, dtypes, found, coarsest, coarsest_dtype(dtypes[0], coarser[0]))

@@ -83,7 +83,8 @@ def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) ->
     if alive.size < 2 or alive.max() / alive.min() < 2.0**APART_ABOVE:
         return
     steps = np.log2(np.where(largest > 0.0, largest, np.median(alive)) / np.median(alive))
-    groups = np.where(steps >= 0.0, steps // APART_ABOVE, -(-steps // APART_BELOW))
+    smaller = -(-steps // APART_BELOW) if sizes.size >= LEAST_ELEMENTS * largest.size else np.zeros(steps.shape)
+    groups = np.where(steps >= 0.0, steps // APART_ABOVE, smaller)
     if np.unique(groups).size < 2:
         return
     indices = np.arange(sizes.size).reshape(sizes.shape)

@@ -121,7 +121,7 @@ class Ordinary:
     environment: dict[str, str] = {}  # noqa: RUF012
 
     def __init__(self, dtype: str = "float32") -> None:
-        self.captures = (capture(dtype),)
+        self.captures, self.inputs = (capture(dtype),), ()
 
     def value(self, asked: Capture) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         return np.array([1, 2], asked.dtype)
