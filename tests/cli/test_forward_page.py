@@ -29,3 +29,11 @@ def test_the_page_gives_the_constants_that_are_in_force(page: Any) -> None:
     assert f"upper end of the {limits.CONFIDENCE:.0%} confidence".replace("%", " %") in page.text
     for value in limits.RELATIVE_BY_DTYPE.values():
         assert f"{value:.0e}".replace("e-0", "e-") in page.text
+
+
+def test_the_page_gives_the_constants_of_half_precision(page: Any) -> None:
+    half = f"{limits.NOISE_FACTOR_OF_HALF:g} times the noise; never below {limits.TYPICAL_UNITS_OF_HALF:g} unit"
+    assert (
+        f"| in float16 and bfloat16 | {half} in the last place, {limits.WORST_UNITS_OF_HALF:g} of the largest"
+        in page.text
+    )

@@ -1,4 +1,4 @@
-"""Verdicts to be trusted: in each class a fault that rounding, noise or another fault could hide, and its clean twin."""
+"""Verdicts to be trusted: in each class a fault that noise, precision or another fault could hide; its clean twin."""
 
 from __future__ import annotations
 
