@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,6 +93,35 @@ def text(word: str = "cat") -> Any:
     return lambda y: (y, {"label": word})
 
 
+class Label(Enum):
+    CAT = 1
+    DOG = 2
+
+
+def raw(word: bytes = b"cat") -> Any:
+    return lambda y: {"logits": y, "raw": word}
+
+
+def member(label: Label = Label.CAT) -> Any:
+    return lambda y: {"logits": y, "label": label}
+
+
+def names(word: str = "cat") -> Any:
+    return lambda y: {"logits": y, "names": np.array(["cow", word])}
+
+
+def chosen(last: int = 3) -> Any:
+    return lambda y: {"logits": y, "chosen": {1, 2, last}}
+
+
+def words(word: str = "cat") -> Any:
+    return lambda y: {"logits": y, "words": {"cow", word}}
+
+
+def counted(end: int = 4) -> Any:
+    return lambda y: {"logits": y, "counted": range(end)}
+
+
 def held(scale: float = 1.0) -> Any:
     return lambda y: (y, Result(mask=y > 0, boxes=y * scale, name="box"))
 
@@ -106,6 +136,12 @@ KINDS: list[tuple[Any, Any, str]] = [
     (numbers, 1, "ids"),
     (text, "dog", "1.label"),
     (text, "a dog", "1.label"),
+    (raw, b"dog", "raw"),
+    (member, Label.DOG, "label"),
+    (names, "dog", "names"),
+    (chosen, 4, "chosen"),
+    (words, "dog", "words"),
+    (counted, 5, "counted"),
     (held, 7.0, "1.boxes"),
     (cached, 2.0, "past.layers.1.keys"),
 ]

@@ -1,7 +1,7 @@
 """What a call returned, part by part: tensors, and what else can be held against another one's.
 
-Of inner modules arrays count beside tensors. What the model itself returns is what its user gets: numbers, texts and
-what public attributes of objects hold are taken too, and all that cannot be is listed.
+Of inner modules arrays count beside tensors. What the model itself returns is what its user gets: numbers, texts,
+sets of them and what public attributes of objects hold are taken too, and all that cannot be is listed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.dtypes import is_numeric
+from align.models.live.plain_values import plain_array, plain_values
 from align.models.nested_values import inside, items_of, leaves
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 INNER = ""  # in the place of the dtype of numbers: only tensors and arrays count
 MOST_DEPTH = 8  # objects inside objects
-_NUMBERS = (bool, int, float, complex, np.number, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,8 @@ def given_back(part: Returned, other: Array, from_array: Callable[[Array, Any], 
         return {part.name: from_array(other, leaf)}
     if part.kind == "array":
         return {part.name: np.asarray(other, leaf.dtype)}
-    if part.kind == "text":
-        return {part.name: bytes(other.tolist()).decode("utf-8", "replace")}
-    if part.kind == "number":
-        numbers = zip(leaves(leaf, part.name), other.reshape(-1).tolist(), strict=True)
-        return {name: type(old)(new) for (name, old), new in numbers}
+    if part.kind in ("text", "number"):
+        return plain_values(leaf, part.name, other)
     return {}
 
 
@@ -100,7 +97,7 @@ class _Parts:
         items = items_of(type(value))  # type: ignore[arg-type]  # mypy takes no class for hashable
         if items is None and self.add_array(name, value, kind):
             return
-        plain = None if kind == "cache" else self._plain(value)
+        plain = None if kind == "cache" else plain_array(value, self._floats)
         if plain is not None:
             array, own = plain
             self.values.found.append(Returned(name, array, value, own if kind is None else kind, is_tensor=False))
@@ -112,36 +109,6 @@ class _Parts:
             return
         for key, item in inner:
             self.add(item, inside(name, key), (*around, id(value)) if items is None else around, kind)
-
-    def _plain(self, value: Any) -> tuple[Array, PartKind] | None:
-        """A number, a list of numbers or a text as an array, None for anything else."""
-        if isinstance(value, str):
-            return np.frombuffer(value.encode("utf-8", "surrogatepass"), np.uint8), "text"
-        if _shape(value) is None:
-            return None
-        array = np.asarray(value)
-        if array.dtype == np.float64:
-            array = self._rounded(array, self._floats)
-        elif array.dtype == np.complex128:
-            array = self._rounded(array, "complex128" if self._floats == "float64" else "complex64")
-        return (array, "number") if is_numeric(array.dtype.name) else None
-
-    def _rounded(self, array: Array, dtype: str) -> Array:
-        """Numbers of Python carry the rounding of the tensors that they were made from; what is too large stays."""
-        with np.errstate(over="ignore"):
-            rounded = array.astype(dtype)
-        return rounded if np.array_equal(np.isfinite(rounded), np.isfinite(array)) else array
-
-
-def _shape(value: Any) -> tuple[int, ...] | None:
-    """The shape of numbers in lists and tuples of equal lengths; None for anything else, and for empty lists."""
-    if isinstance(value, _NUMBERS):
-        return ()
-    if not isinstance(value, (list, tuple)) or hasattr(value, "_fields") or not value:
-        return None
-    shapes = {_shape(item) for item in value}
-    shape = shapes.pop()
-    return None if shapes or shape is None else (len(value), *shape)
 
 
 def _attributes(value: Any, kind: PartKind | None) -> tuple[list[tuple[str, Any]] | None, PartKind]:

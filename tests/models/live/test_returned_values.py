@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
+from enum import Enum, IntEnum
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,20 @@ class Fields:
     label: str = "cat"
 
 
+class Label(Enum):
+    CAT = 1
+    DOG = 2
+
+
+class Rank(IntEnum):
+    LOW = 1
+    HIGH = 5
+
+
+def letters(text: str) -> list[int]:
+    return list(text.encode())
+
+
 def to_array(value: Any) -> Any:
     return value.numbers if isinstance(value, Tensor) else None
 
@@ -79,6 +94,18 @@ ONE = Tensor(1.0)
         ([[1, 2], [3]], {"0": ([1, 2], "number"), "1": ([3], "number")}),
         ((ONE, 2), {"0": ([1.0], None), "1": (2, "number")}),
         ("cat", {"": ([99, 97, 116], "text")}),
+        (b"cat", {"": ([99, 97, 116], "text")}),
+        ({"raw": bytearray(b"\xff\x00"), "none": b""}, {"raw": ([255, 0], "text"), "none": ([], "text")}),
+        ([Label.CAT, Rank.HIGH], {"0": ([67, 65, 84], "text"), "1": (5, "number")}),
+        ({"names": np.array([["cat"], ["a dog"]])}, {"names": (letters('[["cat"], ["a dog"]]'), "text")}),
+        ((np.array([b"cat"]), np.array("cat")), {"0": (letters('["cat"]'), "text"), "1": (letters("cat"), "text")}),
+        (np.array(["cat"], object), {"": (letters('["cat"]'), "text")}),
+        (
+            {"ids": {30, 4, 200}, "of": frozenset([0.5, 0.25])},
+            {"ids": ([4, 30, 200], "number"), "of": ([0.25, 0.5], "number")},
+        ),
+        (({"dog", "cat"}, {Label.DOG}), {"0": (letters('["cat", "dog"]'), "text"), "1": (letters('["DOG"]'), "text")}),
+        ((range(6, 0, -2), range(0), set()), {"0": ([6, 4, 2], "number"), "1": ([], "number"), "2": ([], "number")}),
         (Fields(ONE), {"logits": ([1.0], None), "label": ([99, 97, 116], "text")}),
         (Pair(1, 2.0), {"0": (1, "number"), "1": (2.0, "number")}),
         (Box(mask=ONE, n=Box(deep=3)), {"mask": ([1.0], "attribute"), "n.deep": (3, "attribute")}),
@@ -105,7 +132,8 @@ def test_what_is_no_leaf_is_left_out_and_told() -> None:
     def stream() -> Any:
         yield 1
 
-    value = {"cfg": Box(), "hook": stream, "made": stream(), "cls": Box, "more": {1, 2}, "aux": None, "huge": 1 << 80}
+    value = {"cfg": Box(), "hook": stream, "made": stream(), "cls": Box, "more": {1, "a"}, "aux": None, "huge": 1 << 80}
+    value |= {"pairs": {(1, 2)}, "far": range(1 << 80), "objects": np.array([ONE], object)}
     assert parts(value) == {}
     assert left_out(value) == {
         "cfg": "a Box object",
@@ -115,6 +143,9 @@ def test_what_is_no_leaf_is_left_out_and_told() -> None:
         "more": "a set object",
         "aux": "None",
         "huge": "an int object",
+        "pairs": "a set object",
+        "far": "a range object",
+        "objects": "a ndarray object",
     }
 
 
@@ -147,6 +178,13 @@ def test_of_inner_modules_tensors_and_arrays_count_alone() -> None:
         ([1, 2], "", np.array([3, 4]), {"0": 3, "1": 4}),
         ("cat", "", np.frombuffer(b"dog", np.uint8), {"": "dog"}),
         (Box(n=1), "n", np.array(2), {}),
+        (b"cat", "", np.frombuffer(b"dog", np.uint8), {"": b"dog"}),
+        (Label.CAT, "", np.frombuffer(b"DOG", np.uint8), {"": Label.DOG}),
+        (Label.CAT, "", np.frombuffer(b"COW", np.uint8), {}),
+        (Rank.LOW, "", np.array(7), {}),
+        ({1, 2}, "", np.array([2, 3]), {"": {2, 3}}),
+        ({"a"}, "", np.frombuffer(b"x", np.uint8), {}),
+        (np.array(["a"]), "", np.frombuffer(b"x", np.uint8), {}),
     ],
 )
 def test_what_takes_the_place_of_a_part_is_of_its_kind(value: Any, name: str, other: Any, expected: Any) -> None:
