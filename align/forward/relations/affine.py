@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 INFORMATIVE = 4.0  # a slice that varies by less than this multiple of the limit tells no scale from a shift
 MOST = 0.5
 CLOSE = 1e-5
+LARGEST_KNOWN = 5000.0
 KNOWN = 1e-6  # a hundred units in the last place; among thousands of square roots one is always near
 
 
@@ -103,8 +104,13 @@ def _spread(name: str, scale: Array, shift: Array) -> dict[str, Fact]:
 
 
 def known_number(value: float) -> str:
-    """Name of a number that layers are scaled by: a small one, 255, a square root, or one of them inverted."""
+    """Name of a number that layers are scaled by: a small one, 255, a square root, or one of them inverted.
+
+    "" for any other, and for 0, NaN and Inf.
+    """
     size = abs(value)
+    if not 1.0 / LARGEST_KNOWN < size < LARGEST_KNOWN:
+        return ""
     for inverted in (False, True):
         one = 1.0 / size if inverted else size
         whole, square = round(one), round(one * one)

@@ -7,7 +7,7 @@ for, since each group of elements gives an estimate of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, inf, log10, sqrt
+from math import floor, inf, isfinite, log10, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -138,7 +138,10 @@ def _epsilon(output: Array, form: NormForm, affine: _Affine, noise: float) -> tu
     )
     estimates = 1.0 / scale - np.sqrt(variance) if form.outside else scale**-2 - variance
     weights = square * (scale**4 if form.outside else scale**6 / 4.0)
-    epsilon, error = float(weights @ estimates / weights.sum()), noise / sqrt(float(weights.sum()))
+    told_by, weighed = float(weights.sum()), float(weights @ estimates)
+    if not 0.0 < told_by < inf or not isfinite(weighed):  # values near the ends of their range
+        return inf, inf
+    epsilon, error = weighed / told_by, noise / sqrt(told_by)
     return (max(epsilon, 0.0) if epsilon > -error else epsilon), error
 
 
@@ -148,7 +151,7 @@ def likely_epsilon(epsilon: float, error: float) -> float:
     >>> likely_epsilon(1.02e-5, 3e-7), likely_epsilon(1.3e-5, 3e-7)
     (1e-05, 1.3e-05)
     """
-    if epsilon <= 0.0:
+    if not 0.0 < epsilon < inf:
         return epsilon
     power = float(f"1e{floor(log10(epsilon) + 0.5)}")
     return power if abs(power - epsilon) <= error else epsilon

@@ -119,7 +119,8 @@ def information_bits(values: Array, limit: Limit) -> float:
     different, spread = np.unique(values).size, float(values.std(dtype=np.float64)) if values.size else 0.0
     if spread == 0.0:
         return 0.0
-    by_limit = log2(spread / limit.rmse) if limit.rmse > 0.0 else inf
+    ratio = spread / limit.rmse if limit.rmse > 0.0 else inf
+    by_limit = log2(ratio) if ratio > 0.0 else 0.0  # 0 of a limit without end, NaN of values beyond all numbers
     return min(by_limit, log2(different)) if by_limit >= LEAST_BITS else 0.0
 
 

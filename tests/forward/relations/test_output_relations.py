@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from align.core.measurements import Limit
 from align.forward.relations.activations import FUNCTIONS, softmax
 from align.forward.relations.affine import known_number
+from align.forward.relations.layer_relations import explain_layer
 from align.forward.relations.output_relations import explain_output
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
@@ -251,6 +252,46 @@ def test_values_whose_squares_are_no_numbers_are_not_explained() -> None:
 )
 def test_a_number_that_layers_are_scaled_by_is_known(number: float, name: str) -> None:
     assert known_number(number) == name
+
+
+@pytest.mark.parametrize("number", [0.0, float("nan"), float("inf"), -float("inf"), 5e-324, 1e308])
+def test_what_is_no_number_of_a_layer_is_none_of_the_known(number: float) -> None:
+    assert known_number(number) == ""
+
+
+ODD = {
+    "one-hot": np.eye(8)[[0, 3, 5, 5]],
+    "one-hot elsewhere": np.eye(8)[[7, 1, 2, 6]],
+    "zeros": np.zeros((4, 8)),
+    "negative zeros": np.full((4, 8), -0.0),
+    "equal": np.full((4, 8), 3.0),
+    "tiny": TOKENS[0, :4, :8] * 1e-310,
+    "huge": TOKENS[0, :4, :8] * 1e300,
+    "some NaN": np.where(np.arange(8) % 3, TOKENS[0, :4, :8], np.nan),
+    "some Inf": np.where(np.arange(8) % 3, TOKENS[0, :4, :8], -np.inf),
+    "all NaN": np.full((4, 8), np.nan),
+    "all Inf": np.full((4, 8), np.inf),
+    "usual": TOKENS[0, :4, :8],
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
+def test_values_without_figures_are_explained_or_not_but_never_fail(name: str) -> None:
+    limit = Limit(1e-6, 1e-7, "user")
+    ours = {"weight": ODD["one-hot"][0], "bias": ODD[name][0]}
+    for other in (ODD[one] for one in ("one-hot", "tiny", "huge", "some NaN", "all Inf")):
+        found = [*explain_output(ODD[name], other, limit)]
+        for kind in ("", "layer_norm"):
+            found += explain_layer(kind, {"x": ODD[name]}, ours, ODD["usual"], other, limit)
+            found += explain_layer(kind, {"x": other}, ours, ODD[name], ODD["usual"], limit)
+        assert not any(np.isnan(one.factor) for one in found)
+
+
+def test_a_softmax_that_chooses_others_is_wrong_and_the_same_one_is_right() -> None:
+    limit = Limit(1e-5, 1e-6, "user")
+    assert explain_output(ODD["one-hot"], ODD["one-hot"], limit) == ()
+    assert not any(one.explains for one in explain_output(ODD["one-hot"], ODD["one-hot elsewhere"], limit))
 
 
 def test_a_coarse_limit_tells_nothing() -> None:
