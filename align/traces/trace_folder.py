@@ -40,7 +40,9 @@ class TraceFolder:
             raise RunFolderError(f"{folder} is not a trace folder of schema {SCHEMA}", "capture the trace again")
         self.folder, self.manifest = folder, manifest
         self._checked: set[int] = set()
-        self._data = np.memmap(path, dtype=np.uint8, mode="r") if path.stat().st_size else np.empty(0, np.uint8)
+        empty = not path.stat().st_size
+        # A plain view of the file: frameworks that trace code refuse a memmap.
+        self._data = np.empty(0, np.uint8) if empty else np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
         self.environment, self.complete = manifest.environment, manifest.sealed
         captures = [one for one in manifest.captures if self._reached_the_disk(one)]
         self.captures = tuple(one for one in captures if one.role == "output")

@@ -24,6 +24,7 @@ from align.errors import UnreadableModelError, UserCodeError
 from align.models.adapter_parts.mindspore.backward import differentiate
 from align.models.adapter_parts.mindspore.functions import captured_operators
 from align.models.adapter_parts.mindspore.memory import copied_network, mindspore_memory
+from align.models.adapter_parts.mindspore.parameter_names import names_kept
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer, place_network, placed_cell
 from align.models.adapter_parts.mindspore.rebuild import built_cell, rebuilt_cell
 from align.models.adapter_parts.mindspore.scripts import FORMS
@@ -328,9 +329,9 @@ def _restored(model: Model) -> Iterator[None]:
 
 @contextmanager
 def _evaluated(model: Model, *, restores: bool = True) -> Iterator[None]:
-    """Run in evaluation mode on the same random numbers; leave modes, random states and the rest alone."""
+    """Run in evaluation mode on the same random numbers; leave modes, random states, names and the rest alone."""
     modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
-    with _same_random_numbers(), _restored(model) if restores else nullcontext():
+    with _same_random_numbers(), names_kept(model), _restored(model) if restores else nullcontext():
         model.set_train(False)
         try:
             yield

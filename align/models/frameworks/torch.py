@@ -162,7 +162,7 @@ class TorchFramework:
         import torch
 
         refuse_scripted(model)
-        with evaluated(model, restores=restores), torch.no_grad():
+        with evaluated(model, restores=restores, compiled=True), torch.no_grad():
             yield
 
     def restoring(self, model: Model) -> AbstractContextManager[None]:

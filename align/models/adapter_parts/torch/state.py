@@ -12,6 +12,7 @@ from align.models.restore_state import fixed_seed, restored_attributes, seed_of_
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from align.core.protocols import Model
 
@@ -21,14 +22,16 @@ _NO_TENSORS = frozenset({type(None), bool, int, float, str, tuple, list, set, di
 
 
 @contextmanager
-def evaluated(model: Model, *, restores: bool = True) -> Iterator[None]:
+def evaluated(model: Model, *, restores: bool = True, compiled: bool = False) -> Iterator[None]:
     """Run in evaluation mode on the same random numbers; leave modes and random states alone.
 
-    Buffers and attributes too, unless it does not `restore` them: then they stay as calls left them.
+    Buffers and attributes too, unless it does not `restore` them: then they stay as calls left them. What
+    `torch.compile` made runs layer by layer, so that hooks see its layers, unless it is to run `compiled`.
     """
     training = [module for module in model.modules() if module.training]
     kept = restored(model) if restores else nullcontext()
-    with _same_random_numbers(), kept, _plain_transformer_layers():
+    eager = nullcontext() if compiled else _uncompiled()
+    with _same_random_numbers(), kept, _plain_transformer_layers(), eager:
         model.eval()
         try:
             yield
@@ -46,6 +49,13 @@ def restored(model: Model) -> Iterator[None]:
     eager = (module for module in model.modules() if not is_scripted(module))
     with _tensors_kept(model), restored_attributes(eager):
         yield
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Pass `torch.compile` by, where it is in use: its tracer would run through the hooks too."""
+    set_stance: Any = getattr(sys.modules["torch"].compiler, "set_stance", None)  # torch has it from 2.6 on
+    in_use = "torch._dynamo" in sys.modules and set_stance is not None
+    return set_stance("force_eager") if in_use else nullcontext()
 
 
 @contextmanager
