@@ -11,6 +11,7 @@ from ._situation import Recipe, clean, faulty, twins
 
 BF16 = Recipe(port=TORCH, dtypes=("bfloat16", "bfloat16"))
 F16 = Recipe(dtypes=("float16", "float16"))
+F16_DENSE = Recipe(lambda f: {"a": f.dense(8, 16)}, dtypes=("float16", "float16"))
 F16_PORT = Recipe(dtypes=("float32", "float16"))
 BF16_PORT = Recipe(port=TORCH, dtypes=("float32", "bfloat16"))
 BF16_ORIGINAL = Recipe(dtypes=("bfloat16", "float32"), weights="bfloat16")
@@ -225,6 +226,6 @@ SITUATIONS = [
         reference(MINDSPORE, table_of(exact_table)),
         inputs=long_batch,
     ),
-    *twins("f16 overflow on both", overflowing(squares), overflowing(wide_squares), F16),
+    *twins("f16 overflow on both", overflowing(squares), overflowing(wide_squares), F16_DENSE),
     faulty("f16 port overflows", reference(TORCH, overflowing(squares)), F16_PORT.other(overflowing(squares))),
 ]
