@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import re
 import signal
 import time
@@ -15,6 +17,7 @@ from align.errors import AlignError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 LONGEST = 120  # seconds that one situation may take
 SHOWN = 3  # rows whose figures are shown
@@ -24,10 +27,20 @@ class _TookTooLongError(BaseException):
     """Raised by the alarm; no code of a user catches it."""
 
 
-def run_class(name: str, only: str = "") -> dict[str, Any]:
-    """Run the situations of `situations/NAME.py` whose names contain `only`."""
-    situations = importlib.import_module(f"situations.{name}").SITUATIONS
-    return {"situations": [{"class": name, **run(one)} for one in situations if only in one.name]}
+def run_class(name: str, only: str, skip: int, result: Path) -> None:
+    """Run the situations of `situations/NAME.py` whose names contain `only`, but for the first `skip` of them.
+
+    What is known stands in `result` before each of them: frameworks may end the process. It runs in the folder of
+    that file, for they leave things there.
+    """
+    situations = [one for one in importlib.import_module(f"situations.{name}").SITUATIONS if only in one.name][skip:]
+    os.chdir(result.parent)
+    found: list[dict[str, Any]] = []
+    for one in situations:
+        known = {"situations": found, "running": {"class": name, "name": one.name, "twin": one.twin}}
+        result.write_text(json.dumps(known), encoding="utf-8")
+        found.append({"class": name, **run(one)})
+    result.write_text(json.dumps({"situations": found}), encoding="utf-8")
 
 
 def run(situation: Any) -> dict[str, Any]:
@@ -65,12 +78,13 @@ def _alarm(seconds: int) -> Iterator[None]:
     def ring(*_: Any) -> None:
         raise _TookTooLongError
 
-    signal.signal(signal.SIGALRM, ring)
+    before = signal.signal(signal.SIGALRM, ring)
     signal.alarm(seconds)
     try:
         yield
     finally:
         signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def wrong(situation: Any, got: str, told: str) -> str:

@@ -65,6 +65,10 @@ class Recipe:
             self.port, code, self.layers, dtype=self.dtypes[1], weights=self.weights, masked=self.masked
         )
 
+    def both(self, code: Code = mlp) -> tuple[Callable[[], Any], Callable[[], Any]]:
+        """Factories of both, of one code."""
+        return self.original(code), self.other(code)
+
 
 PORT = Recipe()
 TORCH_TWICE = Recipe(port=TORCH)
@@ -79,15 +83,15 @@ def twins(  # noqa: PLR0913 - one parameter a part of the pair
     rewritten: Code | None = None,
     inputs: Callable[[], Any] = one_batch,
     expected: tuple[str, ...] = (WRONG,),
-    named: tuple[str, ...] = (),
+    **told: tuple[str, ...],
 ) -> list[Situation]:
     """The pair that differs in `right` against `wrong` only; a clean port may be `rewritten` in other words.
 
-    `expected` and `named` are those of the faulty twin.
+    `expected`, and `caveat` and `named` in `told`, are those of the faulty twin.
     """
     original = recipe.original(right)
     port = recipe.other(rewritten or right)
     return [
         clean(name, original, port, inputs=inputs),
-        faulty(name, original, recipe.other(wrong), inputs=inputs, expected=expected, named=named),
+        faulty(name, original, recipe.other(wrong), inputs=inputs, expected=expected, **told),
     ]

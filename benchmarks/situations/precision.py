@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from ._nets import MINDSPORE, TORCH, dtype_of, mlp, one_batch, reference
 from ._situation import Recipe, clean, faulty, twins
 
 BF16 = Recipe(port=TORCH, dtypes=("bfloat16", "bfloat16"))
+ONE_LAYER = partial(Recipe, lambda f: {"a": f.dense(8, 16)})
 F16 = Recipe(dtypes=("float16", "float16"))
-F16_DENSE = Recipe(lambda f: {"a": f.dense(8, 16)}, dtypes=("float16", "float16"))
 F16_PORT = Recipe(dtypes=("float32", "float16"))
 BF16_PORT = Recipe(port=TORCH, dtypes=("float32", "bfloat16"))
 BF16_ORIGINAL = Recipe(dtypes=("bfloat16", "float32"), weights="bfloat16")
@@ -226,6 +227,6 @@ SITUATIONS = [
         reference(MINDSPORE, table_of(exact_table)),
         inputs=long_batch,
     ),
-    *twins("f16 overflow on both", overflowing(squares), overflowing(wide_squares), F16_DENSE),
-    faulty("f16 port overflows", reference(TORCH, overflowing(squares)), F16_PORT.other(overflowing(squares))),
+    *twins("f16 overflow on both", overflowing(squares), overflowing(wide_squares), ONE_LAYER(dtypes=F16.dtypes)),
+    faulty("f16 port overflows", *ONE_LAYER(dtypes=F16_PORT.dtypes).both(overflowing(squares))),
 ]
