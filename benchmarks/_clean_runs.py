@@ -1,6 +1,7 @@
 """Clean pairs in bulk: random models, shapes, seeds and precisions, each right by construction; any alarm is false.
 
-The truth is by construction: both sides hold the same values and run the same code, so that only rounding differs.
+The truth is by construction: both sides hold the same values and run the same code, so that only rounding differs;
+PyTorch against PyTorch adds in another order on one side.
 Without an alarm in N runs the rate is below 3 / N with 95 % confidence (the rule of three); with alarms the bound is
 that of Clopper and Pearson.
 """
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CONFIDENCE = 0.95
+MOST_OTHERS = 0.02  # the share of pairs that may come to no verdict: few numbers in low precision tell little
 # Dtypes of both sides, the framework of the candidate, and the dtype that the values were rounded to before.
 PRECISIONS = {
     "float32": ("float32", "float32", "mindspore", "float32"),
@@ -48,7 +50,7 @@ class Draw:
 
 
 def clean_runs(count: int, *, first_seed: int = 0, as_json: bool = False) -> int:
-    """Compare `count` clean pairs; print those that are not aligned, and the bound; 1 if there is any."""
+    """Compare `count` clean pairs; print those that are not aligned, and the bound; 1 if there is an alarm."""
     found = []
     for draw in draws(first_seed, count):
         found.append(compared(draw))
@@ -58,7 +60,7 @@ def clean_runs(count: int, *, first_seed: int = 0, as_json: bool = False) -> int
             print(f"\r{len(found)} of {count}", end="", file=sys.stderr)
     total = totals(found)
     print(json.dumps({"runs": found, "totals": total}, indent=1) if as_json else summary(total))
-    return int(total["alarms"] > 0 or total["other"] > 0)
+    return int(total["alarms"] > 0 or total["other"] > MOST_OTHERS * count)
 
 
 def draws(first: int, count: int) -> Iterator[Draw]:

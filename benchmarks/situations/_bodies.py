@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from ._nets import MINDSPORE, TORCH, make
 
@@ -33,10 +35,10 @@ def sides_of(name: str, sizes: dict[str, int], seed: int, precision: tuple[str, 
     body, (mine, theirs, framework, weights) = BODIES[name], precision
     layers, code = body.layers(sizes), body.code(sizes)
     kit = TORCH if framework == "torch" else MINDSPORE
-    rewritten = _unfused(code) if kit is TORCH else code
+    finished = in_other_order if kit is TORCH else _as_it_is
     return (
         lambda: make(TORCH, code, layers, dtype=mine, weights=weights, seed=seed),
-        lambda: make(kit, rewritten, layers, dtype=theirs, weights=weights, seed=seed),
+        lambda: finished(make(kit, code, layers, dtype=theirs, weights=weights, seed=seed)),
     )
 
 
@@ -45,9 +47,33 @@ def inputs_of(name: str, sizes: dict[str, int], generator: np.random.Generator) 
     return {"x": generator.standard_normal(BODIES[name].shape(sizes)).astype(np.float32)}
 
 
-def _unfused(code: Code) -> Code:
-    """The same code over samples one by one, so that PyTorch adds in another order than over all of them."""
-    return lambda net, x, f: f.cat([code(net, x[place : place + 1], f) for place in range(x.shape[0])], 0)
+def _as_it_is(model: Any) -> Any:
+    return model
+
+
+def in_other_order(model: Any) -> Any:
+    """Have the layers of a PyTorch model add in another order, as those of another library do; returns it."""
+    forwards = {torch.nn.Linear: _dense, torch.nn.Conv2d: _conv, torch.nn.LayerNorm: _norm}
+    for module in model.modules():
+        if type(module) in forwards:
+            module.forward = partial(forwards[type(module)], module)
+    return model
+
+
+def _dense(layer: Any, x: Any) -> Any:
+    return torch.nn.functional.linear(x.flip(-1), layer.weight.flip(-1), layer.bias)
+
+
+def _conv(layer: Any, x: Any) -> Any:
+    return torch.nn.functional.conv2d(x.flip(1), layer.weight.flip(1), layer.bias, padding=layer.padding)
+
+
+def _norm(layer: Any, x: Any) -> Any:
+    """In float32, as most norms of large models are written."""
+    wide = x.float()
+    wide = wide - wide.mean(-1, keepdim=True)
+    normal = wide * torch.rsqrt((wide * wide).mean(-1, keepdim=True) + layer.eps)
+    return normal.to(x.dtype) * layer.weight + layer.bias
 
 
 def mlp_layers(sizes: dict[str, int]) -> Layers:

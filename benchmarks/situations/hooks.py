@@ -221,6 +221,14 @@ def traced(factor: float) -> Any:
     return torch.jit.trace(make(TORCH, scaled(factor)), torch.zeros(4, 6, 8))
 
 
+def patched(factor: float) -> Any:
+    """A PyTorch port with another forward put into one of its layers, as libraries for placing models do."""
+    port = make(TORCH)
+    usual = port.b.forward
+    port.b.forward = lambda x: usual(x) * factor
+    return port
+
+
 def checkpointed(factor: float) -> Any:
     """Activation checkpointing around the middle."""
 
@@ -302,6 +310,8 @@ SITUATIONS = [
     faulty("torch.compile", reference(TORCH), partial(compiled, 1.001)),
     clean("torch.jit.trace", reference(TORCH), partial(traced, 1.0), expected=(ALIGNED, REFUSED)),
     faulty("torch.jit.trace", reference(TORCH), partial(traced, 1.001), expected=FAULTS_SEEN),
+    clean("forward put into a layer", reference(TORCH), partial(patched, 1.0)),
+    faulty("forward put into a layer", reference(TORCH), partial(patched, 1.001)),
     *twins("activation checkpointing", checkpointed(1.0), checkpointed(1.001), TORCH_PAIR),
     clean("weight norm", reference(TORCH), partial(weight_normed, 1.0), expected=(ALIGNED, REFUSED)),
     faulty("weight norm", reference(TORCH), partial(weight_normed, 1.001), expected=FAULTS_SEEN),

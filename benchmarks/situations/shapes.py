@@ -73,6 +73,15 @@ def as_rows(factor: float = 1.0) -> Any:
     return code
 
 
+def by_sample(factor: float = 1.0) -> Any:
+    """A port that takes one sample after the other: each of its layers is called as often as there are samples."""
+
+    def code(net: Any, x: Any, f: Any) -> Any:
+        return f.cat([mlp(net, x[place : place + 1], f) * factor for place in range(x.shape[0])], 0)
+
+    return code
+
+
 def narrow(width: int) -> Any:
     """Layers that end with so few numbers."""
     return lambda f: {"a": f.dense(8, 16), "n": f.norm(16), "b": f.dense(16, width)}
@@ -152,6 +161,7 @@ SITUATIONS = [
     *changed("empty for some", lambda y, f: y[:1], lambda y, f: y[:0]),
     *twins("length before batch inside", mlp, channels_last(1.001), rewritten=channels_last()),
     *twins("rows of all samples inside", mlp, as_rows(1.001), rewritten=as_rows()),
+    *twins("one sample after the other", mlp, by_sample(1.001), rewritten=by_sample()),
     *twins("height and width exchanged", convolved, convolved_turned, Recipe(conv_layers), inputs=batch(2, 3, 9, 9)),
     *twins("batch of four, samples leak", mlp, leak_of_many),
     faulty("batch of one hides a leak", reference(TORCH), reference(MINDSPORE, leak_of_many), inputs=batch(1, 6, 8),
