@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from align.core.measurements import LimitSource, Measurement
 
 # Over the clean pairs of docs/forward.md the candidate is up to 4.4 times as noisy as the reference: other kernels add
-# in another order, and sometimes in a worse one. Half precision adds in float32, and rounds what it returns: there all
-# kernels are alike.
+# in another order, and sometimes in a worse one. A layer alone in half precision adds in float32, and rounds what it
+# returns: there all kernels are alike.
 NOISE_FACTOR = 10.0
-NOISE_FACTOR_OF_HALF = 3.0
+NOISE_FACTOR_OF_HALF_ALONE = 3.0
 # How sure the measured noise is to be no stroke of luck: few elements tell little of it.
 CONFIDENCE = 0.99
 # An operation without noise of its own (ReLU, pooling, softmax) may still differ by some units in the last place of its
@@ -58,23 +58,26 @@ def limit_by_noise(
     measurement: Measurement,
     dtypes: tuple[str, str],
     coarser: tuple[str, str] = ("", ""),
+    *,
+    alone: bool = False,
 ) -> Limit | None:
     """The limit of a tensor and part (`key`), by the noise in the coarsest dtype; None for a part without noise.
 
-    `coarser` are the coarsest dtypes in which the sides computed what is in the tensor, "" for that of the tensor.
+    `coarser` are the coarsest dtypes in which the sides computed what is in the tensor, "" for that of the tensor. A
+    layer `alone` gathers no errors.
     """
     coarsest = coarsest_dtype(*dtypes, *coarser)
     if noise is None:
         return limit_for(measurement, dtypes, None, coarser[1])
     found = noise.coarser.get(coarsest, {}).get(part_key(*key))
     if found is not None:
-        return limit_for(measurement, dtypes, found, coarsest, coarsest)
+        return limit_for(measurement, dtypes, found, coarsest, coarsest, alone=alone)
     found = noise.own.get(part_key(*key))
     if found is None and key[1] and (whole := noise.own.get(key[0])) and whole.max_abs == 0.0:
         found = whole
     if found is None:
         return None if key[1] else limit_for(measurement, dtypes, None, coarser[1])
-    return limit_for(measurement, dtypes, found, coarsest, coarsest_dtype(dtypes[0], coarser[0]))
+    return limit_for(measurement, dtypes, found, coarsest, coarsest_dtype(dtypes[0], coarser[0]), alone=alone)
 
 
 def coarsest_dtype(*names: str) -> str:
@@ -89,6 +92,8 @@ def limit_for(
     noise: Measurement | None,
     coarser: str = "",
     measured_in: str = "",
+    *,
+    alone: bool = False,
 ) -> Limit:
     """Limit of one tensor, in its own units.
 
@@ -96,7 +101,7 @@ def limit_for(
     sides. `coarser` is the dtype in which either side computed something before that is in all that follows, whatever
     the dtype. `noise` compares the reference's float64 run with one in the dtype `measured_in` (its ordinary one); None
     if it could not be run. Where it was measured in a finer dtype than the coarsest of all, it counts for as much more
-    as the units of the two differ.
+    as the units of the two differ. A layer `alone` in half precision is closer to its noise.
     """
     coarsest = coarsest_dtype(*dtypes, coarser)
     if not coarsest:
@@ -107,7 +112,7 @@ def limit_for(
         return Limit(share * largest, share * typical, "dtype")
     known = rounded_as(measured_in or dtypes[0]) or coarsest
     rounding = coarsest if EPSILON[known] < EPSILON[coarsest] else coarsest_dtype(*dtypes) or coarsest
-    factor = (NOISE_FACTOR_OF_HALF if coarsest in HALF else NOISE_FACTOR) * luck_of(noise)
+    factor = (NOISE_FACTOR_OF_HALF_ALONE if alone and coarsest in HALF else NOISE_FACTOR) * luck_of(noise)
     factor *= max(1.0, EPSILON[coarsest] / EPSILON[known])
     units = (WORST_UNITS_OF_HALF, TYPICAL_UNITS_OF_HALF) if rounding in HALF else (WORST_UNITS, TYPICAL_UNITS)
     by_noise = factor * noise.max_abs, factor * noise.rmse

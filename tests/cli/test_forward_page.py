@@ -32,8 +32,6 @@ def test_the_page_gives_the_constants_that_are_in_force(page: Any) -> None:
 
 
 def test_the_page_gives_the_constants_of_half_precision(page: Any) -> None:
-    half = f"{limits.NOISE_FACTOR_OF_HALF:g} times the noise; never below {limits.TYPICAL_UNITS_OF_HALF:g} unit"
-    assert (
-        f"| in float16 and bfloat16 | {half} in the last place, {limits.WORST_UNITS_OF_HALF:g} of the largest"
-        in page.text
-    )
+    half = f"{limits.NOISE_FACTOR_OF_HALF_ALONE:g} times the noise of a layer alone"
+    least = f"never below {limits.TYPICAL_UNITS_OF_HALF:g} unit in the last place"
+    assert f"| {half}; {least}, {limits.WORST_UNITS_OF_HALF:g} of the largest value |" in page.text

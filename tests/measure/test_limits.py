@@ -12,7 +12,7 @@ from align.core.measurements import Measurement, smallest_factor
 from align.core.traces import Capture
 from align.measure.limits import (
     NOISE_FACTOR,
-    NOISE_FACTOR_OF_HALF,
+    NOISE_FACTOR_OF_HALF_ALONE,
     RELATIVE_BY_DTYPE,
     TYPICAL_UNITS,
     WORST_UNITS,
@@ -65,7 +65,9 @@ def test_a_coarser_candidate_is_as_much_noisier_as_its_unit_is_larger() -> None:
     measured = noise(1e-5, 4e-5, 1_000_000)
     single, half = limit_for(SCALE, BOTH, measured), limit_for(SCALE, ("float32", "float16"), measured)
     units = EPSILON["float16"] / EPSILON["float32"]
-    assert half.rmse / single.rmse == pytest.approx(units * NOISE_FACTOR_OF_HALF / NOISE_FACTOR)
+    assert half.rmse / single.rmse == pytest.approx(units)
+    alone = limit_for(SCALE, ("float32", "float16"), measured, alone=True)
+    assert alone.rmse / half.rmse == pytest.approx(NOISE_FACTOR_OF_HALF_ALONE / NOISE_FACTOR)
     assert limit_for(SCALE, BOTH, measured, "float16") == half
 
 

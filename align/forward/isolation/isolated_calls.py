@@ -242,7 +242,7 @@ class Isolation:
         inside = mine.dtype if returned_by is None else coarsest_dtype(mine.dtype, self._inside.get(mine.module, ""))
 
         def limit_of(measurement: Measurement, part: str) -> Limit | None:
-            limit = limit_by_noise(self._noise, (mine.key, part), measurement, (inside, own), ("", coarser))
+            limit = limit_by_noise(self._noise, (mine.key, part), measurement, (inside, own), ("", coarser), alone=True)
             if limit is None or returned_by is None:
                 return limit
             return self._allowances.limit(limit, mine.module, returned_by)
