@@ -29,6 +29,7 @@ APART_BELOW = 12
 LEAST_SENTINEL = 30.0
 # Fewer elements may lie near zero by chance.
 LEAST_ELEMENTS = 8
+LEAST_IN_SLICE = 4  # one element, or two, are small by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,8 @@ def _split(sizes: Array, high: NDArray[np.bool_]) -> Iterator[Slice]:
 
 def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) -> Iterator[Slice]:
     """The slices of an axis in groups of one size each, if there are several."""
+    if sizes.size < LEAST_IN_SLICE * sizes.shape[axis]:
+        return
     largest = sizes.max(axis=tuple(one for one in range(sizes.ndim) if one != axis)).astype(np.float64)
     alive = largest[largest > 0.0]
     if alive.size < 2 or alive.max() / alive.min() < 2.0**APART_ABOVE:
