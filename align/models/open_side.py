@@ -107,7 +107,7 @@ def open_side(
     """
     request = side if isinstance(side, SideRequest) else SideRequest(side, checkpoint, device, dtype, mode)
     request.check()
-    return prepare_side(build_side(side), request)
+    return prepare_side(build_side(request.side), request)
 
 
 def build_side(side: str | Model | Side) -> Side:
