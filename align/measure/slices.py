@@ -43,7 +43,7 @@ class Slice:
 def slices_of(values: Array) -> tuple[Slice, ...]:
     """Return the parts of a tensor that are judged apart, none if it is of one size, exact, or has few elements.
 
-    Parts may overlap: each axis is cut by itself.
+    Parts may overlap: the first two axes and the last one are cut, each by itself.
     """
     if not is_float(values.dtype.name) or values.size < 2 * LEAST_ELEMENTS:
         return ()
@@ -54,7 +54,7 @@ def slices_of(values: Array) -> tuple[Slice, ...]:
     found = [] if sentinels is None else list(_split(sizes, sentinels))
     if sentinels is not None:
         sizes[sentinels] = 0.0
-    for axis in range(values.ndim):
+    for axis in sorted({0, 1, values.ndim - 1} & set(range(values.ndim))):
         found += _axis_slices(sizes, axis, sentinels)
     return tuple(found)
 

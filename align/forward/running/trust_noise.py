@@ -39,11 +39,12 @@ def trust_noise(
 ) -> tuple[tuple[Measurements, Measurements], tuple[Finding, ...]]:
     """Put what rounding at random moves in the place of noise that is far above it, and name the first such layer.
 
-    `measured` are the accumulated noise and that of each layer alone. Without suspicion nothing is run.
+    `measured` are the accumulated noise and that of each layer alone. Without suspicion nothing is run: what is no
+    rounding shows alone, where it begins.
     """
     captures = {one.key: one for one in (*trace.captures, *trace.inputs)}
     suspects = [[key for key in own if _is_suspect(captures, key, own[key])] for own in measured]
-    if not any(suspects) or not isinstance(side.runner, PrecisionRunner):
+    if not suspects[1] or not isinstance(side.runner, PrecisionRunner):
         return measured, ()
     together, alone = NoiseSink(trace, ""), NoiseIsolation(trace, "")
     try:
