@@ -76,8 +76,10 @@ def _axis_of(positions: tuple[int, ...], shape: tuple[int, ...]) -> int:
 def _without(arrays: tuple[Array, Array], limit_of: LimitOf, left_out: NDArray[np.bool_], axis: int) -> JudgedTensor:
     """Judge what is left, in which the place of the worst element is that of the whole."""
     reference, candidate = (np.moveaxis(one, axis, 1) for one in arrays)
-    judged = judge_tensor(reference[~left_out], candidate[~left_out], limit_of)
     rest = measure(reference[left_out], candidate[left_out])
+    if rest.non_finite_mismatch:  # NaN is nobody's padding
+        return judge_tensor(*arrays, limit_of)
+    judged = judge_tensor(reference[~left_out], candidate[~left_out], limit_of)
     place = judged.measurement.worst
     if place:
         sample, position = (int(one) for one in np.argwhere(~left_out)[place[0]])

@@ -96,6 +96,9 @@ def test_what_is_left_out_does_not_count_and_is_told() -> None:
     assert found.factor == 0.0
     assert found.left_out is not None
     assert found.left_out > 1.0
+    hollow = wrong.copy()
+    hollow[0, 4] = np.nan
+    assert judged(reference, hollow, padding).factor == np.inf
     wrong[1, 2, 4] += 1.0
     found = judged(reference, wrong, padding)
     assert found.factor > 1.0
