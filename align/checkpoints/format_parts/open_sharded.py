@@ -33,12 +33,13 @@ WEIGHT_MAP = "weight_map"
 INDEX_NAMES = ("*.index.json", "param_name_map.json")
 LONGEST_INDEX = 32 << 20  # one of 140,000 tensors has 14 MB
 MOST_SHARDS = 99_999  # names have five digits
+CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r")  # JSON has none of them outside of escapes
 SHARD_NAME = re.compile(r"-[0-9]{5}-of-([0-9]{5})(?![0-9])")
 
 
 def is_index(head: bytes) -> bool:
-    """Tell a file of JSON by its first bytes; no checkpoint format has an opening brace and no zero byte there."""
-    return head.lstrip().startswith(b"{") and b"\0" not in head
+    """Tell a file of JSON by its first bytes; a `.ckpt` whose first message has 123 bytes begins with a brace too."""
+    return head.lstrip().startswith(b"{") and CONTROLS.isdisjoint(head)
 
 
 def open_sharded(index: Path, open_file: Callable[[Path], Checkpoint]) -> Checkpoint:

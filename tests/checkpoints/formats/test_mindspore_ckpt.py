@@ -105,6 +105,13 @@ def entry(name: bytes, dims: bytes, content: bytes, kind: bytes = b"Float32") ->
     return bytes([0x0A, len(body)]) + body
 
 
+def test_a_first_message_as_long_as_a_brace_is_no_index(tmp_path) -> None:
+    value = np.full(103, 0x20, np.uint8)  # the file begins with a line feed and "{", as an index of shards may
+    path = write(tmp_path / "brace.ckpt", stored("quote", value), stored("next", value))
+    assert path.read_bytes()[:2] == b"\n{"
+    assert open_checkpoint(path).tensors["quote"].load().tolist() == value.tolist()
+
+
 def test_older_spellings_are_understood(tmp_path) -> None:
     """Packed dims, a 0-d tensor as dims [0], a later entry that replaces an earlier one, text."""
     one, two = np.float32(1).tobytes(), np.arange(2, dtype=np.float32).tobytes()
