@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-LimitSource = Literal["noise", "rounding", "dtype", "exact", "user"]
+LimitSource = Literal["noise", "rounding", "dtype", "functions", "exact", "user"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class Limit:
     """What a layer may differ by, in its own units: a bound on the largest and one on the root-mean-square difference.
 
     `source` says where the bounds come from: the reference's own rounding noise (float32 against float64), the
-    rounding of the dtype at the layer's scale, a table by dtype, exactness (integers, bools), or the user.
+    rounding of the dtype at the layer's scale, a table by dtype, what the candidate's own functions of single elements
+    (its tanh) make of the reference, exactness (integers, bools), or the user.
     """
 
     max_abs: float

@@ -138,6 +138,22 @@ class PrecisionRunner(ModelRunner, Protocol):
         """A copy of which every operation is off by one more unit in the last place, up or down; as `cast_copy`."""
         ...
 
+    def with_functions(self, model: Model, functions: Mapping[str, Callable[[Array, Array], Array]]) -> Model:
+        """A copy whose functions of single elements, by name (`tanh`), return something else; as `cast_copy`.
+
+        Each of `functions` is given the argument and what the model's own function returned for it.
+        """
+        ...
+
+
+@runtime_checkable
+class FunctionSource(Plugin, Protocol):
+    """Offers its own functions of single elements, which may be off by more than rounding."""
+
+    def functions(self) -> Mapping[str, Callable[[Array], Array]]:
+        """By their usual names (`tanh`), for floating arrays; they return an array of the same shape and dtype."""
+        ...
+
 
 @runtime_checkable
 class ModelCaller(ModelRunner, Protocol):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.verdicts import Outcome
-from align.forward.layers.compare_traces import PADDED
+from align.forward.layers.compare_traces import PADDED, PADDED_NAN
 from align.measure.limits import HALF, coarsest_dtype
 from align.models.batches import batches_of
 
@@ -17,17 +17,22 @@ if TYPE_CHECKING:
     from align.core.protocols import Batch, Inputs
     from align.core.verdicts import Verdict
     from align.forward.forward_result import LayerComparison
+    from align.forward.power_result import Power
 
 # A limit of this share of an output says little of it.
 LARGE_SHARE = 0.01
+# Where other inputs move the outputs by fewer limits, a fault of 1 % of what they show is below the limit.
+LEAST_LIMITS = 100.0
 
 
-def forward_caveats(inputs: Inputs, layers: Sequence[LayerComparison], verdict: Verdict) -> tuple[str, ...]:
+def forward_caveats(
+    inputs: Inputs, layers: Sequence[LayerComparison], verdict: Verdict, power: Power | None
+) -> tuple[str, ...]:
     """Return the caveats of a verdict; those of the inputs and of the precision only of models that agree."""
     outputs = [layer for layer in layers if not layer.reference]
     found = [*_left_out(outputs)]
     if verdict.outcome is Outcome.ALIGNED:
-        found += [*_inputs(batches_of(inputs)), *_precision(layers, outputs)]
+        found += [*_inputs(batches_of(inputs)), *_precision(layers, outputs), *_little_power(power)]
     return tuple(found)
 
 
@@ -44,6 +49,8 @@ def _left_out(outputs: Sequence[LayerComparison]) -> Iterator[str]:
         yield f"{alike:,} of {total:,} output elements are NaN or Inf on both sides"
     if any(PADDED in one.note for one in outputs):
         yield "outputs differ at padding, where the given mask is 0"
+    if any(PADDED_NAN in one.note for one in outputs):
+        yield "outputs are NaN or Inf on both sides at padding, where the given mask is 0"
 
 
 def _inputs(batches: Sequence[Batch]) -> Iterator[str]:
@@ -70,3 +77,9 @@ def _precision(layers: Sequence[LayerComparison], outputs: Sequence[LayerCompari
         yield f"{judged}: a difference of {max(shares):.1g} of an output would show"
     if shares and max(shares) > LARGE_SHARE and dtype not in HALF:
         yield "rounding is amplified: smaller faults are hidden by it"
+
+
+def _little_power(power: Power | None) -> Iterator[str]:
+    factors = [one.factor for one in power.outputs if not one.module and one.factor is not None] if power else []
+    if factors and max(factors) < LEAST_LIMITS:
+        yield f"other inputs move the outputs by only {max(factors):.2g} times their limit: smaller faults do not show"

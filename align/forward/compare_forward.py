@@ -26,6 +26,7 @@ from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, with_unseen
 from align.forward.measure_power import power_of
 from align.forward.power.judge_power import with_power
+from align.forward.running.measure_functions import with_functions
 from align.forward.running.probe_unseen import probe_unseen
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.describe_host import describe_host
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights
     from align.forward.forward_result import LayerComparison
+    from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.layers.accept_deviations import Deviations
     from align.forward.power_result import Power
     from align.forward.running.run_both_models import BothRuns
@@ -97,8 +99,16 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
         run = run_both_models(sides, task.inputs, folder, task.begun)
+        task.begun()
         gathered = _gather(task, names, run, settled=name_map is not None)
-        judged = _judge(task, gathered)
+        task.begun()
+        alone = isolate_layers(_bench(task, gathered))
+        if alone.faults or gathered.differ:
+            noise = with_functions(run.noise, sides, task.inputs, run.reference)
+            if noise is not None:
+                gathered = _gather(task, gathered.names, replace(run, noise=noise), settled=True)
+                alone = isolate_layers(_bench(task, gathered))
+        judged = _judge(task, gathered, alone)
         task.begun()
         agree = judged.verdict.outcome is Outcome.ALIGNED
         shown = power_of(sides[0], task.inputs, run.reference, _limits(judged)) if power and agree else None
@@ -134,6 +144,11 @@ class _Gathered:
     calls: CallPairs
     layers: tuple[LayerComparison, ...]
 
+    @property
+    def differ(self) -> bool:
+        """Tell whether any layer is above its limit."""
+        return any(layer.outcome == "not aligned" for layer in self.layers)
+
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
@@ -162,7 +177,6 @@ def _named(sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSe
 
 def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gathered:
     """Pair and compare what the models returned; a map that is not `settled` is completed by the order of the run."""
-    task.begun()
     if not settled and not names.name_map.complete:
         names = _named(task.sides, names.parameters, map_in_order(run.traces, names.parameters, names.name_map))
     calls = pair_traces(run.traces, names.parameters, names.name_map)
@@ -171,18 +185,22 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
     compared = compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances, padding)
     rows = [*with_texts(compared, run.traces)]
     layers = in_batches(with_amplification(excuse_uncertain(rows), *run.traces), run.reference)
-    if any(layer.outcome == "not aligned" for layer in layers):
+    gathered = _Gathered(names, run, calls, layers)
+    if gathered.differ:
         refuse_random(task.sides[1], task.inputs, run.candidate)
-    return _Gathered(names, run, calls, layers)
+    return gathered
 
 
-def _judge(task: _Task, gathered: _Gathered) -> _Judged:
-    """Run each layer alone, explain what is at fault by itself, and judge all of it."""
+def _bench(task: _Task, gathered: _Gathered) -> Bench:
+    run, padding = gathered.run, padded_positions(task.inputs)
+    pairs, noise = gathered.calls.pairs, run.noise.isolated
+    return Bench(task.sides[1], task.inputs, run.reference, pairs, noise, task.allowances, padding)
+
+
+def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
+    """Explain what is at fault by itself, and judge all of it."""
     run, calls, weights = gathered.run, gathered.calls, gathered.names.weights
-    task.begun()
-    padding = padded_positions(task.inputs)
-    bench = Bench(task.sides[1], task.inputs, run.reference, calls.pairs, run.noise.isolated, task.allowances, padding)
-    alone = isolate_layers(bench)
+    bench = _bench(task, gathered)
     layers = [replace(layer, isolated=alone.outputs.get(layer.key)) for layer in gathered.layers]
     task.begun()
     culprits = explain_culprits(task.sides[0], bench, alone, weights.weights) if alone.faults else ()
@@ -228,7 +246,7 @@ def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | No
         findings=judged.findings,
         inputs=describe_inputs(task.inputs),
         environment=environments(*task.sides) | {"host": describe_host()},
-        verdict=replace(verdict, caveats=forward_caveats(task.inputs, known.layers, verdict)),
+        verdict=replace(verdict, caveats=forward_caveats(task.inputs, known.layers, verdict, power)),
         culprits=known.culprits,
         accepted=known.accepted,
         power=power,

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class JudgedTensor:
     """Figures, limit and factor of a tensor, or of the `part` of it that is above its own limit by more.
 
-    `left_out` is the factor of what was left out, by the limit of the whole; None if nothing was.
+    `left_out` is the factor of what was left out, by the limit of the whole; None if nothing was. `left_out_alike`
+    elements of it are NaN or Inf on both sides.
     """
 
     measurement: Measurement
@@ -36,6 +37,7 @@ class JudgedTensor:
     factor: float
     part: str = ""
     left_out: float | None = None
+    left_out_alike: int = 0
 
 
 def judge_tensor(
@@ -85,7 +87,9 @@ def _without(arrays: tuple[Array, Array], limit_of: LimitOf, left_out: NDArray[n
         sample, position = (int(one) for one in np.argwhere(~left_out)[place[0]])
         place = (sample, *place[1:axis], position, *place[axis:])
     measurement = replace(judged.measurement, worst=place)
-    return replace(judged, measurement=measurement, left_out=smallest_factor(rest, judged.limit))
+    alike = rest.nan_reference + rest.inf_reference
+    factor = smallest_factor(rest, judged.limit)
+    return replace(judged, measurement=measurement, left_out=factor, left_out_alike=alike)
 
 
 def measure_parts(key: str, reference: Array, ordinary: Array) -> dict[str, Measurement]:

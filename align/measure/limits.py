@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # returns: there all kernels are alike.
 NOISE_FACTOR = 10.0
 NOISE_FACTOR_OF_HALF_ALONE = 3.0
+# The same function of the same values is off by the same; what goes into it differs by rounding.
+FUNCTION_FACTOR = 2.0
 # How sure the measured noise is to be no stroke of luck: few elements tell little of it.
 CONFIDENCE = 0.99
 # An operation without noise of its own (ReLU, pooling, softmax) may still differ by some units in the last place of its
@@ -41,10 +43,15 @@ HALF = frozenset({"float16", "bfloat16"})
 
 @dataclass(frozen=True, slots=True)
 class RoundingNoise:
-    """What the reference's tensors move by, by `part_key`: its ordinary run from float64, coarser ones from that."""
+    """What the reference's tensors move by, by `part_key`: its ordinary run from float64, coarser ones from that.
+
+    `functions` is what they move by with the candidate's functions of single elements in the place of its own, which is
+    no rounding: some kernels are off by far more.
+    """
 
     own: Mapping[str, Measurement]
     coarser: Mapping[str, Mapping[str, Measurement]] = field(default_factory=dict)
+    functions: Mapping[str, Measurement] = field(default_factory=dict)
 
 
 def part_key(key: str, part: str) -> str:
@@ -66,9 +73,32 @@ def limit_by_noise(
     `coarser` are the coarsest dtypes in which the sides computed what is in the tensor, "" for that of the tensor. A
     layer `alone` gathers no errors.
     """
-    coarsest = coarsest_dtype(*dtypes, *coarser)
     if noise is None:
         return limit_for(measurement, dtypes, None, coarser[1])
+    limit = _limit_by_rounding(noise, key, measurement, dtypes, coarser, alone=alone)
+    moved = noise.functions.get(part_key(*key))
+    return limit if limit is None or moved is None else _with_functions(limit, moved)
+
+
+def _with_functions(limit: Limit, moved: Measurement) -> Limit:
+    """The limit with what the candidate's functions move on top of it; exact tensors stay exact."""
+    if limit.source == "exact" or moved.max_abs == 0.0:
+        return limit
+    source: LimitSource = "functions" if FUNCTION_FACTOR * moved.rmse > limit.rmse else limit.source
+    added = FUNCTION_FACTOR * moved.max_abs, FUNCTION_FACTOR * moved.rmse
+    return Limit(limit.max_abs + added[0], limit.rmse + added[1], source)
+
+
+def _limit_by_rounding(
+    noise: RoundingNoise,
+    key: tuple[str, str],
+    measurement: Measurement,
+    dtypes: tuple[str, str],
+    coarser: tuple[str, str],
+    *,
+    alone: bool,
+) -> Limit | None:
+    coarsest = coarsest_dtype(*dtypes, *coarser)
     found = noise.coarser.get(coarsest, {}).get(part_key(*key))
     if found is not None:
         return limit_for(measurement, dtypes, found, coarsest, coarsest, alone=alone)

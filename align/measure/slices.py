@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
 
 # Powers of two between sizes from which on parts are judged apart. One limit then still shows a relative fault of
-# 2^5 x 16 units in the last place: 6e-5 in float32. Small slices may be so by chance: they must be smaller by far.
+# 2^5 x 16 units in the last place: 6e-5 in float32. Small slices may be so by chance: they must be smaller by more.
 APART_ABOVE = 5
-APART_BELOW = 12
+APART_BELOW = 6
 # What sigmoids and softmaxes return is bounded, and exact to its bound: small values among them are not judged apart.
 LEAST_SENTINEL = 30.0
 # Fewer elements may lie near zero by chance.

@@ -105,3 +105,13 @@ def test_what_is_left_out_does_not_count_and_is_told() -> None:
     assert found.measurement.worst == (1, 2, 4)
     turned = judged(*(np.ascontiguousarray(np.moveaxis(one, 1, 2)) for one in (reference, wrong)), padding)
     assert turned.measurement.worst == (1, 4, 2)
+
+
+def test_a_fault_of_a_small_channel_shows_among_ten_orders_of_magnitude() -> None:
+    scale = 10.0 ** np.arange(-6, 2, dtype=np.float32)
+    reference = values(24, 8) * scale
+    assert judged(reference, reference * np.float32(1 + 2e-7)).factor <= 1.0
+    for channel in range(8):
+        wrong = reference.copy()
+        wrong[:, channel] *= 1.01
+        assert judged(reference, wrong).factor > 1.0

@@ -255,6 +255,49 @@ def test_a_batch_of_one_and_shared_nan_are_said() -> None:
     assert torch.is_tensor(net().a.weight)
 
 
+def test_nan_at_padding_and_outputs_that_hardly_move_are_said() -> None:
+    import torch
+
+    def made(factor: float) -> Any:
+        class Masked(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.inner = net()
+
+            def forward(self, x: Any, attention_mask: Any) -> Any:
+                hollow = torch.where(attention_mask[..., None] > 0, 0.0, float("nan"))
+                return self.inner(x) * factor + hollow + 1000.0
+
+        return Masked()
+
+    mask = np.ones((4, 6), np.int64)
+    mask[0, 3:] = 0
+    said = compared(made(0.01), made(0.01), inputs() | {"attention_mask": mask}, power=True).verdict
+    assert said.outcome is ALIGNED
+    assert "outputs are NaN or Inf on both sides at padding, where the given mask is 0" in said.caveats
+    assert any(one.startswith("other inputs move the outputs by only") for one in said.caveats)
+    mask[:] = 1
+    said = compared(made(100.0), made(100.0), inputs() | {"attention_mask": mask}, power=True).verdict
+    assert not any("NaN" in one or one.startswith("other inputs") for one in said.caveats)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_a_port_that_takes_one_sample_after_the_other_is_compared_by_its_output(factor: float) -> None:
+    import torch
+
+    class Samples(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.n, self.b = net().children()
+
+        def forward(self, x: Any) -> Any:
+            return torch.cat([self.b(torch.relu(self.n(self.a(one[None])))) * factor for one in x])
+
+    result = compared(net(), Samples())
+    assert result.verdict.outcome is (ALIGNED if factor == 1.0 else WRONG)
+    assert [one.candidate for one in result.culprits] == ([] if factor == 1.0 else [""])
+
+
 class TestBesideAnotherFault:
     """A layer that pads by itself what the reference's code pads in front of it, behind another fault."""
 

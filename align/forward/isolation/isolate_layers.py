@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from align.core.findings import Finding
 from align.errors import UserCodeError
 from align.forward.allowances import NO_ALLOWANCES
-from align.forward.isolation.isolated_calls import Isolation, IsolationOptions
+from align.forward.isolation.isolated_calls import IsolatedCall, Isolation, IsolationOptions
 from align.forward.isolation.locate_faults import calls_to_force, find_faults, isolated_comparisons
+from align.forward.layers.compare_traces import paired_outputs
+from align.traces.pair_inputs import call_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +24,6 @@ if TYPE_CHECKING:
     from align.core.traces import Trace
     from align.forward.allowances import Allowances
     from align.forward.culprit_result import IsolatedComparison
-    from align.forward.isolation.isolated_calls import IsolatedCall
     from align.forward.isolation.locate_faults import Fault
     from align.measure.limits import RoundingNoise
     from align.models.open_side import Side
@@ -98,11 +100,11 @@ def _run(bench: Bench) -> tuple[IsolatedRun, IsolationOptions]:
 
     Such a call is given the reference's inputs in the next run. If that does not help it much, the port hands it the
     same thing in another form, or it is at fault itself: it gets its own again. Where the port's code does not stand
-    the reference's shapes, it keeps its own.
+    the reference's shapes, or makes another size of them, it keeps its own.
     """
     way = UNCHANGED
     seen = bench.run(way)
-    if seen.failed:
+    if seen.failed or _is_resized(bench.pairs, seen.calls):
         way = IsolationOptions(resizes=False)
         seen = bench.run(way)
     own, helpless = seen.calls, set[tuple[str, int]]()
@@ -118,6 +120,18 @@ def _run(bench: Bench) -> tuple[IsolatedRun, IsolationOptions]:
             way = IsolationOptions(resizes=False)
             seen = bench.run(way)
     return seen, way
+
+
+def _is_resized(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]) -> bool:
+    """Tell whether an output has another size only because calls before it were given another size."""
+    for pair in pairs:
+        call = calls.get(call_key(pair), IsolatedCall())
+        ordinary = {
+            a.key for a, b, _ in paired_outputs(pair.reference, pair.candidate) if prod(a.shape) == prod(b.shape)
+        }
+        if any(one.measurement is None and key in ordinary for key, one in call.outputs.items()):
+            return True
+    return False
 
 
 def _helped(own: IsolatedCall, forced: IsolatedCall) -> bool:

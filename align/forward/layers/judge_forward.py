@@ -43,7 +43,8 @@ def judge_forward(
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if culprits and compared:
         reason = f"all layers agree when the models run on their own, but {counted(len(culprits), 'part')} of the port "
-        reason += f"differs on the reference's inputs, the first is {_culprit(culprits[0])}"
+        differ = "differs" if len(culprits) == 1 else "differ"
+        reason += f"{differ} on the reference's inputs, the first is {_culprit(culprits[0])}"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if errors and compared:
         reason = f"all compared layers agree, but {len(errors)} findings are errors, the first is {errors[0].subject}"

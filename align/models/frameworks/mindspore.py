@@ -22,6 +22,7 @@ from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.errors import UnreadableModelError, UserCodeError
 from align.models.adapter_parts.mindspore.backward import differentiate
+from align.models.adapter_parts.mindspore.elementwise import elementwise_functions
 from align.models.adapter_parts.mindspore.functions import captured_operators
 from align.models.adapter_parts.mindspore.memory import copied_network, mindspore_memory
 from align.models.adapter_parts.mindspore.parameter_names import names_kept
@@ -148,6 +149,10 @@ class MindSporeFramework:
     def placed_layer(self, model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
         """Make a cell's stand-in in another precision; see ModelPlacer."""
         return placed_cell(dict(model.cells_and_names())[path], device, dtype)
+
+    def functions(self) -> Mapping[str, Callable[[Array], Array]]:
+        """Functions of mindspore.ops; see FunctionSource."""
+        return elementwise_functions()
 
     def in_graph_mode(self) -> MindSporeFramework:
         """Return an adapter that runs networks compiled; see GraphRunner."""

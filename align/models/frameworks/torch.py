@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.checkpoints import OddTensor, StoredTensor
-from align.core.dtypes import is_numeric, numpy_dtype
+from align.core.dtypes import is_numeric
 from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.traces import Influences
 from align.errors import MissingClassError, UserCodeError
+from align.models.adapter_parts.torch.arrays import dtype_name, to_array, to_tensor
 from align.models.adapter_parts.torch.backward import differentiate
 from align.models.adapter_parts.torch.functions import captured_functions
 from align.models.adapter_parts.torch.influence import gradients, influences
 from align.models.adapter_parts.torch.memory import copied_model, torch_memory
 from align.models.adapter_parts.torch.placing import place_model, placed_layer, widened_model
-from align.models.adapter_parts.torch.precision_modes import compute_wide, round_at_random
+from align.models.adapter_parts.torch.precision_modes import compute_wide, replace_functions, round_at_random
 from align.models.adapter_parts.torch.rebuild import built_module, rebuilt_module
 from align.models.adapter_parts.torch.scripts import FORMS
 from align.models.adapter_parts.torch.settings import group_settings, module_settings
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
 # How Python words it when a pickled class is not there.
 MISSING_CLASS = re.compile(r"Can't get attribute '(?P<name>[^']+)' on <module '(?P<module>[^']+)'")
-RAW_DTYPES = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
 
 class TorchFramework:
@@ -121,7 +121,7 @@ class TorchFramework:
         check_state_dict({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "torch model")
         with torch.no_grad():
             for name, tensor in tensors.items():
-                tensor.copy_(_to_tensor(values[name]))
+                tensor.copy_(to_tensor(values[name]))
 
     def tensor_memory(self, model: Model) -> dict[str, TensorMemory]:
         """Find parameters and buffers in memory; see ModelCopier."""
@@ -146,9 +146,9 @@ class TorchFramework:
 
         refuse_scripted(model)
         overwrite = Overwriter(lambda: (*model.parameters(), *model.buffers()))
-        floats = "float64" if _dtype_name(_sample(model)) == "float64" else "float32"
+        floats = "float64" if dtype_name(_sample(model)) == "float64" else "float32"
         recorder = CallRecorder(
-            sink, self.as_array, lambda value, like: _to_tensor(value).to(like), overwrite, writes, floats=floats
+            sink, self.as_array, lambda value, like: to_tensor(value).to(like), overwrite, writes, floats=floats
         )
         calls = bound_batches(model.forward, inputs, partial(self.as_tensor, model=model))
         seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
@@ -171,7 +171,7 @@ class TorchFramework:
 
     def as_tensor(self, value: Array, model: Model) -> Any:
         """Make a tensor that fits the model."""
-        return _fitted(_to_tensor(value), _sample(model))
+        return _fitted(to_tensor(value), _sample(model))
 
     def as_array(self, value: Any) -> Array | None:
         """View a tensor as an array."""
@@ -181,9 +181,9 @@ class TorchFramework:
     def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward and back again; see BackwardRunner."""
         refuse_scripted(model)
-        tensors = {name: _fitted(_to_tensor(value), _sample(model)) for name, value in inputs.items()}
+        tensors = {name: _fitted(to_tensor(value), _sample(model)) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
-        forms = to_array, lambda value, like: _to_tensor(value).to(like)
+        forms = to_array, lambda value, like: to_tensor(value).to(like)
         code = partial(differentiate, model, partial(model, *args, **kwargs), [*tensors.values()], sink, forms)
         with evaluated(model):
             run_user_code(code, partial(UserCodeError, "the backward pass of the torch model"))
@@ -208,8 +208,14 @@ class TorchFramework:
 
     def rounded_at_random(self, model: Model, seed: int) -> Model:
         """Copy, and watch each operation; see PrecisionRunner."""
-        copied = run_user_code(partial(copy.deepcopy, model), partial(UserCodeError, "copying the torch model"))
+        copied = _copied(model)
         round_at_random(copied, seed)
+        return copied
+
+    def with_functions(self, model: Model, functions: Mapping[str, Callable[[Array, Array], Array]]) -> Model:
+        """Copy, and replace what these operations return; see PrecisionRunner."""
+        copied = _copied(model)
+        replace_functions(copied, functions)
         return copied
 
     def influences(self, model: Model, inputs: Mapping[str, Array]) -> Influences | None:
@@ -222,7 +228,7 @@ class TorchFramework:
 
     def gradients(self, model: Model, inputs: Inputs, scales: Mapping[str, float]) -> dict[str, Array]:
         """Differentiate a float32 copy, of a float64 model a float64 one; see Differentiator."""
-        width = "double" if _dtype_name(_sample(model)) == "float64" else "float"  # float64 takes many times as long
+        width = "double" if dtype_name(_sample(model)) == "float64" else "float"  # float64 takes many times as long
         wide, found = _differentiated(model, inputs, width, partial(gradients, scales=scales))
         own = dict(wide.named_parameters())
         zeros = {name: np.broadcast_to(0.0, own[name].shape) for name in found}
@@ -241,7 +247,7 @@ class TorchFramework:
 def _differentiated(model: Model, inputs: Inputs, width: str, code: Callable[..., Any]) -> Any:
     """A copy of this width, and what `code(copy, call)` gives, where `call` runs it; raises UserCodeError."""
     wide = _widened(model, width)
-    calls = bound_batches(wide.forward, inputs, lambda value: _fitted(_to_tensor(value), _sample(wide)))
+    calls = bound_batches(wide.forward, inputs, lambda value: _fitted(to_tensor(value), _sample(wide)))
 
     def call() -> Any:
         returned = [wide(*args, **kwargs) for _, args, kwargs in calls]
@@ -252,34 +258,12 @@ def _differentiated(model: Model, inputs: Inputs, width: str, code: Callable[...
         return wide, run_user_code(partial(code, wide, call), failed)
 
 
+def _copied(model: Model) -> Model:
+    return run_user_code(partial(copy.deepcopy, model), partial(UserCodeError, "copying the torch model"))
+
+
 def _widened(model: Model, width: str) -> Model:
     return run_user_code(partial(widened_model, model, width), partial(UserCodeError, "copying the torch model"))
-
-
-def to_array(tensor: Any) -> Array:
-    """View a torch tensor as an array, bfloat16 as `ml_dtypes.bfloat16`; copies only across devices."""
-    import torch
-
-    dense = tensor.detach().dequantize() if tensor.is_quantized else tensor.detach()
-    host = (dense if dense.layout == torch.strided else dense.to_dense()).cpu().resolve_conj().resolve_neg()
-    name = _dtype_name(host)
-    if name in RAW_DTYPES:  # NumPy knows them through ml_dtypes only
-        raw = host.contiguous().view(getattr(torch, RAW_DTYPES[name])).numpy()
-        return np.asarray(raw.view(numpy_dtype(name)))
-    return np.asarray(host.numpy())
-
-
-def _to_tensor(array: Array) -> Any:
-    import torch
-
-    if array.dtype.name in RAW_DTYPES:
-        raw = np.array(array).view(RAW_DTYPES[array.dtype.name])
-        return torch.from_numpy(raw).view(getattr(torch, array.dtype.name))
-    return torch.from_numpy(np.array(array))
-
-
-def _dtype_name(tensor: Any) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _sample(model: Model) -> Any:
@@ -319,7 +303,7 @@ def _own_parameters(path: str, module: Model, first_name: dict[int, str]) -> Ite
         yield Parameter(
             name=name,
             shape=tuple(tensor.shape),
-            dtype=_dtype_name(tensor),
+            dtype=dtype_name(tensor),
             module=path,
             attribute=attribute,
             trainable=not buffer and bool(tensor.requires_grad),
@@ -394,7 +378,7 @@ def _oddness(tensor: Any) -> str:
         return "quantized" if tensor.is_quantized else "nested" if tensor.is_nested else str(tensor.layout)
     if tensor.is_meta:
         return "on the meta device, without values"
-    return "" if is_numeric(_dtype_name(tensor)) else str(tensor.dtype)
+    return "" if is_numeric(dtype_name(tensor)) else str(tensor.dtype)
 
 
 PLUGIN = TorchFramework()

@@ -1,4 +1,4 @@
-"""How the code of a torch model computes in a run: wide whatever dtype it asks for, or with every rounding enlarged.
+"""How the code of a torch model computes in a run: wide, with every rounding enlarged, or by functions of others.
 
 A float64 copy still builds its tables in float32 where the code says so, and casts what it returns; its noise would
 then lack that rounding. An operation that rounds at random shows what rounding does to a model: what float64 moves by
@@ -10,10 +10,15 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from align.core.dtypes import Array
     from align.core.protocols import Model
+
+    Functions = Mapping[str, Callable[[Array, Array], Array]]
 
 # Operators that return values they were given, or whole numbers: they do not round.
 EXACT = frozenset({
@@ -34,6 +39,11 @@ def compute_wide(model: Model) -> None:
 def round_at_random(model: Model, seed: int) -> None:
     """Let every operation of a model that rounds be off by one more unit in the last place, up or down."""
     _run_under(model, lambda: _random_rounding_mode(seed))
+
+
+def replace_functions(model: Model, functions: Functions) -> None:
+    """Let functions of single elements, by name, return what `functions` make of their argument and of their value."""
+    _run_under(model, lambda: _replacing_mode(functions))
 
 
 def _run_under(model: Model, make_mode: Callable[[], Any]) -> None:
@@ -97,3 +107,20 @@ def _random_rounding_mode(seed: int) -> Any:
             return output if name in EXACT or aliases else tree_map(off, output)
 
     return RandomRounding()
+
+
+def _replacing_mode(functions: Functions) -> Any:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Replacing(TorchDispatchMode):  # type: ignore[misc]
+        """Functions that write into their argument are met as well, those inside of larger operators are not."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            own = functions.get(func.overloadpacket.__name__.removesuffix("_"))
+            if own is None or not args[0].is_floating_point():
+                return func(*args, **(kwargs or {}))
+            given = to_array(args[0]).copy()
+            output = func(*args, **(kwargs or {}))
+            return output.copy_(to_tensor(own(given, to_array(output))))
+
+    return Replacing()
