@@ -18,7 +18,7 @@ from align.forward.isolation.isolate_layers import Bench, isolate_layers
 from align.forward.layers.accept_deviations import accept_deviations, check_allowances
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.forward.layers.error_amplification import with_amplification
-from align.forward.layers.judge_forward import judge_forward
+from align.forward.layers.judge_forward import judge_forward, no_part_at_fault
 from align.forward.layers.number_batches import culprits_in_batches, in_batches
 from align.forward.layers.padding import padded_positions
 from align.forward.layers.required_dtype import coarser_layers
@@ -219,6 +219,7 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
         *open_names(gathered.names.name_map),
         *weights.findings,
         *coarser_layers(layers, task.allowances.coarsest),
+        *no_part_at_fault(layers, culprits, (task.sides[0].label, task.sides[1].label)),
     )
     known = accept_deviations(layers, culprits, task.allowances.accepted)
     verdict = judge_forward(known.layers, calls.unpaired, findings, known.culprits)

@@ -298,6 +298,36 @@ def test_a_port_that_takes_one_sample_after_the_other_is_compared_by_its_output(
     assert [one.candidate for one in result.culprits] == ([] if factor == 1.0 else [""])
 
 
+def test_a_difference_of_no_part_says_what_was_looked_for_and_what_to_run_next() -> None:
+    """Each of sixty layers is off by what rounding may do, all to one side."""
+    import torch
+    from torch import nn
+
+    class Scaled(nn.Linear):
+        factor = 1.0
+
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) * self.factor
+
+    def chain(factor: float) -> Any:
+        torch.manual_seed(0)
+        layers = [Scaled(16, 16) for _ in range(60)]
+        for layer in layers:
+            layer.factor = factor
+            nn.init.orthogonal_(layer.weight)
+        return nn.Sequential(*layers)
+
+    given = {"x": np.random.default_rng(0).standard_normal((32, 16)).astype(np.float32)}
+    result = compared(chain(1.0), chain(1 + 1e-6), given)
+    assert result.verdict.outcome is WRONG
+    assert result.culprits == ()
+    (told,) = [one.message for one in result.findings if one.code == "no-part-at-fault"]
+    assert "61 layer outputs alone" in told
+    assert "`align bisect Sequential Sequential`" in told
+    clean = compared(chain(1.0), chain(1.0), given)
+    assert (clean.verdict.outcome, clean.findings) == (ALIGNED, ())
+
+
 class TestBesideAnotherFault:
     """A layer that pads by itself what the reference's code pads in front of it, behind another fault."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align.core.findings import Finding
 from align.core.message_words import counted
 from align.core.verdicts import Coverage, Outcome, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from align.core.findings import Finding
     from align.forward.culprit_result import Culprit
     from align.forward.forward_result import LayerComparison
     from align.traces.unpaired_layer import UnpairedLayer
@@ -58,6 +58,26 @@ def judge_forward(
     reason = f"all {len(compared)} compared layer outputs are within their limits"
     reason += f", {accepted} more deviate for reasons that were accepted" if accepted else ""
     return Verdict(Outcome.ALIGNED, reason, coverage)
+
+
+def no_part_at_fault(
+    layers: Sequence[LayerComparison], culprits: Sequence[Culprit], labels: tuple[str, str]
+) -> Iterator[Finding]:
+    """Say what was looked for where layers differ and none is at fault by itself, and what to run next.
+
+    `layers` are judged alone too, as far as they can be.
+    """
+    wrong = [layer for layer in layers if layer.outcome == "not aligned"]
+    if culprits or not wrong:
+        return
+    alone = [layer.isolated for layer in layers if layer.isolated and layer.isolated.factor is not None]
+    largest = max((one.factor or 0.0 for one in alone), default=0.0)
+    unjudged = len(layers) - len(alone)
+    looked = f"{counted(len(alone), 'layer output')} alone, on the reference's values, and all that the port hands on"
+    message = f"no part is at fault by itself: {looked} are within their limits, the worst at {largest:.2g} of it"
+    message += f"; {counted(unjudged, 'output')} could not be judged alone" if unjudged else ""
+    message += f". The difference gathers. To see where: `align bisect {labels[0]} {labels[1]}` with the same inputs"
+    yield Finding("no-part-at-fault", "note", wrong[0].candidate or labels[1], message)
 
 
 def _is_empty_on_both(layer: LayerComparison) -> bool:
