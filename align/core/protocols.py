@@ -134,6 +134,10 @@ class PrecisionRunner(ModelRunner, Protocol):
         """A copy in another floating dtype; floating inputs follow it. Raises UserCodeError if there can be none."""
         ...
 
+    def lines_of_tables(self, model: Model) -> tuple[str, ...]:
+        """Lines (`file:line`) at which a `widened` model, as it ran, built a table in a dtype of its own choice."""
+        ...
+
     def rounded_at_random(self, model: Model, seed: int) -> Model:
         """A copy of which every operation is off by one more unit in the last place, up or down; as `cast_copy`."""
         ...

@@ -211,6 +211,9 @@ def angles(wide: bool, factor: float) -> Any:
 def test_tables_in_explicit_float32_have_the_noise_of_their_angles() -> None:
     clean = compared(net(first=angles(wide=False, factor=1.0)), net(first=angles(wide=True, factor=1.0)))
     assert clean.verdict.outcome is ALIGNED
+    (told,) = [one.message for one in clean.findings if one.code == "table-of-own-dtype"]
+    assert "test_forward_verdicts.py:" in told
+    assert not [one for one in compared(net(), net()).findings if one.code == "table-of-own-dtype"]
     wrong = net(first=angles(wide=True, factor=1.001))
     assert compared(net(first=angles(wide=False, factor=1.0)), wrong).verdict.outcome is WRONG
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from align.core.dtypes import EPSILON, rounded_as
 from align.core.findings import Finding
+from align.core.message_words import first_few
 from align.core.protocols import PrecisionRunner
 from align.errors import UserCodeError
 from align.forward.isolation.isolated_calls import NoiseIsolation
@@ -53,13 +54,14 @@ def measure_noise(side: Side, inputs: Inputs, trace: Trace, candidate: Trace | N
     if wide is None:
         return Noise(findings=_unmeasured(side, f"{side.reader.name} models cannot run in float64"))
     together, alone, reason = _in_dtype(side, wide, inputs, trace, "float64")
+    tables = side.runner.lines_of_tables(wide) if isinstance(side.runner, PrecisionRunner) else ()
     del wide
     (together, alone), findings = trust_noise(side, inputs, trace, (together, alone))
     coarser = {dtype: _in_coarser(side, inputs, trace, dtype) for dtype in _coarser_dtypes(trace, candidate)}
     return Noise(
         RoundingNoise(together, {dtype: own[0] for dtype, own in coarser.items()}),
         RoundingNoise(alone, {dtype: own[1] for dtype, own in coarser.items()}),
-        (*_unmeasured(side, reason), *findings),
+        (*_unmeasured(side, reason), *findings, *_own_tables(side, tables)),
     )
 
 
@@ -97,6 +99,14 @@ def _failure(runner: ModelRunner, model: Model, inputs: Inputs, sink: CaptureSin
     except UserCodeError as error:
         return error.message
     return ""
+
+
+def _own_tables(side: Side, lines: tuple[str, ...]) -> tuple[Finding, ...]:
+    """A port that builds such a table in another way is off by the rounding of its angles, which the limits hold."""
+    message = (
+        f"its code builds tables in a dtype of its own choice, whose rounding is part of the limits: {first_few(lines)}"
+    )
+    return (Finding("table-of-own-dtype", "note", side.label, message),) if lines else ()
 
 
 def _unmeasured(side: Side, reason: str) -> tuple[Finding, ...]:

@@ -23,7 +23,12 @@ from align.models.adapter_parts.torch.functions import captured_functions
 from align.models.adapter_parts.torch.influence import gradients, influences
 from align.models.adapter_parts.torch.memory import copied_model, torch_memory
 from align.models.adapter_parts.torch.placing import place_model, placed_layer, widened_model
-from align.models.adapter_parts.torch.precision_modes import compute_wide, replace_functions, round_at_random
+from align.models.adapter_parts.torch.precision_modes import (
+    compute_wide,
+    lines_of_tables,
+    replace_functions,
+    round_at_random,
+)
 from align.models.adapter_parts.torch.rebuild import built_module, rebuilt_module
 from align.models.adapter_parts.torch.scripts import FORMS
 from align.models.adapter_parts.torch.settings import group_settings, module_settings
@@ -201,6 +206,10 @@ class TorchFramework:
         wide = _widened(model, "double")
         compute_wide(wide)
         return wide
+
+    def lines_of_tables(self, model: Model) -> tuple[str, ...]:
+        """Tell lines that ask for a dtype; see PrecisionRunner."""
+        return lines_of_tables(model)
 
     def cast_copy(self, model: Model, dtype: str) -> Model:
         """Copy and cast; see PrecisionRunner."""

@@ -7,10 +7,12 @@ much more is a branch on the dtype, or random numbers, and no noise.
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import partial, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
+from align.models.live.call_sites import user_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,10 +32,20 @@ EXACT = frozenset({
     "zeros", "zeros_like",
 })  # fmt: skip
 
+# Operators that count up: what is computed from it, such as sines of positions, rounds in the dtype asked for.
+COUNTING = frozenset({"arange", "linspace", "logspace"})
+
 
 def compute_wide(model: Model) -> None:
-    """Let a float64 model compute in float64 where its code asks for another floating dtype."""
-    _run_under(model, _wide_mode)
+    """Let a float64 model compute in float64 where its code asks for another floating dtype; see `lines_of_tables`."""
+    lines: dict[str, None] = {}
+    _run_under(model, partial(_wide_mode, lines))
+    model.forward.lines = lines  # a run puts the model's own attributes back
+
+
+def lines_of_tables(model: Model) -> tuple[str, ...]:
+    """Lines at which the code of a model that computes wide made numbers that count up in a dtype of its own choice."""
+    return tuple(getattr(model.forward, "lines", ()))
 
 
 def round_at_random(model: Model, seed: int) -> None:
@@ -57,7 +69,7 @@ def _run_under(model: Model, make_mode: Callable[[], Any]) -> None:
     object.__setattr__(model, "forward", run)
 
 
-def _wide_mode() -> Any:
+def _wide_mode(lines: dict[str, None]) -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -77,11 +89,21 @@ def _wide_mode() -> Any:
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
-            if kwargs.get("dtype") in lower:
-                kwargs = {**kwargs, "dtype": torch.float64}
-            return func(*args, **kwargs)
+            if kwargs.get("dtype") not in lower:
+                return func(*args, **kwargs)
+            if _counts_up(func.overloadpacket.__name__, args) and (line := user_line(f"{Path.cwd()}/")):
+                lines[line] = None
+            return func(*args, **{**kwargs, "dtype": torch.float64})
 
     return Wide()
+
+
+def _counts_up(name: str, args: Any) -> bool:
+    """Tell whether an operator makes numbers that count up, or turns whole ones that are no mask into floats."""
+    if name != "_to_copy":
+        return name in COUNTING
+    whole = not args[0].is_floating_point() and args[0].numel() > 1
+    return whole and bool(args[0].max() > 1)
 
 
 def _random_rounding_mode(seed: int) -> Any:
