@@ -12,6 +12,7 @@ from align.core.verdicts import Outcome
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.causes.compare_live_weights import compare_live_weights
 from align.forward.causes.explain_culprits import explain_culprits
+from align.forward.causes.try_changes import settings_of
 from align.forward.caveats import forward_caveats
 from align.forward.forward_result import ForwardComparison
 from align.forward.isolation.isolate_layers import Bench, isolate_layers
@@ -19,6 +20,7 @@ from align.forward.layers.accept_deviations import accept_deviations, check_allo
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward, no_part_at_fault
+from align.forward.layers.not_judged import not_judged
 from align.forward.layers.number_batches import culprits_in_batches, in_batches
 from align.forward.layers.padding import padded_positions
 from align.forward.layers.required_dtype import coarser_layers
@@ -37,10 +39,11 @@ from align.models.refuse_random import refuse_random
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from align.core.findings import Finding
+    from align.core.layer_settings import LayerSettings
     from align.core.measurements import Limit
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
@@ -128,11 +131,12 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """The parameters of both sides, their map, and the differences of their values by it."""
+    """The parameters of both sides, their map, and the differences of their values by it; the settings of layers."""
 
     parameters: tuple[ParameterSet, ParameterSet]
     name_map: NameMap
     weights: ComparedWeights
+    settings: tuple[Mapping[str, LayerSettings], Mapping[str, LayerSettings]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +176,8 @@ def _match(sides: tuple[Side, Side], name_map: NameMap | Path | str | None) -> _
 
 def _named(sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> _Names:
     owners = [{one.name: one.module for one in side.parameters} for side in parameters]
-    return _Names(parameters, name_map, compare_live_weights(sides, (owners[0], owners[1]), name_map))
+    settings = settings_of(sides[0]), settings_of(sides[1])
+    return _Names(parameters, name_map, compare_live_weights(sides, (owners[0], owners[1]), name_map), settings)
 
 
 def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gathered:
@@ -220,6 +225,7 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
         *weights.findings,
         *coarser_layers(layers, task.allowances.coarsest),
         *no_part_at_fault(layers, culprits, (task.sides[0].label, task.sides[1].label)),
+        *not_judged(gathered.names.parameters, gathered.names.settings, gathered.names.name_map, calls),
     )
     known = accept_deviations(layers, culprits, task.allowances.accepted)
     verdict = judge_forward(known.layers, calls.unpaired, findings, known.culprits)

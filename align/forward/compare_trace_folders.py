@@ -19,6 +19,7 @@ from align.forward.layers.accept_deviations import accept_deviations, check_allo
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward
+from align.forward.layers.not_judged import not_judged
 from align.forward.layers.number_batches import in_batches
 from align.forward.layers.required_dtype import coarser_layers
 from align.forward.layers.tell_texts import with_texts
@@ -104,6 +105,7 @@ def compare_trace_folders(
         *open_names(paired),
         *_differences(sides, paired),
         *coarser_layers(known.layers, allowances.coarsest),
+        *not_judged(parameters, (sides[0].settings, sides[1].settings), paired, calls),
     )
     verdict = with_unseen(judge_forward(known.layers, calls.unpaired, findings), unseen, parameters)
     return ForwardComparison(
@@ -172,7 +174,7 @@ def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
         yield Finding("weights-unknown", "warning", name_map.source, message)
     yield from compare_weights(mine, theirs, replace(name_map, pairings=held))
     pairs, _ = pair_layers((sides[0].parameters, sides[1].parameters), name_map, (sides[0].settings, sides[1].settings))
-    for found in compare_settings(pairs, pitfalls()).findings:
+    for found in compare_settings(pairs, [rule for rule in pitfalls() if not rule.training_only]).findings:
         severity: Severity = "note" if found.severity == "note" else "warning"  # whether it shows, the outputs tell
         subject = f"{found.reference} -> {found.candidate}"
         message = f"{found.reference_setting} against {found.candidate_setting}: write {found.change}"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from align.core.layer_settings import Setting
 
 JUDGES = ("output", "in training", "after training", "zeros", "fresh", "spread", "steps")
+OTHER_KEYS = ("forms", "examples", "idle", "training_only", "absent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class Pitfall:
     """One setting that layers of several classes have: `effect` says what comes of unlike ones.
 
     `idle` names the common value with which another setting of the layer, by attribute, leaves this one without any
-    effect; it counts if it holds on both sides.
+    effect; it counts if it holds on both sides. A `training_only` one shows in no run in evaluation mode. `absent` is
+    the common value with which a layer does what no layer does, None where a layer always does something.
     """
 
     id: str
@@ -64,6 +66,8 @@ class Pitfall:
     forms: tuple[Form, ...]
     examples: Examples
     idle: dict[str, Setting]
+    training_only: bool = False
+    absent: float | None = None
 
     @property
     def unrun(self) -> bool:
@@ -133,7 +137,7 @@ def _frozen(value: Any) -> Any:
 def _faults(table: dict[str, Any]) -> Iterator[str]:
     texts = {name: table.get(name) for name in ("id", "setting", "severity", "effect")}
     yield from (f"{name} is no text: {value!r}" for name, value in texts.items() if not _is_text(value))
-    yield from (f"unknown key {key!r}" for key in sorted(table.keys() - {*texts, "forms", "examples", "idle"}))
+    yield from (f"unknown key {key!r}" for key in sorted(table.keys() - {*texts, *OTHER_KEYS}))
     if table.get("severity") not in get_args(Severity):
         yield f"severity {table.get('severity')!r} is none of {', '.join(get_args(Severity))}"
     forms = table.get("forms")
@@ -143,7 +147,18 @@ def _faults(table: dict[str, Any]) -> Iterator[str]:
         yield from (f"form {number}: {fault}" for number, form in enumerate(forms) for fault in _form_faults(form))
     if not isinstance(table.get("idle", {}), dict):
         yield "idle is no table of attributes and values"
+    yield from _training_faults(table)
     yield from _example_faults(table.get("examples"))
+
+
+def _training_faults(table: dict[str, Any]) -> Iterator[str]:
+    if not isinstance(table.get("training_only", False), bool):
+        yield f"training_only is neither true nor false: {table['training_only']!r}"
+    absent = table.get("absent", 0)
+    if isinstance(absent, bool) or not isinstance(absent, (int, float)):
+        yield f"absent is no number: {absent!r}"
+    if "absent" in table and table.get("training_only") is not True:
+        yield "absent is for settings that are training_only"
 
 
 def _form_faults(form: dict[str, Any]) -> Iterator[str]:

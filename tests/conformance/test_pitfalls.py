@@ -77,6 +77,19 @@ def test_what_a_rule_calls_different_computes_different_numbers_and_what_it_call
     assert_each(computes, RUN[rule_id])
 
 
+@pytest.mark.parametrize("rule_id", [rule.id for rule in RULES.values() if rule.training_only])
+def test_what_is_said_to_show_in_training_only_does_not_show_in_evaluation_mode(
+    rule_id: str, assert_each: AssertEach
+) -> None:
+    examples = RULES[rule_id].examples
+
+    def shows_nothing(_: str, pair: tuple[str, str]) -> None:
+        mine, theirs = observe(build(pair[0]), build(pair[1]), examples.inputs, "output")
+        assert distance(mine, theirs) < PRECISION
+
+    assert_each(shows_nothing, RUN[rule_id])
+
+
 @pytest.mark.parametrize("rule_id", UNRUN)
 def test_what_is_marked_unrun_has_no_kernel_here(rule_id: str, assert_each: AssertEach) -> None:
     examples = RULES[rule_id].examples

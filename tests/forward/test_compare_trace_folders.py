@@ -109,6 +109,19 @@ def test_a_setting_that_no_output_shows_does_not_decide(tmp_path: Path) -> None:
     assert found.verdict.outcome is Outcome.ALIGNED
 
 
+def test_a_setting_that_shows_in_training_only_is_a_note(tmp_path: Path) -> None:
+    def dropping(share: float, port: bool = False) -> ArrayModel:
+        own = ("mindspore.nn.Dropout", {"dropout.keep_prob": 1 - share}) if port else ("torch.nn.Dropout", {"p": share})
+        return ArrayModel((*model(port).layers, ArrayLayer("drop", own[0], lambda x: x, {}, own[1])))
+
+    clean = compared(tmp_path / "clean", dropping(0.1), dropping(0.1, port=True))
+    assert [one.code for one in clean.findings] == ["folders-only"]
+    found = compared(tmp_path / "faulty", dropping(0.1), dropping(0.5, port=True))
+    assert [(one.code, one.severity) for one in found.findings][1:] == [("not-judged", "note")]
+    assert "p=0.1 in the reference, p=0.5 in the candidate (1 layer: drop)" in found.findings[1].message
+    assert found.verdict.outcome is Outcome.ALIGNED
+
+
 def test_weights_are_compared_through_the_map(tmp_path: Path) -> None:
     other = [WEIGHTS[0], WEIGHTS[1] + np.float32(1e-3)]
     found = compared(tmp_path, model(), model(True, weights=other))
