@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,11 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Case:
-    """Both models of one case, the port as published and filled with the true values."""
+    """Both models of one case, the port as published and filled with the true values.
+
+    `more` are further batches. `dtype` is the precision of both sides, `visible` tells that outputs do not count where
+    a mask among the inputs is 0.
+    """
 
     name: str
     module: Any
@@ -39,6 +43,14 @@ class Case:
     name_map: NameMap
     inputs: dict[str, np.ndarray]
     parameters: dict[str, Any]
+    more: tuple[dict[str, np.ndarray], ...] = ()
+    dtype: str = "float32"
+    visible: bool = False
+
+    @property
+    def batches(self) -> tuple[dict[str, np.ndarray], ...]:
+        """All that the models are run on, one after the other."""
+        return (self.inputs, *self.more)
 
     @property
     def diverges(self) -> str:
@@ -56,29 +68,50 @@ class Case:
             parameter.name = name
 
     def run_port(self) -> list[np.ndarray]:
-        """Outputs of the port as float64."""
+        """Outputs of the port as float64, those of all batches in one list."""
+        return [value for batch in self.batches for value in self.run_port_on(batch)]
+
+    def run_port_on(self, batch: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """Outputs of the port for one batch as float64."""
         import mindspore
 
-        given = {name: mindspore.Tensor(value) for name, value in self.inputs.items()}
-        return self._outputs(self.net, given)
+        given = {name: mindspore.Tensor(value) for name, value in batch.items()}
+        if self.dtype != "float32":
+            narrow = getattr(mindspore, self.dtype)
+            given = {
+                n: value.astype(narrow) if value.dtype == mindspore.float32 else value for n, value in given.items()
+            }
+        return self._outputs(self.net, given, batch)
 
     def run_original(self, *, wide: bool = False) -> list[np.ndarray]:
-        """Outputs of the PyTorch model as float64; `wide` computes them in float64."""
+        """Outputs of the PyTorch model as float64; `wide` computes them in the next finer precision."""
+        return [value for batch in self.batches for value in self._original_on(batch, wide=wide)]
+
+    def _original_on(self, batch: dict[str, np.ndarray], *, wide: bool) -> list[np.ndarray]:
         import copy
 
         import torch
 
-        model = copy.deepcopy(self.model).double() if wide else self.model
-        given = {name: torch.from_numpy(value) for name, value in self.inputs.items()}
-        if wide:
-            given = {name: value.double() if value.is_floating_point() else value for name, value in given.items()}
+        dtype = getattr(torch, {"float32": "float64"}.get(self.dtype, "float32") if wide else self.dtype)
+        model = copy.deepcopy(self.model).to(dtype) if wide else self.model
+        given = {name: torch.from_numpy(value) for name, value in batch.items()}
+        given = {name: value.to(dtype) if value.is_floating_point() else value for name, value in given.items()}
         with torch.no_grad():
-            return self._outputs(model, given)
+            return self._outputs(model, given, batch)
 
-    def _outputs(self, model: Any, given: dict[str, Any]) -> list[np.ndarray]:
+    def _outputs(self, model: Any, given: dict[str, Any], batch: dict[str, np.ndarray]) -> list[np.ndarray]:
         named = getattr(self.module, "KWARGS", False)
         returned = model(**given) if named else model(*given.values())
-        return [np.asarray(value, np.float64) for value in sys.modules["common"].flatten(returned)]
+        values = [np.asarray(value, np.float64) for value in sys.modules["common"].flatten(returned)]
+        return [_shown(value, batch) for value in values] if self.visible else values
+
+
+def _shown(value: np.ndarray, batch: dict[str, np.ndarray]) -> np.ndarray:
+    """The positions of an output that no mask of its batch hides."""
+    for name, mask in batch.items():
+        if "mask" in name and mask.ndim == 2 and value.shape[:2] == mask.shape:
+            return value[mask != 0]
+    return value
 
 
 def case_names(folder: Path, chosen: Sequence[str]) -> list[str]:
@@ -93,11 +126,15 @@ def load_case(folder: Path, name: str) -> Any:
     return importlib.import_module(name)
 
 
-def open_case(folder: Path, name: str) -> Case:
-    """Build both models of a case and give them distinct values that keep a signal alive."""
+def open_case(folder: Path, name: str, alter: Callable[[Any], None] = lambda _module: None) -> Case:
+    """Build both models of a case and give them distinct values that keep a signal alive.
+
+    `alter` may change the module before: its inputs, and how its models are called.
+    """
     import torch
 
     module = load_case(folder, name)
+    alter(module)
     common: Any = importlib.import_module("common")
     torch.manual_seed(0)
     model = common.calibrate(module, common.randomize(module.torch_model().float()).eval())

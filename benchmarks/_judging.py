@@ -14,7 +14,8 @@ def compared(case: Any) -> dict[str, Any]:
 
     case.restore_names()
     begun = time.perf_counter()
-    result = compare_forward(case.model, case.net, inputs=case.inputs, name_map=case.name_map)
+    inputs = list(case.batches) if case.more else case.inputs
+    result = compare_forward(case.model, case.net, inputs=inputs, name_map=case.name_map)
     case.restore_names()
     return {
         "verdict": result.verdict.outcome.value,
@@ -49,11 +50,12 @@ def judge_mutation(
 
     What it said of the clean port `before` as well is no stranger here: it is a false alarm, and counted as one.
     The right layer of wrong settings and values is the cell itself, each of them that moves; wrong code shows at the
-    cell, right around or inside it, or at the cell that begins next. `cause` is None where none is asked for.
+    cell, right around or inside it, or at the cell that begins next, and where else the mutation says. `cause` is None
+    where none is asked for, `right batch` where there is one batch or none of its culprits is there.
     """
     places = {path: port.same_layer(path) for path in mutation.paths}
-    if mutation.family == "code":
-        places = {path: own | port.beside(path) for path, own in places.items()}
+    if mutation.family not in ("settings", "weights"):
+        places = {path: own | port.beside(path) | mutation.also for path, own in places.items()}
     known = {one["candidate"] for one in before["culprits"]} - {path for own in places.values() for path in own}
     culprits = [one for one in said["culprits"] if one["candidate"] not in known]
     moving = [path for path, ratio in moves["layers"].items() if ratio > 1] or list(places)
@@ -77,8 +79,16 @@ def judge_mutation(
         "right layer": all(
             path in named or any(one["candidate"] in places[path] for one in culprits) for path in moving
         ),
+        "right batch": _right_batch(there, moves.get("batch")),
         "cause": right_cause if mutation.causes else None,
         "strangers": len(culprits) - len(there),
         "linted": any(place in own for place in linted for own in places.values()) if mutation.lint else None,
         "seconds": said["seconds"],
     }
+
+
+def _right_batch(culprits: list[dict[str, Any]], batch: str | None) -> bool | None:
+    """Tell whether the first batch in which a culprit is shown is the first that a mutation moves: "2 of 2"."""
+    if batch is None or not culprits:
+        return None
+    return min(one["facts"].get("batch", "no batch") for one in culprits) == batch

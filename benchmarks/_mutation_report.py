@@ -22,7 +22,7 @@ COLUMNS = (
     "cause",
     "strangers",
 )
-BARS = {"detected": 1.0, "right layer": 0.98, "cause": 0.9}
+BARS = {"detected": 1.0, "right layer": 0.98, "cause": 0.9, "right batch": 0.98}
 Record = dict[str, Any]
 
 
@@ -36,6 +36,8 @@ def summary(found: list[Record]) -> dict[str, Any]:
         "right layer": rate(total["right layer"], total["output"]),
         "cause": rate(total["cause"], total["settings"]),
     }
+    batches = [one["right batch"] for one in records if one.get("right batch") is not None]
+    rates |= {"right batch": rate(sum(batches), len(batches))} if batches else {}
     failed = {case["case"]: case["failed"] for case in found if "failed" in case}
     met = all(share is None or share >= BARS[name] for name, share in rates.items())
     return {
@@ -49,6 +51,7 @@ def summary(found: list[Record]) -> dict[str, Any]:
         "lint": Counter("named" if r["linted"] else "not named" for r in records if r["linted"] is not None),
         "skipped": sum(len(case.get("skipped", ())) for case in found),
         "failed": failed,
+        "cannot": {case["case"]: case["cannot"] for case in found if "cannot" in case},
         "passed": bool(met and total["output"] and not alarms and not failed and not total["strangers"]),
     }
 
@@ -84,7 +87,7 @@ def is_wrong(one: Record) -> bool:
     missed = one["moves"] == "output" and not (one["detected"] and one["right layer"])
     quiet = one["moves"] == "layer" and not one["right layer"]
     untold = one["linted"] is False or (is_asked(one) and not one["cause"])
-    return missed or quiet or untold or one["strangers"] > 0
+    return missed or quiet or untold or one["strangers"] > 0 or one.get("right batch") is False
 
 
 def false_alarms(case: Record) -> list[str]:
@@ -104,17 +107,19 @@ def rate(part: int, whole: int) -> float | None:
 def print_report(found: list[Record], figures: dict[str, Any]) -> None:
     """Print the tables, what went wrong, and the rates."""
     for table in ("by kind", "by case"):
-        print(f"\n{table:24}" + "".join(f"{column:>12}" for column in COLUMNS))
+        width = max(map(len, figures[table]), default=0)
+        print(f"\n{table:{max(width, 24)}}" + "".join(f"{column:>12}" for column in COLUMNS))
         for name, counts in figures[table].items():
-            print(f"{name:24}" + "".join(f"{counts[column]:12}" for column in COLUMNS))
+            print(f"{name:{max(width, 24)}}" + "".join(f"{counts[column]:12}" for column in COLUMNS))
     print()
     for case in found:
         for one in filter(is_wrong, case["mutations"]):
             print(*wrong_lines(case["case"], one), sep="\n")
     for name, told in figures["false alarms"].items():
         print(f"FALSE ALARM {name}: {'; '.join(told)}")
-    for name, told in figures["failed"].items():
-        print(f"FAILED {name}: {told}")
+    for word in ("failed", "cannot"):
+        for name, told in figures[word].items():
+            print(f"{word.upper()} {name}: {told}")
     total, seconds = figures["total"], sum(case.get("seconds", 0.0) for case in found)
     shares = ", ".join(
         f"{name} {'of none' if share is None else f'{100 * share:.1f} %'}" for name, share in figures["rates"].items()
@@ -132,6 +137,7 @@ def wrong_lines(case: str, one: Record) -> list[str]:
     visible = one["moves"] != "nothing"
     missed = [name for name in ("detected", "right layer") if visible and not one[name]]
     missed += ["cause"] if is_asked(one) and not one["cause"] else []
+    missed += ["in the right batch"] if one.get("right batch") is False else []
     missed += ["named by lint"] if one["linted"] is False else []
     missed = [f"not {name}" for name in missed] + ([f"{one['strangers']} strangers"] if one["strangers"] else [])
     told = f"{', '.join(missed)} (output {one['moved']['output']:.3g} x noise): {one['verdict']}: {one['reason']}"

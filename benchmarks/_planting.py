@@ -17,7 +17,7 @@ from _judging import parent
 from _watching import Seen, call_again
 
 Undo = Callable[[], None]
-Family = Literal["settings", "weights", "code"]
+Family = Literal["settings", "weights", "code", "state", "masks"]
 
 
 class NotPlantableError(Exception):
@@ -29,7 +29,7 @@ class Mutation:
     """One planted defect: its kind, the cells at fault, what changes, and the causes that are right, as globs.
 
     Without causes none is asked for. `plant` returns the undo. What `lint` must name cannot be seen by a run in
-    evaluation mode.
+    evaluation mode. `also` are further cells at which it may show.
     """
 
     kind: str
@@ -39,6 +39,7 @@ class Mutation:
     plant: Callable[[], Undo]
     causes: tuple[str, ...] = ()
     lint: bool = False
+    also: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -48,10 +49,11 @@ class Mutation:
 
 @dataclass(frozen=True)
 class Port:
-    """A clean network and the first call of each of its cells."""
+    """A clean network and the first call of each of its cells; `later` are those of further batches."""
 
     net: Any
     seen: Mapping[str, Seen]
+    later: tuple[Mapping[str, Seen], ...] = ()
 
     @cached_property
     def cells(self) -> dict[str, Any]:

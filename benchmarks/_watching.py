@@ -6,7 +6,7 @@ The truth on which the tool is judged: none of it uses the tool's own captures, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -22,7 +22,8 @@ ROUNDING = 16
 class Seen:
     """The first call of a cell: copies of what it was given and of what it returned.
 
-    `begun` and `ended` are its places among the begins and ends of all calls of the cells that are watched.
+    `begun` and `ended` are its places among the begins and ends of all calls of the cells that are watched; `calls` is
+    how often it was called in all.
     """
 
     given: tuple[Any, ...]
@@ -30,6 +31,7 @@ class Seen:
     outputs: list[np.ndarray]
     begun: int
     ended: int
+    calls: int = 1
 
 
 def watch(net: Any, paths: Iterable[str], run: Callable[[], Any]) -> dict[str, Seen]:
@@ -62,7 +64,9 @@ class _Watcher:
 
     def end(self, path: str, _cell: Any, _args: Any, output: Any) -> None:
         place = next(self._places)
-        if path not in self.seen:
+        if path in self.seen:
+            self.seen[path] = replace(self.seen[path], calls=self.seen[path].calls + 1)
+        else:
             given, named, begun = self._given[path]
             self.seen[path] = Seen(given, named, arrays(output), begun, place)
 
@@ -107,6 +111,6 @@ def distance(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> float
     return found
 
 
-def rounding_of(outputs: Sequence[np.ndarray]) -> float:
+def rounding_of(outputs: Sequence[np.ndarray], epsilon: float = EPSILON) -> float:
     """What may be rounding in such outputs: some units in the last place of their largest value."""
-    return ROUNDING * EPSILON * max((float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in outputs), default=0.0)
+    return ROUNDING * epsilon * max((float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in outputs), default=0.0)

@@ -66,3 +66,18 @@ def test_what_moves_nothing_is_undecidable_and_no_miss() -> None:
     unseen = {**RIGHT, "moves": "nothing", "detected": False, "right layer": False, "cause": False}
     assert summary(bench(RIGHT, unseen))["passed"]
     assert summary(bench(RIGHT, unseen))["total"]["nothing"] == 1
+
+
+def test_a_fault_shown_in_another_batch_is_a_miss(capsys: pytest.CaptureFixture[str]) -> None:
+    assert summary(bench({**RIGHT, "right batch": True}))["rates"]["right batch"] == 1.0
+    found = bench({**RIGHT, "right batch": False})
+    assert not summary(found)["passed"]
+    print_report(found, summary(found))
+    assert "not in the right batch" in capsys.readouterr().out
+
+
+def test_a_case_that_cannot_be_run_in_a_way_is_told_and_fails_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [*bench(RIGHT), {"case": "two bfloat16", "mutations": [], "cannot": "no such kernel"}]
+    assert summary(found)["passed"]
+    print_report(found, summary(found))
+    assert "CANNOT two bfloat16: no such kernel" in capsys.readouterr().out
