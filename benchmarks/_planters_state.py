@@ -32,7 +32,7 @@ def plant_state(port: Port) -> Iterator[Mutation]:
         if path and port.seen[path].calls == 1:
             later = [seen[path] for seen in port.later if path in seen]
             yield from _kept_output(path, cell, port.seen[path], later)
-            yield from _kept_arguments(path, cell, port.seen[path], later)
+            yield from _kept_arguments(port, path, later)
             yield from _counting_on(path, cell, port.seen[path])
     for path, cell in port.of(*RECURRENT):
         if port.seen[path].calls == 1 and len(port.seen[path].given) == 1:
@@ -85,10 +85,18 @@ def _wrong_mask(kind: str, mask: np.ndarray) -> np.ndarray:
 
 
 def _masked_within(port: Port, path: str) -> frozenset[str]:
-    """The cells inside that are given a mask themselves, those inside them, and where else theirs may show."""
-    inside = [other for other in port.seen if other != path and other.startswith(f"{path}." if path else "")]
+    """The cells inside that are given a mask themselves, and where else theirs may show.
+
+    What a cell makes is a mask: all cells of the model that are given one.
+    """
+    makes = any(is_mask(output) for output in port.seen[path].outputs)
+    inside = port.seen if makes else _within(port, path)
     masked = [one for one in inside if any(is_mask(value.asnumpy()) for value in _tensors(port.seen[one]).values())]
     return frozenset(masked).union(*(port.beside(one) for one in masked))
+
+
+def _within(port: Port, path: str) -> frozenset[str]:
+    return frozenset(other for other in port.seen if other != path and other.startswith(f"{path}." if path else ""))
 
 
 def _tensors(seen: Seen) -> dict[Key, Any]:
@@ -103,13 +111,15 @@ def _kept_output(path: str, cell: Any, seen: Seen, later: list[Seen]) -> Iterato
         yield Mutation("kept output", "state", (path,), "of the first call", partial(_keep_output, cell))
 
 
-def _kept_arguments(path: str, cell: Any, seen: Seen, later: list[Seen]) -> Iterator[Mutation]:
-    """An argument besides the first that stays what it was in the first call."""
-    for key, value in _tensors(seen).items():
+def _kept_arguments(port: Port, path: str, later: list[Seen]) -> Iterator[Mutation]:
+    """An argument besides the first that stays what it was in the first call; cells inside may be given it too."""
+    for key, value in _tensors(port.seen[path]).items():
         others = [_tensors(one).get(key) for one in later]
         if key != 0 and any(other is not None and _unlike(arrays(value), arrays(other)) for other in others):
-            kind = "kept mask" if is_mask(value.asnumpy()) else "kept argument"
-            yield Mutation(kind, "state", (path,), f"argument {key}", partial(_keep_argument, cell, key))
+            mask = is_mask(value.asnumpy())
+            kind, also = ("kept mask", _masked_within(port, path)) if mask else ("kept argument", _within(port, path))
+            plant = partial(_keep_argument, port.cells[path], key)
+            yield Mutation(kind, "state", (path,), f"argument {key}", plant, also=also)
 
 
 def _counting_on(path: str, cell: Any, seen: Seen) -> Iterator[Mutation]:
