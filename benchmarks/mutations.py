@@ -98,7 +98,7 @@ def mutate(options: argparse.Namespace) -> None:
     try:
         bench = Bench(WAYS[options.ways], options.folder, options.cases[0])
     except (NoSuchWayError, UserCodeError) as error:
-        options.result.write_text(json.dumps({"cannot": str(error).partition("\n")[0]}), encoding="utf-8")
+        options.result.write_text(json.dumps({"cannot": " ".join(f"{error}".split())[:200]}), encoding="utf-8")
         return
     found: dict[str, Any] = {"noise": bench.noise, "before": bench.before, "mutations": [], "skipped": []}
     drawn = chosen(bench.port, bench.way, f"{options.seed} {bench.case.name}", options.only)
