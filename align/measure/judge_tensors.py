@@ -45,9 +45,11 @@ def judge_tensor(
 ) -> JudgedTensor:
     """Measure two arrays of one shape; `limit_of` gives the limit of the whole (""), and of parts that have one.
 
-    `left_out` are positions (samples, positions) that do not count, in a floating tensor that has both axes.
+    `left_out` are positions (samples, positions) that do not count, in a floating tensor that has both axes and is no
+    mask itself.
     """
-    if left_out is not None and is_float(reference.dtype.name) and (axis := _axis_of(left_out.shape, reference.shape)):
+    axis = 0 if left_out is None or not is_float(reference.dtype.name) else _axis_of(left_out.shape, reference.shape)
+    if left_out is not None and axis and not _is_mask(reference):
         return _without((reference, candidate), limit_of, left_out, axis)
     whole = measure(reference, candidate)
     limit = limit_of(whole, "")
@@ -66,6 +68,12 @@ def judge_tensor(
             place = np.unravel_index(part.elements[own.worst[0]], reference.shape) if own.worst else ()
             judged = JudgedTensor(replace(own, worst=tuple(map(int, place))), bound, factor, part.label)
     return judged
+
+
+def _is_mask(values: Array) -> bool:
+    """Tell whether a tensor holds two values at most: what it says of padded positions is what it is for."""
+    others = values[values != values.flat[0]]
+    return not others.size or bool((others == others[0]).all())
 
 
 def _axis_of(positions: tuple[int, ...], shape: tuple[int, ...]) -> int:

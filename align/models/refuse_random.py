@@ -1,4 +1,4 @@
-"""Models that draw random numbers in evaluation mode are refused, and the layer named where it shows."""
+"""Models that do not return the same twice are refused, and the layer named where it shows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,31 @@ if TYPE_CHECKING:
 
 
 def refuse_random(side: Side, inputs: Inputs, trace: Trace) -> None:
-    """Run a model that has left `trace` once more, from another seed; raises CannotRunError if that matters."""
-    sink = NondeterminismSink(trace)
+    """Run a model that has left `trace` once more, from another seed; raises CannotRunError if that matters.
+
+    It is run a third time, from the seed of the first, to tell numbers that follow the seed from all else.
+    """
     with other_seed():
-        side.runner.run(side.model, inputs, sink)
-    if sink.first is not None:
-        where = f"layer {sink.first.module!r} ({sink.first.class_name})" if sink.first.module else "its output"
+        where = _first_unlike(side, inputs, trace)
+    if not where:
+        return
+    if again := _first_unlike(side, inputs, trace):
         raise CannotRunError(
-            f"{side.label} draws random numbers in evaluation mode: from another seed {where} is the first to differ",
-            "switch dropout off in evaluation mode (functional ones take `training=`), or draw from a seed of its own",
+            f"{side.label} does not return the same twice: run again from one seed, {again} is the first to differ;"
+            " it keeps something from run to run, or draws random numbers of its own",
+            "keep state in attributes of the modules, which are put back after each run (a cache object, a closure or a"
+            " global name is not), or clear it where the forward begins; draw from the framework's generator",
         )
+    raise CannotRunError(
+        f"{side.label} draws random numbers in evaluation mode: from another seed {where} is the first to differ",
+        "switch dropout off in evaluation mode (functional ones take `training=`), or draw from a seed of its own",
+    )
+
+
+def _first_unlike(side: Side, inputs: Inputs, trace: Trace) -> str:
+    """The first layer that returns something else than in its trace, in words; "" if none does."""
+    sink = NondeterminismSink(trace)
+    side.runner.run(side.model, inputs, sink)
+    if sink.first is None:
+        return ""
+    return f"layer {sink.first.module!r} ({sink.first.class_name})" if sink.first.module else "its output"

@@ -153,6 +153,36 @@ def test_a_reference_with_random_numbers_of_its_own_is_refused_at_its_layer(name
         compared(noisy, net(first=lambda _, x: x * factor))
 
 
+@pytest.mark.parametrize("kept_in", ["an attribute", "an object"])
+def test_what_is_kept_where_no_run_puts_it_back_is_not_called_randomness(kept_in: str) -> None:
+    """Each call adds something of all calls before: in attributes it is put back, in an object of its own it is not."""
+    import torch
+
+    class Memory:
+        total = 0.0
+
+    def remembers() -> Any:
+        memory = Memory()
+
+        def first(model: Any, x: Any) -> Any:
+            kept = model if kept_in == "an attribute" else memory
+            kept.total = getattr(kept, "total", 0.0) + 0.1
+            return x + kept.total
+
+        model = net(first=first)
+        model.total = 0.0
+        return model
+
+    if kept_in == "an attribute":
+        assert compared(remembers(), remembers()).verdict.outcome is ALIGNED
+    else:
+        with pytest.raises(CannotRunError, match=r"does not return the same twice.*layer 'a'.*from run to run"):
+            compared(remembers(), remembers())
+    drops = net(first=lambda _, x: torch.nn.functional.dropout(x, 0.5))
+    with pytest.raises(CannotRunError, match="from another seed layer 'a'"):
+        compared(drops, net())
+
+
 def test_a_branch_on_the_dtype_is_no_noise() -> None:
     import torch
 
@@ -239,6 +269,12 @@ def test_what_differs_at_padding_only_is_aligned_and_said() -> None:
     assert padded.verdict.outcome is ALIGNED
     assert any("padding" in one for one in padded.verdict.caveats)
     assert compared(Masked(0.0), Masked(5.0, 1.01), given).verdict.outcome is WRONG
+    other = inputs(1) | {"attention_mask": mask[:, ::-1].copy()}
+    assert compared(Masked(0.0), Masked(5.0), [given, other]).verdict.outcome is ALIGNED
+    nothing = inputs(1) | {"attention_mask": mask * 0}  # no mask of ones and zeros
+    assert compared(Masked(0.0), Masked(5.0), [given, nothing]).verdict.outcome is WRONG
+    wrong = compared(Masked(0.0), Masked(5.0, 1.01), [given, other])
+    assert [one.facts.get("batch") for one in wrong.culprits] == ["1 of 2"]
 
 
 def test_a_batch_of_one_and_shared_nan_are_said() -> None:
@@ -282,6 +318,36 @@ def test_nan_at_padding_and_outputs_that_hardly_move_are_said() -> None:
     mask[:] = 1
     said = compared(made(100.0), made(100.0), inputs() | {"attention_mask": mask}, power=True).verdict
     assert not any("NaN" in one or one.startswith("other inputs") for one in said.caveats)
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_mask_that_does_not_arrive_is_named_where_it_is_given(used: bool) -> None:
+    import torch
+
+    class Attention(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.out = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+        def forward(self, x: Any, bias: Any) -> Any:
+            weights = torch.softmax(self.q(x) @ x.transpose(1, 2) + bias[:, 0], -1)
+            return self.out(weights @ x)
+
+    class Masked(torch.nn.Module):
+        def __init__(self, used: bool) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.attention, self.used = Attention(), used
+
+        def forward(self, x: Any, attention_mask: Any) -> Any:
+            bias = (1.0 - attention_mask[:, None, None].to(x.dtype)) * torch.finfo(x.dtype).min
+            return self.attention(x, bias * self.used)
+
+    mask = np.ones((4, 6), np.int64)
+    mask[0, 3:] = 0
+    result = compared(Masked(used=True), Masked(used), inputs() | {"attention_mask": mask})
+    assert result.verdict.outcome is (ALIGNED if used else WRONG)
+    assert [(one.candidate, one.part) for one in result.culprits] == ([] if used else [("attention", "inputs")])
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.001])

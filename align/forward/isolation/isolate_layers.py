@@ -12,13 +12,11 @@ from align.forward.allowances import NO_ALLOWANCES
 from align.forward.isolation.isolated_calls import IsolatedCall, Isolation, IsolationOptions
 from align.forward.isolation.locate_faults import calls_to_force, find_faults, isolated_comparisons
 from align.forward.layers.compare_traces import paired_outputs
+from align.forward.layers.padding import NO_PADDING, Padding
 from align.traces.pair_inputs import call_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
 
     from align.core.protocols import Inputs, Model
     from align.core.traces import Trace
@@ -68,7 +66,7 @@ class Bench:
     pairs: Sequence[CallPair]
     noise: RoundingNoise | None
     allowances: Allowances = NO_ALLOWANCES
-    padding: NDArray[np.bool_] | None = None
+    padding: Padding = NO_PADDING
 
     def run(self, way: IsolationOptions, stand_ins: Mapping[str, Model] | None = None) -> IsolatedRun:
         """Run the port; if it fails on the reference's values, what was seen until then counts."""

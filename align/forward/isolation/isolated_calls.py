@@ -17,6 +17,7 @@ import numpy as np
 from align.core.dtypes import rounded_as
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.layers.compare_traces import coarser_of, paired_outputs, same_layer
+from align.forward.layers.padding import NO_PADDING, Padding
 from align.measure.judge_tensors import judge_tensor
 from align.measure.limits import coarsest_dtype, limit_by_noise
 from align.measure.sampled_values import sample_values
@@ -158,7 +159,7 @@ class Isolation:
         *,
         way: IsolationOptions,
         allowances: Allowances = NO_ALLOWANCES,
-        padding: NDArray[np.bool_] | None = None,
+        padding: Padding = NO_PADDING,
     ) -> None:
         self._trace, self._noise, self._allowances, self._padding = reference, noise, allowances, padding
         self._trusted, self._way = {call_key(pair) for pair in pairs if pair.certain}, way
@@ -247,7 +248,7 @@ class Isolation:
                 return limit
             return self._allowances.limit(limit, mine.module, returned_by)
 
-        found = judge_tensor(meant, turned, limit_of, self._padding)
+        found = judge_tensor(meant, turned, limit_of, self._padding.at(mine))
         kept = np.array(turned) if found.factor > 1.0 else None
         return IsolatedTensor(mine, found.measurement, found.limit, found.factor, kept, view, found.part)
 

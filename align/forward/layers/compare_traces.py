@@ -10,6 +10,7 @@ from align.core.dtypes import EPSILON, rounded_as
 from align.core.message_words import counted
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.forward_result import LayerComparison
+from align.forward.layers.padding import NO_PADDING, Padding
 from align.measure.judge_tensors import judge_tensor
 from align.measure.limits import coarsest_dtype, limit_by_noise
 from align.measure.tensor_layouts import find_permuted_layout
@@ -17,9 +18,6 @@ from align.models.probe import is_probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
 
     from align.core.measurements import Limit, Measurement
     from align.core.traces import Capture, Trace
@@ -40,7 +38,7 @@ def compare_traces(
     pairs: Sequence[CallPair],
     noise: RoundingNoise | None,
     allowances: Allowances = NO_ALLOWANCES,
-    padding: NDArray[np.bool_] | None = None,
+    padding: Padding = NO_PADDING,
 ) -> Iterator[LayerComparison]:
     """Yield one row for each tensor of each paired call, in the reference's order.
 
@@ -70,7 +68,7 @@ def compare_traces(
                 reference.value(a),
                 view.to_reference(candidate.value(b)),
                 _limit_of((a, b), noise, carried, allowances),
-                padding,
+                padding.at(a),
             )
             judged = _judged(row, found)
             yield judged if view.is_same else replace(judged, note=view.told)

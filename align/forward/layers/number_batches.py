@@ -18,30 +18,31 @@ if TYPE_CHECKING:
 
 def in_batches(layers: Sequence[LayerComparison], reference: Trace) -> tuple[LayerComparison, ...]:
     """Rows with the number of their batch, counted from 1, where the reference ran on several."""
-    ends = _ends(reference)
+    ends = batch_ends(reference)
     if len(ends) < 2:
         return tuple(layers)
-    return tuple(replace(layer, batch=_number(ends, layer.order), batches=len(ends)) for layer in layers)
+    return tuple(replace(layer, batch=batch_number(ends, layer.order), batches=len(ends)) for layer in layers)
 
 
 def culprits_in_batches(culprits: Sequence[Culprit], candidate: Trace) -> tuple[Culprit, ...]:
     """Culprits with the batch of the call that shows them among their facts, where the candidate ran on several."""
-    ends = _ends(candidate)
+    ends = batch_ends(candidate)
     if len(ends) < 2:
         return tuple(culprits)
     orders = {(one.module, one.call): one.order for one in candidate.captures}
     told = []
     for one in culprits:
         order = orders.get((one.candidate, one.call))
-        said = {} if order is None else {"batch": f"{_number(ends, order)} of {len(ends)}"}
+        said = {} if order is None else {"batch": f"{batch_number(ends, order)} of {len(ends)}"}
         told.append(replace(one, facts={**one.facts, **said}))
     return tuple(told)
 
 
-def _ends(trace: Trace) -> list[int]:
+def batch_ends(trace: Trace) -> list[int]:
     """The places in a run at which its batches end."""
     return [call[-1].order for call in outermost_calls(trace.captures)]
 
 
-def _number(ends: Sequence[int], order: int) -> int:
+def batch_number(ends: Sequence[int], order: int) -> int:
+    """The number, from 1 on, of the batch in which a capture of this order was made."""
     return min(bisect_left(ends, order), len(ends) - 1) + 1
