@@ -14,7 +14,7 @@ import numpy as np
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.atomic_files import atomic_writer, existing_file
 from align.core.checkpoints import StoredTensor
-from align.core.dtypes import FLOATS, numpy_dtype
+from align.core.dtypes import FLOATS, is_float, numpy_dtype
 from align.core.registry import checkpoint_formats
 from align.errors import InputsError
 from align.models.batches import batches_from_names, named_arrays
@@ -89,7 +89,14 @@ def _checked(source: object, inputs: dict[str, Array]) -> dict[str, Array]:
         place = source if isinstance(source, (str, Path)) else "the mapping"
         what = f"inputs {strange} are no numeric arrays" if strange else f"{place} holds no inputs"
         raise InputsError(what, "give a dict of input name -> numpy array")
+    if hollow := [name for name, value in inputs.items() if _is_hollow(value)]:
+        hint = "look at what made them: NaN in gives NaN out, whatever the models do"
+        raise InputsError(f"{', '.join(hollow)}: no finite number among the inputs", hint)
     return inputs
+
+
+def _is_hollow(value: Array) -> bool:
+    return is_float(value.dtype.name) and value.size > 0 and not np.isfinite(value).any()
 
 
 def make_inputs(specs: Sequence[str], seed: int) -> dict[str, Array]:
