@@ -125,7 +125,7 @@ class TestRead:
     @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
     def test_floats_without_a_finite_number_are_refused_by_name(self, dtype: str) -> None:
         hollow = np.full((2, 3), np.nan, ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
-        with pytest.raises(InputsError, match="^x: no finite number"):
+        with pytest.raises(InputsError, match=r"^x: no finite number"):
             read_inputs({"x": hollow, "ids": np.arange(3)})
         hollow[0, 0] = 0.0
         assert read_inputs({"x": hollow, "none": np.empty((0, 3), np.float32)}).keys() == {"x", "none"}
