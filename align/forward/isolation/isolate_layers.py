@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING
 
 from align.core.findings import Finding
@@ -121,15 +121,17 @@ def _run(bench: Bench) -> tuple[IsolatedRun, IsolationOptions]:
 
 
 def _is_resized(pairs: Sequence[CallPair], calls: Mapping[CallKey, IsolatedCall]) -> bool:
-    """Tell whether an output has another size only because calls before it were given another size."""
+    """Tell whether outputs have another size only because calls before them were given another size.
+
+    Not so if a call that was given the right size returns another one in an ordinary run too: that explains the rest.
+    """
+    as_ever = []
     for pair in pairs:
         call = calls.get(call_key(pair), IsolatedCall())
-        ordinary = {
-            a.key for a, b, _ in paired_outputs(pair.reference, pair.candidate) if prod(a.shape) == prod(b.shape)
-        }
-        if any(one.measurement is None and key in ordinary for key, one in call.outputs.items()):
-            return True
-    return False
+        ends = {a.key: prod(a.shape) == prod(b.shape) for a, b, _ in paired_outputs(pair.reference, pair.candidate)}
+        if call.inputs_factor != inf:
+            as_ever += [ends[key] for key, one in call.outputs.items() if one.measurement is None and key in ends]
+    return bool(as_ever) and all(as_ever)
 
 
 def _helped(own: IsolatedCall, forced: IsolatedCall) -> bool:
