@@ -73,9 +73,13 @@ MODELS = [
 
 
 @cache
+def models():
+    return json.loads(gzip.decompress(DATA.read_bytes()))["models"]
+
+
+@cache
 def names(model):
-    models = json.loads(gzip.decompress(DATA.read_bytes()))["models"]
-    return {name: tuple(shape) for name, shape in models[model].items()}
+    return {name: tuple(shape) for name, shape in models()[model].items()}
 
 
 @pytest.mark.parametrize(("family", "torch", "mindspore"), MODELS)
