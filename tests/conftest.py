@@ -23,10 +23,13 @@ GUARD_SECONDS = 60
 
 
 def pytest_configure() -> None:
-    """Give each of several workers a processor core of its own.
+    """Give each of several workers a processor core of its own, and keep compiled modules even if told not to.
 
     The threads of torch, of MindSpore and of BLAS wait in loops: on the same cores, two workers take twice the time.
+    Where Python is told to keep none, each of the programs that tests start would compile the package again.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker and hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
