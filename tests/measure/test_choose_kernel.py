@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -25,6 +26,24 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("ALIGN_KERNEL", raising=False)
     return tmp_path / "mindalign"
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the cache with the compiled code, made once: to compile takes seconds."""
+    folder = tmp_path_factory.mktemp("compiled")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        load_loops()
+    return folder / "mindalign"
+
+
+@pytest.fixture
+def kept(cache: Path, compiled: Path) -> Path:
+    """The file of the compiled code in the cache of this test."""
+    shutil.copytree(compiled, cache)
+    (kept,) = cache.iterdir()
+    return kept
 
 
 def wait_for_threads() -> None:
@@ -64,7 +83,7 @@ def test_numpy_can_be_demanded(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.frameworks
-def test_much_work_begins_with_numpy_and_goes_on_with_the_compiled_kernel(cache: Path) -> None:
+def test_much_work_begins_with_numpy_and_goes_on_with_the_compiled_kernel(kept: Path) -> None:
     chosen = Kernels(WORTH_LOADING)
     wait_for_threads()
     assert chosen.fused
@@ -72,9 +91,7 @@ def test_much_work_begins_with_numpy_and_goes_on_with_the_compiled_kernel(cache:
 
 
 @pytest.mark.frameworks
-def test_code_is_compiled_once_and_kept_for_this_user_alone(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    load_loops()
-    (kept,) = cache.iterdir()
+def test_code_is_compiled_once_and_kept_for_this_user_alone(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept.stat().st_mode & 0o777 == 0o600
     monkeypatch.setitem(sys.modules, "align.measure.kernels.compiled_loop", None)  # so that compiling would fail
     assert set(load_loops().by_dtype) == {"float32", "float64"}
@@ -82,18 +99,14 @@ def test_code_is_compiled_once_and_kept_for_this_user_alone(cache: Path, monkeyp
 
 @pytest.mark.frameworks
 @pytest.mark.parametrize("damage", ["", "{", "[1]"])
-def test_code_that_is_damaged_is_compiled_anew(cache: Path, damage: str) -> None:
-    load_loops()
-    (kept,) = cache.iterdir()
+def test_code_that_is_damaged_is_compiled_anew(kept: Path, damage: str) -> None:
     kept.write_text(damage)
     load_loops()
     assert len(kept.read_text()) > 1000
 
 
 @pytest.mark.frameworks
-def test_code_that_others_could_have_written_is_not_run(cache: Path) -> None:
-    load_loops()
-    (kept,) = cache.iterdir()
+def test_code_that_others_could_have_written_is_not_run(kept: Path) -> None:
     kept.write_text(kept.read_text().replace("ret i32", "RET"))
     kept.chmod(0o666)
     load_loops()
