@@ -40,6 +40,16 @@ print(*(cell.outputs[0].text for cell in notebook.cells[-2:]))
 """
 
 
+@pytest.fixture(scope="module")
+def noted(samples, tmp_path_factory):
+    """The folder of a run that was only mapped, reported without a page though it had one, and all that was told."""
+    run = samples.write_sample_run(tmp_path_factory.mktemp("noted") / "run", ("map",))
+    (run / "report.html").write_text("old", encoding="utf-8")
+    told = []
+    write_report(str(run), html=False, progress=lambda *step: told.append(step))
+    return run, told
+
+
 def executed_outputs(path):
     cells = nbformat.read(path, as_version=4).cells
     return {cell.id: cell.outputs for cell in cells if cell.cell_type == "code"}
@@ -90,10 +100,9 @@ def test_a_partial_run_is_reported_with_the_rest_not_run(samples, tmp_path):
     assert paths.html is None
 
 
-def test_without_a_page_an_older_page_does_not_stay(samples, tmp_path):
-    run = samples.write_sample_run(tmp_path / "run", ("map",))
-    (run / "report.html").write_text("old", encoding="utf-8")
-    write_report(str(run), html=False)
+def test_without_a_page_an_older_page_does_not_stay(noted):
+    run, _ = noted
+    assert (run / "report.ipynb").is_file()
     assert not (run / "report.html").exists()
 
 
@@ -103,11 +112,8 @@ def test_nothing_but_the_three_files_is_left_in_the_run_folder(reported):
     assert names == results | {"report.ipynb", "report.html", "report.json"}
 
 
-def test_progress_is_told_cell_by_cell(samples, tmp_path):
-    told = []
-    write_report(
-        samples.write_sample_run(tmp_path / "run", ("map",)), html=False, progress=lambda *step: told.append(step)
-    )
+def test_progress_is_told_cell_by_cell(noted):
+    _, told = noted
     assert told[-1][1] == told[-1][2]
     assert len(told) > 8
 
@@ -136,13 +142,17 @@ def test_a_missing_package_is_named_with_the_install_line(samples, tmp_path, mon
     assert 'pip install "mindalign[report]"' in caught.value.hint
 
 
-def test_the_users_own_start_up_files_are_not_run(samples, tmp_path, monkeypatch):
+def test_the_users_own_start_up_files_are_not_run_and_a_running_event_loop_is_no_obstacle(
+    samples, tmp_path, monkeypatch
+):
+    async def inside():
+        return write_report(samples.write_sample_run(tmp_path / "run", ("map",)), html=False)
+
     startup = tmp_path / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "00-boom.py").write_text("raise SystemExit('boom')", encoding="utf-8")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    paths = write_report(samples.write_sample_run(tmp_path / "run", ("map",)), html=False)
-    assert paths.notebook.is_file()
+    assert asyncio.run(inside()).notebook.is_file()
 
 
 def test_the_page_loads_nothing_and_is_of_a_reasonable_size(reported):
@@ -214,10 +224,3 @@ def test_a_failing_plot_changes_no_verdict_and_names_with_markup_are_shown_as_th
     outputs = executed_outputs(paths.notebook)
     assert "image/png" in outputs["forward-depth"][0].data
     assert [output.output_type for output in outputs["forward-histogram"]] == ["execute_result"]
-
-
-def test_a_report_can_be_made_inside_a_running_event_loop(samples, tmp_path):
-    async def inside():
-        return write_report(samples.write_sample_run(tmp_path / "run", ("map",)), html=False)
-
-    assert asyncio.run(inside()).notebook.is_file()
