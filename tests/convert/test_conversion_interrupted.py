@@ -232,6 +232,7 @@ def test_an_interrupted_conversion_leaves_nothing_and_says_so_in_one_line(
     process = case.start()
     while not case.is_writing():
         assert process.poll() is None, process.communicate()
+        time.sleep(0.001)
     time.sleep(after)
     process.send_signal(number)
     printed = process.communicate(timeout=60)
