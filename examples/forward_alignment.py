@@ -20,7 +20,8 @@ def main(folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     resnet50.save_checkpoint(folder / "resnet50.pth")
 
-    mapped = align.map_parameters(resnet50.torch_model(), resnet50.mindspore_model(), out=folder / "map.toml")
+    reference, candidate = resnet50.torch_model(), resnet50.mindspore_model()
+    mapped = align.map_parameters(reference, candidate, out=folder / "map.toml")
     mapped.verdict.require_aligned()
     print(f"map:     {len(mapped.name_map.pairings)} pairs, {mapped.verdict.reason}")
 
@@ -30,8 +31,8 @@ def main(folder: Path) -> int:
     print(f"convert: {record.verdict.reason}")
 
     forward = align.compare_forward(
-        align.open_side(resnet50.torch_model(), folder / "resnet50.pth"),
-        align.open_side(resnet50.mindspore_model(), folder / "resnet50.ckpt"),
+        align.open_side(reference, folder / "resnet50.pth"),
+        align.open_side(candidate, folder / "resnet50.ckpt"),
         inputs=resnet50.inputs(),
         name_map=mapped.name_map,
     )
