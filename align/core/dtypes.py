@@ -45,7 +45,12 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 def dtype_name(dtype: npt.DTypeLike) -> str:
     """Return the canonical name of a NumPy dtype."""
-    return np.dtype(dtype).name
+    return _name(np.dtype(dtype))
+
+
+@cache  # NumPy puts it together anew each time
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.name
 
 
 def is_float(name: str) -> bool:
