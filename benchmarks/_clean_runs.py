@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CONFIDENCE = 0.95
-# The share of pairs that may come to no verdict: in half of the pairs one side is in low precision, where the outputs of
-# small models with random weights depend on their inputs by less than the limit.
+# The share of pairs that may come to no verdict: in half of them a side is in low precision, where the outputs of small
+# models with random weights depend on their inputs by less than the limit.
 MOST_OTHERS = 0.1
 # Dtypes of both sides, the framework of the candidate, and the dtype that the values were rounded to before.
 PRECISIONS = {

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "planted"))
 
 import pairs
 
-from align.forward.layers import compare_traces
+from align.measure import limits
 
 CLEAN: dict[str, Any] = {
     "convolutions, 4 blocks": lambda s: (
@@ -108,14 +108,14 @@ def compare(make: Any, seed: int, defect: str = "") -> Any:
 def watch_ratios() -> list[float]:
     """Return a list that receives, for each layer with noise, the candidate's difference as a multiple of it."""
     ratios: list[float] = []
-    limit_for = compare_traces.limit_for
+    limit_for = limits.limit_for
 
-    def watching(measurement: Any, dtypes: Any, noise: Any, coarser: str = "") -> Any:
-        if noise is not None and noise.rmse:
+    def watching(measurement: Any, dtypes: Any, noise: Any, *coarser: str, alone: bool = False) -> Any:
+        if noise is not None and noise.rmse and not alone:
             ratios.append(measurement.rmse / noise.rmse)
-        return limit_for(measurement, dtypes, noise, coarser)
+        return limit_for(measurement, dtypes, noise, *coarser, alone=alone)
 
-    compare_traces.limit_for = watching
+    limits.limit_for = watching
     return ratios
 
 
