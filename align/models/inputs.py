@@ -15,7 +15,8 @@ from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.atomic_files import atomic_writer, existing_file
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import FLOATS, is_float, numpy_dtype
-from align.core.registry import checkpoint_formats
+from align.core.protocols import ModelCaller
+from align.core.registry import checkpoint_formats, model_readers
 from align.errors import InputsError
 from align.models.batches import batches_from_names, named_arrays
 from align.models.open_side import load_function
@@ -77,6 +78,10 @@ def _batch(source: object, made: Any) -> dict[str, Array]:
 
 
 def _as_array(value: Any) -> Array:
+    """An array, or a tensor of any framework, on any device, of any dtype and with or without a gradient."""
+    for adapter in model_readers().values():
+        if isinstance(adapter, ModelCaller) and (found := adapter.as_array(value)) is not None:
+            return np.array(found)
     try:
         return np.asarray(value)
     except (TypeError, ValueError):  # ragged lists, tensors that NumPy cannot take

@@ -130,6 +130,19 @@ class TestRead:
         hollow[0, 0] = 0.0
         assert read_inputs({"x": hollow, "none": np.empty((0, 3), np.float32)}).keys() == {"x", "none"}
 
+    @pytest.mark.frameworks
+    def test_tensors_of_both_frameworks_are_taken_of_any_dtype_and_with_a_gradient(self) -> None:
+        import mindspore
+        import torch
+
+        half = torch.arange(4, dtype=torch.bfloat16).requires_grad_()
+        inputs = read_inputs({"x": half, "ids": torch.arange(3), "y": mindspore.Tensor([1.5, 2.5], mindspore.bfloat16)})
+        assert [(one.dtype.name, one.tolist()) for one in inputs.values()] == [
+            ("bfloat16", [0, 1, 2, 3]),
+            ("int64", [0, 1, 2]),
+            ("bfloat16", [1.5, 2.5]),
+        ]
+
     def test_a_file_that_is_missing_or_no_file_of_arrays_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(MissingFileError, match=r"gone\.npz"):
             read_inputs(tmp_path / "gone.npz")

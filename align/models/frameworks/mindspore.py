@@ -194,7 +194,8 @@ class MindSporeFramework:
 
     def as_array(self, value: Any) -> Array | None:
         """Copy a tensor out."""
-        return to_array(value) if isinstance(value, _mindspore().Tensor) else None
+        mindspore = sys.modules.get("mindspore")
+        return to_array(value) if mindspore is not None and isinstance(value, mindspore.Tensor) else None
 
     def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward and back again; see BackwardRunner."""
