@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from align.core.layer_scripts import ScriptForms
     from align.core.layer_settings import LayerSettings, Setting
     from align.core.parameters import ParameterSet, TensorMemory
-    from align.core.traces import CaptureSink, Influences
+    from align.core.traces import CaptureSink, CodeSeen, Influences
 
 Model = Any
 Batch: TypeAlias = "Mapping[str, Array]"
@@ -134,8 +134,8 @@ class PrecisionRunner(ModelRunner, Protocol):
         """A copy in another floating dtype; floating inputs follow it. Raises UserCodeError if there can be none."""
         ...
 
-    def lines_of_tables(self, model: Model) -> tuple[str, ...]:
-        """Lines (`file:line`) at which a `widened` model, as it ran, built a table in a dtype of its own choice."""
+    def code_seen(self, model: Model) -> CodeSeen:
+        """What the code of a `widened` model did in its runs so far."""
         ...
 
     def rounded_at_random(self, model: Model, seed: int) -> Model:

@@ -45,6 +45,17 @@ def capture_key(module: str, call: int, output: str) -> str:
     return f"{module}#{call}:{output}" if output else f"{module}#{call}"
 
 
+@dataclass(frozen=True, slots=True)
+class CodeSeen:
+    """What a model's code does: `tables` are lines (`file:line`) that build one in a dtype of their own choice.
+
+    `operations` are the names of what it runs, as its framework calls them (`tanh`).
+    """
+
+    tables: tuple[str, ...] = ()
+    operations: frozenset[str] = frozenset()
+
+
 class CaptureSink(Protocol):
     """Receives captures while a model runs. The array may be reused or changed after the call: copy what is kept."""
 

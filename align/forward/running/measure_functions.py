@@ -63,7 +63,10 @@ def with_functions(noise: Noise, sides: tuple[Side, Side], inputs: Inputs, trace
     if not isinstance(source, FunctionSource):
         return None
     watch = _Watch({})
-    functions = {name: partial(watch.answer, name, function) for name, function in source.functions().items()}
+    own = {name: function for name, function in source.functions().items() if name in noise.operations}
+    if not own:
+        return None
+    functions = {name: partial(watch.answer, name, function) for name, function in own.items()}
     together, alone = NoiseSink(trace, ""), NoiseIsolation(trace, "")
     try:
         model = runner.with_functions(sides[0].model, functions)

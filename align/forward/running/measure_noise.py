@@ -10,6 +10,7 @@ from align.core.dtypes import EPSILON, rounded_as
 from align.core.findings import Finding
 from align.core.message_words import first_few
 from align.core.protocols import PrecisionRunner
+from align.core.traces import CodeSeen
 from align.errors import UserCodeError
 from align.forward.isolation.isolated_calls import NoiseIsolation
 from align.forward.running.trust_noise import trust_noise
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Accumulated and isolated noise, as far as it could be had; findings say why no further."""
+    """Accumulated and isolated noise, as far as it could be had; findings say why no further.
+
+    `operations` are those that the model ran.
+    """
 
     accumulated: RoundingNoise | None = None
     isolated: RoundingNoise | None = None
     findings: tuple[Finding, ...] = ()
+    operations: frozenset[str] = frozenset()
 
     @property
     def own_accumulated(self) -> Mapping[str, Measurement] | None:
@@ -54,14 +59,15 @@ def measure_noise(side: Side, inputs: Inputs, trace: Trace, candidate: Trace | N
     if wide is None:
         return Noise(findings=_unmeasured(side, f"{side.reader.name} models cannot run in float64"))
     together, alone, reason = _in_dtype(side, wide, inputs, trace, "float64")
-    tables = side.runner.lines_of_tables(wide) if isinstance(side.runner, PrecisionRunner) else ()
+    seen = side.runner.code_seen(wide) if isinstance(side.runner, PrecisionRunner) else CodeSeen()
     del wide
     (together, alone), findings = trust_noise(side, inputs, trace, (together, alone))
     coarser = {dtype: _in_coarser(side, inputs, trace, dtype) for dtype in _coarser_dtypes(trace, candidate)}
     return Noise(
         RoundingNoise(together, {dtype: own[0] for dtype, own in coarser.items()}),
         RoundingNoise(alone, {dtype: own[1] for dtype, own in coarser.items()}),
-        (*_unmeasured(side, reason), *findings, *_own_tables(side, tables)),
+        (*_unmeasured(side, reason), *findings, *_own_tables(side, seen.tables)),
+        seen.operations,
     )
 
 

@@ -25,9 +25,9 @@ from align.models.adapter_parts.torch.memory import copied_model, torch_memory
 from align.models.adapter_parts.torch.placing import place_model, placed_layer, widened_model
 from align.models.adapter_parts.torch.precision_modes import (
     compute_wide,
-    lines_of_tables,
     replace_functions,
     round_at_random,
+    seen_wide,
 )
 from align.models.adapter_parts.torch.rebuild import built_module, rebuilt_module
 from align.models.adapter_parts.torch.scripts import FORMS
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from align.core.layer_settings import Setting
     from align.core.parameters import TensorMemory
     from align.core.protocols import Inputs, Model
-    from align.core.traces import CaptureSink
+    from align.core.traces import CaptureSink, CodeSeen
     from align.errors import AlignError
 
 # How Python words it when a pickled class is not there.
@@ -207,9 +207,9 @@ class TorchFramework:
         compute_wide(wide)
         return wide
 
-    def lines_of_tables(self, model: Model) -> tuple[str, ...]:
-        """Tell lines that ask for a dtype; see PrecisionRunner."""
-        return lines_of_tables(model)
+    def code_seen(self, model: Model) -> CodeSeen:
+        """Tell what the code of a widened model did; see PrecisionRunner."""
+        return seen_wide(model)
 
     def cast_copy(self, model: Model, dtype: str) -> Model:
         """Copy and cast; see PrecisionRunner."""

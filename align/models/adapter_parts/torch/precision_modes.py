@@ -7,10 +7,12 @@ much more is a branch on the dtype, or random numbers, and no noise.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from align.core.traces import CodeSeen
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.live.call_sites import user_line
 
@@ -36,16 +38,25 @@ EXACT = frozenset({
 COUNTING = frozenset({"arange", "linspace", "logspace"})
 
 
+@dataclass
+class _Seen:
+    """Lines that made numbers that count up in a dtype of their own choice, and names of all operations."""
+
+    lines: dict[str, None] = field(default_factory=dict)
+    operations: set[str] = field(default_factory=set)
+
+
 def compute_wide(model: Model) -> None:
-    """Let a float64 model compute in float64 where its code asks for another floating dtype; see `lines_of_tables`."""
-    lines: dict[str, None] = {}
-    _run_under(model, partial(_wide_mode, lines))
-    model.forward.lines = lines  # a run puts the model's own attributes back
+    """Let a float64 model compute in float64 where its code asks for another floating dtype; see `seen_wide`."""
+    seen = _Seen()
+    _run_under(model, partial(_wide_mode, seen))
+    model.forward.seen = seen  # a run puts the model's own attributes back
 
 
-def lines_of_tables(model: Model) -> tuple[str, ...]:
-    """Lines at which the code of a model that computes wide made numbers that count up in a dtype of its own choice."""
-    return tuple(getattr(model.forward, "lines", ()))
+def seen_wide(model: Model) -> CodeSeen:
+    """What the code of a model that computes wide did in its runs so far."""
+    seen = getattr(model.forward, "seen", None) or _Seen()
+    return CodeSeen(tuple(seen.lines), frozenset(seen.operations))
 
 
 def round_at_random(model: Model, seed: int) -> None:
@@ -69,7 +80,7 @@ def _run_under(model: Model, make_mode: Callable[[], Any]) -> None:
     object.__setattr__(model, "forward", run)
 
 
-def _wide_mode(lines: dict[str, None]) -> Any:
+def _wide_mode(seen: _Seen) -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -88,11 +99,12 @@ def _wide_mode(lines: dict[str, None]) -> Any:
             super().__exit__(*error)
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
+            kwargs, name = kwargs or {}, func.overloadpacket.__name__
+            seen.operations.add(name.removesuffix("_"))
             if kwargs.get("dtype") not in lower:
                 return func(*args, **kwargs)
-            if _counts_up(func.overloadpacket.__name__, args) and (line := user_line(f"{Path.cwd()}/")):
-                lines[line] = None
+            if _counts_up(name, args) and (line := user_line(f"{Path.cwd()}/")):
+                seen.lines[line] = None
             return func(*args, **{**kwargs, "dtype": torch.float64})
 
     return Wide()
