@@ -22,7 +22,6 @@ from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward, no_part_at_fault
 from align.forward.layers.not_judged import not_judged
 from align.forward.layers.number_batches import culprits_in_batches, in_batches
-from align.forward.layers.padding import padding_of
 from align.forward.layers.required_dtype import coarser_layers
 from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, with_unseen
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from align.forward.forward_result import LayerComparison
     from align.forward.isolation.isolate_layers import IsolatedLayers
     from align.forward.layers.accept_deviations import Deviations
-    from align.forward.layers.padding import Padding
     from align.forward.power_result import Power
     from align.forward.running.run_both_models import BothRuns
     from align.forward.unseen_result import UnseenModule
@@ -148,7 +146,6 @@ class _Gathered:
     run: BothRuns
     calls: CallPairs
     layers: tuple[LayerComparison, ...]
-    padding: Padding
 
     @property
     def differ(self) -> bool:
@@ -188,11 +185,10 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
         names = _named(task.sides, names.parameters, map_in_order(run.traces, names.parameters, names.name_map))
     calls = pair_traces(run.traces, names.parameters, names.name_map)
     check_allowances(task.allowances, calls.pairs)
-    padding = padding_of(task.inputs, run.reference)
-    compared = compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances, padding)
+    compared = compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances, run.padding)
     rows = [*with_texts(compared, run.traces)]
     layers = in_batches(with_amplification(excuse_uncertain(rows), *run.traces), run.reference)
-    gathered = _Gathered(names, run, calls, layers, padding)
+    gathered = _Gathered(names, run, calls, layers)
     if gathered.differ:
         refuse_random(task.sides[1], task.inputs, run.candidate)
     return gathered
@@ -201,7 +197,7 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
 def _bench(task: _Task, gathered: _Gathered) -> Bench:
     run, pairs = gathered.run, gathered.calls.pairs
     noise = run.noise.isolated
-    return Bench(task.sides[1], task.inputs, run.reference, pairs, noise, task.allowances, gathered.padding)
+    return Bench(task.sides[1], task.inputs, run.reference, pairs, noise, task.allowances, run.padding)
 
 
 def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:

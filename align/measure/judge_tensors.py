@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import is_float
 from align.core.measurements import smallest_factor
 from align.measure.limits import part_key
 from align.measure.measure_arrays import measure
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 class JudgedTensor:
     """Figures, limit and factor of a tensor, or of the `part` of it that is above its own limit by more.
 
-    `left_out` is the factor of what was left out, by the limit of the whole; None if nothing was. `left_out_alike`
-    elements of it are NaN or Inf on both sides.
+    `left_out` is the factor of what was left out, by the limit of the whole; None if nothing was.
     """
 
     measurement: Measurement
@@ -37,7 +35,6 @@ class JudgedTensor:
     factor: float
     part: str = ""
     left_out: float | None = None
-    left_out_alike: int = 0
 
 
 def judge_tensor(
@@ -45,12 +42,10 @@ def judge_tensor(
 ) -> JudgedTensor:
     """Measure two arrays of one shape; `limit_of` gives the limit of the whole (""), and of parts that have one.
 
-    `left_out` are positions (samples, positions) that do not count, in a floating tensor that has both axes and is no
-    mask itself.
+    `left_out` are elements that do not count, in the same shape: the candidate's are judged as if they were right.
     """
-    axis = 0 if left_out is None or not is_float(reference.dtype.name) else _axis_of(left_out.shape, reference.shape)
-    if left_out is not None and axis and not _is_mask(reference):
-        return _without((reference, candidate), limit_of, left_out, axis)
+    if left_out is not None:
+        return _without((reference, candidate), limit_of, left_out)
     whole = measure(reference, candidate)
     limit = limit_of(whole, "")
     if limit is None:
@@ -70,34 +65,14 @@ def judge_tensor(
     return judged
 
 
-def _is_mask(values: Array) -> bool:
-    """Tell whether a tensor holds two values at most: what it says of padded positions is what it is for."""
-    others = values[values != values.flat[0]]
-    return not others.size or bool((others == others[0]).all())
-
-
-def _axis_of(positions: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """The first axis behind that of the samples which is as long as there are positions; 0 if there is none."""
-    if not shape or shape[0] != positions[0]:
-        return 0
-    return next((axis for axis, length in enumerate(shape) if axis and length == positions[1]), 0)
-
-
-def _without(arrays: tuple[Array, Array], limit_of: LimitOf, left_out: NDArray[np.bool_], axis: int) -> JudgedTensor:
-    """Judge what is left, in which the place of the worst element is that of the whole."""
-    reference, candidate = (np.moveaxis(one, axis, 1) for one in arrays)
+def _without(arrays: tuple[Array, Array], limit_of: LimitOf, left_out: NDArray[np.bool_]) -> JudgedTensor:
+    reference, candidate = arrays
     rest = measure(reference[left_out], candidate[left_out])
     if rest.non_finite_mismatch:  # NaN is nobody's padding
         return judge_tensor(*arrays, limit_of)
-    judged = judge_tensor(reference[~left_out], candidate[~left_out], limit_of)
-    place = judged.measurement.worst
-    if place:
-        sample, position = (int(one) for one in np.argwhere(~left_out)[place[0]])
-        place = (sample, *place[1:axis], position, *place[axis:])
-    measurement = replace(judged.measurement, worst=place)
-    alike = rest.nan_reference + rest.inf_reference
-    factor = smallest_factor(rest, judged.limit)
-    return replace(judged, measurement=measurement, left_out=factor, left_out_alike=alike)
+    right = np.where(left_out, reference.astype(np.float64), candidate.astype(np.float64))
+    judged = judge_tensor(reference, right, limit_of)
+    return replace(judged, left_out=smallest_factor(rest, judged.limit))
 
 
 def measure_parts(key: str, reference: Array, ordinary: Array) -> dict[str, Measurement]:

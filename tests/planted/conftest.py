@@ -20,6 +20,11 @@ def _module(name: str, path: Path) -> Any:
     return module
 
 
+_module(
+    "small_nets", Path(__file__).with_name("small_nets.py")
+)  # tests import it by its name, without a framework
+
+
 @pytest.fixture(scope="session")
 def pairs() -> Any:
     return _module("planted_pairs", Path(__file__).with_name("pairs.py"))

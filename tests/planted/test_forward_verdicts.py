@@ -8,46 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_nets import ALIGNED, WRONG, compared, inputs, net
 
-from align.core.verdicts import Outcome
 from align.errors import CannotRunError
 from align.forward.allowances import Allowances
-from align.forward.compare_forward import compare_forward
 
 pytestmark = pytest.mark.frameworks
-ALIGNED, WRONG = Outcome.ALIGNED, Outcome.NOT_ALIGNED
-
-
-def inputs(seed: int = 0) -> dict[str, Any]:
-    return {"x": np.random.default_rng(seed).standard_normal((4, 6, 8)).astype(np.float32)}
-
-
-def net(**steps: Any) -> Any:
-    """A small torch model; `steps` are what its code does: `first`, `between`, `last`, each of (net, tensor)."""
-    import torch
-    from torch import nn
-
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.n, self.b = nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 8)
-
-        def forward(self, x: Any) -> Any:
-            x = steps.get("first", same)(self, x)
-            hidden = steps.get("between", lambda _, h: torch.relu(h))(self, self.n(self.a(x)))
-            return steps.get("last", same)(self, self.b(hidden))
-
-    torch.manual_seed(0)
-    return Net()
-
-
-def same(_: Any, value: Any) -> Any:
-    return value
-
-
-def compared(reference: Any, candidate: Any, given: Any = None, **options: Any) -> Any:
-    options.setdefault("power", False)
-    return compare_forward(reference, candidate, inputs=given or inputs(), **options)
 
 
 def relu_times(factor: float) -> Any:
@@ -248,35 +214,6 @@ def test_tables_in_explicit_float32_have_the_noise_of_their_angles() -> None:
     assert compared(net(first=angles(wide=False, factor=1.0)), wrong).verdict.outcome is WRONG
 
 
-def test_what_differs_at_padding_only_is_aligned_and_said() -> None:
-    import torch
-
-    class Masked(torch.nn.Module):
-        def __init__(self, pad: float, factor: float = 1.0) -> None:
-            super().__init__()
-            self.inner, self.pad, self.factor = net(), pad, factor
-
-        def forward(self, x: Any, attention_mask: Any) -> Any:
-            return torch.where(attention_mask[..., None] > 0, self.inner(x) * self.factor, self.pad)
-
-    mask = np.ones((4, 6), np.int64)
-    given = inputs() | {"attention_mask": mask}
-    ones = compared(Masked(0.0), Masked(5.0), given)
-    assert ones.verdict.outcome is ALIGNED
-    assert any(one.startswith("attention_mask is 1 throughout") for one in ones.verdict.caveats)
-    mask[0, 3:] = 0
-    padded = compared(Masked(0.0), Masked(5.0), given)
-    assert padded.verdict.outcome is ALIGNED
-    assert any("padding" in one for one in padded.verdict.caveats)
-    assert compared(Masked(0.0), Masked(5.0, 1.01), given).verdict.outcome is WRONG
-    other = inputs(1) | {"attention_mask": mask[:, ::-1].copy()}
-    assert compared(Masked(0.0), Masked(5.0), [given, other]).verdict.outcome is ALIGNED
-    nothing = inputs(1) | {"attention_mask": mask * 0}  # no mask of ones and zeros
-    assert compared(Masked(0.0), Masked(5.0), [given, nothing]).verdict.outcome is WRONG
-    wrong = compared(Masked(0.0), Masked(5.0, 1.01), [given, other])
-    assert [one.facts.get("batch") for one in wrong.culprits] == ["1 of 2"]
-
-
 def test_a_batch_of_one_and_shared_nan_are_said() -> None:
     import torch
 
@@ -292,62 +229,6 @@ def test_a_batch_of_one_and_shared_nan_are_said() -> None:
     plain = compared(net(), net()).verdict.caveats
     assert [one for one in plain if not one.startswith("judged in float32")] == []
     assert torch.is_tensor(net().a.weight)
-
-
-def test_nan_at_padding_and_outputs_that_hardly_move_are_said() -> None:
-    import torch
-
-    def made(factor: float) -> Any:
-        class Masked(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.inner = net()
-
-            def forward(self, x: Any, attention_mask: Any) -> Any:
-                hollow = torch.where(attention_mask[..., None] > 0, 0.0, float("nan"))
-                return self.inner(x) * factor + hollow + 1000.0
-
-        return Masked()
-
-    mask = np.ones((4, 6), np.int64)
-    mask[0, 3:] = 0
-    said = compared(made(0.01), made(0.01), inputs() | {"attention_mask": mask}, power=True).verdict
-    assert said.outcome is ALIGNED
-    assert "outputs are NaN or Inf on both sides at padding, where the given mask is 0" in said.caveats
-    assert any(one.startswith("other inputs move the outputs by only") for one in said.caveats)
-    mask[:] = 1
-    said = compared(made(100.0), made(100.0), inputs() | {"attention_mask": mask}, power=True).verdict
-    assert not any("NaN" in one or one.startswith("other inputs") for one in said.caveats)
-
-
-@pytest.mark.parametrize("used", [True, False])
-def test_a_mask_that_does_not_arrive_is_named_where_it_is_given(used: bool) -> None:
-    import torch
-
-    class Attention(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.q, self.out = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
-
-        def forward(self, x: Any, bias: Any) -> Any:
-            weights = torch.softmax(self.q(x) @ x.transpose(1, 2) + bias[:, 0], -1)
-            return self.out(weights @ x)
-
-    class Masked(torch.nn.Module):
-        def __init__(self, used: bool) -> None:
-            super().__init__()
-            torch.manual_seed(0)
-            self.attention, self.used = Attention(), used
-
-        def forward(self, x: Any, attention_mask: Any) -> Any:
-            bias = (1.0 - attention_mask[:, None, None].to(x.dtype)) * torch.finfo(x.dtype).min
-            return self.attention(x, bias * self.used)
-
-    mask = np.ones((4, 6), np.int64)
-    mask[0, 3:] = 0
-    result = compared(Masked(used=True), Masked(used), inputs() | {"attention_mask": mask})
-    assert result.verdict.outcome is (ALIGNED if used else WRONG)
-    assert [(one.candidate, one.part) for one in result.culprits] == ([] if used else [("attention", "inputs")])
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.001])

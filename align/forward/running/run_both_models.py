@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.errors import DestinationError
+from align.forward.layers.padding import NO_PADDING, Padding
+from align.forward.running.find_padding import find_padding
 from align.forward.running.measure_noise import measure_noise
 from align.models.refuse_random import refuse_random
 from align.traces.trace_folder import TraceFolder
@@ -25,11 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BothRuns:
-    """The traces of both models, with the inputs of all calls, and the reference's noise."""
+    """The traces of both models, with the inputs of all calls, the reference's noise, and what padding decides."""
 
     reference: TraceFolder
     candidate: TraceFolder
     noise: Noise
+    padding: Padding = NO_PADDING
 
     @property
     def traces(self) -> tuple[TraceFolder, TraceFolder]:
@@ -47,7 +50,7 @@ def run_both_models(sides: tuple[Side, Side], inputs: Inputs, folder: Path, begu
         read.append(TraceFolder(folder / name))
     begun()
     refuse_random(sides[0], inputs, read[0])  # else its random numbers would be its noise
-    return BothRuns(read[0], read[1], measure_noise(sides[0], inputs, *read))
+    return BothRuns(read[0], read[1], measure_noise(sides[0], inputs, *read), find_padding(sides[0], inputs, read[0]))
 
 
 @contextmanager
