@@ -28,7 +28,7 @@ APART_BELOW = 6
 # What sigmoids and softmaxes return is bounded, and exact to its bound: small values among them are not judged apart.
 LEAST_SENTINEL = 30.0
 # Fewer elements may lie near zero by chance.
-LEAST_ELEMENTS = 8
+LEAST_ELEMENTS = 4
 LEAST_IN_SLICE = 4  # one element, or two, are small by chance
 
 
@@ -43,7 +43,7 @@ class Slice:
 def slices_of(values: Array) -> tuple[Slice, ...]:
     """Return the parts of a tensor that are judged apart, none if it is of one size, exact, or has few elements.
 
-    Parts may overlap: the first two axes and the last one are cut, each by itself.
+    Parts may overlap: all axes are cut, each by itself.
     """
     if not is_float(values.dtype.name) or values.size < 2 * LEAST_ELEMENTS:
         return ()
@@ -54,7 +54,7 @@ def slices_of(values: Array) -> tuple[Slice, ...]:
     found = [] if sentinels is None else list(_split(sizes, sentinels))
     if sentinels is not None:
         sizes[sentinels] = 0.0
-    for axis in sorted({0, 1, values.ndim - 1} & set(range(values.ndim))):
+    for axis in range(values.ndim):
         found += _axis_slices(sizes, axis, sentinels)
     return tuple(found)
 

@@ -20,9 +20,7 @@ def _module(name: str, path: Path) -> Any:
     return module
 
 
-_module(
-    "small_nets", Path(__file__).with_name("small_nets.py")
-)  # tests import it by its name, without a framework
+_module("small_nets", Path(__file__).with_name("small_nets.py"))  # tests import it by its name, without a framework
 
 
 @pytest.fixture(scope="session")

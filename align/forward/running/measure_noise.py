@@ -13,7 +13,7 @@ from align.core.protocols import PrecisionRunner
 from align.core.traces import CodeSeen
 from align.errors import UserCodeError
 from align.forward.isolation.isolated_calls import NoiseIsolation
-from align.forward.running.trust_noise import trust_noise
+from align.forward.running.trust_noise import strange_in_coarser, trust_noise
 from align.measure.limits import RoundingNoise
 from align.traces.rounding_noise import NoiseSink
 
@@ -63,6 +63,9 @@ def measure_noise(side: Side, inputs: Inputs, trace: Trace, candidate: Trace | N
     del wide
     (together, alone), findings = trust_noise(side, inputs, trace, (together, alone))
     coarser = {dtype: _in_coarser(side, inputs, trace, dtype) for dtype in _coarser_dtypes(trace, candidate)}
+    for dtype, own in [*coarser.items()]:
+        if strange := [*strange_in_coarser(trace, alone, own[1], dtype)]:
+            findings, coarser[dtype] = (*findings, *strange), ({}, {})
     return Noise(
         RoundingNoise(together, {dtype: own[0] for dtype, own in coarser.items()}),
         RoundingNoise(alone, {dtype: own[1] for dtype, own in coarser.items()}),

@@ -6,6 +6,7 @@ made of that would let any port pass.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import EPSILON, rounded_as
@@ -17,7 +18,7 @@ from align.measure.limits import HALF, luck_of
 from align.traces.rounding_noise import NoiseSink
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from align.core.measurements import Measurement
     from align.core.protocols import Inputs
@@ -31,6 +32,8 @@ SUSPECT_UNITS = 256.0
 SUSPECT_UNITS_OF_HALF = 8.0
 # Real kernels round up to some ten times more than one unit an operation, as sums of thousands do.
 MOST_TIMES_ROUNDING = 100.0
+# In half precision kernels add in float32 and round once: a layer alone moves by less than its own noise tells.
+MOST_TIMES_IN_COARSER = 4.0
 SEED = 0
 
 
@@ -62,6 +65,21 @@ def trust_noise(
     return (trusted[0], trusted[1]), findings
 
 
+def strange_in_coarser(trace: Trace, own: Measurements, coarser: Measurements, dtype: str) -> Iterator[Finding]:
+    """Name the first layer that alone moves in a coarser dtype by far more than its own noise and the units explain.
+
+    `own` is what float64 moves the layers alone by, `coarser` what this dtype does.
+    """
+    for one in sorted((*trace.captures, *trace.inputs), key=lambda one: one.order):
+        mine, theirs = own.get(one.key), coarser.get(one.key)
+        if mine is None or theirs is None:
+            continue
+        least = max(mine.rmse * luck_of(mine) / EPSILON[rounded_as(one.dtype)], mine.reference_rms)
+        if theirs.rmse > MOST_TIMES_IN_COARSER * EPSILON[dtype] * least:
+            yield _told(one, theirs, replace(mine, rmse=EPSILON[dtype] * least), dtype)
+            return
+
+
 def _is_suspect(captures: Mapping[str, Capture], key: str, noise: Measurement) -> bool:
     dtype = rounded_as(captures[_whole(key)].dtype)
     units = SUSPECT_UNITS_OF_HALF if dtype in HALF else SUSPECT_UNITS
@@ -77,10 +95,11 @@ def _whole(key: str) -> str:
     return key.partition(" / ")[0]
 
 
-def _told(capture: Capture, noise: Measurement, rounding: Measurement) -> Finding:
+def _told(capture: Capture, noise: Measurement, rounding: Measurement, dtype: str = "float64") -> Finding:
     what = "what it is given" if capture.role == "input" else "its output"
+    instead = "rounding at random" if dtype == "float64" else "the noise against float64"
     message = (
-        f"float64 moves {what} by {noise.rmse:.2g}, and rounding by {rounding.rmse:.2g}: that is no noise. Its code"
-        " may ask for the dtype, or draw random numbers. The limits come from rounding at random"
+        f"{dtype} moves {what} by {noise.rmse:.2g}, and rounding by {rounding.rmse:.2g}: that is no noise. Its code"
+        f" may ask for the dtype, or draw random numbers. The limits come from {instead}"
     )
     return Finding("noise-not-rounding", "warning", capture.module or "(the model)", message)
