@@ -113,3 +113,13 @@ def test_a_fault_of_a_small_channel_shows_among_ten_orders_of_magnitude() -> Non
         wrong = reference.copy()
         wrong[:, channel] *= 1.01
         assert judged(reference, wrong).factor > 1.0
+
+
+@pytest.mark.parametrize("axis", range(4))
+def test_a_fault_beside_one_huge_slice_of_any_axis_shows(axis: int) -> None:
+    sizes = np.ones((3, 4, 5, 6), np.float32)
+    np.moveaxis(sizes, axis, 0)[0] = 1e4
+    reference = values(3, 4, 5, 6) * sizes
+    wrong = np.where(sizes == 1, reference * np.float32(1.001), reference)
+    assert judged(reference, reference).factor == 0.0
+    assert judged(reference, wrong).factor > 1.0

@@ -90,7 +90,7 @@ def compared(pairs: Any, faulty: Any) -> Callable[..., ForwardComparison]:
 def test_a_clean_port_has_no_culprit(compared: Any, name: str) -> None:
     result = compared(name)
     assert_told(result)
-    assert not result.findings
+    assert {one.code for one in result.findings} <= {"not-judged"}  # a port may have a dropout more
     judged = [layer.isolated for layer in result.layers if layer.isolated is not None]
     assert len(judged) >= 3
     assert {one.outcome for one in judged} == {"aligned"}

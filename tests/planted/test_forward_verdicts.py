@@ -174,6 +174,20 @@ def logistic(steps: int, rate: float) -> Any:
     return last
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.02])
+def test_a_branch_on_a_coarser_dtype_is_no_noise_of_a_port_in_it(factor: float) -> None:
+    """The reference, in float32, would compute something else in float16, in which its port runs."""
+    import torch
+
+    def branch(_: Any, h: Any) -> Any:
+        return torch.relu(h) * (1.02 if h.dtype == torch.float16 else 1.0)
+
+    result = compared(net(between=branch), net(between=relu_times(factor)).half())
+    assert result.verdict.outcome is (ALIGNED if factor == 1.0 else WRONG)
+    (told,) = [one for one in result.findings if one.code == "noise-not-rounding"]
+    assert (told.subject, told.message[:24]) == ("b", "float16 moves what it is")
+
+
 def test_amplified_rounding_is_noise_and_the_verdict_says_how_little_it_rests_on() -> None:
     """Rounding at random moves a chaotic model as much as float64 does; the port takes its steps in another order."""
     import torch
