@@ -93,7 +93,8 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
     _write_model(opened, parameters, folder, values=values)
     save_inputs(folder / INPUTS, batches)
     progress("capture", 1, STAGES)
-    _write_run(opened, folder, head, partial(opened.runner.run, opened.model, batches))
+    later = (NOISE,) if noise else ()
+    _write_run(opened, folder, head, partial(opened.runner.run, opened.model, batches), later)
     progress("capture", 2, STAGES)
     if noise:
         write_noise(folder, *_measure_noise(opened, batches, TraceFolder(folder)))
@@ -111,10 +112,12 @@ def _backward_runner(side: Side) -> BackwardRunner:
     raise CannotRunError(f"{side.reader.name} models cannot be run backwards", "leave --backward out")
 
 
-def _write_run(side: Side, folder: Path, head: TraceHead, run: Callable[[CallWriter], None]) -> None:
+def _write_run(
+    side: Side, folder: Path, head: TraceHead, run: Callable[[CallWriter], None], later: Sequence[str] = ()
+) -> None:
     kind = GivenWriter if head.layer_inputs else CallWriter
     try:
-        with kind(folder, {**side.reader.environment(), **describe_host()}, head) as writer:
+        with kind(folder, {**side.reader.environment(), **describe_host()}, head, later=later) as writer:
             run(writer)
     except UserCodeError as error:
         error.hint = f"`align trace show {folder}` shows how far it came; {error.hint}"

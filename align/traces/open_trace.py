@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import MissingFileError, RunFolderError
-from align.traces.stored.checksums import check_files
-from align.traces.stored.manifest import INPUTS, NOISE
+from align.traces.stored.checksums import AGAIN, check_files
+from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE
 from align.traces.stored.stored_model import MODEL, VALUES, read_model
 from align.traces.trace_folder import TraceFolder
 
@@ -37,6 +37,8 @@ class TracedSide:
         """Where a trace that was cut short ends, "" for a complete one."""
         if self.trace.complete:
             return ""
+        if awaited := self.trace.manifest.awaited:
+            return f"ends before the line that tells of {awaited[0]}"
         running = self.trace.manifest.running
         module = (running[-1].module or "the model itself") if running else ""
         return f"ends in {module}, which did not return" if module else "ends before the end of the run"
@@ -47,8 +49,12 @@ def check_beside(trace: TraceFolder, contents: Collection[str]) -> None:
 
     Of those in `contents` the bytes count too, which takes reading them.
     """
-    if trace.complete and trace.manifest.files is not None:
-        check_files(trace.folder, trace.manifest.files, (MODEL, VALUES, NOISE), contents)
+    manifest = trace.manifest
+    if untold := [name for name in manifest.awaited if (trace.folder / name).exists()]:
+        path = trace.folder / MANIFEST
+        raise RunFolderError(f"{path} is damaged: its last line, which tells of {untold[0]}, is missing", AGAIN)
+    if manifest.sealed and manifest.files is not None:
+        check_files(trace.folder, manifest.files, (MODEL, VALUES, NOISE), contents)
 
 
 def open_trace(folder: Path) -> TracedSide:

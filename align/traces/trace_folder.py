@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 class TraceFolder:
-    """A trace read back; tensors are memory-mapped. `complete` is False if the run ended before it was sealed.
+    """A trace read back; tensors are memory-mapped.
 
-    Of a run that ended so, captures whose bytes did not reach the disk are left out. `manifest` is all that its
+    `complete` is False if the run ended before it was sealed, or before all that its seal speaks of was told. Of a run
+    that ended so, captures whose bytes did not reach the disk are left out. `manifest` is all that its
     manifest tells. Raises RunFolderError for what is no trace, and for a file that is not what was written.
     """
 
@@ -43,7 +44,7 @@ class TraceFolder:
         empty = not path.stat().st_size
         # A plain view of the file: frameworks that trace code refuse a memmap.
         self._data = np.empty(0, np.uint8) if empty else np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
-        self.environment, self.complete = manifest.environment, manifest.sealed
+        self.environment, self.complete = manifest.environment, manifest.sealed and not manifest.awaited
         captures = [one for one in manifest.captures if self._reached_the_disk(one)]
         self.captures = tuple(one for one in captures if one.role == "output")
         self.inputs = tuple(one for one in captures if one.role == "input")

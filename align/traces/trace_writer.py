@@ -16,12 +16,12 @@ from align.core.dtypes import numpy_dtype
 from align.core.json_data import to_json_data
 from align.core.traces import Capture
 from align.errors import DestinationError
-from align.traces.stored.checksums import FileSum, LineChain, last_check, sum_file
+from align.traces.stored.checksums import CHECKED, FileSum, LineChain, last_check, sum_file
 from align.traces.stored.manifest import HEADER_BYTES, INPUTS, MANIFEST, SCHEMA, TENSORS, capture_as_json
 from align.traces.stored.stored_model import MODEL, VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -47,17 +47,23 @@ class TraceWriter:
     """An InputSink that writes a trace folder; use it as a context manager, which seals it.
 
     With `inputs` it keeps what modules are given too; what was written before, as an output mostly, is not written
-    again.
+    again. `later` names the files that `tell_file` will be called for.
     """
 
     def __init__(
-        self, folder: Path, environment: Mapping[str, str], *, inputs: bool = False, head: TraceHead | None = None
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        inputs: bool = False,
+        head: TraceHead | None = None,
+        later: Sequence[str] = (),
     ) -> None:
         self._destination = _Destination(folder)
         self._folder, self._chain = folder, LineChain()
         self._header: dict[str, Any] = {}
         self._offset = 0
-        self._inputs = inputs
+        self._inputs, self._later = inputs, list(later)
         self._outputs = 0
         self._known: dict[tuple[int, int], int] = {}
         with self._destination:
@@ -65,7 +71,8 @@ class TraceWriter:
             self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")
             self._tensors: BinaryIO = (folder / TENSORS).open("w+b")
             self._tensors.seek(8 + HEADER_BYTES)
-            self._line({"schema": SCHEMA, "environment": dict(environment), "head": to_json_data(head)})
+            first = {"schema": SCHEMA, "environment": dict(environment), "head": to_json_data(head)}
+            self._line({**first, CHECKED: True})
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
         """Append the inputs of a call, if they are kept."""
@@ -145,7 +152,7 @@ class TraceWriter:
         tensors = FileSum(8 + room + self._offset, crc32(start), len(start))
         beside = {name: sum_file(self._folder / name) for name in BESIDE if (self._folder / name).is_file()}
         told = {name: astuple(one) for name, one in beside.items()}
-        self._line({"sealed": True, "tensors": astuple(tensors), "beside": told})
+        self._line({"sealed": True, "tensors": astuple(tensors), "beside": told, "later": self._later})
 
     def _line(self, value: Mapping[str, Any], *, flush: bool = True) -> None:
         self._manifest.write(self._chain.close(_encode(value)) + "\n")

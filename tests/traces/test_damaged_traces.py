@@ -12,7 +12,8 @@ import pytest
 
 import align
 from align.cli.main import main
-from align.errors import RunFolderError
+from align.core.verdicts import Outcome
+from align.errors import RunFolderError, UnlikeTracesError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.traces.open_trace import open_trace
 from align.traces.stored.manifest import HEADER_BYTES, INPUTS, MANIFEST, NOISE, TENSORS
@@ -69,6 +70,16 @@ def without(word: bytes) -> Callable[[list[bytes]], list[bytes]]:
     return lambda lines: [line for line in lines if word not in line]
 
 
+def rewritten(lines: list[bytes]) -> list[bytes]:
+    """What a tool that reads and writes JSON makes of the lines: no spaces."""
+    return [json.dumps(json.loads(line), separators=(",", ":")).encode() + b"\n" for line in lines]
+
+
+def without_checks(lines: list[bytes]) -> list[bytes]:
+    told = [json.loads(line) for line in lines]
+    return [json.dumps({k: v for k, v in one.items() if k != "check"}).encode() + b"\n" for one in told]
+
+
 EDITS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "an offset": edited(r'"offset": 128', '"offset": 0'),
     "a shape": edited(r'"shape": \[4, 8\]', '"shape": [8, 4]'),
@@ -79,6 +90,13 @@ EDITS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
     "all checksums of lines but one": lambda lines: (
         [re.sub(rb', "check": \d+', b"", one) for one in lines[:-1]] + lines[-1:]
     ),
+    "all lines rewritten and a tensor removed": lambda lines: rewritten(without(b'"module": "fc1"')(lines)),
+    "all lines rewritten": rewritten,
+    "all checksums of lines": without_checks,
+    "all checksums of lines and a tensor": lambda lines: without_checks(without(b'"module": "fc1"')(lines)),
+    "a checksum as a number with a point": edited(r'"check": (\d+)\}', r'"check": \1.0}'),
+    "the word that lines are checked": edited(r', "checked": true', ""),
+    "a line without JSON": lambda lines: [*lines[:3], b"fc0\n", *lines[3:]],
     "the first line": edited(r'"numpy": "', '"numpy": "9'),
     "the seal": edited(r'"sealed": true', '"sealed": 1'),
     "a line removed": lambda lines: lines[:3] + lines[4:],
@@ -202,13 +220,38 @@ def test_a_trace_of_an_earlier_version_stays_readable(folder: Path) -> None:
     lines = []
     for line in lines_of(folder)[:-1]:  # the last tells of the noise
         told = json.loads(line)
-        for name in ("check", "crc32", "tensors", "beside"):
+        for name in ("checked", "check", "crc32", "tensors", "beside", "later"):
             told.pop(name, None)
         lines.append(json.dumps(told) + "\n")
     (folder / MANIFEST).write_text("".join(lines), encoding="utf-8")
     read_all(folder)
     assert TraceFolder(folder).complete
     assert align.show_trace(folder).noise
+
+
+def test_a_manifest_without_its_last_line_says_so_and_blames_no_other_file(folder: Path) -> None:
+    (folder / MANIFEST).write_bytes(b"".join(lines_of(folder)[:-1]))
+    for reads in (open_trace, align.show_trace):
+        with pytest.raises(
+            RunFolderError, match=r"manifest\.jsonl is damaged: its last line, .* noise\.json, is missing"
+        ):
+            reads(folder)
+
+
+def test_a_trace_that_lost_its_noise_and_the_line_of_it_is_cut_short(folder: Path, twin: Path) -> None:
+    (folder / MANIFEST).write_bytes(b"".join(lines_of(folder)[:-1]))
+    (folder / NOISE).unlink()
+    assert not align.show_trace(folder).complete
+    with pytest.raises(UnlikeTracesError, match=r"a was cut short: it ends before the line that tells of noise\.json"):
+        align.compare_trace_folders(folder, twin)
+    found = align.compare_trace_folders(folder, twin, partial=True)
+    assert {"trace-cut-short", "noise-unmeasured"} <= {one.code for one in found.findings}
+
+
+def test_a_trace_whose_noise_was_not_to_be_measured_is_whole_without(tmp_path: Path, twin: Path) -> None:
+    align.capture_trace(model(), tmp_path / "c", inputs=X, noise=False)
+    assert align.show_trace(tmp_path / "c").complete
+    assert align.compare_trace_folders(tmp_path / "c", twin).verdict.outcome is Outcome.ALIGNED
 
 
 def test_a_trace_that_was_cut_short_stays_readable(folder: Path) -> None:

@@ -18,7 +18,7 @@ from align.traces.stored.manifest import capture_as_json
 from align.traces.trace_writer import TraceWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -29,11 +29,16 @@ _FIGURES = tuple(one.name for one in fields(TensorStatistics))
 
 
 class CallWriter:
-    """A CallSink that writes a trace folder; memory is that of one tensor. Use it as a context manager."""
+    """A CallSink that writes a trace folder; memory is that of one tensor. Use it as a context manager.
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], head: TraceHead) -> None:
+    `later` names the files that are told of after the run.
+    """
+
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], head: TraceHead, *, later: Sequence[str] = ()
+    ) -> None:
         self._kept, self.functions = head.kept, head.functions
-        self._writer = TraceWriter(folder, environment, inputs=head.layer_inputs, head=head)
+        self._writer = TraceWriter(folder, environment, inputs=head.layer_inputs, head=head, later=later)
         self._outputs = 0
         self._latest: dict[str, dict[str, Any]] = {}  # what was told of the tensors of the call that ended last
         self._told: dict[str, dict[str, Any]] = {}

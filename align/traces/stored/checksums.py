@@ -7,19 +7,20 @@ lies in the folder.
 
 from __future__ import annotations
 
-import re
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from align.errors import RunFolderError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 _BLOCK = 1 << 20
-_CLOSED = re.compile(rb'(.*), "check": ([0-9]+)\}')
+CHECKED = "checked"  # in the first line: each line has a checksum
+_CHECK = "check"
 AGAIN = "copy the folder again, or capture the trace again"
 
 
@@ -31,29 +32,43 @@ class LineChain:
 
     def close(self, text: str) -> str:
         """Add the checksum to the text of a JSON object, as its last member."""
-        self._last = crc32(text.encode(), self._last)
-        return f'{text[:-1]}, "check": {self._last}}}'
+        return self.close_bytes(text.encode()).decode()
+
+    def close_bytes(self, text: bytes) -> bytes:
+        """Add the checksum to the bytes of such a text."""
+        self._last = crc32(text, self._last)
+        return text[:-1] + _end(self._last)
 
 
 def last_check(content: bytes) -> int:
     """The checksum that the last line of a manifest is closed with."""
-    found = _CLOSED.fullmatch(content.rstrip(b"\n").rpartition(b"\n")[2])
-    return int(found[2]) if found else 0
+    return int(json.loads(content.rstrip(b"\n").rpartition(b"\n")[2]).get(_CHECK, 0))
 
 
-def check_lines(lines: list[bytes]) -> None:
+def check_lines(lines: Sequence[bytes], told: Sequence[Any]) -> None:
     """Raise ValueError for the first line that was changed, or stands behind another one than it was written behind.
 
-    Lines of earlier versions, none of which is closed with a checksum, are not checked.
+    `told` is what the lines say. Lines of earlier versions are not checked: the first one does not say that all are,
+    and none has a checksum, however it is spaced.
     """
-    closed = [_CLOSED.fullmatch(line) for line in lines]
-    last = 0
-    for number, found in enumerate(closed if any(closed) else (), 1):
-        last = crc32(found[1] + b"}", last) if found else -1
-        if found is None or last != int(found[2]):
+    closed = [one for one in told if isinstance(one, dict) and (CHECKED in one or _CHECK in one)]
+    chain = LineChain()
+    for number, (line, one) in enumerate(zip(lines, told, strict=True) if closed else (), 1):
+        if line != _closed_again(chain, line, one):
             before = f", or not what was written behind line {number - 1}" if number > 1 else ""
             msg = f"line {number} is not what was written{before}"
             raise ValueError(msg)
+
+
+def _closed_again(chain: LineChain, line: bytes, told: Any) -> bytes | None:
+    """The line as it is written behind those before it, None for one without a checksum at its end."""
+    check = told.get(_CHECK) if isinstance(told, dict) else None
+    end = _end(check)
+    return chain.close_bytes(line[: -len(end)] + b"}") if type(check) is int and line.endswith(end) else None
+
+
+def _end(check: object) -> bytes:
+    return f', "{_CHECK}": {check}}}'.encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from align.errors import RunFolderError
 from align.traces.stored.checksums import FileSum, check_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from align.core.parameters import Shape
@@ -40,7 +40,7 @@ class TraceManifest:
     """All that a manifest tells, in the order of the run; `running` are the calls that began and did not end.
 
     `tensors` and `files` are the checksums of the files beside it, None in a trace without: one that is not sealed, or
-    was written by an earlier version.
+    was written by an earlier version. `later` names files that the seal says are written after it.
     """
 
     environment: dict[str, str]
@@ -55,6 +55,12 @@ class TraceManifest:
     sealed: bool = False
     tensors: FileSum | None = None
     files: dict[str, FileSum] | None = None
+    later: tuple[str, ...] = ()
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Names of the files that the seal speaks of and no line behind it tells."""
+        return tuple(name for name in self.later if name not in (self.files or {}))
 
     def add(self, line: dict[str, Any]) -> None:
         """Take one line; those of a kind that is not known are passed over."""
@@ -87,12 +93,17 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     lines = path.read_bytes().split(b"\n")[:-1]
-    check_lines(lines)
-    return [line for line in map(json.loads, _decoded(lines)) if isinstance(line, dict)]
+    told = [_parsed(line, number) for number, line in enumerate(lines, 1)]
+    check_lines(lines, told)
+    return [one for one in told if isinstance(one, dict)]
 
 
-def _decoded(lines: list[bytes]) -> Iterator[str]:
-    return (line.decode(errors="replace") for line in lines)
+def _parsed(line: bytes, number: int) -> Any:
+    try:
+        return json.loads(line.decode(errors="replace"))
+    except ValueError as error:
+        msg = f"line {number} is not what was written: {error}"
+        raise ValueError(msg) from error
 
 
 def _head(table: dict[str, Any] | None) -> TraceHead | None:
@@ -151,6 +162,7 @@ def _take_seal(manifest: TraceManifest, line: dict[str, Any]) -> None:
     if "tensors" in line:  # earlier versions sealed without
         manifest.tensors = FileSum(*line["tensors"])
         manifest.files = {name: FileSum(*told) for name, told in line["beside"].items()}
+        manifest.later = tuple(line.get("later", ()))
 
 
 def _take_file(manifest: TraceManifest, line: dict[str, Any]) -> None:
