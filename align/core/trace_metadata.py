@@ -67,17 +67,22 @@ class FunctionSink(CaptureSink, Protocol):
 PartKind = Literal["array", "number", "text", "attribute", "cache"]
 """What stands for a part of an output that is no tensor: an attribute or a cache may hold tensors."""
 
+ContainerKind = Literal["list", "object", "cache"]
+"""What holds parts of an output: lists and tuples, or mappings and other objects, which have keys."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReturnedParts:
     """What one call of the model returned beside tensors: captured parts by name, and what is left out.
 
-    `left_out` says by name what each is: `a Config object`, `None`.
+    `left_out` says by name what each is: `a Config object`, `None`. `containers` are all that hold parts, empty ones
+    too; none in traces of earlier versions.
     """
 
     call: int
     kinds: dict[str, PartKind] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    containers: dict[str, ContainerKind] = field(default_factory=dict)
 
 
 @runtime_checkable

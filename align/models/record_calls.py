@@ -204,8 +204,8 @@ class CallRecorder:
         if path or self._running:
             return taken_apart(output, self._to_array, INNER).found
         parts = taken_apart(output, self._to_array, self._floats)
-        if self._parts_sink is not None and (kinds := parts.kinds()) | parts.left_out:
-            self._parts_sink.returned(ReturnedParts(call, kinds, parts.left_out))
+        if self._parts_sink is not None and (kinds := parts.kinds()) | parts.left_out | parts.containers:
+            self._parts_sink.returned(ReturnedParts(call, kinds, parts.left_out, parts.containers))
         return parts.found
 
     def _hand_over(self, capture: Capture, value: Array, found: Returned) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from align.core.findings import Finding
 from align.core.message_words import counted
+from align.traces.lacking_parts import tree_of, what_lacks
 from align.traces.module_calls import outermost_calls
 from align.traces.stored.manifest import TraceManifest
 
@@ -14,17 +15,24 @@ if TYPE_CHECKING:
 
     from align.core.trace_metadata import PartKind, ReturnedParts
     from align.core.traces import Capture, Trace
+    from align.traces.lacking_parts import Lack
 
 Captures = tuple["Capture", ...]
 Parts = dict[int, "ReturnedParts"]
 
 MOST_LISTED = 20
-# What an output may lack on one side: beside tensors and arrays, what is not a result need not be ported.
-_OPTIONAL: dict[PartKind, str] = {
+# What an object may lack on one side: beside tensors and arrays, what is not a result need not be ported.
+_OPTIONAL: dict[PartKind | None, str] = {
     "number": "a number",
     "text": "a text",
     "attribute": "an attribute",
     "cache": "of a cache",
+}
+_SAID: dict[Lack, str] = {
+    "one more": "which the other side lacks",
+    "other form": "which has another form on the other side",
+    "None": "which is None on the other side",
+    "behind the end": "behind the end of the other side's list",
 }
 
 
@@ -35,46 +43,77 @@ def parts_of(trace: Trace) -> Parts:
 
 
 def comparable_captures(captures: tuple[Captures, Captures], parts: Sequence[Parts]) -> list[Captures]:
-    """The captures of two runs without those optional parts of the models' outputs that the other side lacks.
+    """The captures of two runs without those parts of the models' outputs that are no tensors and the other side lacks.
 
     Where both return the same number of parts, all stay: those of unequal names pair by their places.
     """
-    sides = [outermost_calls(own) for own in captures]
-    lacking: list[set[str]] = [set(), set()]
-    for pair in zip(*sides, strict=False):
-        if len(pair[0]) != len(pair[1]):
-            for side in (0, 1):
-                others = {one.output for one in pair[1 - side]}
-                optional = [one for one in pair[side] if _optional(one, parts[side])]
-                lacking[side] |= {one.key for one in optional if one.output not in others}
-    return [tuple(one for one in own if one.key not in out) for own, out in zip(captures, lacking, strict=True)]
+    out = [lacks.keys() for lacks in _lacks(captures, parts)]
+    return [tuple(one for one in own if one.key not in lost) for own, lost in zip(captures, out, strict=True)]
 
 
 def left_out_parts(
     captures: tuple[Captures, Captures], parts: Sequence[Parts], labels: Sequence[str]
 ) -> Iterator[Finding]:
-    """Warn, for each side, of what it returned and was not compared; None only where the other side has something."""
-    kept = comparable_captures(captures, parts)
+    """Tell, for each side, of what it returned and was not compared; None only where the other side has something.
+
+    A warning names what the other side need not have, an error what makes it another result.
+    """
     names = [{one.output for call in outermost_calls(own) for one in call} for own in captures]
+    lacks = _lacks(captures, parts)
     for side, label in enumerate(labels):
         told: dict[str, str] = {}
         for one in parts[side].values():
             told |= {name: what for name, what in one.left_out.items() if what != "None" or _has(names[1 - side], name)}
-        stay = {one.key for one in kept[side]}
-        lacking = (one for one in captures[side] if one.key not in stay)
-        told |= {one.output: f"{_optional(one, parts[side])}, which the other side lacks" for one in lacking}
+        wrong: dict[str, str] = {}
+        for capture, lack in ((one, lacks[side][one.key]) for one in captures[side] if one.key in lacks[side]):
+            into = told if lack == "one more" else wrong
+            into[capture.output] = f"{_OPTIONAL[_kind(capture, parts[side])]}, {_SAID[lack]}"
         if told:
-            listed = [f"outputs{'.' if name else ''}{name} ({what})" for name, what in told.items()]
-            rest = f", and {counted(len(listed) - MOST_LISTED, 'more part')}" if len(listed) > MOST_LISTED else ""
-            message = f"left out of the comparison: {', '.join(listed[:MOST_LISTED])}{rest}"
-            yield Finding("outputs-left-out", "warning", label, message, {"parts": len(listed)})
+            message = f"left out of the comparison: {_listed(told)}"
+            yield Finding("outputs-left-out", "warning", label, message, {"parts": len(told)})
+        if wrong:
+            message = f"{label} returned what the other side did not: {_listed(wrong)}"
+            yield Finding("outputs-lacking", "error", _place(next(iter(wrong))), message, {"parts": len(wrong)})
+
+
+def _lacks(captures: tuple[Captures, Captures], parts: Sequence[Parts]) -> list[dict[str, Lack]]:
+    """By the key of their captures, how the other side lacks the parts that are no tensors, for each side."""
+    lacks: list[dict[str, Lack]] = [{}, {}]
+    for mine, theirs in zip(*map(outermost_calls, captures), strict=False):
+        if len(mine) != len(theirs):
+            lacks[0] |= _lacks_of_call(mine, theirs, parts)
+            lacks[1] |= _lacks_of_call(theirs, mine, parts[::-1])
+    return lacks
+
+
+def _lacks_of_call(mine: Sequence[Capture], theirs: Sequence[Capture], parts: Sequence[Parts]) -> dict[str, Lack]:
+    others = [one.output for one in theirs]
+    own, other = (
+        tree_of([one.output for one in call], told.get(call[0].call))
+        for call, told in zip((mine, theirs), parts, strict=True)
+    )
+    lacks = {
+        one.key: what_lacks(one.output, kind, own, other)
+        for one in mine
+        if (kind := _kind(one, parts[0])) in _OPTIONAL and kind and one.output not in others
+    }
+    return {key: lack for key, lack in lacks.items() if lack in _SAID}
+
+
+def _listed(told: dict[str, str]) -> str:
+    listed = [f"{_place(name)} ({what})" for name, what in told.items()]
+    rest = f", and {counted(len(listed) - MOST_LISTED, 'more part')}" if len(listed) > MOST_LISTED else ""
+    return f"{', '.join(listed[:MOST_LISTED])}{rest}"
+
+
+def _place(name: str) -> str:
+    return f"outputs{'.' if name else ''}{name}"
 
 
 def _has(names: set[str], name: str) -> bool:
     return any(one == name or one.startswith(f"{name}.") for one in names)
 
 
-def _optional(capture: Capture, parts: Parts) -> str:
-    """What an optional part is, "" for one that must be there on both sides."""
-    kind = parts[capture.call].kinds.get(capture.output) if capture.call in parts else None
-    return _OPTIONAL.get(kind, "") if kind else ""
+def _kind(capture: Capture, parts: Parts) -> PartKind | None:
+    """What a part is that stands for no tensor."""
+    return parts[capture.call].kinds.get(capture.output) if capture.call in parts else None

@@ -17,7 +17,15 @@ from align.core.json_data import to_json_data
 from align.core.traces import Capture
 from align.errors import DestinationError
 from align.traces.stored.checksums import CHECKED, FileSum, LineChain, last_check, sum_file
-from align.traces.stored.manifest import HEADER_BYTES, INPUTS, MANIFEST, SCHEMA, TENSORS, capture_as_json
+from align.traces.stored.manifest import (
+    HEADER_BYTES,
+    INPUTS,
+    MANIFEST,
+    SCHEMA,
+    TENSORS,
+    capture_as_json,
+    returned_as_json,
+)
 from align.traces.stored.stored_model import MODEL, VALUES
 
 if TYPE_CHECKING:
@@ -82,7 +90,7 @@ class TraceWriter:
 
     def returned(self, parts: ReturnedParts) -> None:
         """Note what the model returned that is no tensor."""
-        self.note({"returned": parts.call, "kinds": parts.kinds, "left_out": parts.left_out})
+        self.note(returned_as_json(parts))
 
     def add(self, capture: Capture, value: Array) -> None:
         """Append one capture; raises DestinationError if it cannot be written."""

@@ -10,6 +10,7 @@ import pytest
 
 import align
 from align.core.verdicts import Outcome
+from align.models.live.returned_values import taken_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,10 @@ def compare(mine: Callable[[Any], Any], theirs: Callable[[Any], Any]) -> Forward
 
 def values(y: Any) -> Any:
     return (y.detach() if hasattr(y, "detach") else y).numpy() if hasattr(y, "numpy") else y.asnumpy()
+
+
+def taken(value: Any) -> list[tuple[str, bytes]]:
+    return [(one.name, one.array.tobytes()) for one in taken_apart(value, lambda _: None, "float32").found]
 
 
 def array(scale: float = 1.0) -> Any:
@@ -191,6 +196,69 @@ def test_a_number_that_one_side_lacks_is_listed_and_the_rest_is_compared() -> No
     assert compare(number(), lambda y: {"logits": y * 2}).verdict.outcome is Outcome.NOT_ALIGNED
 
 
+def also(**more: Any) -> Any:
+    return lambda y: {"logits": y, **more}
+
+
+LACKS: dict[str, tuple[Any, Any, str]] = {
+    "a text of a list": (also(t=["a", "b"]), also(t=["a", "b", "c"]), "outputs.t.2 (a text, behind the end of"),
+    "all of a list": (also(ids=[1, 2]), also(ids=[]), "outputs.ids (a number, which has another form on the other"),
+    "a sequence": (also(ids=[[1, 2], [4]]), also(ids=[[1, 2], [4], [5, 6]]), "outputs.ids.2 (a number, behind"),
+    "an even list": (also(r=[[1, 2], [3]]), also(r=[[1, 2], [3, 3]]), "outputs.r.0 (a number, which has another form"),
+    "None for a number": (also(loss=0.5), also(loss=None), "outputs.loss (a number, which is None on the other"),
+    "None for a text": (lambda y: (y, "cat"), lambda y: (y, None), "outputs.1 (a text, which is None on the other"),
+    "None for a list": (also(t=["a", "b"]), also(t=None), "outputs.t.0 (a text, which is None on the other"),
+    "None for an object": (also(o=Result(n=3)), also(o=None), "outputs.o.n (an attribute, which is None"),
+    "a number of a tuple": (lambda y: (y, 3), lambda y: y, "outputs.1 (a number, which has another form"),
+    "a key of a dict in a list": (also(a=[{"n": 1}]), also(a=[]), "outputs.a.0.n (a number, behind the end"),
+}
+
+
+@pytest.mark.parametrize(("mine", "theirs", "said"), LACKS.values(), ids=LACKS.keys())
+def test_what_lacks_in_a_list_or_under_a_key_of_both_is_a_difference(mine: Any, theirs: Any, said: str) -> None:
+    result = compare(mine, theirs)
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    assert said in " ".join(one.message for one in result.findings if one.code == "outputs-lacking")
+
+
+@pytest.mark.parametrize("make", [pair[1] for pair in LACKS.values()])
+def test_lists_and_none_that_both_return_are_aligned(make: Any) -> None:
+    assert compare(make, make).verdict.outcome is Outcome.ALIGNED
+
+
+MORE: dict[str, tuple[Any, Any]] = {
+    "a key": (also(n=3), also()),
+    "a key with a list": (also(t=["a", "b"]), also()),
+    "a key of a dict inside": (also(a={"n": 1, "m": 2}), also(a={"n": 1})),
+    "a key that is a number": (lambda y: {0: y, 1: 3}, lambda y: {0: y}),
+    "an attribute": (lambda y: Result(y=y, n=3), lambda y: Result(y=y)),
+    "a key of a dict against a tuple": (also(n=3), lambda y: (y,)),
+    "a key of a dict against a tensor": (also(n=3), lambda y: y),
+    "a cache against None": (cached(), also(past=None)),
+    "a cache against nothing": (lambda y: (y, KeyValueCache((y, y))), lambda y: y),
+}
+
+
+@pytest.mark.parametrize(("mine", "theirs"), MORE.values(), ids=MORE.keys())
+def test_keys_and_attributes_that_the_other_object_has_not_are_told_only(mine: Any, theirs: Any) -> None:
+    result = compare(theirs, mine)
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert ", which the other side lacks)" in left_out(result)["Port"]
+
+
+@pytest.mark.parametrize("wrap", [lambda n: n, lambda n: [1, n], lambda n: {n}, lambda n: [[n, 1], [2, 3]]])
+def test_whole_numbers_of_any_size_are_compared_digit_by_digit(wrap: Any) -> None:
+    for number in (2**63, 2**64 - 1, 2**70, -(2**70), 10**5000):
+        assert taken(wrap(number)) == taken(wrap(number))
+        assert taken(wrap(number)) != taken(wrap(number + 1))
+
+
+def test_a_last_digit_of_a_whole_number_is_a_difference() -> None:
+    found = compare(also(n=2**70), also(n=2**70 + 1))
+    assert [row.output for row in found.layers if row.outcome == "not aligned"] == ["n"]
+    assert compare(also(n=2**70), also(n=2**70)).verdict.outcome is Outcome.ALIGNED
+
+
 def test_an_array_that_one_side_lacks_is_not_passed_over() -> None:
     assert compare(array(), lambda y: {"logits": y}).verdict.outcome is Outcome.NOT_COMPARED
 
@@ -212,12 +280,15 @@ def test_captured_folders_are_compared_by_the_same_parts(tmp_path: Any) -> None:
     from align.traces.capture_trace import capture_trace
 
     makes = {"own": (number(), number()), "bad": (number(), number(1.01)), "less": (number(), lambda y: {"logits": y})}
+    makes["short"] = also(t=["a", "b"]), also(t=["a"])
     outcomes = {}
     for name, pair in makes.items():
         for place, side in zip(("a", "b"), sides(*pair), strict=True):
             capture_trace(side, tmp_path / name / place, inputs=X)
         outcomes[name] = compare_trace_folders(tmp_path / name / "a", tmp_path / name / "b")
-    assert [one.verdict.outcome.value for one in outcomes.values()] == ["aligned", "not aligned", "aligned"]
+    assert [one.verdict.outcome.value for one in outcomes.values()] == [
+        *("aligned", "not aligned", "aligned", "not aligned")
+    ]
     assert "outputs.score" in next(iter(left_out(outcomes["less"]).values()))
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from align.core.trace_metadata import PartKind
 
 MOST_OF_A_RANGE = 1_000_000  # elements
+MOST_BITS = 10_000  # Python writes only so many digits
 _NUMBERS = (bool, int, float, complex, np.number, np.bool_)
 _TEXT_DTYPES = "USTO"  # kinds of dtypes of NumPy's that may hold texts
 
@@ -27,7 +28,7 @@ def plain_array(value: Any, floats: str) -> tuple[Array, PartKind] | None:
     """An array that stands for a plain value, and of what kind that is; None for anything else.
 
     `floats` is the dtype of Python's floats. Texts are their bytes, several texts those of a JSON list; sets are
-    sorted.
+    sorted. Whole numbers that no integer dtype holds are texts too, so that each digit counts.
     """
     raw = _raw(value)
     if raw is not None:
@@ -35,6 +36,8 @@ def plain_array(value: Any, floats: str) -> tuple[Array, PartKind] | None:
     numbers = _numbers(value)
     if numbers is None:
         return None
+    if (whole := _whole_numbers(value, numbers)) is not None:
+        return np.frombuffer(whole.encode(), np.uint8), "text"
     if numbers.dtype == np.float64:
         numbers = _rounded(numbers, floats)
     elif numbers.dtype == np.complex128:
@@ -46,6 +49,8 @@ def plain_values(leaf: Any, name: str, other: Array) -> dict[str, Any]:
     """What takes the place of a plain value called `name`, of its type, by the names of its leaves; {} if it stays."""
     if isinstance(leaf, Enum):
         return _member(leaf, name, other)
+    if (numbers := _numbers(leaf)) is not None and _whole_numbers(leaf, numbers) is not None:
+        return {}
     if isinstance(leaf, (str, bytes, bytearray)):
         raw = bytes(other.tolist())
         return {name: raw.decode("utf-8", "replace") if isinstance(leaf, str) else type(leaf)(raw)}
@@ -53,8 +58,8 @@ def plain_values(leaf: Any, name: str, other: Array) -> dict[str, Any]:
         return {name: type(leaf)(other.tolist())} if _all(leaf, _NUMBERS) else {}
     if isinstance(leaf, (range, np.ndarray)):
         return {name: other.tolist()} if isinstance(leaf, range) else {}
-    numbers = zip(leaves(leaf, name), other.reshape(-1).tolist(), strict=True)
-    return {inner: old if isinstance(old, Enum) else type(old)(new) for (inner, old), new in numbers}
+    pairs = zip(leaves(leaf, name), other.reshape(-1).tolist(), strict=True)
+    return {inner: old if isinstance(old, Enum) else type(old)(new) for (inner, old), new in pairs}
 
 
 def _member(leaf: Enum, name: str, other: Array) -> dict[str, Any]:
@@ -100,6 +105,21 @@ def _numbers(value: Any) -> Array | None:
             return np.empty(0, np.int64)
         return np.sort(np.asarray([*value])) if _all(value, _NUMBERS) else None
     return None if _shape(value) is None else np.asarray(value)
+
+
+def _whole_numbers(value: Any, numbers: Array) -> str | None:
+    """The digits of whole numbers of Python's of which one is too large for the array; None for all others."""
+    if numbers.dtype.kind in "biu":
+        return None
+    listed = sorted(value) if isinstance(value, (set, frozenset)) else [*value] if isinstance(value, range) else value
+    return _digits(listed) if all(isinstance(one, (int, np.integer)) for _, one in leaves(listed)) else None
+
+
+def _digits(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_digits, value))}]"
+    whole = int(value)
+    return str(whole) if whole.bit_length() <= MOST_BITS else hex(whole)
 
 
 def _all(values: Any, kinds: tuple[type, ...]) -> bool:

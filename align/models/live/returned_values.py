@@ -17,10 +17,10 @@ from align.models.live.plain_values import plain_array, plain_values
 from align.models.nested_values import inside, items_of, leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from align.core.dtypes import Array
-    from align.core.trace_metadata import PartKind
+    from align.core.trace_metadata import ContainerKind, PartKind
 
 INNER = ""  # in the place of the dtype of numbers: only tensors and arrays count
 MOST_DEPTH = 8  # objects inside objects
@@ -42,10 +42,11 @@ class Returned:
 
 @dataclass
 class ReturnedValues:
-    """All parts in order; what was left out by name, with what it is (`a Config object`, `None`)."""
+    """All parts in order; what was left out by name, with what it is (`a Config object`, `None`); the containers."""
 
     found: list[Returned] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
+    containers: dict[str, ContainerKind] = field(default_factory=dict)
 
     def kinds(self) -> dict[str, PartKind]:
         """The kinds of all parts that are no tensors."""
@@ -107,6 +108,7 @@ class _Parts:
             if kind != "cache":
                 self.values.left_out[name] = _called(value)
             return
+        self.values.containers[name] = _container(value, kind, name, self.values.containers)
         for key, item in inner:
             self.add(item, inside(name, key), (*around, id(value)) if items is None else around, kind)
 
@@ -128,6 +130,14 @@ def _attributes(value: Any, kind: PartKind | None) -> tuple[list[tuple[str, Any]
                 held.setdefault(slot, getattr(value, slot))
     public = [(key, item) for key, item in held.items() if not key.startswith("_")]
     return public or None, told
+
+
+def _container(value: Any, kind: PartKind | None, name: str, known: Mapping[str, ContainerKind]) -> ContainerKind:
+    """What a value is that holds others; of what is inside a cache none is called one."""
+    if isinstance(value, (tuple, list)):
+        return "list"
+    within = any(held == "cache" and (not one or name.startswith(f"{one}.")) for one, held in known.items())
+    return "cache" if kind == "cache" and not within else "object"
 
 
 def _called(value: Any) -> str:

@@ -59,7 +59,7 @@ class CallWriter:
 
     def returned(self, parts: ReturnedParts) -> None:
         """Note what the model returned that is no tensor."""
-        self._writer.note({"returned": parts.call, "kinds": parts.kinds, "left_out": parts.left_out})
+        self._writer.returned(parts)
 
     def add(self, capture: Capture, value: Array) -> None:
         """Note a tensor with its figures, and keep of it what is to be kept."""

@@ -150,7 +150,14 @@ def _take_end(manifest: TraceManifest, line: dict[str, Any]) -> None:
 
 
 def _take_returned(manifest: TraceManifest, line: dict[str, Any]) -> None:
-    manifest.returned.append(ReturnedParts(line["returned"], dict(line["kinds"]), dict(line["left_out"])))
+    told = (dict(line.get(name, {})) for name in ("kinds", "left_out", "containers"))
+    manifest.returned.append(ReturnedParts(line["returned"], *told))
+
+
+def returned_as_json(parts: ReturnedParts) -> dict[str, Any]:
+    """Return what a call returned beside tensors as its line has it."""
+    named = {"kinds": parts.kinds, "left_out": parts.left_out, "containers": parts.containers}
+    return {"returned": parts.call, **named}
 
 
 def _take_failure(manifest: TraceManifest, line: dict[str, Any]) -> None:

@@ -89,6 +89,8 @@ ONE = Tensor(1.0)
         ((ONE, [ONE], {"a": ONE}), {"0": ([1.0], None), "1.0": ([1.0], None), "2.a": ([1.0], None)}),
         ({"boxes": ARRAY}, {"boxes": ([0.0, 1.0, 2.0], "array")}),
         (OrderedDict(score=0.5, ok=True, n=3), {"score": (0.5, "number"), "ok": (True, "number"), "n": (3, "number")}),
+        ({"huge": 1 << 80}, {"huge": (letters("1208925819614629174706176"), "text")}),
+        ([2, 1 << 64], {"": (letters("[2, 18446744073709551616]"), "text")}),
         (np.float32(0.5), {"": (0.5, "number")}),
         ({"ids": [1, 2], "grid": [[1, 2], [3, 4]]}, {"ids": ([1, 2], "number"), "grid": ([[1, 2], [3, 4]], "number")}),
         ([[1, 2], [3]], {"0": ([1, 2], "number"), "1": ([3], "number")}),
@@ -132,7 +134,7 @@ def test_what_is_no_leaf_is_left_out_and_told() -> None:
     def stream() -> Any:
         yield 1
 
-    value = {"cfg": Box(), "hook": stream, "made": stream(), "cls": Box, "more": {1, "a"}, "aux": None, "huge": 1 << 80}
+    value = {"cfg": Box(), "hook": stream, "made": stream(), "cls": Box, "more": {1, "a"}, "aux": None}
     value |= {"pairs": {(1, 2)}, "far": range(1 << 80), "objects": np.array([ONE], object)}
     assert parts(value) == {}
     assert left_out(value) == {
@@ -142,11 +144,30 @@ def test_what_is_no_leaf_is_left_out_and_told() -> None:
         "cls": "a class, Box",
         "more": "a set object",
         "aux": "None",
-        "huge": "an int object",
         "pairs": "a set object",
         "far": "a range object",
         "objects": "a ndarray object",
     }
+
+
+def test_containers_are_told_empty_ones_too() -> None:
+    value = {
+        "ids": [],
+        "grid": [[1], [2, 3]],
+        "box": Box(n=1),
+        "past": KeyCache(keys=[ONE], more=Box(k=ONE)),
+        "row": [1],
+    }
+    assert taken_apart(value, to_array, "float32").containers == {
+        "": "object",
+        "ids": "list",
+        "grid": "list",
+        "box": "object",
+        "past": "cache",
+        "past.keys": "list",
+        "past.more": "object",
+    }
+    assert taken_apart(ONE, to_array, "float32").containers == {}
 
 
 def test_an_object_that_holds_itself_is_walked_once() -> None:
@@ -182,6 +203,7 @@ def test_of_inner_modules_tensors_and_arrays_count_alone() -> None:
         (Label.CAT, "", np.frombuffer(b"DOG", np.uint8), {"": Label.DOG}),
         (Label.CAT, "", np.frombuffer(b"COW", np.uint8), {}),
         (Rank.LOW, "", np.array(7), {}),
+        (1 << 80, "", np.frombuffer(b"7", np.uint8), {}),
         ({1, 2}, "", np.array([2, 3]), {"": {2, 3}}),
         ({"a"}, "", np.frombuffer(b"x", np.uint8), {}),
         (np.array(["a"]), "", np.frombuffer(b"x", np.uint8), {}),
