@@ -221,7 +221,7 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
         *left_out(run.traces, [side.label for side in task.sides]),
         *open_names(gathered.names.name_map),
         *weights.findings,
-        *coarser_layers(layers, task.allowances.coarsest),
+        *coarser_layers(run.candidate.captures, task.allowances.coarsest),
         *no_part_at_fault(layers, culprits, (task.sides[0].label, task.sides[1].label)),
         *not_judged(gathered.names.parameters, gathered.names.settings, gathered.names.name_map, calls),
     )

@@ -104,7 +104,7 @@ def compare_trace_folders(
         *left_out(traces, [one.label for one in parameters]),
         *open_names(paired),
         *_differences(sides, paired),
-        *coarser_layers(known.layers, allowances.coarsest),
+        *coarser_layers(traces[1].captures, allowances.coarsest),
         *not_judged(parameters, (sides[0].settings, sides[1].settings), paired, calls),
     )
     verdict = with_unseen(judge_forward(known.layers, calls.unpaired, findings), unseen, parameters)

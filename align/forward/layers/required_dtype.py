@@ -11,16 +11,19 @@ from align.core.message_words import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.forward.forward_result import LayerComparison
+    from align.core.traces import Capture
 
 
-def coarser_layers(layers: Sequence[LayerComparison], required: str) -> Iterator[Finding]:
-    """An error that names the first of the candidate's layers that returns a coarser dtype; none asked for: nothing."""
+def coarser_layers(captures: Sequence[Capture], required: str) -> Iterator[Finding]:
+    """An error that names the first of the candidate's layers that returns a coarser dtype; none asked for: nothing.
+
+    `captures` are all that its layers returned, with a counterpart or without.
+    """
     if not required:
         return
-    coarser = [one for one in layers if EPSILON.get(rounded_as(one.candidate_dtype), 0.0) > EPSILON[required]]
+    coarser = [one for one in captures if EPSILON.get(rounded_as(one.dtype), 0.0) > EPSILON[required]]
     if coarser:
         first = coarser[0]
         many = counted(len(coarser), "output")
-        message = f"{many} of the candidate are coarser than {required}, this one {first.candidate_dtype}"
-        yield Finding("precision-too-coarse", "error", first.candidate or "the output", message)
+        message = f"{many} of the candidate are coarser than {required}, this one {first.dtype}"
+        yield Finding("precision-too-coarse", "error", first.module or "the output", message)
