@@ -102,6 +102,31 @@ def test_a_required_dtype_makes_a_coarser_port_a_fault() -> None:
     assert same_dtype.verdict.outcome is ALIGNED
 
 
+def aside(narrow: bool) -> Any:
+    """A model with a module of its own beside the others, which returns half precision that hardly counts."""
+    from torch import nn
+
+    class Half(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.half() if narrow else x * 1.0
+
+    def first(model: Any, x: Any) -> Any:
+        return x + 1e-6 * model.half_of(x[:, :1]).float()
+
+    model = net(first=first)
+    model.half_of = Half()
+    return model
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_a_required_dtype_holds_for_modules_without_a_counterpart_too(narrow: bool) -> None:
+    plain = net(first=lambda _, x: x + 1e-6 * x[:, :1])
+    found = compared(plain, aside(narrow), allowances=Allowances(coarsest="float32"))
+    assert "half_of" in {one.module for one in found.unpaired}
+    assert found.verdict.outcome is (WRONG if narrow else ALIGNED)
+    assert [one.subject for one in found.findings if one.code == "precision-too-coarse"] == ["half_of"] * narrow
+
+
 UNSEEDED = np.random.default_rng()
 GENERATORS: dict[str, Any] = {
     "secrets": lambda: [secrets.randbelow(1000) / 1e6 for _ in range(8)],
@@ -147,6 +172,14 @@ def test_what_is_kept_where_no_run_puts_it_back_is_not_called_randomness(kept_in
     drops = net(first=lambda _, x: torch.nn.functional.dropout(x, 0.5))
     with pytest.raises(CannotRunError, match="from another seed layer 'a'"):
         compared(drops, net())
+
+
+def test_numbers_that_agree_once_by_luck_are_not_said_to_follow_the_seed() -> None:
+    """Numbers of its own are the same in the first run and in the first one from its seed."""
+    calls = iter([0.0, 0.1, 0.0, 0.1])
+    lucky = net(first=lambda _, x: x + next(calls))
+    with pytest.raises(CannotRunError, match=r"(?s)does not return the same twice.*layer 'a'.*Hint: .*-inf"):
+        compared(lucky, net())
 
 
 def test_a_branch_on_the_dtype_is_no_noise() -> None:
