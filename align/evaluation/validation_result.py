@@ -41,7 +41,8 @@ class OutputDifference:
     `measurement` and `limit` are those of the batch that is furthest outside, or nearest to its limit; `factor` is the
     multiple of the limit at which all would pass. `flipped` counts samples whose predicted class differs, `ties` those
     of them that rounding explains, `indexes` are the first of them. `worst` are the samples that differ most, those
-    that rounding cannot have flipped first.
+    that rounding cannot have flipped first. `first_batch` is the number, from 1, of the first batch whose outputs are
+    not within their limits, None if all are.
     """
 
     samples: int
@@ -52,6 +53,7 @@ class OutputDifference:
     ties: int
     indexes: tuple[int, ...]
     worst: tuple[SampleDifference, ...]
+    first_batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

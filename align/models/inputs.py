@@ -73,8 +73,18 @@ def _batch(source: object, made: Any) -> dict[str, Array]:
     if not hasattr(made, "items"):
         place = source if isinstance(source, str) else "what is given as inputs"
         hint = "return a dict of input name -> numpy array, or a list of them for several batches"
-        raise InputsError(f"{place} returned a {type(made).__name__}", hint)
+        raise InputsError(f"{place} returned {_called(made)}", hint)
     return _checked(source, {str(name): _as_array(value) for name, value in made.items()})
+
+
+def _called(made: Any) -> str:
+    name = type(made).__name__
+    if not isinstance(made, (list, tuple)):
+        return f"a {name}"
+    if not made:
+        return f"an empty {name}: no batches"
+    strange = next(type(one).__name__ for one in made if not hasattr(one, "items"))
+    return f"a {name} of other things than dicts ({strange})"
 
 
 def _as_array(value: Any) -> Array:

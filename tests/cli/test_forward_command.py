@@ -53,6 +53,10 @@ def inputs():
     return {"x": np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)}
 
 
+def no_batches():
+    return []
+
+
 def no_inputs():
     return [1, 2]
 
@@ -278,7 +282,8 @@ def test_an_inputs_file_without_arrays(here: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        ("no_inputs", "returned a list"),
+        ("no_inputs", "returned a list of other things than dicts (int)"),
+        ("no_batches", "returned an empty list: no batches"),
         ("texts", "inputs ['x'] are no numeric arrays"),
         ("broken", "RuntimeError: no weights on this machine"),
         ("absent", "absent"),

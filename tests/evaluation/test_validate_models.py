@@ -66,6 +66,23 @@ def test_a_port_that_computes_something_else_is_the_cause_itself() -> None:
     assert result.outputs.worst[0].reference != result.outputs.worst[0].candidate
 
 
+def test_a_port_that_keeps_what_it_saw_is_to_be_run_on_several_batches() -> None:
+    kept: list[Any] = []
+
+    def stale(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        kept.append(x.mean(0))
+        return (x + kept[0] - kept[-1]) @ weight.T
+
+    late = validate(port(function=stale))
+    assert late.outputs.first_batch == 2
+    assert "first differ in batch 2, counted from 1" in late.verdict.reason
+    assert "`align forward` with several `--inputs`" in late.verdict.reason
+    at_once = validate(port(function=rolled))
+    assert at_once.outputs.first_batch == 1
+    assert at_once.verdict.reason.endswith("run `align forward`")
+    assert validate().outputs.first_batch is None
+
+
 def test_a_fault_that_flips_no_prediction_is_found_in_the_outputs() -> None:
     result = validate(port(function=lambda x, weight: x @ weight.T * np.float32(1.001)))
     assert result.outputs.flipped == 0

@@ -135,12 +135,21 @@ def _blame(causes: Sequence[Cause], others: Sequence[Sequence[Part]], outputs: O
     if causes == ("model",):
         wrong = outputs.flipped - outputs.ties
         flips = f", {wrong:,} of {counted(outputs.samples, 'prediction')} differ" if wrong else ""
-        return f"no exchange removes the difference: the models compute something else{flips}: run `align forward`"
+        return f"no exchange removes the difference: the models compute something else{flips}: {_next_run(outputs)}"
     if others:
         choices = " or ".join(" and ".join(parts) for parts in (causes, *others))
         return f"the reference's {choices} would remove the difference"
     which = " and ".join(causes)
     return f"the cause is the {which}: with the reference's {which} the candidate agrees"
+
+
+def _next_run(outputs: OutputDifference) -> str:
+    """What finds the layer: one batch will do unless those before it agree, when the port may have kept of them."""
+    first = outputs.first_batch or 1
+    if first == 1:
+        return "run `align forward`"
+    said = f"outputs first differ in batch {first}, counted from 1, and agree in those before"
+    return f"{said}: run `align forward` with several `--inputs`, up to that batch, as a model may keep what it saw"
 
 
 def _exchanges(parts: Sequence[Part]) -> Iterator[tuple[SideOf, Set[Part]]]:

@@ -42,6 +42,8 @@ class SampleTally:
         self._indexes: list[int] = []
         self._worst: list[tuple[tuple[bool, float, int], SampleDifference]] = []
         self._furthest: tuple[float, Measurement, Limit] | None = None
+        self._batches = 0
+        self._first: int | None = None
 
     def add(self, reference: Array, candidate: Array, wide: Array | None, labels: Array | None) -> None:
         """Compare one batch; `wide` is the reference's float64 output, labels (samples,) are given for classes."""
@@ -49,6 +51,9 @@ class SampleTally:
         factor = smallest_factor(measurement, limit)
         if self._furthest is None or factor > self._furthest[0]:
             self._furthest = factor, measurement, limit
+        self._batches += 1
+        if factor > 1.0 and self._first is None:
+            self._first = self._batches
         differences = _largest(reference, candidate)
         flips = dict(self._flips(reference, candidate, wide, labels))
         if labels is not None:
@@ -66,7 +71,7 @@ class SampleTally:
             raise ValueError(msg)
         factor, measurement, limit = self._furthest
         worst = tuple(sample for _, sample in sorted(self._worst, key=lambda one: one[0], reverse=True))
-        found = self._flipped, self._ties, tuple(self._indexes), worst
+        found = self._flipped, self._ties, tuple(self._indexes), worst, self._first
         return OutputDifference(self.samples, measurement, limit, factor, *found)
 
     def _flips(
