@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from align.core.trace_metadata import ContainerKind, PartKind, ReturnedParts
 
-Lack = Literal["one more", "other form", "None", "behind the end", "other container"]
+Lack = Literal["one more", "other form", "None", "behind the end", "no container", "other container"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def _in_containers(parent: str, own: ReturnedTree, other: ReturnedTree) -> Lack:
         return "behind the end"
     if parent in other.empty:
         return "None"
-    return "other form" if theirs is None or parent else "other container"
+    return "no container" if theirs is None or parent else "other container"
 
 
 def _without_cache(name: str, own: ReturnedTree, other: ReturnedTree) -> bool:

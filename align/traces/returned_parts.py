@@ -31,6 +31,7 @@ _OPTIONAL: dict[PartKind | None, str] = {
 _SAID: dict[Lack, str] = {
     "one more": "which the other side lacks",
     "other form": "which has another form on the other side",
+    "no container": "where the other side returns something else",
     "None": "which is None on the other side",
     "behind the end": "behind the end of the other side's list",
 }

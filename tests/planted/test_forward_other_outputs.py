@@ -204,12 +204,20 @@ LACKS: dict[str, tuple[Any, Any, str]] = {
     "a text of a list": (also(t=["a", "b"]), also(t=["a", "b", "c"]), "outputs.t.2 (a text, behind the end of"),
     "all of a list": (also(ids=[1, 2]), also(ids=[]), "outputs.ids (a number, which has another form on the other"),
     "a sequence": (also(ids=[[1, 2], [4]]), also(ids=[[1, 2], [4], [5, 6]]), "outputs.ids.2 (a number, behind"),
-    "an even list": (also(r=[[1, 2], [3]]), also(r=[[1, 2], [3, 3]]), "outputs.r.0 (a number, which has another form"),
+    "an even list": (
+        also(r=[[1, 2], [3]]),
+        also(r=[[1, 2], [3, 3]]),
+        "outputs.r.0 (a number, where the other side returns something else)",
+    ),
     "None for a number": (also(loss=0.5), also(loss=None), "outputs.loss (a number, which is None on the other"),
     "None for a text": (lambda y: (y, "cat"), lambda y: (y, None), "outputs.1 (a text, which is None on the other"),
     "None for a list": (also(t=["a", "b"]), also(t=None), "outputs.t.0 (a text, which is None on the other"),
     "None for an object": (also(o=Result(n=3)), also(o=None), "outputs.o.n (an attribute, which is None"),
-    "a number of a tuple": (lambda y: (y, 3), lambda y: y, "outputs.1 (a number, which has another form"),
+    "a number of a tuple": (
+        lambda y: (y, 3),
+        lambda y: y,
+        "outputs.1 (a number, where the other side returns something else)",
+    ),
     "a key of a dict in a list": (also(a=[{"n": 1}]), also(a=[]), "outputs.a.0.n (a number, behind the end"),
 }
 

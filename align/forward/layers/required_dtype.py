@@ -25,5 +25,5 @@ def coarser_layers(captures: Sequence[Capture], required: str) -> Iterator[Findi
     if coarser:
         first = coarser[0]
         many = counted(len(coarser), "output")
-        message = f"{many} of the candidate are coarser than {required}, this one {first.dtype}"
+        message = f"the candidate returns {many} coarser than {required}, this one {first.dtype}"
         yield Finding("precision-too-coarse", "error", first.module or "the output", message)
