@@ -13,7 +13,7 @@ from align.forward.allowances import NO_ALLOWANCES
 from align.forward.causes.compare_live_weights import compare_live_weights
 from align.forward.causes.explain_culprits import explain_culprits
 from align.forward.causes.try_changes import settings_of
-from align.forward.caveats import forward_caveats
+from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
 from align.forward.isolation.isolate_layers import Bench, isolate_layers
 from align.forward.layers.accept_deviations import accept_deviations, check_allowances
@@ -241,7 +241,7 @@ def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | No
     known = judged.known
     first, last = first_divergence(known.layers)
     verdict = with_power(judged.verdict, power) if power else judged.verdict
-    return ForwardComparison(
+    result = ForwardComparison(
         reference=task.sides[0].label,
         candidate=task.sides[1].label,
         layers=known.layers,
@@ -251,9 +251,10 @@ def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | No
         findings=judged.findings,
         inputs=describe_inputs(task.inputs),
         environment=environments(*task.sides) | {"host": describe_host()},
-        verdict=replace(verdict, caveats=forward_caveats(task.inputs, known.layers, verdict, power)),
+        verdict=verdict,
         culprits=known.culprits,
         accepted=known.accepted,
         power=power,
         unseen=judged.unseen,
     )
+    return with_caveats(result, task.inputs)

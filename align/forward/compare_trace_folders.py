@@ -13,7 +13,7 @@ from align.core.findings import Finding
 from align.core.message_words import counted
 from align.errors import UnlikeTracesError
 from align.forward.allowances import NO_ALLOWANCES
-from align.forward.caveats import output_caveats
+from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison
 from align.forward.layers.accept_deviations import accept_deviations, check_allowances
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
@@ -27,6 +27,7 @@ from align.forward.layers.unseen_modules import unseen_findings, unseen_modules,
 from align.lint.compare_settings import compare_settings
 from align.lint.pair_layers import pair_layers
 from align.measure.limits import RoundingNoise
+from align.models.inputs import read_batches
 from align.rules.pitfalls import pitfalls
 from align.traces.compare_weights import compare_weights
 from align.traces.incompatible_traces import trace_incompatibilities
@@ -44,12 +45,14 @@ if TYPE_CHECKING:
     from align.core.measurements import Measurement
     from align.core.name_map import NameMap, SideOf
     from align.core.parameters import ParameterSet
+    from align.core.protocols import Inputs
     from align.core.traces import Capture
     from align.forward.allowances import Allowances
     from align.forward.forward_result import LayerComparison
     from align.forward.unseen_result import UnseenModule
 
 Sides = tuple[TracedSide, TracedSide]
+_INPUTS = "inputs.npz"  # in a trace folder
 _CUT = "capture it again, or compare what there is with --partial"
 _UNLIKE = "capture both sides with the same --inputs and options"
 
@@ -108,7 +111,7 @@ def compare_trace_folders(
         *not_judged(parameters, (sides[0].settings, sides[1].settings), paired, calls),
     )
     verdict = with_unseen(judge_forward(known.layers, calls.unpaired, findings), unseen, parameters)
-    return ForwardComparison(
+    result = ForwardComparison(
         reference=parameters[0].label,
         candidate=parameters[1].label,
         layers=known.layers,
@@ -121,10 +124,17 @@ def compare_trace_folders(
             f"{role} ({one.head.framework})": one.trace.environment
             for role, one in zip(("reference", "candidate"), sides, strict=True)
         },
-        verdict=replace(verdict, caveats=output_caveats(known.layers)),
+        verdict=verdict,
         accepted=known.accepted,
         unseen=tuple(unseen),
     )
+    return with_caveats(result, _kept_inputs(sides[0].trace.folder))
+
+
+def _kept_inputs(folder: Path) -> Inputs | None:
+    """What the model was given, where it was kept."""
+    path = folder / _INPUTS
+    return read_batches(path) if path.is_file() else None
 
 
 def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[Finding]:

@@ -67,6 +67,17 @@ def outcomes(result: ForwardComparison) -> list[str]:
     return [layer.outcome for layer in result.layers]
 
 
+def test_folders_have_the_caveats_of_the_models(tmp_path: Path) -> None:
+    for name, given, told in (("one", X[:1], ["batch of 1"]), ("ones", np.ones_like(X), ["x is 1.0"]), ("all", X, [])):
+        found = compared(tmp_path / name, model(), model(True), inputs=given)
+        live = align.compare_forward(model(), model(True), inputs={"x": given}, power=False)
+        assert found.verdict.caveats == live.verdict.caveats
+        assert [
+            one.split(" through")[0].split(":")[0] for one in found.verdict.caveats if not one.startswith("judged")
+        ] == told
+        assert any(one.startswith("judged in float32: a difference of") for one in found.verdict.caveats)
+
+
 def test_folders_are_judged_as_the_models_are(tmp_path: Path) -> None:
     for name, port in (("clean", model(True)), ("faulty", model(True, slope=0.2))):
         found = compared(tmp_path / name, model(), port)
