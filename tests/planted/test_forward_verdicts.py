@@ -320,7 +320,8 @@ def test_a_difference_of_no_part_says_what_was_looked_for_and_what_to_run_next()
     assert result.culprits == ()
     (told,) = [one.message for one in result.findings if one.code == "no-part-at-fault"]
     assert "61 layer outputs alone" in told
-    assert "`align bisect Sequential Sequential`" in told
+    assert "`align.bisect_port(reference, candidate, inputs=...)` with the same models" in told
+    assert "align bisect" not in told  # there is nothing that a command could open
     clean = compared(chain(1.0), chain(1.0), given)
     assert (clean.verdict.outcome, clean.findings) == (ALIGNED, ())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from align.core.findings import Finding
@@ -47,7 +48,7 @@ def judge_forward(
         reason += f"{differ} on the reference's inputs, the first is {_culprit(culprits[0])}"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if errors and compared:
-        reason = f"all compared layers agree, but {len(errors)} findings are errors, the first is {errors[0].subject}"
+        reason = f"all compared layers agree, but {_errors(errors)}"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     outputs = [layer for layer in layers if not layer.reference and not _is_empty_on_both(layer)]
     if not compared or not outputs or any(layer.outcome == "not comparable" for layer in outputs):
@@ -76,8 +77,23 @@ def no_part_at_fault(
     looked = f"{counted(len(alone), 'layer output')} alone, on the reference's values, and all that the port hands on"
     message = f"no part is at fault by itself: {looked} are within their limits, the worst at {largest:.2g} of it"
     message += f"; {counted(unjudged, 'output')} could not be judged alone" if unjudged else ""
-    message += f". The difference gathers. To see where: `align bisect {labels[0]} {labels[1]}` with the same inputs"
+    message += f". The difference gathers. To see where: {_bisection(labels, wrong[0].batches)}"
     yield Finding("no-part-at-fault", "note", wrong[0].candidate or labels[1], message)
+
+
+def _bisection(labels: tuple[str, str], batches: int) -> str:
+    """What to run next: a command only if both labels are what it takes; models at hand have the names of classes."""
+    one = "one batch of " if batches > 1 else ""
+    if not all(":" in label for label in labels):
+        return f"`align.bisect_port(reference, candidate, inputs=...)` with the same models and {one}the same inputs"
+    command = shlex.join(["align", "bisect", *labels])
+    kept = "" if one else " (or `--inputs DIR/inputs.npz` of the run folder DIR)"
+    return f"`{command}` with {one}the same `--inputs`{kept}, the same checkpoints and the same map"
+
+
+def _errors(errors: Sequence[Finding]) -> str:
+    first = f"{errors[0].subject}: {errors[0].message} ({errors[0].code})"
+    return first if len(errors) == 1 else f"{len(errors)} findings are errors, the first: {first}"
 
 
 def _is_empty_on_both(layer: LayerComparison) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from align.core.findings import Finding
 from align.core.verdicts import Outcome, Verdict
 from align.forward.forward_result import LayerComparison
-from align.forward.layers.judge_forward import judge_forward
+from align.forward.layers.judge_forward import judge_forward, no_part_at_fault
 from align.traces.unpaired_layer import UnpairedLayer
 
 if TYPE_CHECKING:
@@ -66,7 +67,47 @@ def test_nothing_compared_or_no_output_compared_is_no_verdict(layers: tuple[Laye
 def test_weights_that_differ_are_not_aligned_whatever_the_layers_say() -> None:
     found = verdict(layer("fc"), layer(""), findings=(NOTE, ERROR))
     assert found.outcome is Outcome.NOT_ALIGNED
-    assert "fc.weight -> head.weight" in found.reason
+    said = "all compared layers agree, but fc.weight -> head.weight: values differ by up to 0.5 (weights-differ)"
+    assert found.reason == said
+
+
+def test_of_several_errors_the_first_is_told_and_notes_are_none() -> None:
+    coarse = Finding("precision-too-coarse", "error", "head", "1 output is coarser than float32")
+    found = verdict(layer("fc"), layer(""), findings=(coarse, NOTE, ERROR))
+    assert "but 2 findings are errors, the first: head: 1 output is coarser than float32 (precision-" in found.reason
+    assert verdict(layer("fc"), layer(""), findings=(NOTE,)).outcome is Outcome.ALIGNED
+
+
+@pytest.mark.parametrize(
+    ("labels", "batches", "told"),
+    [
+        (
+            ("a.py:ref", "my port.py:net"),
+            1,
+            "`align bisect a.py:ref 'my port.py:net'` with the same `--inputs` (or `--inputs DIR/",
+        ),
+        (
+            ("a.py:ref", "pkg.port:net"),
+            2,
+            "`align bisect a.py:ref pkg.port:net` with one batch of the same `--inputs`, the",
+        ),
+        (
+            ("Deep", "MDeep"),
+            1,
+            "`align.bisect_port(reference, candidate, inputs=...)` with the same models and the same inputs",
+        ),
+        (
+            ("a.py:ref", "MDeep"),
+            2,
+            "`align.bisect_port(reference, candidate, inputs=...)` with the same models and one batch",
+        ),
+    ],
+)
+def test_what_to_run_next_can_be_run(labels: tuple[str, str], batches: int, told: str) -> None:
+    wrong = replace(layer("", "not aligned"), batches=batches)
+    (found,) = no_part_at_fault([wrong], (), labels)
+    assert f"To see where: {told}" in found.message
+    assert list(no_part_at_fault([layer("")], (), labels)) == []
 
 
 def test_notes_and_warnings_change_no_verdict() -> None:
