@@ -17,9 +17,12 @@ Figure = float | int | str | None
 NONE = "-"
 NON_FINITE = ("NaN", "Infinity", "-Infinity")  # as documents hold them
 LONGEST_PLAIN = 1e6
+DIGITS = 3
+MOST_DIGITS = 6
+LARGEST_TOLD = 100.0  # larger numbers are counts and the like
 
 
-def format_number(value: Figure, digits: int = 3) -> str:
+def format_number(value: Figure, digits: int = DIGITS) -> str:
     """Show a number in `digits` significant digits; None is "-", integers keep all their digits."""
     if value is None:
         return NONE
@@ -44,8 +47,18 @@ def format_facts(facts: Mapping[str, Figure]) -> str:
 
 
 def format_fact(value: Figure) -> str:
-    """Show a number, or a word as it is."""
-    return value if isinstance(value, str) and value not in NON_FINITE else format_number(value)
+    """Show a number, or a word as it is; one beside a whole number in the digits that tell the two apart."""
+    if isinstance(value, str) and value not in NON_FINITE:
+        return value
+    return format_number(value, _telling_digits(value) if isinstance(value, float) else DIGITS)
+
+
+def _telling_digits(value: float) -> int:
+    """More digits for 1.0004 and 0.9996, which would be 1 in three; what only rounding tells from 1 is 1."""
+    if not 0.5 < abs(value) < LARGEST_TOLD:
+        return DIGITS
+    told = (digits for digits in range(DIGITS, MOST_DIGITS + 1) if float(f"{value:.{digits}g}") != round(value))
+    return next(told, DIGITS)
 
 
 def format_percentage(part: int, whole: int) -> str:

@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from align.report.rendering.format_values import as_float, format_number, format_percentage, layer_name, shorten_path
+from align.report.rendering.format_values import (
+    as_float,
+    format_facts,
+    format_number,
+    format_percentage,
+    layer_name,
+    shorten_path,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +34,27 @@ from align.report.rendering.format_values import as_float, format_number, format
 )
 def test_numbers_have_three_significant_digits_and_integers_all(value, shown):
     assert format_number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (1.0, "1"),
+        (1.001, "1.001"),
+        (0.99961, "0.9996"),
+        (-1.0004, "-1.0004"),
+        (2.0014, "2.001"),
+        (1.0000002, "1"),
+        (0.1251, "0.125"),
+        (1.25149, "1.25"),
+        (4537.2, "4,540"),
+        (12, "12"),
+        ("NaN", "NaN"),
+        ("sqrt(2)", "sqrt(2)"),
+    ],
+)
+def test_a_fact_beside_a_whole_number_has_the_digits_that_tell_them_apart(value, shown):
+    assert format_facts({"scale": value}) == f"scale {shown}"
 
 
 def test_none_reads_back_as_nan():
