@@ -18,6 +18,7 @@ from align.report.rendering.format_values import (
 
 Pairs = list[tuple[str, str]]
 
+ERRORS_SHOWN = 3
 NOT_ALONE = ("not-isolated", "isolation-unmeasured")  # findings that say why
 
 
@@ -116,15 +117,29 @@ def _last_aligned(document: dict[str, Any]) -> str:
 
 
 def _no_divergence(document: dict[str, Any]) -> Facts:
+    """Without a divergent layer: how near the nearest came, or the errors and obstacles beside the layers."""
     judged = [layer for layer in document["layers"] if layer["factor"] is not None and layer["outcome"] != "accepted"]
     outcome, reason = str(document["verdict"]["outcome"]), document["verdict"]["reason"]
+    errors = [one for one in document["findings"] if one["severity"] == "error"] if outcome == "not aligned" else []
     open_verdict = outcome == "could not compare"
-    title = say("verdict.line", outcome=word("outcome", outcome), reason=reason) if open_verdict else None
-    facts = [(say("forward.compared"), format_number(len(judged)))]
+    title = say("verdict.line", outcome=word("outcome", outcome), reason=reason) if open_verdict else _title(errors)
+    facts = [*_errors(errors), (say("forward.compared"), format_number(len(judged)))]
     if judged:
         nearest = max(judged, key=lambda layer: as_float(layer["factor"]))
         names = f"{layer_name(nearest['reference'], nearest['call'], nearest['output'])} | {nearest['candidate']}"
         facts.append(
             (say("forward.nearest"), say("forward.nearest_layer", names=names, factor=format_number(nearest["factor"])))
         )
-    return Facts(title or say("forward.no_divergent"), tuple(facts), TONES.get(outcome, "plain"))
+    return Facts(title, tuple(facts), TONES.get(outcome, "plain"))
+
+
+def _title(errors: list[dict[str, Any]]) -> str:
+    if not errors:
+        return say("forward.no_divergent")
+    return say("forward.error" if len(errors) == 1 else "forward.errors", count=format_number(len(errors)))
+
+
+def _errors(errors: list[dict[str, Any]]) -> Pairs:
+    shown = [(word("severity", "error"), f"{one['subject']}: {one['message']}") for one in errors[:ERRORS_SHOWN]]
+    rest = len(errors) - ERRORS_SHOWN
+    return [*shown, *([("", say("forward.more_errors", count=format_number(rest)))] if rest > 0 else [])]

@@ -25,6 +25,7 @@ from align.rules.pitfalls import pitfalls
 IN_PANEL = 4
 LINES_SHOWN = 3
 ALIKE = ("reference_class", "candidate_class", "part", "cause", "sureness", "change")
+OPEN_STATES = ("bypassed", "not seen")  # modules never called do nothing
 SETTINGS = ("reference", "candidate")
 TOLD_APART = ("calls", "batch", *SETTINGS)  # facts with a place of their own
 
@@ -38,7 +39,7 @@ def culprit_blocks(document: dict[str, Any], *, show_all: bool) -> list[Block]:
     culprits = document.get("culprits", [])  # results of older versions have none
     if not culprits:
         return []
-    panel = _panel(culprits, document["layers"])
+    panel = _panel(culprits, document)
     return [panel, _table(culprits)] if show_all or len(_alike(culprits)) > IN_PANEL else [panel]
 
 
@@ -58,15 +59,16 @@ def cause_words(cause: str) -> str:
     return "; ".join(one if one == effect else say("culprit.named", id=one, effect=effect) for one, effect in told)
 
 
-def _panel(culprits: list[Culprit], layers: list[Layer]) -> Facts:
+def _panel(culprits: list[Culprit], document: dict[str, Any]) -> Facts:
     facts: Pairs = []
+    layers = document["layers"]
     groups = _alike(culprits)
     for place, group in enumerate(groups[:IN_PANEL], 1):
         labelled = _facts(group, layers)
         facts += [(f"{place if index == 0 else '':<3}{label}", text) for index, (label, text) in enumerate(labelled)]
     if rest := sum(map(len, groups[IN_PANEL:])):
         facts.append(("", say("culprit.more", count=format_number(rest))))
-    return Facts(_title(culprits, layers), tuple(facts), "bad")
+    return Facts(_title(culprits, document), tuple(facts), "bad")
 
 
 def _alike(culprits: list[Culprit]) -> list[list[Culprit]]:
@@ -75,15 +77,30 @@ def _alike(culprits: list[Culprit]) -> list[list[Culprit]]:
     return [[culprits[place] for place in places] for _, places in fold_alike(rows)]
 
 
-def _title(culprits: list[Culprit], layers: list[Layer]) -> str:
-    """All else follows only if every other layer that is off was judged alone, and is right alone."""
-    unjudged = sum(layer["outcome"] == "not aligned" and not _is_judged_alone(layer) for layer in layers)
+def _title(culprits: list[Culprit], document: dict[str, Any]) -> str:
+    """All else follows only if every other row is right alone, or a reason is stated, and every module was seen."""
+    layers = document["layers"]
     named = {path for one in culprits for path in (one["candidate"], one["facts"].get("shows_at"))}
-    unnamed = sum(_is_off_alone(layer) and layer["candidate"] not in named for layer in layers)
-    title = say("culprit.one") if len(culprits) == 1 else say("culprit.several", count=format_number(len(culprits)))
-    if unnamed:
-        return title + say("culprit.unnamed", count=format_number(unnamed))
-    return title + (say("culprit.unjudged", count=format_number(unjudged)) if unjudged else say("culprit.all_else"))
+    open_ends = {
+        "unnamed": sum(_is_off_alone(layer) and layer["candidate"] not in named for layer in layers),
+        "unjudged": sum(_is_open(layer) for layer in layers),
+        "unseen": sum(one["state"] in OPEN_STATES for one in document.get("unseen", [])),
+    }
+    title = _counted("culprit", len(culprits), "several", "one")
+    told = [_counted("culprit", count, key, f"{key}_one") for key, count in open_ends.items() if count]
+    return title + (told[0] if told else say("culprit.all_else"))
+
+
+def _counted(section: str, count: int, several: str, one: str) -> str:
+    return say(f"{section}.{one if count == 1 else several}", count=format_number(count))
+
+
+def _is_open(layer: Layer) -> bool:
+    """Tell whether nobody knows if a row is right: it is off and not judged alone, or not comparable for no reason."""
+    reason = layer["note"] or (layer.get("isolated") or {}).get("note")
+    return not _is_judged_alone(layer) and (
+        layer["outcome"] == "not aligned" or (layer["outcome"] == "not comparable" and not reason)
+    )
 
 
 def _is_judged_alone(layer: Layer) -> bool:

@@ -13,6 +13,7 @@ from align.core.verdicts import Outcome
 from align.names.fold_names import fold_alike, fold_names
 from align.report.kind_parts.first_divergent import first_divergent_block
 from align.report.kind_parts.forward_culprits import culprit_blocks, is_culprit
+from align.report.kind_parts.open_rows import reason_blocks
 from align.report.kinds.power import power_blocks
 from align.report.rendering.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
 from align.report.rendering.catalogue import say, word
@@ -32,6 +33,7 @@ def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
         *culprit_blocks(document, show_all=show_all),
         *([] if _is_told(document) else [first_divergent_block(document)]),
         *([_layers(document, show_all=show_all)] if document["layers"] else []),
+        *reason_blocks(document["layers"], show_all=show_all),
         *findings_blocks(document["findings"]),
         *_accepted(document.get("accepted", [])),
         *_unpaired(document["unpaired"], show_all=show_all),

@@ -4,7 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from align.core.findings import Finding
+from align.forward.culprit_result import IsolatedComparison
 from align.forward.forward_result import AcceptedLayers
+from align.forward.layers.judge_forward import judge_forward
+from align.forward.unseen_result import UnseenModule
 from align.report.kind_parts.forward_culprits import IN_PANEL, cause_words
 from align.report.rendering.html import blocks_as_html
 from align.report.rendering.terminal import blocks_as_text
@@ -55,6 +59,68 @@ def test_all_else_follows_only_if_every_layer_that_is_off_was_judged_alone(sampl
     told = samples.faulty_forward()
     layers = [replace(one, isolated=None) if one.order in (20, 21) else one for one in told.layers]
     assert "AT FAULT; 2 layers could not be judged alone" in panel_of(document(replace(told, layers=tuple(layers))))
+
+
+def test_all_else_follows_only_if_every_module_was_seen(samples, document):
+    told = samples.faulty_forward()
+
+    def unseen(state, count):
+        return tuple(UnseenModule("candidate", f"layers.{i}", "Dense", 8, state) for i in range(count))
+
+    for state, count, said in (
+        ("bypassed", 2, "AT FAULT; 2 modules were bypassed or not seen"),
+        ("not seen", 1, "AT FAULT; 1 module was bypassed or not seen"),
+        ("never called", 2, "AT FAULT; all else follows"),
+    ):
+        assert said in panel_of(document(replace(told, unseen=unseen(state, count))))
+
+
+def test_all_else_follows_beside_rows_that_are_not_comparable_only_for_a_stated_reason(samples, document):
+    told = samples.faulty_forward()
+
+    def with_row(note):
+        changes = {"outcome": "not comparable", "measurement": None, "factor": None, "isolated": None, "note": note}
+        layers = [replace(one, **changes) if one.order == 20 else one for one in told.layers]
+        return document(replace(told, layers=tuple(layers)))
+
+    assert "AT FAULT; all else follows" in panel_of(with_row("shapes [2, 3] and [3, 2] differ"))
+    assert "AT FAULT; 1 layer could not be judged alone" in panel_of(with_row(""))
+
+
+def test_rows_without_a_figure_have_their_reasons_below_the_table(samples, document):
+    told = samples.sample_forward()
+    title = "Not comparable, or not judged alone"
+    assert title not in blocks_as_text(result_blocks(document(told)))
+    changes = {"outcome": "not comparable", "measurement": None, "factor": None}
+    reason = "differs, but the next layer agrees: the two modules do not end at the same place"
+    notes = {4: reason, 20: "no elements"}
+    rows = [replace(one, note=notes[one.order], **changes) if one.order in notes else one for one in told.layers]
+    lines = blocks_as_text(result_blocks(document(replace(told, layers=tuple(rows))))).splitlines()
+    below = " ".join("\n".join(lines[lines.index(title) :]).split())
+    assert max(map(len, lines)) <= 100
+    for row in (row for row in rows if row.order in notes):
+        assert f"{notes[row.order]}: {row.reference}" in below
+
+
+def test_a_layer_off_that_could_not_be_run_alone_says_why(samples, document):
+    told = samples.faulty_forward()
+    reason = "its inputs are of other shapes"
+    alone = IsolatedComparison("not comparable", None, None, None, None, reason)
+    layers = [replace(one, isolated=alone) if one.order == 20 else one for one in told.layers]
+    text = " ".join(blocks_as_text(result_blocks(document(replace(told, layers=tuple(layers))))).split())
+    assert f"not judged alone: {reason}" in text
+    assert "not judged alone:" not in blocks_as_text(result_blocks(document(told)))
+
+
+def test_an_error_beside_the_layers_opens_the_report(samples, document):
+    told = samples.sample_forward(diverges=False)
+    error = Finding("precision-too-coarse", "error", "head", "1 output is coarser than float32")
+    for errors, title in (((error,), "BUT 1 FINDING IS AN ERROR"), ((error, error), "BUT 2 FINDINGS ARE ERRORS")):
+        verdict = judge_forward(told.layers, (), errors)
+        panel = panel_of(document(replace(told, findings=errors, verdict=verdict)))
+        assert f"NO LAYER DIVERGES, {title}" in panel
+        assert "head: 1 output is coarser than float32" in panel
+    assert "No divergent layer" in panel_of(document(told))
 
 
 def test_a_layer_at_fault_whose_error_a_later_one_hides_is_shown_and_never_folded(samples, document):
