@@ -29,8 +29,14 @@ if TYPE_CHECKING:
 LARGE_SHARE = 0.01
 # Where other inputs move the outputs by fewer limits, a fault of 1 % of what they show is below the limit.
 LEAST_LIMITS = 100.0
-# Words in the note of an output that was not judged as a whole.
+# Findings that tell of more that was not compared.
+NOT_COMPARED = {
+    "outputs-only": "layers inside of a compiled network",
+    "names-open": "the values of parameters that are not paired",
+    "weights-unknown": "the values of parameters that were not kept",
+}
 KEPT = " elements"  # of a trace that kept some of them
+# Words in the note of an output that was not judged as a whole.
 IN_PART = ("judged apart", "left out", "padded positions", KEPT)
 
 
@@ -54,8 +60,7 @@ def _not_compared(result: ForwardComparison) -> Iterator[str]:
     parts = [*_parts(result.findings)]
     if result.verdict.outcome is not Outcome.NOT_COMPARED:
         parts += _modules(result.unseen)
-    if "outputs-only" in codes:
-        parts.append("layers inside of a compiled network")
+    parts += [said for code, said in NOT_COMPARED.items() if code in codes]
     if parts:
         yield f"not compared: {', '.join(parts)}"
 

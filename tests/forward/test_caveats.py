@@ -118,6 +118,13 @@ def test_outputs_left_out_are_told() -> None:
     assert caveats(given, findings=[one, LEFT_OUT]) == ("not compared: 1 and 2 parts of the two outputs",)
 
 
+def test_values_and_layers_that_were_not_compared_are_told() -> None:
+    findings = [Finding(code, "note", "net", "") for code in ("outputs-only", "weights-unknown", "noise-unmeasured")]
+    said = "not compared: layers inside of a compiled network, the values of parameters that were not kept"
+    assert caveats({"x": X}, findings=findings) == (said,)
+    assert caveats({"x": X}, findings=findings[2:]) == ()
+
+
 def test_modules_that_were_not_seen_are_told() -> None:
     past = [UnseenModule("candidate", name, "Dense", 8, "bypassed") for name in "ab"]
     never = UnseenModule("reference", "c", "Linear", 8, "never called")
