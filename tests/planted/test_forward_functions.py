@@ -59,7 +59,7 @@ def test_a_tanh_that_is_off_is_counted_and_told() -> None:
     clean = compare_forward(*pair("tanh"), inputs=LARGE, power=False)
     assert clean.verdict.outcome is Outcome.ALIGNED
     (message,) = told(clean)
-    assert re.search(r": tanh by up to [\d.]+e-05\. ", message)
+    assert re.search(r": tanh by up to [\d.]+e-05 of its largest value\. ", message)
     assert {one.limit.source for one in clean.layers if one.reference == "b" and one.limit} == {"functions"}
 
 

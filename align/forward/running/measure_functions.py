@@ -34,7 +34,7 @@ LEAST_UNITS = 8.0
 
 @dataclass
 class _Watch:
-    """Answers with the candidate's functions, and keeps how far off the inexact ones were."""
+    """Answers with the candidate's functions; `off` says by which share of the largest value inexact ones were off."""
 
     off: dict[str, float]
 
@@ -45,10 +45,11 @@ class _Watch:
         if (finite != np.isfinite(answer)).any():
             return returned
         mine, theirs = (np.where(finite, value, 0).astype(np.float64) for value in (returned, answer))
-        largest = float(np.abs(theirs - mine).max(initial=0.0))
-        if largest <= LEAST_UNITS * EPSILON[returned.dtype.name] * float(np.abs(mine).max(initial=0.0)):
+        largest = float(np.abs(mine).max(initial=0.0))
+        share = float(np.abs(theirs - mine).max(initial=0.0)) / largest if largest else 0.0
+        if share <= LEAST_UNITS * EPSILON[returned.dtype.name]:
             return returned
-        self.off[name] = max(self.off.get(name, 0.0), largest)
+        self.off[name] = max(self.off.get(name, 0.0), share)
         return answer
 
 
@@ -85,7 +86,7 @@ def with_functions(noise: Noise, sides: tuple[Side, Side], inputs: Inputs, trace
 
 
 def _told(side: Side, off: dict[str, float]) -> Finding:
-    names = ", ".join(f"{name} by up to {largest:.2g}" for name, largest in sorted(off.items()))
+    names = ", ".join(f"{name} by up to {share:.2g} of its largest value" for name, share in sorted(off.items()))
     message = (
         f"functions of {side.reader.name} differ here from the reference's by more than rounding: {names}. What that"
         " moves is part of the limits"
