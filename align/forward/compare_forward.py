@@ -27,6 +27,7 @@ from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, with_unseen
 from align.forward.measure_power import power_of
 from align.forward.power.judge_power import with_power
+from align.forward.running.measure_carried import with_carried
 from align.forward.running.measure_functions import with_functions
 from align.forward.running.probe_unseen import probe_unseen
 from align.forward.running.run_both_models import kept_traces, run_both_models
@@ -103,13 +104,9 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         run = run_both_models(sides, task.inputs, folder, task.begun)
         task.begun()
         gathered = _gather(task, names, run, settled=name_map is not None)
+        gathered = _with_carried(task, gathered)
         task.begun()
-        alone = isolate_layers(_bench(task, gathered))
-        if alone.faults or gathered.differ:
-            noise = with_functions(run.noise, sides, task.inputs, run.reference)
-            if noise is not None:
-                gathered = _gather(task, gathered.names, replace(run, noise=noise), settled=True)
-                alone = isolate_layers(_bench(task, gathered))
+        gathered, alone = _isolate(task, gathered)
         judged = _judge(task, gathered, alone)
         task.begun()
         agree = judged.verdict.outcome is Outcome.ALIGNED
@@ -192,6 +189,24 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
     if gathered.differ:
         refuse_random(task.sides[1], task.inputs, run.candidate)
     return gathered
+
+
+def _with_carried(task: _Task, gathered: _Gathered) -> _Gathered:
+    run = gathered.run
+    noise = with_carried(run.noise, task.sides[0], task.inputs, run.reference, gathered.calls.pairs)
+    return replace(gathered, run=replace(run, noise=noise))
+
+
+def _isolate(task: _Task, gathered: _Gathered) -> tuple[_Gathered, IsolatedLayers]:
+    """Judge each layer alone; where anything differs, do all again with the candidate's own functions in the limits."""
+    alone = isolate_layers(_bench(task, gathered))
+    if not (alone.faults or gathered.differ):
+        return gathered, alone
+    noise = with_functions(gathered.run.noise, task.sides, task.inputs, gathered.run.reference)
+    if noise is None:
+        return gathered, alone
+    gathered = _gather(task, gathered.names, replace(gathered.run, noise=noise), settled=True)
+    return gathered, isolate_layers(_bench(task, gathered))
 
 
 def _bench(task: _Task, gathered: _Gathered) -> Bench:

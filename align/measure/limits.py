@@ -46,12 +46,14 @@ class RoundingNoise:
     """What the reference's tensors move by, by `part_key`: its ordinary run from float64, coarser ones from that.
 
     `functions` is what they move by with the candidate's functions of single elements in the place of its own, which is
-    no rounding: some kernels are off by far more.
+    no rounding: some kernels are off by far more. `unreached` are keys of tensors that no rounding of the candidate's
+    coarser layers reaches, where each layer is given right values.
     """
 
     own: Mapping[str, Measurement]
     coarser: Mapping[str, Mapping[str, Measurement]] = field(default_factory=dict)
     functions: Mapping[str, Measurement] = field(default_factory=dict)
+    unreached: frozenset[str] = frozenset()
 
 
 def part_key(key: str, part: str) -> str:

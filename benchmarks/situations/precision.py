@@ -105,6 +105,23 @@ def half_cells(factor: float, *names: str) -> Any:
     return build
 
 
+def half_front(factor: float, behind: float = 1.0) -> Any:
+    """The first layer computes in the dtype of its weights, all others in float32."""
+
+    def code(net: Any, x: Any, f: Any) -> Any:
+        h = f.cast(net.a(f.cast(x, dtype_of(net.a.weight))), "float32")
+        return net.b(f.relu(net.n(h)) * factor) * behind
+
+    def build() -> Any:
+        import torch
+
+        port = reference(TORCH, code)()
+        port.a.to(torch.bfloat16)
+        return port
+
+    return build
+
+
 def half_inside(net: Any, x: Any, f: Any) -> Any:
     """One activation goes through float16 and back."""
     return net.b(f.cast(f.cast(f.relu(net.n(net.a(x))), "float16"), "float32"))
@@ -205,6 +222,10 @@ SITUATIONS = [
     faulty("first cells in f16", reference(TORCH), half_cells(1.012, "a", "n")),
     clean("all cells in f16", reference(TORCH), half_cells(1.0, "a", "n", "b")),
     faulty("all cells in f16", reference(TORCH), half_cells(1.014, "a", "n", "b")),
+    clean("first layer in bf16", reference(TORCH), half_front(1.0)),
+    faulty("first layer in bf16", reference(TORCH), half_front(1.001)),
+    clean("first layer in bf16 on both", half_front(1.0), half_front(1.0)),
+    faulty("first layer in bf16 on both", half_front(1.0), half_front(1.0, behind=1.001)),
     faulty("first layer in f16 by its code", reference(TORCH), reference(MINDSPORE, early_half(1.0))),
     faulty("through f16 and back", reference(TORCH), reference(MINDSPORE, half_inside)),
     *twins(

@@ -91,6 +91,29 @@ def test_one_half_layer_in_front_is_no_excuse_for_those_behind_it() -> None:
     assert compared(net(), early(1.0)).verdict.outcome is ALIGNED
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("both", [False, True], ids=["the port's", "both sides'"])
+def test_float32_layers_that_no_rounding_reaches_are_judged_as_such(dtype: str, *, both: bool) -> None:
+    """The first layer is in half; what is 0.1 % off stands behind a layer in float32, or is the model's own."""
+
+    def early(factor: float, half: str = dtype, behind: float = 1.0) -> Any:
+        def first(model: Any, x: Any) -> Any:
+            model.a.to(getattr(torch, half))
+            return x.to(getattr(torch, half))
+
+        model = net(first=first, between=relu_times(factor), last=lambda _, v: v * behind)
+        model.n.register_forward_pre_hook(lambda _, given: (given[0].float(),))
+        return model
+
+    import torch
+
+    reference = early(1.0, dtype if both else "float32")
+    for wrong, place in ((early(1.001), "b"), (early(1.0, behind=1.001), "")):
+        found = compared(reference, wrong)
+        assert (found.verdict.outcome, [one.candidate for one in found.culprits]) == (WRONG, [place])
+    assert compared(reference, early(1.0)).verdict.outcome is ALIGNED
+
+
 def test_a_required_dtype_makes_a_coarser_port_a_fault() -> None:
     clean = compared(net(), net().half())
     assert clean.verdict.outcome is ALIGNED

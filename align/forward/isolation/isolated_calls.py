@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import rounded_as
+from align.core.dtypes import EPSILON
 from align.forward.allowances import NO_ALLOWANCES
-from align.forward.layers.compare_traces import coarser_of, paired_outputs, same_layer
+from align.forward.isolation.computed_precision import (
+    dtypes_inside,
+    dtypes_of_doubtful,
+    is_mostly_as_precise,
+    outputs_of,
+)
+from align.forward.layers.compare_traces import coarser_of, same_layer
 from align.forward.layers.padding import NO_PADDING, Padding
 from align.measure.judge_tensors import judge_tensor
 from align.measure.limits import coarsest_dtype, limit_by_noise
@@ -26,7 +32,7 @@ from align.traces.pair_inputs import call_key, inputs_of_calls, pair_inputs
 from align.traces.rounding_noise import noise_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,6 +44,9 @@ if TYPE_CHECKING:
     from align.measure.tensor_layouts import Layout
     from align.traces.module_calls import CallPair
     from align.traces.pair_inputs import CallKey
+
+# What rounds all its values moves them by 0.29 units (the deviation of a uniform distribution of one unit), far more.
+LEAST_ROUNDING = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +174,12 @@ class Isolation:
         self._trusted, self._way = {call_key(pair) for pair in pairs if pair.certain}, way
         self._given = _given(reference, pairs)
         self._same = {call_key(pair) for pair in pairs if same_layer(pair)}
-        self._returned = {b.key: a for pair in pairs for a, b in _outputs(pair)}
-        self._precise = _is_mostly_as_precise(pairs)
-        self._inside = _dtypes_inside(reference, {pair.reference.module for pair in pairs})
+        self._returned = {b.key: a for pair in pairs for a, b in outputs_of(pair)}
+        self._precise = is_mostly_as_precise(pairs)
+        modules = {pair.reference.module for pair in pairs}
+        certain = {one.key for pair in pairs if pair.certain for one in pair.reference.outputs}
+        self._inside = dtypes_inside(reference, modules)
+        self._doubtful_inside = dtypes_of_doubtful(reference, modules, certain)
         self._layouts = LearnedLayouts()
         self._coarsest = ""
         self._coarser: dict[CallKey, str] = {}
@@ -189,7 +201,7 @@ class Isolation:
         paired = pair_inputs(self._given.get(key, ()), inputs)
         new = {}
         for name, mine in paired.items():
-            alone = self._alone(mine, inputs[name], self._coarsest)
+            alone = self._alone(mine, inputs[name], "" if self._is_unreached(mine) else self._coarsest)
             if alone is not None and (
                 seen.take_input(alone) or (key in self._way.forced and self._may_give_way(alone))
             ):
@@ -202,7 +214,7 @@ class Isolation:
         key = capture.module, capture.call
         seen, mine = self.calls[key], self._returned.get(capture.key)
         if mine is not None:
-            inside = seen.begun + seen.returned < self._ended
+            inside = seen.begun + seen.returned < self._ended and not self._is_unreached(mine)
             coarser = self._coarsest if inside else self._coarser[key]
             alone = self._alone(mine, value, coarser, capture.module)
             if alone is not None and (alone.view is not None or key in self._same):
@@ -222,6 +234,21 @@ class Isolation:
             return None
         return self._meant(alone) if key in self._trusted or alone.factor <= 1.0 else None
 
+    def _computed_in(self, mine: Capture) -> str:
+        """The coarsest dtype inside a module of the reference.
+
+        Layers that return the reference's values do not count where the noise of the module shows nothing of theirs.
+        """
+        inside = coarsest_dtype(mine.dtype, self._inside.get(mine.module, ""))
+        noise = None if self._noise is None or not inside else self._noise.own.get(mine.key)
+        if noise is not None and noise.rmse < LEAST_ROUNDING * EPSILON[inside] * noise.reference_rms:
+            inside = coarsest_dtype(mine.dtype, self._doubtful_inside.get(mine.module, ""))
+        return inside or mine.dtype
+
+    def _is_unreached(self, mine: Capture) -> bool:
+        """Tell whether no rounding of a coarser layer can be in what stands for a tensor of the reference."""
+        return self._noise is not None and mine.key in self._noise.unreached
+
     def _may_give_way(self, alone: IsolatedTensor) -> bool:
         return self._way.resizes or alone.view is not None
 
@@ -240,7 +267,7 @@ class Isolation:
             return IsolatedTensor(mine, None, None, inf, np.array(value)) if meant.size != value.size else None
         turned = view.to_reference(value)
         own = mine.dtype if returned_by is not None and self._precise else value.dtype.name
-        inside = mine.dtype if returned_by is None else coarsest_dtype(mine.dtype, self._inside.get(mine.module, ""))
+        inside = mine.dtype if returned_by is None else self._computed_in(mine)
 
         def limit_of(measurement: Measurement, part: str) -> Limit | None:
             limit = limit_by_noise(self._noise, (mine.key, part), measurement, (inside, own), ("", coarser), alone=True)
@@ -254,42 +281,11 @@ class Isolation:
 
     def _carried(self, inputs: Mapping[str, Array], new: Mapping[str, Array], paired: Mapping[str, Capture]) -> str:
         """The coarsest dtype whose rounding is in what a call is given: its own, or that of all before it."""
-        known = "" if inputs.keys() <= new.keys() else self._coarsest
+        fine = {name for name, mine in paired.items() if name in new or self._is_unreached(mine)}
+        known = "" if inputs.keys() <= fine else self._coarsest
         for name, mine in paired.items():
             known = coarser_of(known, mine.dtype, inputs[name].dtype.name)
         return known
-
-
-def _is_mostly_as_precise(pairs: Sequence[CallPair]) -> bool:
-    """Tell whether the port computes in the reference's precision, so that a layer in a lower one is an exception."""
-    both = [(a.dtype, b.dtype) for pair in pairs for a, b in _outputs(pair) if rounded_as(a.dtype)]
-    return 2 * sum(bool(coarser_of("", a, b)) for a, b in both) < len(both)
-
-
-def _dtypes_inside(reference: Trace, modules: Collection[str]) -> dict[str, str]:
-    """The coarsest dtype that each module was given, or that one inside of it returned: what it returns carries it."""
-    found: dict[str, str] = {}
-    for one in reference.inputs:
-        found[one.module] = coarsest_dtype(found.get(one.module, ""), one.dtype)
-    for one in reference.captures:
-        path = one.module
-        while path:
-            path = path.rpartition(".")[0]
-            if path in modules:
-                found[path] = coarsest_dtype(found.get(path, ""), one.dtype)
-    return found
-
-
-def _outputs(pair: CallPair) -> Iterator[tuple[Capture, Capture]]:
-    """What two calls returned, tensor by tensor; where one returned more, only those whose shapes leave no choice."""
-    mine, theirs = pair.reference.outputs, pair.candidate.outputs
-    if len(mine) == len(theirs):
-        yield from ((a, b) for a, b, _ in paired_outputs(pair.reference, pair.candidate))
-        return
-    for a in mine:
-        alike = [b for b in theirs if b.shape == a.shape]
-        if len(alike) == 1 and sum(one.shape == a.shape for one in mine) == 1:
-            yield a, alike[0]
 
 
 def _given(reference: Trace, pairs: Sequence[CallPair]) -> dict[CallKey, list[Capture]]:
