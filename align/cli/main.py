@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from align.cli._run_folder import claimed_folder
 from align.core.about import __version__
 from align.core.message_words import printable
 from align.errors import AlignError
@@ -137,7 +138,8 @@ def _exiting(command: Callable[..., int]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: object, **kwargs: object) -> None:
         try:
-            code = command(*args, **kwargs)
+            with claimed_folder(command.__name__.removesuffix("_command"), kwargs):
+                code = command(*args, **kwargs)
         except KeyboardInterrupt as interrupt:  # typer would leave without a word
             code = _interrupted(interrupt)
         raise typer.Exit(code)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 20
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+PREFIX_LENGTH = 60  # of a destination's name, in that of its scratch folder
+_SCRATCH = re.compile(rf"\.(?P<name>.{{1,{PREFIX_LENGTH}}})\.\w{{8}}\.part")
 # What a full disk, an exceeded quota and a limit on the size of a file (RLIMIT_FSIZE, FAT) are called.
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
@@ -73,6 +75,15 @@ def write_text(destination: Path, text: str) -> None:
     """Write UTF-8 text atomically."""
     with atomic_writer(destination) as stream:
         stream.write(text.encode("utf-8"))
+
+
+def remove_dead_parts(folder: Path) -> None:
+    """Remove what killed processes left of files that they were writing into a folder, whatever the files were."""
+    for found in folder.iterdir():
+        if (match := _SCRATCH.fullmatch(found.name)) and found.is_dir():
+            held = [path.name for path in found.iterdir()]
+            if all(name[:PREFIX_LENGTH] == match["name"] for name in held):
+                _remove_if_dead(found, held[0] if held else "")
 
 
 def existing_file(path: Path, what: str) -> Path:
@@ -156,7 +167,7 @@ def _make_locked(folder: Path, locks: list[int]) -> None:
 
 def _scratch_prefix(destination: Path) -> str:
     """Short enough that the folder's name fits (255 bytes) where the file's does."""
-    return f".{destination.name[:60]}."
+    return f".{destination.name[:PREFIX_LENGTH]}."
 
 
 def _remove_leftovers(destination: Path) -> None:
@@ -164,13 +175,18 @@ def _remove_leftovers(destination: Path) -> None:
     pattern = re.compile(rf"{re.escape(_scratch_prefix(destination))}\w{{8}}\.part")
     for folder in destination.parent.iterdir():
         if pattern.fullmatch(folder.name):
-            with contextlib.suppress(OSError):  # it is in use, or not ours to remove
-                lock = os.open(folder, FOLDER)
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    _remove_scratch(folder, destination.name, lock)
-                finally:
-                    os.close(lock)
+            _remove_if_dead(folder, destination.name)
+
+
+def _remove_if_dead(folder: Path, name: str) -> None:
+    """Remove a scratch folder with its one file unless a process holds it."""
+    with contextlib.suppress(OSError):  # it is in use, or not ours to remove
+        lock = os.open(folder, FOLDER)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove_scratch(folder, name, lock)
+        finally:
+            os.close(lock)
 
 
 def _remove_scratch(folder: Path, name: str, opened: int) -> None:

@@ -50,6 +50,7 @@
     │   ├── ProjectFileError
     │   ├── UnusedPatternsError
     │   ├── RunFolderError
+    │   ├── FolderInUseError
     │   └── ReportError
     └── NotAlignedError         the sides were compared and differ: exit code 1
 

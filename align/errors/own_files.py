@@ -66,5 +66,15 @@ class RunFolderError(CannotRunError):
     """A run folder that is missing, empty or of another schema."""
 
 
+class FolderInUseError(CannotRunError):
+    """A folder that another process works in; `holder` is its process number, host and start, None if it is unknown."""
+
+    def __init__(self, what: str, holder: tuple[int, str, str] | None) -> None:
+        who = "another process" if holder is None else f"process {holder[0]} on {holder[1]} since {holder[2]}"
+        hint = "wait until that process has ended, or name another folder; its lock goes with it, however it ends"
+        super().__init__(f"{what} is in use by {who}", hint)
+        self.holder = holder
+
+
 class ReportError(CannotRunError):
     """A report that could not be made; no verdict depends on it."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from align.core.atomic_files import write_text
 from align.core.progress import silent
 from align.errors import FrameworkMissingError
-from align.report.notebook.run_summary import NOT_RUN, summarize_run
+from align.report.notebook.run_summary import summarize_run
 from align.report.notebook.template_files import read_template
 from align.runs.run_folder import RunFolder
 
@@ -53,7 +53,7 @@ def write_report(run_folder: Path | str, *, html: bool = True, progress: Progres
         (folder.path / "report.html").unlink(missing_ok=True)  # an older page would tell of an older run
     else:
         write_text(folder.path / "report.html", page)
-    folder.write(summary, {rung.name: folder.file(rung.name) for rung in summary.rungs if rung.outcome != NOT_RUN})
+    folder.write(summary, {rung.name: folder.file(rung.name) for rung in summary.rungs if rung.made_from is not None})
     return paths
 
 

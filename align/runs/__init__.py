@@ -1,5 +1,5 @@
 """What commands share on disk: the run folder and the project file.
 
-Offers both. The ladder over all commands will stand here. Uses the readers of the project file's tables: core, curves,
-forward.
+Offers both, and the hold of a command on its run folder. The ladder over all commands will stand here. Uses the lock of
+trace folders, and the readers of the project file's tables: core, curves, forward, traces.
 """

@@ -17,13 +17,18 @@ from align.core.about import __version__
 from align.core.atomic_files import sha256_of, write_text
 from align.core.json_data import to_json_data
 from align.errors import DestinationError, RunFolderError
+from align.runs.unfinished_runs import clear_mark, read_unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from align.runs.unfinished_runs import UnfinishedRun
+
 # Of each kind whose form has changed; 1 for all others.
 SCHEMA_VERSIONS = {"loss": 2, "log": 2}
-KINDS = ("map", "convert", "forward", "loss")
+LADDER = ("map", "convert", "forward", "loss")
+# In the order in which a report shows them; those that are no rung of the ladder only where there is a result.
+KINDS = ("map", "convert", "diff", "lint", "forward", "validate", "generate", "loss")
 
 
 class Result(Protocol):
@@ -80,7 +85,12 @@ class RunFolder:
         """Write a result whole or not at all; `made_from` maps a role to the file (or text) it was made from."""
         document = as_document(result, made_from)
         write_text(self.file(result.result_kind), json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        clear_mark(self.path, result.result_kind)
         return self.file(result.result_kind)
+
+    def unfinished(self, kind: str) -> UnfinishedRun | None:
+        """Return the run that has begun since the result of a kind was written, None if there is none."""
+        return read_unfinished(self.path, kind)
 
     def read(self, kind: str) -> dict[str, Any] | None:
         """Read a result back, None if it was never written; raises RunFolderError for another schema or damage."""

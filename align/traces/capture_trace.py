@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from align.models.inputs import describe_inputs, read_batches, read_inputs, save
 from align.models.open_side import Side, open_side
 from align.models.restore_state import SEED
 from align.traces.capturing.call_writer import CallWriter, GivenWriter
+from align.traces.folder_lock import folder_lock
 from align.traces.kept_elements import keep_part, read_kept
 from align.traces.rounding_noise import NoiseSink
 from align.traces.show_trace import show_trace
@@ -28,7 +30,7 @@ from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import tell_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from align.core.dtypes import Array
     from align.core.measurements import Measurement
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
 STAGES = 3
 BACKWARD = "backward"
+LOCK = ".lock"
 _FILES = (MANIFEST, TENSORS, MODEL, VALUES, NOISE, INPUTS)
 
 
@@ -89,20 +92,20 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
         kept=read_kept(tensors),
     )
     parameters = opened.reader.read_parameters(opened.model, opened.label)  # MindSpore may rename them in a run
-    _make_room(folder)
-    _write_model(opened, parameters, folder, values=values)
-    save_inputs(folder / INPUTS, batches)
-    progress("capture", 1, STAGES)
-    later = (NOISE,) if noise else ()
-    _write_run(opened, folder, head, partial(opened.runner.run, opened.model, batches), later)
-    progress("capture", 2, STAGES)
-    if noise:
-        write_noise(folder, *_measure_noise(opened, batches, TraceFolder(folder)))
-        tell_file(folder, NOISE)
-    if backwards is not None:
-        head = replace(head, direction="backward", functions=False, layer_inputs=False)
-        _write_run(opened, folder / BACKWARD, head, partial(backwards.run_backward, opened.model, first))
-    progress("capture", STAGES, STAGES)
+    with _room(folder):
+        _write_model(opened, parameters, folder, values=values)
+        save_inputs(folder / INPUTS, batches)
+        progress("capture", 1, STAGES)
+        later = (NOISE,) if noise else ()
+        _write_run(opened, folder, head, partial(opened.runner.run, opened.model, batches), later)
+        progress("capture", 2, STAGES)
+        if noise:
+            write_noise(folder, *_measure_noise(opened, batches, TraceFolder(folder)))
+            tell_file(folder, NOISE)
+        if backwards is not None:
+            head = replace(head, direction="backward", functions=False, layer_inputs=False)
+            _write_run(opened, folder / BACKWARD, head, partial(backwards.run_backward, opened.model, first))
+        progress("capture", STAGES, STAGES)
     return show_trace(folder)
 
 
@@ -124,22 +127,27 @@ def _write_run(
         raise
 
 
-def _make_room(folder: Path) -> None:
-    """Make the folder, or take an older trace out of it; what else is in there is never touched."""
+@contextmanager
+def _room(folder: Path) -> Iterator[None]:
+    """Make the folder and hold it while the block runs, without an older trace; what else is there is never touched."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        strange = sorted(path.name for path in folder.iterdir() if path.name not in (*_FILES, BACKWARD))
-        if strange and not (folder / MANIFEST).is_file():
-            raise DestinationError(
-                f"{folder} is no trace folder, it holds {first_few(strange)}",
-                "name a folder that does not exist yet",
-            )
-        for name in _FILES:
-            (folder / name).unlink(missing_ok=True)
-        shutil.rmtree(folder / BACKWARD, ignore_errors=True)
+        with folder_lock(folder / LOCK, f"the trace folder {folder}"):
+            _take_out_older(folder)
+            yield
     except OSError as error:
         hint = "check the folder, its permissions and the free space"
         raise DestinationError(f"cannot write the trace {folder}: {error.strerror or error}", hint) from error
+
+
+def _take_out_older(folder: Path) -> None:
+    strange = sorted(path.name for path in folder.iterdir() if path.name not in (*_FILES, BACKWARD, LOCK))
+    if strange and not (folder / MANIFEST).is_file():
+        hint = "name a folder that does not exist yet"
+        raise DestinationError(f"{folder} is no trace folder, it holds {first_few(strange)}", hint)
+    for name in _FILES:
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / BACKWARD, ignore_errors=True)
 
 
 def _write_model(side: Side, parameters: ParameterSet, folder: Path, *, values: bool) -> None:

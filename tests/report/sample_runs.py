@@ -50,6 +50,7 @@ def write_sample_run(path: Path, kinds: tuple[str, ...] = ("map", "convert", "fo
     checkpoint = path / "resnet50.pth"
     checkpoint.write_bytes(b"weights")
     results = {"map": sample_map, "convert": sample_conversion, "forward": faulty_forward, "loss": sample_losses}
+    results["diff"] = sample_diff
     for kind in kinds:
         folder.write(results[kind](), {"reference": checkpoint, "candidate": "ports.resnet:build"})
     return path

@@ -14,6 +14,7 @@ from align.forward.layers.padding import NO_PADDING, Padding
 from align.forward.running.find_padding import find_padding
 from align.forward.running.measure_noise import measure_noise
 from align.models.refuse_random import refuse_random
+from align.traces.folder_lock import folder_lock
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
 
@@ -65,7 +66,9 @@ def kept_traces(traces: Path | None) -> Iterator[Path]:
             f"cannot write the trace {traces}: it is not a folder", "remove it, or name another run folder"
         )
     part = traces.with_name(f"{traces.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    yield part
-    shutil.rmtree(traces, ignore_errors=True)
-    part.rename(traces)
+    traces.parent.mkdir(parents=True, exist_ok=True)
+    with folder_lock(traces.with_name(f".{traces.name}.lock"), f"the trace folder {traces}"):
+        shutil.rmtree(part, ignore_errors=True)
+        yield part
+        shutil.rmtree(traces, ignore_errors=True)
+        part.rename(traces)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from align.core.json_data import to_json_data
 from align.report.kinds.report import source_blocks, summary_blocks
-from align.report.notebook.run_summary import summarize_run
+from align.report.notebook.run_summary import summarize_run, unfinished_text
 from align.report.notebook.template_files import read_template
 from align.report.plots.draw_plot import PLOTS, draw_plot
 from align.report.rendering.blocks import Lines
-from align.report.rendering.catalogue import say
+from align.report.rendering.catalogue import say, word
 from align.report.rendering.html import Shown
 from align.report.result_frames import FRAMES
 from align.report.show_result import result_blocks
-from align.runs.run_folder import KINDS, RunFolder
+from align.runs.run_folder import KINDS, LADDER, RunFolder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +45,11 @@ class RunView:
 
     def headline(self, kind: str) -> Shown:
         """Show what a rung says first: for `forward` the first divergent layer, for `loss` where the curves part."""
-        document = self.folder.read(kind)
-        return _notice(say("rung.no_sections")) if document is None else Shown(tuple(result_blocks(document)[:1]))
+        document, run = self.folder.read(kind), self.folder.unfinished(kind)
+        if document is None:
+            return _notice(say("rung.no_sections") if run is None else f"{unfinished_text(run)}.")
+        before = [] if run is None else [Lines("", (say("rung.made_before", run=unfinished_text(run)),), "open")]
+        return Shown((*before, *result_blocks(document)[:1]))
 
     def details(self, kind: str) -> Shown:
         """Show all that a rung says after its headline; every layer and every step.
@@ -58,6 +61,14 @@ class RunView:
             return Shown(())
         full = result_blocks(document, show_all=kind in LISTED_WHOLE)
         return Shown(tuple(full[1:]), tuple(result_blocks(document)[1:]))
+
+    def beside(self) -> Shown:
+        """Show all that the results say which are no rung of the ladder, those that there are."""
+        found = {kind: document for kind in KINDS if kind not in LADDER and (document := self.folder.read(kind))}
+        if not found:
+            return _notice(say("rung.nothing_beside"))
+        parts = [(_titled(kind, document), self.headline(kind), self.details(kind)) for kind, document in found.items()]
+        return Shown(tuple(block for part in parts for shown in part for block in shown.blocks))
 
     def plot(self, name: str) -> Picture | Shown:
         """Show one of `align.report.plots.draw_plot.PLOTS`, or why there is no picture; nothing for a rung not run."""
@@ -84,6 +95,11 @@ class RunView:
 def open_run(folder: str | Path = ".") -> RunView:
     """Open a run folder for showing; raises RunFolderError if it is none or holds nothing."""
     return RunView(RunFolder.open(Path(folder)))
+
+
+def _titled(kind: str, document: dict[str, Any]) -> Shown:
+    sides = say("rung.sides", reference=document["reference"], candidate=document["candidate"])
+    return Shown((Lines(word("rung", kind), (sides,)),))
 
 
 def _notice(text: str) -> Shown:

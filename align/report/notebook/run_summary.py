@@ -1,24 +1,34 @@
-"""The summary of a run folder: every rung with its verdict, or that it was not run; that is never a pass."""
+"""The summary of a run folder: every rung with its verdict, or that it was not run; that is never a pass.
+
+A result that is older than a run that did not come to its end tells nothing of what that run was to compare: the rung
+could not be compared, whatever the older result says.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError
-from align.runs.run_folder import KINDS, RunFolder
+from align.report.rendering.catalogue import say, word
+from align.runs.run_folder import KINDS, LADDER, RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from align.runs.unfinished_runs import UnfinishedRun
 
 NOT_RUN = "not run"
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One rung: its outcome (or "not run"), the reason, its coverage, and the hashes it was made from."""
+    """One rung: its outcome (or "not run"), the reason, its coverage, and the hashes it was made from.
+
+    `unfinished` is the run that began after the result was made and did not come to its end; None if there is none.
+    """
 
     name: str
     outcome: str
@@ -26,6 +36,7 @@ class Rung:
     coverage: dict[str, Any] | None = None
     created: str = ""
     made_from: dict[str, dict[str, str]] | None = None
+    unfinished: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +57,8 @@ class ReportSummary:
 def summarize_run(path: Path | str) -> ReportSummary:
     """Summarize a run folder; raises RunFolderError if it is none, is empty or holds a damaged result."""
     folder = RunFolder.open(Path(path))
-    rungs = tuple(_rung(folder, kind) for kind in KINDS)
+    found = ((kind, _rung(folder, kind)) for kind in KINDS)
+    rungs = tuple(rung for kind, rung in found if kind in LADDER or rung.outcome != NOT_RUN)
     return ReportSummary(
         folder.path.resolve().name, worst_outcome(r.outcome for r in rungs if r.outcome != NOT_RUN), rungs
     )
@@ -57,7 +69,23 @@ def worst_outcome(outcomes: Iterable[str]) -> Outcome:
     return max((Outcome(outcome) for outcome in outcomes), key=lambda o: o.exit_code, default=Outcome.NOT_COMPARED)
 
 
+def unfinished_text(run: UnfinishedRun) -> str:
+    """Say of a run that did not come to its end when it began, and what is known of its end."""
+    return say(f"rung.{run.ended or 'unfinished'}", since=run.since, reason=run.reason)
+
+
 def _rung(folder: RunFolder, kind: str) -> Rung:
+    run = folder.unfinished(kind)
+    rung = _as_written(folder, kind)
+    if run is None:
+        return rung
+    earlier = say("rung.earlier", outcome=word("outcome", rung.outcome), reason=rung.reason)
+    said = say("rung.no_result") if rung.outcome == NOT_RUN else earlier
+    reason = f"{unfinished_text(run)}; {said}"
+    return replace(rung, outcome=Outcome.NOT_COMPARED.value, reason=reason, unfinished=asdict(run))
+
+
+def _as_written(folder: RunFolder, kind: str) -> Rung:
     document = folder.read(kind)
     if document is None:
         return Rung(kind, NOT_RUN)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from align.core.verdicts import Outcome
 from align.errors import RunFolderError
 from align.report.notebook.run_summary import summarize_run, worst_outcome
+from align.runs.unfinished_runs import clear_mark, mark_begun, mark_ended
 
 
 def test_a_rung_that_was_not_run_is_not_run_and_never_aligned(samples, tmp_path):
@@ -40,3 +42,47 @@ def test_a_damaged_result_is_refused_by_name(samples, tmp_path, damage):
     (run / "forward.json").write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(RunFolderError, match=r"forward\.json"):
         summarize_run(run)
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"), [("failed", "failed (no map)"), ("interrupted", "interrupted"), ("", "has not come to its end")]
+)
+def test_a_result_older_than_a_run_that_did_not_end_passes_nothing(samples, tmp_path, ended, said):
+    run = samples.write_sample_run(tmp_path / "run", ("map",))
+    begun = mark_begun(run, "map")
+    mark_ended(run, "map", replace(begun, ended=ended, reason="no map"))
+    summary = summarize_run(run)
+    rung = summary.rungs[0]
+    assert (rung.outcome, summary.exit_code) == ("could not compare", 2)
+    assert rung.reason.startswith(f"a run that began {begun.since}")
+    assert said in rung.reason
+    assert "the result is older than that: aligned" in rung.reason
+    assert rung.unfinished is not None
+    assert rung.unfinished["pid"] == begun.pid
+    clear_mark(run, "map")
+    assert summarize_run(run).exit_code == 0
+
+
+def test_a_rung_whose_only_run_failed_is_not_passed_over(samples, tmp_path):
+    run = samples.write_sample_run(tmp_path / "run", ("map",))
+    mark_begun(run, "lint")
+    outcomes = {rung.name: rung.outcome for rung in summarize_run(run).rungs}
+    assert outcomes == {
+        "map": "aligned",
+        "convert": "not run",
+        "lint": "could not compare",
+        "forward": "not run",
+        "loss": "not run",
+    }
+
+
+def test_results_beside_the_ladder_are_rungs_where_they_are_there(samples, tmp_path):
+    run = samples.write_sample_run(tmp_path / "run", ("map", "diff"))
+    summary = summarize_run(run)
+    assert [rung.name for rung in summary.rungs] == ["map", "convert", "diff", "forward", "loss"]
+    assert summary.rungs[2].outcome == "not aligned"
+    assert summary.exit_code == 1
+
+
+def test_a_folder_with_a_result_beside_the_ladder_alone_can_be_summarized(samples, tmp_path):
+    assert summarize_run(samples.write_sample_run(tmp_path / "run", ("diff",))).exit_code == 1
