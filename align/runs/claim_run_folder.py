@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from align.core.atomic_files import remove_dead_parts
 from align.runs.run_folder import KINDS, RunFolder
 from align.runs.unfinished_runs import clear_mark, mark_begun, mark_ended, read_unfinished
-from align.traces.folder_lock import folder_lock
+from align.traces.folder_lock import LOCK, folder_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
-LOCK = ".lock"
 # What a run that dies leaves beside its result, by kind; a new result makes it worthless.
 PARTS = {"forward": ("traces.part",)}
 

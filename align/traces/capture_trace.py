@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from align.models.inputs import describe_inputs, read_batches, read_inputs, save
 from align.models.open_side import Side, open_side
 from align.models.restore_state import SEED
 from align.traces.capturing.call_writer import CallWriter, GivenWriter
-from align.traces.folder_lock import folder_lock
+from align.traces.folder_lock import LOCK, folder_lock
 from align.traces.kept_elements import keep_part, read_kept
 from align.traces.rounding_noise import NoiseSink
 from align.traces.show_trace import show_trace
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 STAGES = 3
 BACKWARD = "backward"
-LOCK = ".lock"
 _FILES = (MANIFEST, TENSORS, MODEL, VALUES, NOISE, INPUTS)
 
 
@@ -130,14 +129,15 @@ def _write_run(
 @contextmanager
 def _room(folder: Path) -> Iterator[None]:
     """Make the folder and hold it while the block runs, without an older trace; what else is there is never touched."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with folder_lock(folder / LOCK, f"the trace folder {folder}"):
+    with ExitStack() as held:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(folder_lock(folder / LOCK, f"the trace folder {folder}"))
             _take_out_older(folder)
-            yield
-    except OSError as error:
-        hint = "check the folder, its permissions and the free space"
-        raise DestinationError(f"cannot write the trace {folder}: {error.strerror or error}", hint) from error
+        except OSError as error:
+            hint = "check the folder, its permissions and the free space"
+            raise DestinationError(f"cannot write the trace {folder}: {error.strerror or error}", hint) from error
+        yield
 
 
 def _take_out_older(folder: Path) -> None:

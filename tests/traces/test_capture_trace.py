@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import align
-from align.errors import DestinationError, UserCodeError
+from align.errors import DestinationError, FolderInUseError, UserCodeError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+from align.traces.folder_lock import LOCK, folder_lock
 from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
@@ -27,6 +28,19 @@ def model(activation: Any = lambda x: np.maximum(x, 0)) -> ArrayModel:
 
 def capture(folder: Path, **options: Any) -> Any:
     return align.capture_trace(model(), folder, inputs={"x": X}, **options)
+
+
+def test_a_folder_that_another_run_writes_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "trace"
+    capture(folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with (
+        folder_lock(folder / LOCK, "it"),
+        pytest.raises(FolderInUseError, match=f"the trace folder {folder} is in use by process"),
+    ):
+        capture(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert capture(folder).complete
 
 
 def test_a_trace_tells_what_was_run_on_what(tmp_path: Path) -> None:

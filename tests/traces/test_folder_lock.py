@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.errors import DestinationError, FolderInUseError
-from align.traces.folder_lock import folder_lock
+from align.traces.folder_lock import LOCK, folder_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HOLD = """
 import sys
 from pathlib import Path
-from align.traces.folder_lock import folder_lock
+from align.traces.folder_lock import LOCK, folder_lock
 with folder_lock(Path(sys.argv[1]), "the folder"):
     print("held", flush=True)
     sys.stdin.read()
@@ -25,7 +25,7 @@ with folder_lock(Path(sys.argv[1]), "the folder"):
 
 
 def test_who_holds_a_lock_is_named_and_it_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
-    lock = tmp_path / ".lock"
+    lock = tmp_path / LOCK
     command = [sys.executable, "-c", HOLD, str(lock)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
@@ -42,20 +42,20 @@ def test_who_holds_a_lock_is_named_and_it_goes_with_a_process_that_is_killed(tmp
 
 def test_one_process_holds_a_lock_once(tmp_path: Path) -> None:
     with (
-        folder_lock(tmp_path / ".lock", "the folder"),
+        folder_lock(tmp_path / LOCK, "the folder"),
         pytest.raises(FolderInUseError, match=f"the folder is in use by process {os.getpid()} "),
     ):
-        folder_lock(tmp_path / ".lock", "the folder").__enter__()
+        folder_lock(tmp_path / LOCK, "the folder").__enter__()
 
 
 @pytest.mark.parametrize("left", ["", "[1]", '{"pid": 1}'])
 def test_a_file_that_nobody_holds_is_taken_over_whatever_is_in_it(tmp_path: Path, left: str) -> None:
-    (tmp_path / ".lock").write_text(left, encoding="utf-8")
-    with folder_lock(tmp_path / ".lock", "the folder"):
+    (tmp_path / LOCK).write_text(left, encoding="utf-8")
+    with folder_lock(tmp_path / LOCK, "the folder"):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lock_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     with pytest.raises(DestinationError, match=r"cannot write .*No such file"):
-        folder_lock(tmp_path / "gone" / ".lock", "the folder").__enter__()
+        folder_lock(tmp_path / "gone" / LOCK, "the folder").__enter__()

@@ -14,7 +14,7 @@ from align.forward.layers.padding import NO_PADDING, Padding
 from align.forward.running.find_padding import find_padding
 from align.forward.running.measure_noise import measure_noise
 from align.models.refuse_random import refuse_random
-from align.traces.folder_lock import folder_lock
+from align.traces.folder_lock import LOCK, folder_lock
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
 
@@ -67,7 +67,7 @@ def kept_traces(traces: Path | None) -> Iterator[Path]:
         )
     part = traces.with_name(f"{traces.name}.part")
     traces.parent.mkdir(parents=True, exist_ok=True)
-    with folder_lock(traces.with_name(f".{traces.name}.lock"), f"the trace folder {traces}"):
+    with folder_lock(traces.with_name(f".{traces.name}{LOCK}"), f"the trace folder {traces}"):
         shutil.rmtree(part, ignore_errors=True)
         yield part
         shutil.rmtree(traces, ignore_errors=True)
