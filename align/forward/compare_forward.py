@@ -237,13 +237,17 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
         *open_names(gathered.names.name_map),
         *weights.findings,
         *coarser_layers(run.candidate.captures, task.allowances.coarsest),
-        *no_part_at_fault(layers, culprits, (task.sides[0].label, task.sides[1].label)),
+        *(() if weights.weights.never_given else no_part_at_fault(layers, culprits, _labels(task.sides))),
         *not_judged(gathered.names.parameters, gathered.names.settings, gathered.names.name_map, calls),
     )
     known = accept_deviations(layers, culprits, task.allowances.accepted)
     verdict = judge_forward(known.layers, calls.unpaired, findings, known.culprits)
     hidden = (*unseen[0], *unseen[1])
     return _Judged(known, findings, with_unseen(verdict, hidden, gathered.names.parameters), hidden)
+
+
+def _labels(sides: tuple[Side, Side]) -> tuple[str, str]:
+    return sides[0].label, sides[1].label
 
 
 def _limits(judged: _Judged) -> dict[str, Limit]:

@@ -36,6 +36,7 @@ from align.traces.open_trace import TracedSide, open_trace
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
 from align.traces.returned_parts import comparable_captures, parts_of
 from align.traces.stored_noise import read_noise
+from align.traces.weights_never_given import weights_never_given
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -182,7 +183,10 @@ def _differences(sides: Sides, name_map: NameMap) -> Iterator[Finding]:
     if missing := len(name_map.pairings) - len(held):
         message = f"the values of {counted(missing, 'parameter')} were not kept"
         yield Finding("weights-unknown", "warning", name_map.source, message)
-    yield from compare_weights(mine, theirs, replace(name_map, pairings=held))
+    differ = compare_weights(mine, theirs, kept := replace(name_map, pairings=held))
+    buffers = {one.name for one in sides[1].parameters.parameters if one.buffer}
+    lacking = weights_never_given(differ, (mine, theirs), kept, buffers=buffers)
+    yield from (lacking,) if lacking else differ
     pairs, _ = pair_layers((sides[0].parameters, sides[1].parameters), name_map, (sides[0].settings, sides[1].settings))
     for found in compare_settings(pairs, [rule for rule in pitfalls() if not rule.training_only]).findings:
         severity: Severity = "note" if found.severity == "note" else "warning"  # whether it shows, the outputs tell

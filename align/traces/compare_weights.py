@@ -33,7 +33,7 @@ def compare_weights(source: Mapping[str, Array], target: Mapping[str, Array], na
         raise CannotRunError(f"the models lack parameters of the name map: {listed}", "make the map again: align map")
     findings = []
     for pairing in name_map.pairings:
-        meant, held, _ = _both(pairing, source, target)
+        meant, held, _ = paired_values(pairing, source, target)
         if difference := _difference(meant, held):
             subject = f"{pairing.source} -> {pairing.target}"
             findings.append(Finding("weights-differ", "error", subject, difference))
@@ -44,14 +44,14 @@ def expected_weights(source: Mapping[str, Array], target: Mapping[str, Array], n
     """Return what the target should hold where it holds something else of the same shape, whole tensors by name."""
     found: dict[str, Array] = {}
     for pairing in name_map.pairings:
-        meant, held, region = _both(pairing, source, target)
+        meant, held, region = paired_values(pairing, source, target)
         if meant.shape == held.shape and _difference(meant, held):
             whole = found.setdefault(pairing.target, np.array(target[pairing.target]))
             whole[region] = meant
     return found
 
 
-def _both(
+def paired_values(
     pairing: Pairing, source: Mapping[str, Array], target: Mapping[str, Array]
 ) -> tuple[Array, Array, tuple[slice, ...]]:
     """What a pairing means to be in the target, what is there, and which region of the target's tensor that is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from align.core.piece_transforms import Slice
 from align.core.transforms import IDENTITY
@@ -11,6 +11,7 @@ from align.forward.causes.explain_culprits import Weights
 from align.forward.causes.rebuild_layer import Owner
 from align.forward.causes.weight_causes import weight_causes
 from align.traces.compare_weights import compare_weights, expected_weights
+from align.traces.weights_never_given import weights_never_given
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +41,9 @@ def compare_live_weights(
     findings = compare_weights(values[0], values[1], name_map)
     if not findings:
         return ComparedWeights((), Weights(values[1], owners=_counterparts(owners, name_map)))
+    if lacking := weights_never_given(findings, (values[0], values[1]), name_map, **_known(sides)):
+        meant, own = expected_weights(values[0], values[1], name_map), _counterparts(owners, name_map)
+        return ComparedWeights((lacking,), Weights(values[1], meant, owners=own, never_given=True))
     causes = weight_causes(values[0], values[1], name_map)
     told = (
         replace(one, facts={**one.facts, **_told(causes.get(one.subject.rpartition(" -> ")[2]))}) for one in findings
@@ -49,6 +53,18 @@ def compare_live_weights(
     modules = frozenset(owners[1][name] for name in meant if name in owners[1])
     weights = Weights(values[1], meant, modules, by_module, _counterparts(owners, name_map))
     return ComparedWeights(tuple(told), weights)
+
+
+class _Known(TypedDict):
+    buffers: frozenset[str]
+    filled: tuple[bool, bool]
+
+
+def _known(sides: tuple[Side, Side]) -> _Known:
+    """What the candidate computes for itself, and which of them a checkpoint filled."""
+    read = sides[1].reader.read_parameters(sides[1].model, sides[1].label).parameters
+    buffers = frozenset(one.name for one in read if one.buffer)
+    return {"buffers": buffers, "filled": (sides[0].filled, sides[1].filled)}
 
 
 def _counterparts(owners: tuple[Mapping[str, str], Mapping[str, str]], name_map: NameMap) -> dict[str, Owner]:

@@ -49,7 +49,7 @@ class Weights:
     """The candidate's values before any run, whose names a run may change, and those that it should hold instead.
 
     `modules` are the paths of those that own them; `causes` tell, by the same, what those that differ are. `owners` are
-    the reference's modules by the candidate's that own the same parameters.
+    the reference's modules by the candidate's that own the same parameters. `never_given`: all of them differ.
     """
 
     held: Mapping[str, Array]
@@ -57,10 +57,11 @@ class Weights:
     modules: frozenset[str] = frozenset()
     causes: Mapping[str, Relation] = field(default_factory=dict)
     owners: Mapping[str, Owner] = field(default_factory=dict)
+    never_given: bool = False
 
 
 def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weights: Weights) -> tuple[Culprit, ...]:
-    """Name the causes of faults."""
+    """Name the causes of faults; of weights that were never given, nothing that they alone explain is told."""
     groups = by_module(alone.faults)
     culprits = {id(group): culprit_of(group) for group in groups}
 
@@ -85,7 +86,8 @@ def explain_culprits(reference: Side, bench: Bench, alone: IsolatedLayers, weigh
             culprits[id(group)] = with_findings(layer, change.findings, confirmed=True)
     for group in unexplained():
         culprits[id(group)] = _guessed(bench, group[0], culprits[id(group)], alone)
-    return tuple(replace(one, line=_line(bench.side.model, one)) for one in culprits.values())
+    kept = [one for one in culprits.values() if not (weights.never_given and one.cause == WEIGHTS)]
+    return tuple(replace(one, line=_line(bench.side.model, one)) for one in kept)
 
 
 def _guessed(bench: Bench, fault: Fault, culprit: Culprit, alone: IsolatedLayers) -> Culprit:

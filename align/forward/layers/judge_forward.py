@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from align.core.findings import Finding
 from align.core.message_words import counted
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.traces.weights_never_given import CODE as NEVER_GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,6 +38,9 @@ def judge_forward(
         sum(one.side == "candidate" for one in unpaired),
     )
     errors = [finding for finding in findings if finding.severity == "error"]
+    never_given = next((finding for finding in errors if finding.code == NEVER_GIVEN), None)
+    if never_given and compared:
+        return Verdict(Outcome.NOT_ALIGNED, never_given.message, coverage)
     if wrong:
         blamed = {(culprit.candidate, culprit.call) for culprit in culprits}
         first = next((layer for layer in wrong if (layer.candidate, layer.call) in blamed), wrong[0])

@@ -29,6 +29,8 @@ OPEN_STATES = ("bypassed", "not seen")  # modules never called do nothing
 SETTINGS = ("reference", "candidate")
 TOLD_APART = ("calls", "batch", *SETTINGS)  # facts with a place of their own
 
+NEVER_GIVEN = "weights-never-given"
+
 Culprit = dict[str, Any]
 Layer = dict[str, Any]
 Pairs = list[tuple[str, str]]
@@ -87,6 +89,8 @@ def _title(culprits: list[Culprit], document: dict[str, Any]) -> str:
         "unseen": sum(one["state"] in OPEN_STATES for one in document.get("unseen", [])),
     }
     title = _counted("culprit", len(culprits), "several", "one")
+    if any(one["code"] == NEVER_GIVEN for one in document["findings"]):
+        return title + say("culprit.beside_weights")
     told = [_counted("culprit", count, key, f"{key}_one") for key, count in open_ends.items() if count]
     return title + (told[0] if told else say("culprit.all_else"))
 

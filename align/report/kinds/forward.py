@@ -12,7 +12,7 @@ from typing import Any
 from align.core.verdicts import Outcome
 from align.names.fold_names import fold_alike, fold_names
 from align.report.kind_parts.first_divergent import first_divergent_block
-from align.report.kind_parts.forward_culprits import culprit_blocks, is_culprit
+from align.report.kind_parts.forward_culprits import NEVER_GIVEN, culprit_blocks, is_culprit
 from align.report.kind_parts.open_rows import reason_blocks
 from align.report.kinds.power import power_blocks
 from align.report.rendering.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
@@ -29,12 +29,14 @@ NAMES_SHOWN = 6
 
 def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
     """Show a `mindalign.forward` document; `show_all` neither folds nor cuts the table of layers."""
+    never_given = [one for one in document["findings"] if one["code"] == NEVER_GIVEN]
     return [
+        *(Lines(say("forward.never_given"), (one["message"],), "bad") for one in never_given),
         *culprit_blocks(document, show_all=show_all),
-        *([] if _is_told(document) else [first_divergent_block(document)]),
+        *([] if never_given or _is_told(document) else [first_divergent_block(document)]),
         *([_layers(document, show_all=show_all)] if document["layers"] else []),
         *reason_blocks(document["layers"], show_all=show_all),
-        *findings_blocks(document["findings"]),
+        *findings_blocks([one for one in document["findings"] if one not in never_given]),
         *_accepted(document.get("accepted", [])),
         *_unpaired(document["unpaired"], show_all=show_all),
         *_power(document, show_all=show_all),
