@@ -56,6 +56,12 @@ def open_checkpoint(path: Path | str, key: str | None = None, *, odd_too: bool =
         raise UnsupportedCheckpointError(path, "what it says of its tensors takes all memory", hint) from error
 
 
+def require_checkpoint(path: Path | str) -> None:
+    """Raise MissingFileError if there is neither a file nor a folder at `path`; nothing is read."""
+    if not Path(path).is_dir():
+        existing_file(Path(path), "checkpoint")
+
+
 def printable_checkpoint(checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint with all its words fit to be shown; names of tensors go to maps and files and stay as they are.
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from align.cli._sides import SIDES, given_side
+from align.cli._given_files import require_source
+from align.cli._sides import SIDES, given_side, requested
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -145,13 +146,29 @@ def read_settings(
             hint = f"write `align VERB REFERENCE CANDIDATE`, or name both models in {NAME}"
             raise UsageError(f"no {name} model is given", hint)
         sides.append(side)
-    return dataclasses.replace(found, reference=sides[0], candidate=sides[1], map=map_file or found.map)
+    settings = dataclasses.replace(found, reference=sides[0], candidate=sides[1], map=map_file or found.map)
+    _require_files(settings)
+    return settings
+
+
+def _require_files(settings: Project) -> None:
+    """Raise MissingFileError for a model, checkpoint or map that is not there; of a side that is not used for none."""
+    from align.core.atomic_files import existing_file
+
+    used = [side for side in (settings.reference, settings.candidate) if side.model]
+    for side in used:
+        requested(side).check()
+    if settings.map is not None and len(used) == len(SIDES):
+        existing_file(settings.map, "map file")
 
 
 def inputs_source(inputs: str | None, made: Sequence[str] | None, settings: Project) -> Path | str | None:
     """Return the file or function of the inputs: the one given here, else the project file's unless they are made."""
     chosen = inputs or (None if made else settings.inputs)
-    return file_or_function(chosen) if isinstance(chosen, str) else chosen
+    source = file_or_function(chosen) if isinstance(chosen, str) else chosen
+    if source is not None:
+        require_source(source)
+    return source
 
 
 def file_or_function(source: str) -> Path | str:

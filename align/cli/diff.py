@@ -37,8 +37,11 @@ def diff_command(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: all values are equal; 1: something differs or is missing; 2: nothing could be compared.
     """
+    from align.checkpoints.open_checkpoint import require_checkpoint
     from align.convert.diff_checkpoints import diff_checkpoints
 
+    for side in (reference, candidate):
+        require_checkpoint(side)
     with progress_bar() as progress:
         result = diff_checkpoints(
             reference,

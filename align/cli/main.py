@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from align.cli._given_files import require_given_files
 from align.cli._run_folder import claimed_folder
 from align.core.about import __version__
 from align.core.message_words import printable
@@ -139,6 +140,7 @@ def _exiting(command: Callable[..., int]) -> Callable[..., None]:
     def wrapped(*args: object, **kwargs: object) -> None:
         try:
             with claimed_folder(command.__name__.removesuffix("_command"), kwargs):
+                require_given_files(kwargs)
                 code = command(*args, **kwargs)
         except KeyboardInterrupt as interrupt:  # typer would leave without a word
             code = _interrupted(interrupt)

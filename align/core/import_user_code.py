@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from align.core.atomic_files import existing_file
 from align.errors import MissingFileError
 
 if TYPE_CHECKING:
@@ -33,6 +34,13 @@ def import_user_code(place: str) -> Any:
     if path.parent not in _FOLDERS:
         _FOLDERS.append(path.parent)
     return _loaded(path) or _load(path)
+
+
+def require_file(side: str) -> None:
+    """Raise MissingFileError if the file of `file.py:function` is not there; nothing is imported."""
+    place, separator, _ = side.rpartition(":")
+    if separator and place.endswith(".py"):
+        existing_file(Path(place), "model file")
 
 
 def put_first(folder: Path) -> None:

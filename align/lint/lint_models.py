@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.core.import_user_code import require_file
 from align.core.message_words import counted
 from align.core.name_map import NameMap
 from align.core.protocols import SettingsReader
@@ -47,6 +48,9 @@ def lint_models(
     >>> lint_models(reference, model("mindspore.nn.LeakyReLU", alpha=0.2)).findings[0].change
     'nn.LeakyReLU(..., alpha=0.01)'
     """
+    for side in (reference, candidate):
+        if isinstance(side, str):
+            require_file(side)
     sides = _open(reference), _open(candidate)
     refuse_one_object(sides)  # nothing is filled or run, so what else they share does no harm
     settings = [_reader(side).read_settings(side.model) for side in sides]

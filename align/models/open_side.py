@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.checkpoints.open_checkpoint import open_checkpoint
+from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
 from align.core.findings import Finding
-from align.core.import_user_code import import_user_code
+from align.core.import_user_code import import_user_code, require_file
 from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner, Preparer
 from align.core.registry import check_packages, model_readers
 from align.errors import CannotRunError, SideError, UsageError, UserCodeError
@@ -76,8 +76,12 @@ class SideRequest:
     mode: str | None = None
 
     def check(self) -> None:
-        """Raise UsageError for a dtype or mode that there is not, before anything is built."""
+        """Raise UsageError for a dtype or mode that there is not, and MissingFileError, before anything is built."""
         check_dtype(self.dtype)
+        if isinstance(self.side, str):
+            require_file(self.side)
+        if self.checkpoint is not None:
+            require_checkpoint(self.checkpoint)
         if self.mode not in (None, *MODES):
             raise UsageError(f"there is no mode {self.mode!r}", f"give one of: {', '.join(MODES)}")
 

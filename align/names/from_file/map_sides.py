@@ -68,6 +68,9 @@ def open_map_sides(
 ) -> tuple[MapSide, MapSide]:
     """Open both sides of a map; two models are told apart as `open_sides` does, for a trial if there will be one."""
     if _is_file(reference) or _is_file(candidate):
+        for side in (reference, candidate):
+            if not _is_file(side):
+                (side if isinstance(side, SideRequest) else SideRequest(side)).check()
         return open_map_side(reference), open_map_side(candidate)
     first, second = open_sides(reference, candidate, "trial" if trial else "names")
     return _live_side(first), _live_side(second)

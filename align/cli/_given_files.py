@@ -1,0 +1,59 @@
+"""Files that a command line names, looked for before anything is imported: a framework takes seconds to come up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_FILES = {
+    "project": "project file",
+    "map_file": "map file",
+    "check": "map file",
+    "rules": "map file",
+    "points": "points file",
+}
+_CHECKPOINTS = ("reference_checkpoint", "candidate_checkpoint", "checkpoint", "source")
+# Parameters of commands that may be `file.py:function`.
+_FUNCTIONS = (
+    "reference", "candidate", "side", "source_model", "target_model", "data", "candidate_data", "metric",
+    "candidate_metric", "loss", "reference_step", "candidate_step",
+)  # fmt: skip
+
+
+def require_given_files(given: Mapping[str, object]) -> None:
+    """Raise MissingFileError for the first file that the options of a command name and that is not there."""
+    from align.checkpoints.open_checkpoint import require_checkpoint
+    from align.core.atomic_files import existing_file
+    from align.core.import_user_code import require_file
+
+    for name, what in _FILES.items():
+        for path in _texts(given.get(name)):
+            existing_file(Path(path), what)
+    for name in _CHECKPOINTS:
+        for path in _texts(given.get(name)):
+            require_checkpoint(path)
+    for name in _FUNCTIONS:
+        for side in _texts(given.get(name)):
+            require_file(side)
+    for source in _texts(given.get("inputs")):
+        require_source(source)
+
+
+def require_source(source: Path | str) -> None:
+    """Raise MissingFileError if inputs, of a file or a function, name a file that is not there."""
+    from align.core.atomic_files import existing_file
+    from align.core.import_user_code import require_file
+
+    if isinstance(source, Path) or ":" not in source:
+        existing_file(Path(source), "inputs file")
+    else:
+        require_file(source)
+
+
+def _texts(given: object) -> Iterator[str]:
+    """What an option was given, once or several times; the number of some command's option of that name is none."""
+    several = given if isinstance(given, (list, tuple)) else [given]
+    return (str(one) for one in several if isinstance(one, (str, Path)))
