@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
+from align.checkpoints.wrapper_prefixes import matched_without_wrappers, wrapper_words
 from align.core.findings import Finding
 from align.core.import_user_code import import_user_code, require_file
 from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner, Preparer
@@ -38,7 +39,8 @@ class Side:
     """A live model with its label and the adapter that reads, fills and runs it; `prepared` is what was done to it.
 
     A `compiled` one runs past all hooks: its outputs are all that is seen. `copied` says why the model is a copy of
-    the one that was built, "" if it is not.
+    the one that was built, "" if it is not; `unwrapped` what wrappers put into the names of the model or of its
+    checkpoint, "" if these are equal.
     """
 
     label: str
@@ -47,6 +49,7 @@ class Side:
     prepared: Preparation = Preparation()
     compiled: bool = False
     copied: str = ""
+    unwrapped: str = ""
 
     @property
     def filled(self) -> bool:
@@ -135,15 +138,22 @@ def prepare_side(side: Side, request: SideRequest) -> Side:
     if request == SideRequest(request.side):
         return side
     before = side.prepared
-    if request.checkpoint is not None:
-        tensors = open_checkpoint(Path(request.checkpoint)).tensors
-        side.reader.load_values(side.model, {name: tensor.load() for name, tensor in tensors.items()})
+    words = _fill(side, request.checkpoint) if request.checkpoint is not None else side.unwrapped
     prepared = Preparation(
         before.checkpoint if request.checkpoint is None else request.checkpoint,
         request.device or before.device,
         request.dtype or before.dtype,
     )
-    return _placed(replace(side, prepared=prepared), request.device, request.dtype, request.mode)
+    return _placed(replace(side, prepared=prepared, unwrapped=words), request.device, request.dtype, request.mode)
+
+
+def _fill(side: Side, checkpoint: Path | str) -> str:
+    """Fill a model from a checkpoint; return what wrappers put into the names of either, in words."""
+    tensors = open_checkpoint(Path(checkpoint)).tensors
+    wanted = side.reader.read_parameters(side.model, side.label).names
+    names = matched_without_wrappers(tensors, wanted)
+    side.reader.load_values(side.model, {names[name]: tensor.load() for name, tensor in tensors.items()})
+    return wrapper_words(names)
 
 
 def check_dtype(dtype: str | None) -> None:
@@ -180,8 +190,11 @@ def unseen_layers(*sides: Side) -> Iterator[Finding]:
 
 
 def copied_sides(*sides: Side) -> Iterator[Finding]:
-    """Note the sides whose model is a copy, since it shared tensors with the other side's."""
+    """Note the sides whose model is a copy, since it shared tensors with the other side's, or has a wrapper's names."""
     for side in sides:
+        if side.unwrapped:
+            message = f"names of the checkpoint are matched without what a wrapper put there: {side.unwrapped}"
+            yield Finding("names-unwrapped", "note", side.label, message)
         if side.copied:
             yield Finding("side-copied", "note", side.label, side.copied)
 

@@ -17,6 +17,7 @@ from align.core.parse_transform import parse_transform
 from align.core.transforms import IDENTITY
 from align.errors import DestinationError, MapError
 from align.names.apply_user_rules import apply_rules
+from align.names.map_file_parts.applied_without_wrappers import applied_without_wrappers
 from align.names.map_file_parts.map_faults import Faults
 from align.names.map_file_parts.map_lines import users_text
 from align.names.map_file_parts.map_ranges import expand_table
@@ -49,9 +50,20 @@ class KeptLines:
 def read_map(path: Path, source: Sequence[str], target: Sequence[str] | None) -> NameMap:
     """Read a map file as the complete map between these names.
 
-    Raises MapError listing every fault, among them exact names that the source does not have.
+    What wrappers put into the names of the map or of the sides stands in no map's way. Raises MapError
+    listing every fault, among them exact names that the source does not have.
     """
     rules = read_rules(path)
+    try:
+        return _applied(rules, path, source, target)
+    except MapError:
+        found = applied_without_wrappers(rules, source, target)
+        if found is None:
+            raise
+        return found
+
+
+def _applied(rules: NameRules, path: Path, source: Sequence[str], target: Sequence[str] | None) -> NameMap:
     known = set(source)
     absent = [f"{name}: the source has no such parameter" for name in rules.names if name not in known]
     try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from align.checkpoints.wrapper_prefixes import targets_without_wrappers
 from align.core.name_map import LayerChoice
 from align.errors import UsageError, as_lines
 from align.names.infer_names import InferredNames, infer_names
@@ -30,6 +32,7 @@ def map_from_file(
 ) -> InferredNames:
     """Return the map to names of `mindspore.nn` or `mint.nn`, or from a MindSpore file's to those of torch.
 
+    What a wrapper such as DistributedDataParallel put into the names is in no target's, and a warning says so.
     `layers` are the user's choices, each "PATTERN=KIND": PATTERN is a glob on the prefix of a layer, KIND the kind or
     id of a layer rule, or "as-is". `told` maps prefixes to kinds known otherwise. Raises OpenNamesError listing all
     that the file does not decide, and UsageError for choices that cannot be applied.
@@ -60,7 +63,11 @@ def infer_from_file(
     inferred = infer_names(shapes, layer_rules(), family, [_choice(text) for text in layers], told)
     if inferred.faults:
         raise UsageError(f"--layer cannot be applied:{as_lines(inferred.faults)}", CHOICE)
-    return inferred
+    name_map, fills, words = targets_without_wrappers(inferred.name_map, inferred.fills)
+    if not words:
+        return inferred
+    said = f"taken off the names, since a wrapper put it there: {words}; a map (--map) keeps it"
+    return replace(inferred, name_map=name_map, fills=fills, warnings=(*inferred.warnings, said))
 
 
 def _choice(text: str) -> LayerChoice:

@@ -17,6 +17,7 @@ from align.names.by_value.value_conflicts import note_value_conflicts
 from align.names.execution_order import CallOrder, in_execution_order, unseen_modules
 from align.names.from_file.map_sides import MapSide, open_map_sides, require_parameters
 from align.names.judging.map_verdict import map_verdict
+from align.names.layers.outer_wrappers import wrapper_warnings
 from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
 from align.names.match_by_order import match_by_order
@@ -74,6 +75,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     rules_of_all = told.rules if known is None else known.beside(told.rules)
     name_map = _settled(sides, (source, target), rules_of_all)
     warnings = [finding.message for side in sides if side.live for finding in copied_sides(side.live)]
+    warnings += wrapper_warnings((source, target))
     if given is not None and not trial:  # what values do says more than the order of calls
         ordered = executed(_live(sides), (source, target), given)
         warnings += [line for side in ordered for line in unseen_modules(side)] if name_map.ambiguous else []

@@ -270,10 +270,38 @@ def test_prefixes_are_taken_off_whichever_side_has_them(tmp_path: Path) -> None:
         assert diff.verdict.outcome is Outcome.ALIGNED
         assert [tensor.candidate for tensor in diff.tensors] == sorted(ours)
         assert diff.strip == ("_orig_mod", "module.")
-        hint = diffed(tmp_path, *sides).warnings
-        assert hint == ("only 0 of 2 names are on both sides: with --strip module._orig_mod. the names are equal",)
+        unasked = diffed(tmp_path, *sides)
+        assert unasked.verdict.outcome is Outcome.ALIGNED
+        assert unasked.warnings == (
+            "names are matched without what a wrapper put there: module., _orig_mod. in 2 names",
+        )
     with pytest.raises(UsageError, match=r"no name starts with 'net\.'"):
         diffed(tmp_path, ours, theirs, strip=["net"])
+
+
+def test_a_prefix_that_is_no_wrappers_stays_and_the_option_is_named(tmp_path: Path) -> None:
+    ours = {"fc.weight": normal(2), "fc.bias": normal(1)}
+    diff = diffed(tmp_path, ours, {f"net.{name}": value for name, value in ours.items()})
+    assert diff.verdict.outcome is Outcome.NOT_COMPARED
+    assert diff.warnings == ("only 0 of 2 names are on both sides: with --strip net. the names are equal",)
+
+
+def test_wrappers_in_the_middle_of_names_are_taken_off_beside_names_that_one_side_lacks(tmp_path: Path) -> None:
+    bare = {"encoder.fc.weight": normal(2), "encoder.fc.bias": normal(1), "head.weight": normal(3)}
+    words = {"encoder.fc": "encoder._fsdp_wrapped_module.fc._orig_mod", "head": "head.module"}
+    wrapped = {f"{words[name.rpartition('.')[0]]}.{name.rpartition('.')[2]}": value for name, value in bare.items()}
+    for sides in ((bare | {"own": normal(1)}, wrapped), (wrapped | {"own": normal(1)}, bare)):
+        diff = diffed(tmp_path, *sides)
+        assert (len(diff.tensors), list(diff.missing), list(diff.extra)) == (3, ["own"], [])
+        assert {tensor.outcome for tensor in diff.tensors} == {"equal"}
+        assert "without what a wrapper put there" in diff.warnings[0]
+
+
+def test_a_map_of_bare_names_fits_files_of_wrapped_ones(tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text('[names]\n"fc.w" = "weight"\n')
+    ours, theirs = {"_orig_mod.fc.w": normal(2)}, {"module.weight": normal(2)}
+    diff = diffed(tmp_path, ours, theirs, name_map=tmp_path / "map.toml")
+    assert diff.verdict.outcome is Outcome.ALIGNED
 
 
 def test_stripping_comes_before_the_map(tmp_path: Path) -> None:

@@ -284,10 +284,6 @@ def test_all_faults_are_listed_and_kinds_are_those_that_a_file_can_hold_each_onc
     assert not {"relu", "max-pool", "dropout"} & set(known)
 
 
-def test_a_data_parallel_prefix_is_said() -> None:
-    assert "module." in infer({"module.fc.weight": (4, 3), "module.fc.bias": (4,)}).warnings[0]
-
-
 def test_names_without_a_prefix_are_layers_too() -> None:
     assert targets(infer({"weight": (4,), "bias": (4,)})) == {"weight": "gamma", "bias": "beta"}
 

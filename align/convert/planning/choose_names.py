@@ -21,10 +21,16 @@ from align.checkpoints.framework_of_names import (
     source_framework,
 )
 from align.checkpoints.training_state import REASONS, training_state
-from align.checkpoints.wrapper_prefixes import shared_prefixes, with_file_names, without_prefixes
+from align.checkpoints.wrapper_prefixes import (
+    shared_prefixes,
+    with_file_names,
+    without_prefixes,
+    without_wrappers,
+    wrapper_words,
+)
 from align.convert.planning.map_direction import EndFrameworks, choose_direction, names_known
 from align.convert.planning.plan_conversion import plan_conversion
-from align.convert.planning.refill_dropped import default_fill
+from align.convert.planning.refill_dropped import default_fill, with_counted_steps
 from align.core.message_words import counted, first_few
 from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
@@ -105,6 +111,7 @@ def choose_names(
     weights = {name: tensor for name, tensor in tensors.items() if name not in beside}
     chosen = _without(beside, _with_or_without_prefix(way, weights) if way else _by_file(task, weights))
     fills, name_map = _filled(chosen)
+    fills = with_counted_steps(fills, tensors)
     warnings = [*([told] if told and request.source_model is None else []), *exporter_warnings(tensors)]
     return replace(
         chosen,
@@ -246,7 +253,9 @@ def _kept(task: _Task, way: NamingDirection, tensors: Tensors) -> ChosenNames:
         check_kept(task.request.target, tensors)
     pairings = tuple(Pairing(name, name, "file", 1.0) for name in {**tensors, **task.beside})
     name_map = NameMap(f"{way.source} file", way.framework, pairings)
-    return ChosenNames(name_map, way.framework, origin="the names stay as they are")
+    words = wrapper_words(without_wrappers(tensors))
+    said = (f"a wrapper put {words}, which stays; --strip takes off what stands in front",) if words else ()
+    return ChosenNames(name_map, way.framework, said, origin="the names stay as they are")
 
 
 def _without(beside: Mapping[str, str], chosen: ChosenNames) -> ChosenNames:
@@ -280,7 +289,21 @@ def _with_or_without_prefix(way: Way, tensors: Tensors) -> ChosenNames:
                 said = f"only without the prefix {prefix!r}, which all share, do the names fit: it was taken off"
                 name_map = with_file_names(chosen.name_map, names)
                 return replace(chosen, name_map=name_map, warnings=(said, *chosen.warnings))
+        if chosen := _without_inner_wrappers(way, tensors):
+            return chosen
         raise
+
+
+def _without_inner_wrappers(way: Way, tensors: Tensors) -> ChosenNames | None:
+    for inner in (False, True):
+        names = {new: was for was, new in without_wrappers(tensors, inner=inner).items()}
+        words = wrapper_words(names)
+        chosen = _if_it_fits(way, {name: tensors[was] for name, was in names.items()}) if words else None
+        if chosen:
+            said = f"only without what a wrapper put there do the names fit, it was taken off: {words}"
+            name_map = with_file_names(chosen.name_map, names)
+            return replace(chosen, name_map=name_map, warnings=(said, *chosen.warnings))
+    return None
 
 
 def _if_it_fits(way: Way, tensors: Tensors) -> ChosenNames | None:

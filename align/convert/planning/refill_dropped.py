@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.dtypes import numpy_dtype
 from align.core.name_map import Fill
 from align.names.user_rules import literal_name
 from align.rules.layer_rules import defaults
@@ -14,7 +17,11 @@ from align.rules.layer_rules import defaults
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set
 
+    from align.core.checkpoints import StoredTensor
     from align.core.dtypes import Array
+
+STEPS = "global_step"  # MindSpore's optimizers count their steps under this name
+BATCHES = "num_batches_tracked"
 
 
 def refilled(drops: Iterable[str], values: Mapping[str, Array], spoken: Set[str]) -> tuple[list[Fill], list[str]]:
@@ -40,6 +47,29 @@ def default_fill(name: str) -> Fill | None:
     """Fill a parameter whose attribute has a default; None if it has not."""
     found = defaults().get(name.rpartition(".")[2])
     return None if found is None else Fill(name, np.array(found[0], np.int64), f"{found[0]} is the default")
+
+
+def with_counted_steps(fills: Iterable[Fill], tensors: Mapping[str, StoredTensor]) -> tuple[Fill, ...]:
+    """Fill counters of batches with the number of steps that the file tells, in the place of their default.
+
+    A batch norm counts the batches that it was trained on, which is one a step. A value that a record kept stays.
+    """
+    steps = _steps(tensors)
+    return tuple(
+        replace(fill, value=np.array(steps, np.int64), reason=f"the {STEPS} of the file is {steps}")
+        if steps is not None and fill.name.rpartition(".")[2] == BATCHES and fill.value == 0
+        else fill
+        for fill in fills
+    )
+
+
+def _steps(tensors: Mapping[str, StoredTensor]) -> int | None:
+    """The one whole number of that name, at the end of any path; None if there is none or there are several."""
+    found = [one for name, one in tensors.items() if name.rpartition(".")[2] == STEPS]
+    if len(found) != 1 or prod(found[0].shape) != 1 or numpy_dtype(found[0].dtype).kind not in "iu":
+        return None
+    steps = int(found[0].load().reshape(()))
+    return steps if steps > 0 else None
 
 
 def _names_of(glob: str, spoken: Iterable[str]) -> list[str]:

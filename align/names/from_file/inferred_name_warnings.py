@@ -37,11 +37,6 @@ def inferred_name_warnings(
     yield from _without_a_layer(readings, family)
     yield from _perhaps_deeper(shapes, readings, rules)
     yield from _perhaps_flat(shapes, readings, rules)
-    if shapes and all(name.startswith("module.") for name in shapes):
-        yield (
-            "every name starts with 'module.' (saved from DataParallel or a like wrapper), and so will every target's; "
-            "--strip module. takes it off"
-        )
 
 
 def _missing(readings: Iterable[LayerReading], renames: dict[str, str]) -> Iterable[str]:

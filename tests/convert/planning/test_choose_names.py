@@ -241,10 +241,54 @@ class TestPrefixes:
         with pytest.raises(MapError, match=r"module\.bn\.weight"):
             choose(found, name_map=map_file)
 
-    def test_without_a_map_a_shared_prefix_stays_and_is_mentioned(self) -> None:
-        chosen = choose(checkpoint(TORCH, prefix="module."), "mindspore")
-        assert pairs(chosen)["module.bn.weight"] == "module.bn.gamma"
-        assert "--strip module. takes it off" in chosen.warnings[-1]
+    @pytest.mark.parametrize(
+        "prefix", ["module.", "_orig_mod.", "module._orig_mod.", "_fsdp_wrapped_module.", "_orig_mod.module."]
+    )
+    def test_without_a_map_what_a_wrapper_put_in_front_is_taken_off_both_ways_and_said(self, prefix) -> None:
+        for names, destination, wanted in ((TORCH, "mindspore", MINDSPORE), (MINDSPORE, "torch", TORCH)):
+            chosen = choose(checkpoint(names, prefix=prefix), destination)
+            assert set(pairs(chosen).values()) | {fill.name for fill in chosen.fills} == set(wanted)
+            assert all(source.startswith(prefix) for source in pairs(chosen))
+            assert "taken off the names, since a wrapper put it there: " in "\n".join(chosen.warnings)
+
+    def test_wrappers_in_the_middle_are_taken_off_but_a_module_of_that_name_is_not(self) -> None:
+        names = ["net._fsdp_wrapped_module.fc._checkpoint_wrapped_module.weight", "net.skip.module.weight"]
+        chosen = choose(checkpoint(names, (3, 4)), "mindspore", layers=("*=linear",))
+        assert set(pairs(chosen).values()) == {"net.fc.weight", "net.skip.module.weight"}
+
+    def test_a_map_fits_without_a_wrapper_in_the_middle(self, tmp_path) -> None:
+        path = tmp_path / "map.toml"
+        path.write_text('[names]\n"net.fc.w" = "dense.w"\n"net.own" = "own"\n', encoding="utf-8")
+        chosen = choose(checkpoint(["net.fc.module.w", "net.own"]), "mindspore", name_map=path)
+        assert pairs(chosen) == {"net.fc.module.w": "dense.w", "net.own": "own"}
+        assert "it was taken off: module. in 1 name" in chosen.warnings[0]
+
+    def test_names_that_stay_keep_what_a_wrapper_put_there_and_it_is_said(self) -> None:
+        chosen = choose(checkpoint(TORCH, framework="pt", prefix="module."), "torch")
+        assert all(source == target for source, target in pairs(chosen).items())
+        assert "a wrapper put module. in 5 names, which stays; --strip" in chosen.warnings[-1]
+
+
+class TestSteps:
+    STATE = ("moments.bn.gamma", "moments.bn.beta")
+
+    def filled(self, steps) -> tuple[int, str]:
+        found = checkpoint([*MINDSPORE, *self.STATE])
+        if steps is not None:
+            found.tensors["global_step"] = StoredTensor("global_step", steps.shape, steps.dtype.name, lambda: steps)
+        (fill,) = choose(found, "torch").fills
+        assert fill.name == "bn.num_batches_tracked"
+        return int(fill.value), fill.reason
+
+    @pytest.mark.parametrize("steps", [np.array([1200], np.int32), np.array(1200)])
+    def test_a_counter_of_batches_is_filled_from_the_steps_of_the_file(self, steps) -> None:
+        assert self.filled(steps) == (1200, "the global_step of the file is 1200")
+
+    @pytest.mark.parametrize("steps", [None, np.array([0], np.int32), np.array([3, 4]), np.array([2.0], np.float32)])
+    def test_without_a_count_of_steps_it_is_the_default(self, steps) -> None:
+        value, reason = self.filled(steps)
+        assert value == 0
+        assert "0 is the default" in reason
 
 
 class TestModels:
