@@ -69,7 +69,7 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
     first = scored.tallies["candidate", "reference"]
     samples = len(datasets["reference"].facts), len(datasets.get("candidate", datasets["reference"]).facts)
     names = metrics["reference"].label, metrics.get("candidate", metrics["reference"]).label
-    verdict = judge_validation(rows, first.result(), names[0], (*samples, first.finite))
+    verdict = judge_validation(rows, first.result(), names, (*samples, first.finite))
     causes, alternatives = find_causes(rows) if verdict.outcome is Outcome.NOT_ALIGNED else ((), ())
     return Validation(
         reference=sides[0].label,

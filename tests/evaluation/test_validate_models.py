@@ -180,10 +180,62 @@ def test_a_score_that_rounding_flips_is_no_fault_of_a_port_whose_outputs_agree()
     assert result.verdict.outcome is Outcome.ALIGNED
 
 
+def squared(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return np.square(outputs[:, 0])
+
+
+def test_outputs_of_the_port_that_are_nan_are_told_as_its_own() -> None:
+    result = validate(port(function=lambda x, weight: (x @ weight.T) * np.float32(np.nan)), metric=squared)
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    assert (
+        "NaN of the candidate: NaN or Inf stand in the outputs of the candidate, the outputs diff"
+        in result.verdict.reason
+    )
+    assert result.verdict.reason.startswith("squared is ")
+    assert result.causes == ("model",)
+
+
+def test_a_metric_of_the_candidate_that_is_nan_is_the_cause_and_named() -> None:
+    def own(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        return squared(outputs, labels) * np.nan
+
+    result = validate(metric=squared, candidate_metric=own)
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    assert result.verdict.reason.startswith("squared and own is ")
+    assert "NaN of the candidate: the outputs are within their limits; the cause is the metric" in result.verdict.reason
+    (finding,) = result.findings
+    assert (finding.code, finding.subject) == ("metrics-differ", "own")
+    assert finding.message.endswith("where one of both gives NaN or Inf")
+
+
+def test_a_metric_that_makes_nan_of_rounding_is_not_blamed_on_the_models() -> None:
+    exact: list[np.ndarray] = []
+
+    def fragile(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        exact.append(outputs)
+        same = any(np.array_equal(outputs, one) for one in exact[:1])
+        return np.ones(len(outputs)) * (1.0 if same or outputs.dtype == np.float64 else np.nan)
+
+    batch = [(np.ones((2, 4), np.float32), np.zeros(2, np.int64))]
+    nudged = port(function=lambda x, weight: np.nextafter(x @ weight.T, np.float32(9)))
+    result = validate(nudged, metric=fragile, data=batch)
+    assert result.verdict.outcome is Outcome.NOT_ALIGNED
+    assert "the models agree, and fragile makes NaN of a difference in rounding: mend it" in result.verdict.reason
+
+
+def test_metrics_that_are_nan_on_the_same_samples_are_alike() -> None:
+    def undefined(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        return np.full(len(outputs), np.nan)
+
+    result = validate(metric=undefined, candidate_metric=undefined)
+    assert [finding.code for finding in result.findings] == []
+    assert result.verdict.reason.startswith("undefined is NaN on both sides")
+
+
 def test_a_metric_of_nan_could_not_be_compared() -> None:
     result = validate(metric=lambda outputs, labels: float("nan"))
     assert result.verdict.outcome is Outcome.NOT_COMPARED
-    assert "NaN or Inf" in result.verdict.reason
+    assert result.verdict.reason == "<lambda> is NaN on both sides: the outputs are within their limits"
     assert result.causes == ()
 
 

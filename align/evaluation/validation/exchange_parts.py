@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from math import isfinite
+from math import isfinite, isnan
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from align.core.message_words import counted
+from align.core.name_map import SIDES
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.evaluation.validation_result import PARTS, Combination
 from align.measure.limits import NOISE_FACTOR
@@ -49,7 +50,8 @@ class Scores:
 
     def add(self, scores: Array, size: int) -> None:
         """Add one score a sample, (size,), or one of the whole batch, ()."""
-        self._total += float(np.broadcast_to(scores, (size,)).sum(dtype=np.float64))
+        with np.errstate(invalid="ignore"):  # Inf and -Inf together are NaN
+            self._total += float(np.broadcast_to(scores, (size,)).sum(dtype=np.float64))
         self.samples += size
         self.low, self.high = min(self.low, float(scores.min())), max(self.high, float(scores.max()))
 
@@ -65,8 +67,9 @@ def metric_limit(scores: Scores, moved: Scores | None, near: int) -> float:
     `moved` holds by how much the reference's scores move when it runs in float64, None where it cannot; `near` samples
     may get another class by rounding, each of which can change the mean by the range of the scores.
     """
-    floor = abs(scores.value) * (UNKNOWN_NOISE if moved is None else OWN_ROUNDING)
-    by_noise = 0.0 if moved is None else NOISE_FACTOR * moved.value
+    known = moved is not None and isfinite(moved.value)  # in float64 the metric may be no number
+    floor = abs(scores.value) * (OWN_ROUNDING if known else UNKNOWN_NOISE)
+    by_noise = NOISE_FACTOR * moved.value if moved is not None and known else 0.0
     return floor + by_noise + near / scores.samples * (scores.high - scores.low)
 
 
@@ -112,23 +115,53 @@ def find_causes(rows: Sequence[Combination]) -> tuple[tuple[Cause, ...], tuple[t
 
 
 def judge_validation(
-    rows: Sequence[Combination], outputs: OutputDifference, metric: str, counts: tuple[int, int, int]
+    rows: Sequence[Combination], outputs: OutputDifference, metrics: tuple[str, str], counts: tuple[int, int, int]
 ) -> Verdict:
     """Aligned if the candidate as it is agrees with the reference; not compared where the reference has no metric.
 
-    `counts` are the samples of both sides and the finite numbers among the reference's outputs.
+    `metrics` are the names of both sides' metrics, `counts` the samples of both sides and the finite numbers among the
+    reference's outputs.
     """
     reference, candidate = rows[0], next(row for row in rows if row.model == "candidate")
     coverage = Coverage("samples", min(counts[:2]), 0, *(max(0, a - b) for a, b in (counts[:2], counts[1::-1])))
-    if not isfinite(reference.value) or not counts[2]:
-        what = "outputs are" if not counts[2] else f"{metric} is"
-        return Verdict(Outcome.NOT_COMPARED, f"the reference's {what} NaN or Inf", coverage)
-    both = f"{metric} is {candidate.value:.6g} against {reference.value:.6g}"
+    if not counts[2]:
+        return Verdict(Outcome.NOT_COMPARED, "the reference's outputs are NaN or Inf", coverage)
+    both = f"{metrics[0]} is {_number(candidate.value)} against {_number(reference.value)}"
+    if not isfinite(reference.value) or not isfinite(candidate.value):
+        both = _not_finite(metrics, (reference.value, candidate.value), outputs)
+    if not isfinite(reference.value):
+        return Verdict(Outcome.NOT_COMPARED, both, coverage)
     if candidate.agrees:
         ties = f"; {counted(outputs.ties, 'other prediction')} where rounding decides" if outputs.ties else ""
         return Verdict(Outcome.ALIGNED, f"{both}, all outputs are within their limits{ties}", coverage)
     causes, others = find_causes(rows)
+    if causes == ("model",) and outputs.factor <= 1.0 and not isfinite(candidate.value):
+        said = (
+            f"the models agree, and {metrics[1]} makes {_number(candidate.value)} of a difference in rounding: mend it"
+        )
+        return Verdict(Outcome.NOT_ALIGNED, f"{both}; {said}", coverage)
     return Verdict(Outcome.NOT_ALIGNED, f"{both}; {_blame(causes, others, outputs)}", coverage)
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}" if isfinite(value) else "NaN" if isnan(value) else "Inf" if value > 0 else "-Inf"
+
+
+def _not_finite(metrics: tuple[str, str], values: tuple[float, float], outputs: OutputDifference) -> str:
+    """Say which side's metric is no number, and whether the outputs are why."""
+    told = [f"{_number(value)} of the {side}" for value, side in zip(values, SIDES, strict=True)]
+    if _number(values[0]) == _number(values[1]):
+        told = [f"{_number(values[0])} on both sides"]
+    name = metrics[0] if metrics[0] == metrics[1] else f"{metrics[0]} and {metrics[1]}"
+    figures, agree = outputs.measurement, outputs.factor <= 1.0
+    odd = {
+        "reference": figures.nan_reference + figures.inf_reference,
+        "candidate": figures.nan_candidate + figures.inf_candidate,
+    }
+    held = [side for side, count in odd.items() if count]
+    why = f"NaN or Inf stand in the outputs of the {' and the '.join(held)}, " if held else ""
+    within = "the outputs are within their limits" if agree else "the outputs differ"
+    return f"{name} is {', '.join(told)}: {why}{within}"
 
 
 def _blame(causes: Sequence[Cause], others: Sequence[Sequence[Part]], outputs: OutputDifference) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,11 +83,12 @@ class ScoredModels:
 
     def _compare_metrics(self, limit: float) -> None:
         """Tell whether both metrics score the reference's outputs alike: a mean may be the same by chance."""
-        if self._apart.samples and not self._apart.value <= limit:
+        apart = self._apart.value if self._apart.samples else 0.0
+        if apart != 0.0 and not apart <= limit:  # a limit of NaN allows nothing but 0
             self._unlike.append("metric")
-            label = self._metrics["candidate"].label
-            message = f"it scores the reference's outputs otherwise, by {self._apart.value:.3g} a sample"
-            self.findings += (Finding("metrics-differ", "error", label, message),)
+            far = f"by {apart:.3g} a sample" if isfinite(apart) else "where one of both gives NaN or Inf"
+            message = f"it scores the reference's outputs otherwise, {far}"
+            self.findings += (Finding("metrics-differ", "error", self._metrics["candidate"].label, message),)
 
     def _compare_data(self) -> None:
         """Tell whether both sides have the same samples."""
@@ -145,11 +147,11 @@ class ScoredModels:
         """By how much rounding, and the candidate's metric, move the scores of the reference."""
         own = scores["reference"]
         if wide is not None and self._moved is not None:
-            self._moved.add(np.abs(self._metrics["reference"].scores(wide, batch) - own), batch.size)
+            self._moved.add(_distances(self._metrics["reference"].scores(wide, batch), own), batch.size)
         if "candidate" in scores:
             other = scores["candidate"]
             pair = (own, other) if own.shape == other.shape else (own.mean(), other.mean())
-            self._apart.add(np.abs(np.subtract(*pair)), batch.size)
+            self._apart.add(_distances(*pair), batch.size)
 
     def _widen(self) -> None:
         try:
@@ -168,6 +170,13 @@ class ScoredModels:
     def _without_noise(self, error: CannotRunError) -> None:
         self._wide = self._moved = None
         self.findings += (noise_unmeasured(self._sides["reference"], error),)
+
+
+def _distances(scores: Array, others: Array) -> Array:
+    """|differences| of scores; none between two NaN, and between infinities of one sign."""
+    with np.errstate(invalid="ignore"):
+        same = (scores == others) | (np.isnan(scores) & np.isnan(others))
+        return np.asarray(np.where(same, 0.0, np.abs(np.subtract(scores, others))))
 
 
 def _main_outputs(outputs: Mapping[SideOf, Outputs], sides: Mapping[SideOf, Side], size: int) -> tuple[Array, Array]:

@@ -67,13 +67,16 @@ def test_parts_that_help_equally_are_all_named() -> None:
     both = values(["data"]) | {setup: 0.9 for setup in values([]) if setup.metric == "reference"}
     found = list_combinations(both, dict.fromkeys(product(SIDES, SIDES), True), 1e-6)
     assert find_causes(found) == (("data",), (("metric",),))
-    assert "the reference's data or metric would remove" in judge_validation(found, outputs(), "m", (8, 8, 1)).reason
+    assert (
+        "the reference's data or metric would remove"
+        in judge_validation(found, outputs(), ("m", "m"), (8, 8, 1)).reason
+    )
 
 
 def test_nothing_that_differs_has_no_cause() -> None:
     found = rows([])
     assert find_causes(found) == ((), ())
-    assert judge_validation(found, outputs(), "accuracy", (8, 8, 1)).outcome is Outcome.ALIGNED
+    assert judge_validation(found, outputs(), ("accuracy", "accuracy"), (8, 8, 1)).outcome is Outcome.ALIGNED
 
 
 def test_every_exchange_of_what_a_candidate_has_of_its_own_is_a_row_and_no_other() -> None:
@@ -86,7 +89,7 @@ def test_every_exchange_of_what_a_candidate_has_of_its_own_is_a_row_and_no_other
 def test_equal_metrics_of_outputs_that_differ_do_not_agree() -> None:
     found = rows([], parts=(), within=False)
     assert not found[1].agrees
-    verdict = judge_validation(found, outputs(flipped=3, ties=1), "accuracy", (8, 8, 1))
+    verdict = judge_validation(found, outputs(flipped=3, ties=1), ("accuracy", "accuracy"), (8, 8, 1))
     assert verdict.outcome is Outcome.NOT_ALIGNED
     assert "2 of 8 predictions differ" in verdict.reason
 
@@ -97,19 +100,41 @@ def test_equal_figures_from_parts_known_to_be_unlike_do_not_agree() -> None:
     assert find_causes(list_combinations(values([]), known, 1e-6, ["data", "metric"])) == (("data", "metric"), ())
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_reference_without_a_metric_could_not_be_compared(value) -> None:
-    found = tuple(Combination(model, (), value, 0.0, agrees=True) for model in SIDES)
-    verdict = judge_validation(found, outputs(), "accuracy", (8, 8, 1))
-    assert (verdict.outcome, verdict.reason) == (Outcome.NOT_COMPARED, "the reference's accuracy is NaN or Inf")
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("of_reference", "of_candidate", "outcome", "said"),
+    [
+        (NAN, NAN, Outcome.NOT_COMPARED, "m is NaN on both sides: the outputs are within their limits"),
+        (INF, 0.5, Outcome.NOT_COMPARED, "m is Inf of the reference, 0.5 of the candidate: the outputs are within"),
+        (-INF, INF, Outcome.NOT_COMPARED, "m is -Inf of the reference, Inf of the candidate"),
+        (0.5, NAN, Outcome.NOT_ALIGNED, "m is 0.5 of the reference, NaN of the candidate: the outputs are within"),
+    ],
+)
+def test_a_metric_that_is_no_number_names_the_metric_and_the_side(
+    of_reference: float, of_candidate: float, outcome: Outcome, said: str
+) -> None:
+    found = tuple(
+        Combination(model, (), value, 0.0, agrees=False)
+        for model, value in zip(SIDES, (of_reference, of_candidate), strict=True)
+    )
+    verdict = judge_validation(found, outputs(), ("m", "m"), (8, 8, 1))
+    assert verdict.outcome is outcome
+    assert verdict.reason.startswith(said)
+
+
+def test_metrics_of_two_names_are_both_named() -> None:
+    found = tuple(Combination(model, (), NAN, 0.0, agrees=False) for model in SIDES)
+    assert "auc and own is NaN on both" in judge_validation(found, outputs(), ("auc", "own"), (8, 8, 1)).reason
 
 
 def test_nothing_but_nan_in_the_outputs_could_not_be_compared() -> None:
-    assert judge_validation(rows([]), outputs(), "accuracy", (8, 8, 0)).outcome is Outcome.NOT_COMPARED
+    assert judge_validation(rows([]), outputs(), ("accuracy", "accuracy"), (8, 8, 0)).outcome is Outcome.NOT_COMPARED
 
 
 def test_samples_of_one_side_alone_are_counted() -> None:
-    coverage = judge_validation(rows([]), outputs(), "accuracy", (8, 5, 1)).coverage
+    coverage = judge_validation(rows([]), outputs(), ("accuracy", "accuracy"), (8, 5, 1)).coverage
     assert (coverage.compared, coverage.unmatched_reference, coverage.unmatched_candidate) == (5, 3, 0)
 
 
