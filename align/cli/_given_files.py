@@ -38,7 +38,7 @@ def require_given_files(given: Mapping[str, object]) -> None:
     for name in _FUNCTIONS:
         for side in _texts(given.get(name)):
             require_file(side)
-    for source in _texts(given.get("inputs")):
+    for source in (*_texts(given.get("inputs")), *_texts(given.get("candidate_inputs"))):
         require_source(source)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from align.core.atomic_files import write_text
 from align.errors import UsageError
+from align.names.judging.doubled_targets import refuse_doubled
 from align.names.map_file import write_map
 from align.names.map_file_parts.map_text import SCHEMA
 from align.names.map_rows import COLUMNS, map_rows
@@ -36,9 +37,10 @@ def is_editable(path: Path) -> bool:
 def write_map_file(path: Path, result: MapResult, kept: KeptLines | None = None, *, expand: bool = False) -> None:
     """Write a map as TOML, CSV or JSON, whole or not at all; the latter two have a row for each name.
 
-    Raises UsageError for another suffix, DestinationError if it cannot be written.
+    Raises UsageError for another suffix, DestinationError if it cannot be written, MapError for a target made twice.
     """
     check_suffix(path)
+    refuse_doubled(result.name_map, path)
     if is_editable(path):
         write_map(path, result.name_map, kept, expand=expand)
     else:

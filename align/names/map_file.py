@@ -17,6 +17,7 @@ from align.core.parse_transform import parse_transform
 from align.core.transforms import IDENTITY
 from align.errors import DestinationError, MapError
 from align.names.apply_user_rules import apply_rules
+from align.names.judging.doubled_targets import refuse_doubled
 from align.names.map_file_parts.applied_without_wrappers import applied_without_wrappers
 from align.names.map_file_parts.map_faults import Faults
 from align.names.map_file_parts.map_lines import users_text
@@ -139,8 +140,9 @@ def write_map(path: Path, name_map: NameMap, kept: KeptLines | None = None, *, e
     """Write a name map as an editable file, whole or not at all; `expand` gives each pair a line of its own.
 
     `kept` are the lines of the user's that it takes over. Raises DestinationError if they cannot stand in one file
-    with align's.
+    with align's, and MapError for a map that makes a target twice.
     """
+    refuse_doubled(name_map, path)
     kept = kept or KeptLines("", NameRules())
     text = map_text(name_map, kept.text, kept.rules, expand=expand)
     if kept.text and not _are_kept(kept.rules, text, path):
