@@ -10,8 +10,9 @@ import pytest
 import align
 from align.core.name_map import NameMap, Pairing, Unmatched
 from align.core.verdicts import Outcome
-from align.errors import CannotRunError, NothingInCommonError
+from align.errors import CannotRunError, FolderInUseError, NothingInCommonError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+from align.traces.folder_lock import LOCK, folder_lock
 from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:
@@ -31,6 +32,22 @@ def dense(path: str, weight: Any = WEIGHT, function: Any = None) -> ArrayLayer:
 
 def model(*layers: ArrayLayer) -> ArrayModel:
     return ArrayModel(layers)
+
+
+def test_traces_that_another_run_writes_are_left_alone(tmp_path: Path) -> None:
+    traces = tmp_path / "run" / "traces"
+    align.compare_forward(model(linear("fc")), model(dense("head")), inputs=X, traces=traces)
+    part = tmp_path / "run" / "traces.part"
+    part.mkdir()
+    with (
+        folder_lock(tmp_path / "run" / f".traces{LOCK}", "it"),
+        pytest.raises(FolderInUseError, match=f"the trace folder {traces} is in use by process"),
+    ):
+        align.compare_forward(model(linear("fc")), model(dense("head")), inputs=X, traces=traces)
+    assert part.is_dir()
+    assert TraceFolder(traces / "reference").complete
+    align.compare_forward(model(linear("fc")), model(dense("head")), inputs=X, traces=traces)
+    assert [path.name for path in traces.parent.iterdir()] == ["traces"]
 
 
 def test_a_pair_of_live_models_is_compared_layer_by_layer() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import align
+from align.core.name_map import NameMap, Pairing
 from align.core.verdicts import Outcome
 from align.errors import MissingFileError, NothingInCommonError, RunFolderError, UnlikeTracesError, UserCodeError
 from align.forward.allowances import AcceptedDeviation, Allowances
@@ -29,6 +30,7 @@ GENERATOR = np.random.default_rng(0)
 X = GENERATOR.standard_normal((16, 8)).astype(np.float32)
 WEIGHTS = [GENERATOR.standard_normal((8, 8)).astype(np.float32) for _ in range(2)]
 
+NAMES = (("fc1", "body"), ("fc2", "head"))
 UNLIKE = [WEIGHTS[0], WEIGHTS[1][:5]]  # two shapes: no order is needed to tell them apart
 
 
@@ -137,6 +139,17 @@ def test_weights_are_compared_through_the_map(tmp_path: Path) -> None:
     other = [WEIGHTS[0], WEIGHTS[1] + np.float32(1e-3)]
     found = compared(tmp_path, model(), model(True, weights=other))
     assert [one.subject for one in found.findings if one.code == "weights-differ"] == ["fc2.weight -> head.weight"]
+
+
+def test_a_port_that_was_never_given_its_weights_is_one_finding_of_folders_too(tmp_path: Path) -> None:
+    names = NameMap("a", "b", tuple(Pairing(f"{one}.weight", f"{two}.weight", "user", 1.0) for one, two in NAMES))
+    other = [np.random.default_rng(9).standard_normal((8, 8)).astype(np.float32) for _ in WEIGHTS]
+    sides = captured(tmp_path / "a", model()), captured(tmp_path / "b", model(True, weights=other))
+    found = align.compare_trace_folders(*sides, name_map=names)
+    assert [one.code for one in found.findings if one.severity == "error"] == ["weights-never-given"]
+    assert found.verdict.reason.startswith("the port was never given weights: 2 of 2 parameters differ")
+    twin = captured(tmp_path / "c", model(True))
+    assert align.compare_trace_folders(sides[0], twin, name_map=names).verdict.outcome is Outcome.ALIGNED
 
 
 def test_weights_that_were_not_kept_are_told_as_not_compared(tmp_path: Path) -> None:
