@@ -25,32 +25,43 @@ _FUNCTIONS = (
 
 def require_given_files(given: Mapping[str, object]) -> None:
     """Raise MissingFileError for the first file that the options of a command name and that is not there."""
-    from align.checkpoints.open_checkpoint import require_checkpoint
-    from align.core.atomic_files import existing_file
-    from align.core.import_user_code import require_file
-
     for name, what in _FILES.items():
         for path in _texts(given.get(name)):
-            existing_file(Path(path), what)
+            _require_file(path, what)
     for name in _CHECKPOINTS:
         for path in _texts(given.get(name)):
-            require_checkpoint(path)
+            _require_checkpoint(path)
     for name in _FUNCTIONS:
         for side in _texts(given.get(name)):
-            require_file(side)
+            _require_module(side)
     for source in (*_texts(given.get("inputs")), *_texts(given.get("candidate_inputs"))):
         require_source(source)
 
 
 def require_source(source: Path | str) -> None:
     """Raise MissingFileError if inputs, of a file or a function, name a file that is not there."""
+    if isinstance(source, Path) or ":" not in source:
+        _require_file(source, "inputs file")
+    else:
+        _require_module(source)
+
+
+def _require_file(path: Path | str, what: str) -> None:
     from align.core.atomic_files import existing_file
+
+    existing_file(Path(path), what)
+
+
+def _require_checkpoint(path: str) -> None:
+    from align.checkpoints.open_checkpoint import require_checkpoint
+
+    require_checkpoint(path)
+
+
+def _require_module(side: str) -> None:
     from align.core.import_user_code import require_file
 
-    if isinstance(source, Path) or ":" not in source:
-        existing_file(Path(source), "inputs file")
-    else:
-        require_file(source)
+    require_file(side)
 
 
 def _texts(given: object) -> Iterator[str]:
