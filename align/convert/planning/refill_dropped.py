@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 STEPS = "global_step"  # MindSpore's optimizers count their steps under this name
 BATCHES = "num_batches_tracked"
+KEPT = "its value was kept in the record"
 
 
 def refilled(drops: Iterable[str], values: Mapping[str, Array], spoken: Set[str]) -> tuple[list[Fill], list[str]]:
@@ -35,7 +36,7 @@ def refilled(drops: Iterable[str], values: Mapping[str, Array], spoken: Set[str]
         names = _names_of(glob, spoken)
         lost += [] if names else [glob]
         for name in names:
-            kept = Fill(name, values[name], "its value was kept in the record") if name in values else None
+            kept = Fill(name, values[name], KEPT) if name in values else None
             if name not in spoken and (fill := kept or default_fill(name)):
                 fills[name] = fill
             elif name not in spoken:
@@ -57,7 +58,7 @@ def with_counted_steps(fills: Iterable[Fill], tensors: Mapping[str, StoredTensor
     steps = _steps(tensors)
     return tuple(
         replace(fill, value=np.array(steps, np.int64), reason=f"the {STEPS} of the file is {steps}")
-        if steps is not None and fill.name.rpartition(".")[2] == BATCHES and fill.value == 0
+        if steps is not None and fill.name.rpartition(".")[2] == BATCHES and fill.reason != KEPT
         else fill
         for fill in fills
     )

@@ -10,8 +10,9 @@ import pytest
 
 from align.convert.planning.choose_names import NameRequest, choose_names
 from align.convert.planning.plan_conversion import plan_conversion
+from align.convert.planning.refill_dropped import KEPT, with_counted_steps
 from align.core.checkpoints import Checkpoint, StoredTensor
-from align.core.name_map import Dropped, NameMap, Pairing
+from align.core.name_map import Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, MissingFileError, OpenNamesError, UsageError
 
 TORCH = ("bn.weight", "bn.bias", "bn.running_mean", "bn.running_var", "bn.num_batches_tracked")
@@ -283,6 +284,12 @@ class TestSteps:
     @pytest.mark.parametrize("steps", [np.array([1200], np.int32), np.array(1200)])
     def test_a_counter_of_batches_is_filled_from_the_steps_of_the_file(self, steps) -> None:
         assert self.filled(steps) == (1200, "the global_step of the file is 1200")
+
+    def test_a_value_that_a_record_kept_stays(self) -> None:
+        steps = StoredTensor("global_step", (), "int64", lambda: np.array(9))
+        kept, default = (Fill("bn.num_batches_tracked", np.array(0), reason) for reason in (KEPT, "0 is the default"))
+        found = with_counted_steps([kept, default], {"global_step": steps})
+        assert [int(fill.value) for fill in found] == [0, 9]
 
     @pytest.mark.parametrize("steps", [None, np.array([0], np.int32), np.array([3, 4]), np.array([2.0], np.float32)])
     def test_without_a_count_of_steps_it_is_the_default(self, steps) -> None:
