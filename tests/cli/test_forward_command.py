@@ -444,6 +444,6 @@ def test_real_models_in_a_program_of_their_own_say_one_thing(tmp_path: Path) -> 
     assert found[0].stderr == ""
     assert (found[1].returncode, found[1].stdout) == (2, "")
     assert found[1].stderr.startswith(
-        "align: the torch model, in layer '0' on inputs x float32[2, 5], failed: RuntimeError"
+        "align: the torch model, in layer '0' (Linear) on inputs x float32[2, 5], failed: RuntimeError"
     )
     assert found[1].stderr.count("\n") == 2
