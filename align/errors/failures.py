@@ -136,7 +136,7 @@ def hint_in_model(kind: FailureKind, *, entered: bool, returned: bool) -> str:
     if kind == "arguments" and not entered:
         return f"{_INPUTS}; {_DEBUG}"
     if kind in ("shape", "dtype") and not returned:
-        return f"no layer had returned: the inputs are not what the model takes, or else {failure_hint(kind)}"
+        return "no layer had returned: inputs have other shapes and dtypes than it takes, or {failure_hint(kind)}"
     return failure_hint(kind)
 
 

@@ -31,7 +31,8 @@ from align.forward.running.measure_functions import with_functions
 from align.forward.running.probe_unseen import probe_unseen
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.describe_host import describe_host
-from align.models.inputs import describe_inputs, read_batches
+from align.models.input_bindings import bound_findings, read_bindings
+from align.models.inputs import describe_inputs, read_both_inputs
 from align.models.open_side import copied_sides, environments, unseen_layers
 from align.models.open_sides import open_sides
 from align.models.refuse_random import refuse_random
@@ -69,6 +70,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     candidate: str | Model | Side,
     *,
     inputs: InputsSource,
+    candidate_inputs: InputsSource | None = None,
     name_map: NameMap | Path | str | None = None,
     traces: Path | None = None,
     allowances: Allowances = NO_ALLOWANCES,
@@ -80,12 +82,12 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     A side is a live model, `module:function`, what `align.open_side` returns for a model with its checkpoint, or an
     `align.SideRequest`, which says the same of a side that is yet to be opened: sides that share tensors need that.
     `inputs` are arrays by name, a file of them, or a function that returns them; of several batches, in a list, one
-    follows the other without a reset between, so that what a model keeps of one shows in the next. Without `name_map`
-    the two models are matched first. `traces` is a folder that keeps both traces; those of a run that fails stay beside
-    it, as `traces.part`. `allowances` are limits of single layers, and deviations accepted for a reason. `power`
-    measures whether models that agree could have differed. Raises NothingInCommonError if no layer pairs,
-    UnusedPatternsError for an allowance that fits none, CannotRunError for a model that differs and draws random
-    numbers.
+    follows the other without a reset between, so that what a model keeps of one shows in the next; `candidate_inputs`
+    are what the candidate alone is given, batch by batch. Without `name_map` the two models are matched first.
+    `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as `traces.part`.
+    `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures whether models that
+    agree could have differed. Raises NothingInCommonError if no layer pairs, UnusedPatternsError for an allowance that
+    fits none, CannotRunError for a model that differs and draws random numbers.
 
     >>> import numpy as np
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -97,7 +99,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     'aligned'
     """
     sides = open_sides(reference, candidate)
-    task = _Task(sides, read_batches(inputs), allowances, _announced(progress))
+    task = _Task(sides, read_both_inputs(inputs, candidate_inputs), allowances, _announced(progress))
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
         run = run_both_models(sides, task.inputs, folder, task.begun)
@@ -106,14 +108,14 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         task.begun()
         alone = isolate_layers(_bench(task, gathered))
         if alone.faults or gathered.differ:
-            noise = with_functions(run.noise, sides, task.inputs, run.reference)
+            noise = with_functions(run.noise, sides, run.inputs[0], run.reference)
             if noise is not None:
                 gathered = _gather(task, gathered.names, replace(run, noise=noise), settled=True)
                 alone = isolate_layers(_bench(task, gathered))
         judged = _judge(task, gathered, alone)
         task.begun()
         agree = judged.verdict.outcome is Outcome.ALIGNED
-        shown = power_of(sides[0], task.inputs, run.reference, _limits(judged)) if power and agree else None
+        shown = power_of(sides[0], run.inputs[0], run.reference, _limits(judged)) if power and agree else None
     progress("forward", STAGES, STAGES)
     return _result(task, gathered, judged, shown)
 
@@ -123,7 +125,7 @@ class _Task:
     """The sides, what they are given and what is allowed; `begun` is told of each stage."""
 
     sides: tuple[Side, Side]
-    inputs: Inputs
+    inputs: tuple[Inputs, Inputs]
     allowances: Allowances
     begun: Callable[[], None]
 
@@ -190,14 +192,14 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
     layers = in_batches(with_amplification(excuse_uncertain(rows), *run.traces), run.reference)
     gathered = _Gathered(names, run, calls, layers)
     if gathered.differ:
-        refuse_random(task.sides[1], task.inputs, run.candidate)
+        refuse_random(task.sides[1], run.inputs[1], run.candidate)
     return gathered
 
 
 def _bench(task: _Task, gathered: _Gathered) -> Bench:
     run, pairs = gathered.run, gathered.calls.pairs
     noise = run.noise.isolated
-    return Bench(task.sides[1], task.inputs, run.reference, pairs, noise, task.allowances, run.padding)
+    return Bench(task.sides[1], run.inputs[1], run.reference, pairs, noise, task.allowances, run.padding)
 
 
 def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
@@ -209,13 +211,14 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
     culprits = explain_culprits(task.sides[0], bench, alone, weights.weights) if alone.faults else ()
     culprits = culprits_in_batches(culprits, run.candidate)
     unseen = [
-        probe_unseen(role, side, task.inputs, trace)
-        for role, side, trace in zip(SIDES, task.sides, run.traces, strict=True)
+        probe_unseen(role, side, inputs, trace)
+        for role, side, inputs, trace in zip(SIDES, task.sides, run.inputs, run.traces, strict=True)
     ]
     findings = (
         *run.noise.findings,
         *unseen_layers(*task.sides),
         *copied_sides(*task.sides),
+        *bound_findings(task.sides, task.inputs, run.inputs),
         *(one for own, side in zip(unseen, task.sides, strict=True) for one in unseen_findings(own, side.label)),
         *alone.findings,
         *left_out(run.traces, [side.label for side in task.sides]),
@@ -249,7 +252,9 @@ def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | No
         last_aligned=last,
         unpaired=gathered.calls.unpaired,
         findings=judged.findings,
-        inputs=describe_inputs(task.inputs),
+        inputs=describe_inputs(task.inputs[0]),
+        bindings=read_bindings(task.sides, task.inputs),
+        candidate_inputs=describe_inputs(task.inputs[1]) if task.inputs[1] is not task.inputs[0] else {},
         environment=environments(*task.sides) | {"host": describe_host()},
         verdict=verdict,
         culprits=known.culprits,
@@ -257,4 +262,4 @@ def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | No
         power=power,
         unseen=judged.unseen,
     )
-    return with_caveats(result, task.inputs)
+    return with_caveats(result, task.inputs[0])

@@ -10,6 +10,7 @@ from align.core.name_map import FRAMEWORKS, Dropped
 from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.errors import ModelFailedError, NothingInCommonError, UsageError
+from align.models.fit_inputs import run_fitted
 from align.models.inputs import read_inputs
 from align.models.open_side import copied_sides
 from align.names.by_value.settle_by_values import pairs_by_values, with_value_pairs
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from align.core.name_map import FrameworkName, NameMap
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
-    from align.core.protocols import Model
+    from align.core.protocols import Inputs, Model
     from align.models.open_side import Side
 
 
@@ -154,9 +155,14 @@ def executed(
 
 
 def _executed(side: Side, parameters: ParameterSet, inputs: Mapping[str, Array]) -> ParameterSet:
-    order = CallOrder()
-    side.runner.run(side.model, inputs, order)
-    return in_execution_order(parameters, order)
+    orders: list[CallOrder] = []
+
+    def run(given: Inputs) -> None:
+        orders.append(CallOrder())
+        side.runner.run(side.model, given, orders[-1])
+
+    run_fitted(side, inputs, run)
+    return in_execution_order(parameters, orders[-1])
 
 
 def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:

@@ -123,5 +123,5 @@ def test_only_a_call_of_the_model_itself_asks_to_check_the_inputs() -> None:
     for kind in kinds:
         assert "check that the inputs" not in hint_in_model(kind, entered=True, returned=False)
     assert "check that the inputs" in hint_in_model("arguments", entered=False, returned=False)
-    assert "the inputs are not what the model takes" in hint_in_model("shape", entered=True, returned=False)
+    assert "shapes and dtypes than it takes" in hint_in_model("shape", entered=True, returned=False)
     assert hint_in_model("shape", entered=True, returned=True) == failure_hint("shape")

@@ -190,7 +190,7 @@ class MindSporeFramework:
 
     def as_tensor(self, value: Array, model: Model) -> Any:
         """Make a tensor that fits the model."""
-        return _fitted(_to_tensor(value), _floating_dtype(model))
+        return _fitted(_to_tensor(value), model)
 
     def as_array(self, value: Any) -> Array | None:
         """Copy a tensor out."""
@@ -199,8 +199,7 @@ class MindSporeFramework:
 
     def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward and back again; see BackwardRunner."""
-        dtype = _floating_dtype(model)
-        tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
+        tensors = {name: self.as_tensor(value, model) for name, value in inputs.items()}
 
         def call(given: Mapping[str, Any]) -> Any:
             args, kwargs = bind_inputs(model.construct, given)
@@ -257,9 +256,12 @@ def _floating_dtype(model: Model) -> Any:
     return next((tensor.dtype for tensor in _tensors(model).values() if tensor.is_floating_point()), None)
 
 
-def _fitted(tensor: Any, dtype: Any) -> Any:
-    """Cast an input to the model's dtype if both are floating."""
-    return tensor.astype(dtype) if dtype is not None and tensor.is_floating_point() else tensor
+def _fitted(tensor: Any, model: Model) -> Any:
+    """Cast a floating input to the model's dtype, of several the widest; one that the model has is kept."""
+    dtypes = {one.dtype for one in _tensors(model).values() if one.is_floating_point()}
+    if not dtypes or not tensor.is_floating_point() or tensor.dtype in dtypes:
+        return tensor
+    return tensor.astype(max(dtypes, key=lambda one: one.itemsize))
 
 
 def _tensors(model: Model) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.traces import Influences
 from align.errors import MissingClassError, UserCodeError
-from align.models.adapter_parts.torch.arrays import dtype_name, to_array, to_tensor
+from align.models.adapter_parts.torch.arrays import dtype_name, fitted, to_array, to_tensor
 from align.models.adapter_parts.torch.backward import differentiate
 from align.models.adapter_parts.torch.functions import captured_functions
 from align.models.adapter_parts.torch.influence import gradients, influences
@@ -176,7 +176,7 @@ class TorchFramework:
 
     def as_tensor(self, value: Array, model: Model) -> Any:
         """Make a tensor that fits the model."""
-        return _fitted(to_tensor(value), _sample(model))
+        return fitted(to_tensor(value), _tensors(model).values())
 
     def as_array(self, value: Any) -> Array | None:
         """View a tensor as an array."""
@@ -186,7 +186,7 @@ class TorchFramework:
     def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward and back again; see BackwardRunner."""
         refuse_scripted(model)
-        tensors = {name: _fitted(to_tensor(value), _sample(model)) for name, value in inputs.items()}
+        tensors = {name: self.as_tensor(value, model) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
         forms = to_array, lambda value, like: to_tensor(value).to(like)
         code = partial(differentiate, model, partial(model, *args, **kwargs), [*tensors.values()], sink, forms)
@@ -256,7 +256,7 @@ class TorchFramework:
 def _differentiated(model: Model, inputs: Inputs, width: str, code: Callable[..., Any]) -> Any:
     """A copy of this width, and what `code(copy, call)` gives, where `call` runs it; raises UserCodeError."""
     wide = _widened(model, width)
-    calls = bound_batches(wide.forward, inputs, lambda value: _fitted(to_tensor(value), _sample(wide)))
+    calls = bound_batches(wide.forward, inputs, lambda value: fitted(to_tensor(value), _tensors(wide).values()))
 
     def call() -> Any:
         returned = [wide(*args, **kwargs) for _, args, kwargs in calls]
@@ -281,13 +281,6 @@ def _sample(model: Model) -> Any:
 
     tensors = list(_tensors(model).values())
     return next((tensor for tensor in tensors if tensor.is_floating_point()), (tensors or [torch.empty(0)])[0])
-
-
-def _fitted(tensor: Any, like: Any) -> Any:
-    """Move an input to the model's device, and to its dtype if both are floating."""
-    if tensor.is_floating_point() and like.is_floating_point():
-        return tensor.to(device=like.device, dtype=like.dtype)
-    return tensor.to(device=like.device)
 
 
 def _tensors(model: Model) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import numpy as np
 from align.core.dtypes import numpy_dtype
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from align.core.dtypes import Array
 
 RAW_DTYPES = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
@@ -40,3 +42,17 @@ def to_tensor(array: Array) -> Any:
 def dtype_name(tensor: Any) -> str:
     """The dtype of a tensor as NumPy and `ml_dtypes` call it."""
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def fitted(tensor: Any, held: Iterable[Any]) -> Any:
+    """Move an input to the device of what a model holds, and a floating one to its dtype, of several the widest.
+
+    One that the model holds is kept: what it computes in that precision may be what takes the input.
+    """
+    held = list(held)
+    floating = [one for one in held if one.is_floating_point()]
+    place = next(iter(floating or held), None)
+    dtypes = {one.dtype for one in floating}
+    keeps = not tensor.is_floating_point() or not dtypes or tensor.dtype in dtypes
+    dtype = tensor.dtype if keeps else max(dtypes, key=lambda one: one.itemsize)
+    return tensor.to(device=None if place is None else place.device, dtype=dtype)
