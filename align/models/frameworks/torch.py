@@ -36,7 +36,7 @@ from align.models.adapter_parts.torch.state import (
     evaluated,
     is_scripted,
     refuse_empty,
-    refuse_scripted,
+    refuse_unrunnable,
     refuse_shapeless,
     restored,
     writes,
@@ -149,7 +149,7 @@ class TorchFramework:
         """Run a forward a batch without gradients; see ModelRunner. Raises CannotRunError for a TorchScript model."""
         import torch
 
-        refuse_scripted(model)
+        refuse_unrunnable(model)
         overwrite = Overwriter(lambda: (*model.parameters(), *model.buffers()))
         floats = "float64" if dtype_name(_sample(model)) == "float64" else "float32"
         recorder = CallRecorder(
@@ -166,7 +166,7 @@ class TorchFramework:
         """Evaluate without gradients; see ModelCaller."""
         import torch
 
-        refuse_scripted(model)
+        refuse_unrunnable(model)
         with evaluated(model, restores=restores, compiled=True), torch.no_grad():
             yield
 
@@ -185,7 +185,7 @@ class TorchFramework:
 
     def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward and back again; see BackwardRunner."""
-        refuse_scripted(model)
+        refuse_unrunnable(model)
         tensors = {name: self.as_tensor(value, model) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
         forms = to_array, lambda value, like: to_tensor(value).to(like)
