@@ -26,6 +26,7 @@ from align.forward.layers.required_dtype import coarser_layers
 from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, with_unseen
 from align.forward.measure_power import power_of
+from align.forward.port_failure import failure_finding, judge_until_failure, paired_until, read_failure
 from align.forward.power.judge_power import with_power
 from align.forward.running.measure_functions import with_functions
 from align.forward.running.probe_unseen import probe_unseen
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.protocols import Inputs, Model
     from align.core.verdicts import Verdict
+    from align.errors import ModelFailedError
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights
     from align.forward.forward_result import LayerComparison
@@ -86,8 +88,9 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     are what the candidate alone is given, batch by batch. Without `name_map` the two models are matched first.
     `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as `traces.part`.
     `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures whether models that
-    agree could have differed. Raises NothingInCommonError if no layer pairs, UnusedPatternsError for an allowance that
-    fits none, CannotRunError for a model that differs and draws random numbers.
+    agree could have differed. Of a candidate that raises, what ran before is compared; the verdict is "could not
+    compare", and `failure` says where it was. Raises NothingInCommonError if no layer pairs, UnusedPatternsError for an
+    allowance that fits none, CannotRunError for a model that differs and draws random numbers.
 
     >>> import numpy as np
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -105,6 +108,8 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
         run = run_both_models(sides, task.inputs, folder, task.begun)
         task.begun()
         gathered = _gather(task, names, run, settled=name_map is not None)
+        if run.failure is not None:
+            return _result(task, gathered, _judge_failed(task, gathered, run.failure), None)
         task.begun()
         alone = isolate_layers(_bench(task, gathered))
         if alone.faults or gathered.differ:
@@ -185,13 +190,14 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
     """Pair and compare what the models returned; a map that is not `settled` is completed by the order of the run."""
     if not settled and not names.name_map.complete:
         names = _named(task.sides, names.parameters, map_in_order(run.traces, names.parameters, names.name_map))
-    calls = pair_traces(run.traces, names.parameters, names.name_map)
-    check_allowances(task.allowances, calls.pairs)
+    calls = paired_until(run.failure, lambda: pair_traces(run.traces, names.parameters, names.name_map), run.reference)
+    if run.failure is None:
+        check_allowances(task.allowances, calls.pairs)
     compared = compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances, run.padding)
     rows = [*with_texts(compared, run.traces)]
     layers = in_batches(with_amplification(excuse_uncertain(rows), *run.traces), run.reference)
     gathered = _Gathered(names, run, calls, layers)
-    if gathered.differ:
+    if gathered.differ and run.failure is None:
         refuse_random(task.sides[1], run.inputs[1], run.candidate)
     return gathered
 
@@ -234,6 +240,22 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
     return _Judged(known, findings, with_unseen(verdict, hidden, gathered.names.parameters), hidden)
 
 
+def _judge_failed(task: _Task, gathered: _Gathered, error: ModelFailedError) -> _Judged:
+    """Judge what ran before the port raised; nothing is tried with a port that does not run."""
+    run, names = gathered.run, gathered.names
+    findings = (
+        failure_finding(error, task.sides[1].label),
+        *run.noise.findings,
+        *copied_sides(*task.sides),
+        *bound_findings(task.sides, task.inputs, run.inputs),
+        *open_names(names.name_map),
+        *names.weights.findings,
+    )
+    known = accept_deviations(gathered.layers, (), task.allowances.accepted)
+    verdict = judge_until_failure(known.layers, gathered.calls.unpaired, error)
+    return _Judged(known, findings, verdict, ())
+
+
 def _limits(judged: _Judged) -> dict[str, Limit]:
     """Limits by key of what agrees; for those that the user gave, the user answers."""
     rows = [row for row in judged.known.layers if row.outcome == "aligned"]
@@ -254,6 +276,7 @@ def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | No
         findings=judged.findings,
         inputs=describe_inputs(task.inputs[0]),
         bindings=read_bindings(task.sides, task.inputs),
+        failure=None if gathered.run.failure is None else read_failure(gathered.run.failure),
         candidate_inputs=describe_inputs(task.inputs[1]) if task.inputs[1] is not task.inputs[0] else {},
         environment=environments(*task.sides) | {"host": describe_host()},
         verdict=verdict,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from align.core.parameters import Shape
     from align.core.verdicts import LayerOutcome, Verdict
     from align.forward.culprit_result import Culprit, IsolatedComparison
+    from align.forward.failure_result import PortFailure
     from align.forward.power_result import Power
     from align.forward.unseen_result import UnseenModule
     from align.models.input_bindings import InputBinding
@@ -79,7 +80,7 @@ class ForwardComparison:
     fault by itself, in the order in which it shows, but for what is `accepted`. `unseen` are modules with parameters of
     which no call was seen. `power` is what the inputs could have shown, None if that was not measured. `bindings`
     say which parameter of either side each input went to, `candidate_inputs` what the candidate alone was given, {} if
-    it was given the same.
+    it was given the same. `failure` is what ended the candidate's run: only what ran before was compared.
     """
 
     result_kind = "forward"
@@ -99,3 +100,4 @@ class ForwardComparison:
     unseen: tuple[UnseenModule, ...] = ()
     bindings: tuple[InputBinding, ...] = ()
     candidate_inputs: dict[str, dict[str, object]] = field(default_factory=dict)
+    failure: PortFailure | None = None

@@ -36,8 +36,8 @@ from align.models.adapter_parts.torch.state import (
     evaluated,
     is_scripted,
     refuse_empty,
-    refuse_unrunnable,
     refuse_shapeless,
+    refuse_unrunnable,
     restored,
     writes,
 )
