@@ -79,13 +79,13 @@ class InputsError(CannotRunError):
 
 
 class NothingInCommonError(CannotRunError):
-    """Two sides without a single pair to compare."""
+    """Two sides without a single pair to compare; `bare` is the one that has nothing of the kind."""
 
-    def __init__(self, reference: str, candidate: str, what: str) -> None:
-        super().__init__(
-            f"{reference} and {candidate} have no {what} in common",
-            "check that both sides are the same architecture and size; rename rules can be given with --rules",
-        )
+    def __init__(self, reference: str, candidate: str, what: str, bare: str = "") -> None:
+        none = f": {bare} has none at all" if bare else ""
+        hint = "check that both sides are the same architecture and size; rename rules can be given with --rules"
+        own = f"let {bare} keep its weights as parameters of its layers: tensors and plain attributes have no names"
+        super().__init__(f"{reference} and {candidate} have no {what} in common{none}", own if bare else hint)
 
 
 class UnlikeTracesError(CannotRunError):

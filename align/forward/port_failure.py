@@ -62,6 +62,6 @@ def judge_until_failure(
         before = f"of {before} before that {len(wrong)} differ already, the first is {first}"
     else:
         before = f"{before} before that agree" if coverage.compared != 1 else f"{before} before that agrees"
-    where = f"{error.failure}".strip()
+    where = f"the port failed {error.failure}".strip()
     said = error.happened.partition("\n")[0]
-    return Verdict(Outcome.NOT_COMPARED, f"the port failed {where}: {said}; {before}", coverage)
+    return Verdict(Outcome.NOT_COMPARED, f"{where}: {said}; {before}", coverage)

@@ -166,11 +166,19 @@ def _executed(side: Side, parameters: ParameterSet, inputs: Mapping[str, Array])
 
 
 def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
-    """Match two sides; raises NothingInCommonError if not a single parameter pairs or might pair."""
+    """Match two sides; raises NothingInCommonError if not a single parameter pairs or might pair.
+
+    Two sides without parameters have an empty map: what they compute can be compared all the same.
+    """
     name_map = _matched(source, target, rules)
-    if not name_map.pairings and not name_map.ambiguous:
-        raise NothingInCommonError(source.label, target.label, "parameter")
+    if (source.parameters or target.parameters) and not name_map.pairings and not name_map.ambiguous:
+        raise NothingInCommonError(source.label, target.label, "parameter", _bare(source, target))
     return name_map
+
+
+def _bare(source: ParameterSet, target: ParameterSet) -> str:
+    """The side that has no parameter at all, "" if both have some."""
+    return next((side.label for side in (source, target) if not side.parameters), "")
 
 
 def _matched(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:

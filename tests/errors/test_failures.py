@@ -125,3 +125,19 @@ def test_only_a_call_of_the_model_itself_asks_to_check_the_inputs() -> None:
     assert "check that the inputs" in hint_in_model("arguments", entered=False, returned=False)
     assert "shapes and dtypes than it takes" in hint_in_model("shape", entered=True, returned=False)
     assert hint_in_model("shape", entered=True, returned=True) == failure_hint("shape")
+
+
+@pytest.mark.frameworks
+def test_code_of_mindspore_jit_that_is_run_uncompiled_is_told_of_graph_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    import mindspore
+    from mindspore import mint, nn
+
+    class Compiled(nn.Cell):
+        @mindspore.jit
+        def construct(self, x: Any) -> Any:
+            return mint.nn.functional.gelu(x)
+
+    monkeypatch.setenv("MS_JIT", "0")  # as the adapter does, so that hooks see the layers
+    x = mindspore.Tensor(np.ones((2, 3), np.float32))
+    assert kind_of(lambda: Compiled()(x)) == "jit"
+    assert "--candidate-mode graph" in failure_hint("jit")

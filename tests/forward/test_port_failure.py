@@ -11,8 +11,9 @@ import pytest
 
 from align.cli.main import main
 from align.core.verdicts import Outcome
-from align.errors import ModelFailedError
+from align.errors import CannotRunError, ModelFailedError
 from align.forward.compare_forward import compare_forward
+from align.forward.repro.choose_layer import choose_pair
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 if TYPE_CHECKING:
@@ -100,3 +101,10 @@ def test_the_command_shows_the_rows_and_ends_with_code_2(
     assert document["failure"]["line"].startswith("raising_port.py:")
     assert [row["candidate"] for row in document["layers"]] == ["first", "second"]
     assert json.loads(Path("run/forward.json").read_text(encoding="utf-8"))["failure"]["layer"] == "third"
+
+
+def test_a_port_that_failed_is_not_said_to_have_no_layer_that_differs() -> None:
+    with pytest.raises(CannotRunError, match="the port failed in layer 'third'"):
+        choose_pair((), compared(third=raising), None)
+    with pytest.raises(CannotRunError, match="no layer differs"):
+        choose_pair((), compared(), None)

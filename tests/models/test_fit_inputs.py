@@ -138,3 +138,14 @@ def test_the_candidate_may_have_inputs_of_its_own(classes: Any) -> None:
     assert compared({"pixels": X * 250}).verdict.exit_code == 1
     with pytest.raises(InputsError, match="1 batches for the reference and 2 for the candidate"):
         compared([{"pixels": X}, {"pixels": X}])
+
+
+def test_other_commands_give_each_side_its_own_dtypes_too(classes: Any, tmp_path: Any) -> None:
+    inputs = {"x": X, "labels": LABELS}
+    for name, model in (("original", classes.Original()), ("port", classes.Port())):
+        align.capture_trace(model, tmp_path / name, inputs=inputs)
+    assert align.compare_trace_folders(tmp_path / "original", tmp_path / "port").verdict.exit_code == 0
+    assert align.bisect_port(classes.Original(), classes.Port(), inputs=inputs).verdict.exit_code == 0
+    assert align.bisect_port(classes.Original(), classes.Port(1.01), inputs=inputs).verdict.exit_code == 1
+    for trial in (False, True):
+        assert align.map_parameters(classes.Original(), classes.Port(), inputs=inputs, trial=trial).name_map.complete

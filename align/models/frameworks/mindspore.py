@@ -34,6 +34,7 @@ from align.models.check_state_dict import check_state_dict
 from align.models.live.overwrite_inputs import Overwriter
 from align.models.record_calls import CallRecorder, bind_inputs, bound_batches, recorded_calls, run_on_batches
 from align.models.restore_state import fixed_seed, restored_attributes, seed_of_runs
+from align.models.root_call import root_call
 from align.models.user_code import run_user_code
 from align.rules.layer_rules import is_statistic
 from align.rules.linear_layouts import inputs_first
@@ -171,9 +172,9 @@ class MindSporeFramework:
             floats="float64" if _floating_dtype(model) == _mindspore().float64 else "float32",
         )
         calls = bound_batches(model.construct, inputs, partial(self.as_tensor, model=model))
-        cells = () if self._graph else model.cells_and_names()
+        call = root_call(model, recorder, stand_ins, compiled=self._graph)
+        cells = () if self._graph else (one for one in model.cells_and_names() if one[0] or call is model)
         hooked = recorded_calls(cells, recorder, stand_ins or {}, "construct")
-        call = partial(_call_whole, model, recorder) if self._graph else model
         eager = layer_by_layer(graph=self._graph)
         with in_mode(graph=self._graph), eager, _evaluated(model), hooked, captured_operators(model, recorder):
             run_on_batches(call, calls, recorder, "MindSpore")
@@ -213,13 +214,6 @@ class MindSporeFramework:
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002
         """Return None: many CPU and all Ascend kernels of MindSpore have no float64."""
         return None
-
-
-def _call_whole(model: Model, recorder: CallRecorder, *args: Any, **kwargs: Any) -> None:
-    """Call a network without hooks: a sink sees what it is given and returns."""
-    name = type(model).__name__
-    given, named = recorder.begin("", args, kwargs, name) or (args, kwargs)
-    recorder.end("", name, model(*given, **named))
 
 
 def to_array(tensor: Any) -> Array:

@@ -44,6 +44,7 @@ from align.models.adapter_parts.torch.state import (
 from align.models.check_state_dict import check_state_dict
 from align.models.live.overwrite_inputs import Overwriter
 from align.models.record_calls import CallRecorder, bind_inputs, bound_batches, recorded_calls, run_on_batches
+from align.models.root_call import root_call
 from align.models.user_code import run_user_code
 from align.rules.linear_layouts import inputs_first
 
@@ -156,10 +157,11 @@ class TorchFramework:
             sink, self.as_array, lambda value, like: to_tensor(value).to(like), overwrite, writes, floats=floats
         )
         calls = bound_batches(model.forward, inputs, partial(self.as_tensor, model=model))
-        seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
+        call = root_call(model, recorder, stand_ins)
+        seen = (one for one in model.named_modules() if not is_scripted(one[1]) and (one[0] or call is model))
         hooked = recorded_calls(seen, recorder, stand_ins or {}, "forward")
         with evaluated(model), hooked, torch.no_grad(), captured_functions(model, recorder):
-            run_on_batches(model, calls, recorder, self.name)
+            run_on_batches(call, calls, recorder, self.name)
 
     @contextmanager
     def evaluating(self, model: Model, *, restores: bool = True) -> Iterator[None]:
