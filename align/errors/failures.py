@@ -23,7 +23,10 @@ FailureKind = Literal[
 
 _DEBUG = "add --debug to see your code's traceback"
 _HINTS: dict[FailureKind, str] = {
-    "end": "code that ends the program belongs under `if __name__ == '__main__':`, where an import passes it by",
+    "end": (
+        "let it raise an exception instead; the end of a script belongs under `if __name__ == '__main__':`, where an "
+        "import passes it by"
+    ),
     "command line": (
         "the code is imported, and gets no command line: parse one under `if __name__ == '__main__':`, or give every "
         "argument a default"
@@ -136,7 +139,7 @@ def hint_in_model(kind: FailureKind, *, entered: bool, returned: bool) -> str:
     if kind == "arguments" and not entered:
         return f"{_INPUTS}; {_DEBUG}"
     if kind in ("shape", "dtype") and not returned:
-        return "no layer had returned: inputs have other shapes and dtypes than it takes, or {failure_hint(kind)}"
+        return f"no layer had returned: inputs have other shapes and dtypes than it takes, or {failure_hint(kind)}"
     return failure_hint(kind)
 
 

@@ -123,7 +123,9 @@ def test_only_a_call_of_the_model_itself_asks_to_check_the_inputs() -> None:
     for kind in kinds:
         assert "check that the inputs" not in hint_in_model(kind, entered=True, returned=False)
     assert "check that the inputs" in hint_in_model("arguments", entered=False, returned=False)
-    assert "shapes and dtypes than it takes" in hint_in_model("shape", entered=True, returned=False)
+    told = hint_in_model("shape", entered=True, returned=False)
+    assert told.startswith("no layer had returned: inputs have other shapes and dtypes than it takes, or ")
+    assert told.endswith(failure_hint("shape"))
     assert hint_in_model("shape", entered=True, returned=True) == failure_hint("shape")
 
 

@@ -50,7 +50,15 @@ def raised_at(error: BaseException) -> str:
     own = [(frame.f_code.co_filename, line) for frame, line in frames[max(begun, default=-1) + 1 :] if _is_users(frame)]
     nearest = [place for place in own if not INSTALLED.intersection(Path(place[0]).parts)]
     file, line = (nearest or own or [("", 0)])[-1]
-    return f"{file.removeprefix(f'{Path.cwd()}{os.sep}')}:{line}" if file else ""
+    return f"{_shown(Path(file))}:{line}" if file else ""
+
+
+def _shown(file: Path) -> str:
+    """The path from the current folder, or from the one of installed packages."""
+    installed = [number for number, part in enumerate(file.parts) if part in INSTALLED]
+    if installed:
+        return Path(*file.parts[installed[-1] + 1 :]).as_posix()
+    return str(file).removeprefix(f"{Path.cwd()}{os.sep}")
 
 
 def _is_users(frame: FrameType) -> bool:
