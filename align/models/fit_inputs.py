@@ -100,6 +100,8 @@ def _runs(side: Side, inputs: Inputs) -> bool:
 
 def _as_consumed(side: Side, inputs: Inputs) -> Inputs:
     """Floating inputs in the dtype of the layer that they go to, where the layers of a model have several."""
+    if not any(is_float(value.dtype.name) for value in batches_of(inputs)[0].values()):
+        return inputs
     parameters = side.reader.read_parameters(side.model, side.label).parameters
     dtypes = {one.module: one.dtype for one in reversed(parameters) if is_float(one.dtype)}
     if len({one.dtype for one in parameters if is_float(one.dtype)}) < 2:

@@ -171,7 +171,7 @@ class MindSporeFramework:
             overwrite,
             floats="float64" if _floating_dtype(model) == _mindspore().float64 else "float32",
         )
-        calls = bound_batches(model.construct, inputs, partial(self.as_tensor, model=model))
+        calls = bound_batches(model.construct, inputs, lambda value: _fitted(_to_tensor(value), model, keeps=True))
         call = root_call(model, recorder, stand_ins, compiled=self._graph)
         cells = () if self._graph else (one for one in model.cells_and_names() if one[0] or call is model)
         hooked = recorded_calls(cells, recorder, stand_ins or {}, "construct")
@@ -250,12 +250,11 @@ def _floating_dtype(model: Model) -> Any:
     return next((tensor.dtype for tensor in _tensors(model).values() if tensor.is_floating_point()), None)
 
 
-def _fitted(tensor: Any, model: Model) -> Any:
-    """Cast a floating input to the model's dtype, of several the widest; one that the model has is kept."""
-    dtypes = {one.dtype for one in _tensors(model).values() if one.is_floating_point()}
-    if not dtypes or not tensor.is_floating_point() or tensor.dtype in dtypes:
-        return tensor
-    return tensor.astype(max(dtypes, key=lambda one: one.itemsize))
+def _fitted(tensor: Any, model: Model, *, keeps: bool = False) -> Any:
+    """Cast a floating input to the model's first floating dtype; with `keeps`, unless it is in another one of them."""
+    dtypes = [one.dtype for one in _tensors(model).values() if one.is_floating_point()]
+    stays = not dtypes or not tensor.is_floating_point() or (keeps and tensor.dtype in dtypes)
+    return tensor if stays else tensor.astype(dtypes[0])
 
 
 def _tensors(model: Model) -> dict[str, Any]:

@@ -156,7 +156,7 @@ class TorchFramework:
         recorder = CallRecorder(
             sink, self.as_array, lambda value, like: to_tensor(value).to(like), overwrite, writes, floats=floats
         )
-        calls = bound_batches(model.forward, inputs, partial(self.as_tensor, model=model))
+        calls = bound_batches(model.forward, inputs, partial(_taken, model))
         call = root_call(model, recorder, stand_ins)
         seen = (one for one in model.named_modules() if not is_scripted(one[1]) and (one[0] or call is model))
         hooked = recorded_calls(seen, recorder, stand_ins or {}, "forward")
@@ -289,6 +289,11 @@ def _tensors(model: Model) -> dict[str, Any]:
     tensors = _named_tensors(model)
     refuse_empty(tensors)
     return tensors
+
+
+def _taken(model: Model, value: Array) -> Any:
+    """An input of a run, in a dtype of the model: its own if the model has it."""
+    return fitted(to_tensor(value), _tensors(model).values(), keeps=True)
 
 
 def _named_tensors(model: Model) -> dict[str, Any]:

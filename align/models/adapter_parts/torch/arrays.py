@@ -44,15 +44,17 @@ def dtype_name(tensor: Any) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def fitted(tensor: Any, held: Iterable[Any]) -> Any:
-    """Move an input to the device of what a model holds, and a floating one to its dtype, of several the widest.
+def fitted(tensor: Any, held: Iterable[Any], *, keeps: bool = False) -> Any:
+    """Move an input to the device of what a model holds, and a floating one to the dtype that comes first there.
 
-    One that the model holds is kept: what it computes in that precision may be what takes the input.
+    With `keeps` it stays in a dtype that the model holds: what computes in that precision may be what takes the input.
     """
     held = list(held)
     floating = [one for one in held if one.is_floating_point()]
-    place = next(iter(floating or held), None)
-    dtypes = {one.dtype for one in floating}
-    keeps = not tensor.is_floating_point() or not dtypes or tensor.dtype in dtypes
-    dtype = tensor.dtype if keeps else max(dtypes, key=lambda one: one.itemsize)
-    return tensor.to(device=None if place is None else place.device, dtype=dtype)
+    like = next(iter(floating or held), None)
+    if like is None:
+        return tensor
+    stays = (
+        not tensor.is_floating_point() or not floating or (keeps and tensor.dtype in {one.dtype for one in floating})
+    )
+    return tensor.to(device=like.device, dtype=tensor.dtype if stays else like.dtype)
