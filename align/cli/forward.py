@@ -21,6 +21,7 @@ from align.cli._shared import (
     RunOption,
     SeedOption,
     batches_source,
+    file_or_function,
     finish,
     given_batches,
     progress_bar,
@@ -42,6 +43,8 @@ from align.cli._trace_folders import compared_folders
 if TYPE_CHECKING:
     from align.core.protocols import Inputs
 
+_CANDIDATES = "candidate_inputs.npz"
+
 
 def forward_command(  # noqa: PLR0913 - one parameter an option
     reference: ReferenceArgument = None,
@@ -49,6 +52,10 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     inputs: BatchesOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
+    candidate_inputs: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="What the candidate alone is given, in the place of --inputs; one a batch."),
+    ] = None,
     reference_checkpoint: ReferenceCheckpointOption = None,
     candidate_checkpoint: CandidateCheckpointOption = None,
     map_file: MapOption = None,
@@ -93,7 +100,7 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     check_dtype(require_dtype)
     limits = (*read_limits(limit or ()), *allowed.limits)
     allowances = replace(allowed, limits=limits, coarsest=require_dtype or "")
-    needless = inputs, made, *checkpoints, *of_first.values(), *of_second.values()
+    needless = inputs, made, candidate_inputs, *checkpoints, *of_first.values(), *of_second.values()
     models = str(first.model), str(second.model)
     if folders := compared_folders(models, settings.map, allowances, partial=partial, needless=needless):
         result, sources = folders
@@ -101,11 +108,13 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
     kept = run / "inputs.npz" if run is not None else None
     chosen = batches_source(inputs, made, settings)
     source = given_batches(chosen, made or (), seed, kept)
+    own = _candidates_batches(candidate_inputs, run, kept=source is kept)
     with progress_bar() as progress:
         result = compare_forward(
             requested(first),
             requested(second),
             inputs=source,
+            candidate_inputs=own,
             name_map=settings.map,
             traces=run / "traces" if run is not None else None,
             power=not no_power,
@@ -113,8 +122,28 @@ def forward_command(  # noqa: PLR0913 - one parameter an option
             progress=progress,
         )
     written = _keep_inputs(source, kept)
-    sources = made_from(settings, **numbered_sources("inputs", [written] if written else chosen))
+    named = numbered_sources("inputs", [written] if written else chosen)
+    _keep_candidates_inputs(own, run)
+    named |= numbered_sources("candidate inputs", [file_or_function(one) for one in candidate_inputs or ()])
+    sources = made_from(settings, **named)
     return finish(result, result.verdict, sources, run, json, show_all=show_all)
+
+
+def _candidates_batches(given: list[str] | None, run: Path | None, *, kept: bool) -> Path | Inputs | None:
+    """What the candidate alone is given: as named, or as a run folder keeps it beside inputs that are `kept` there."""
+    if given:
+        return given_batches([file_or_function(one) for one in given], (), 0)
+    path = None if run is None else run / _CANDIDATES
+    return path if kept and path is not None and path.is_file() else None
+
+
+def _keep_candidates_inputs(source: Path | Inputs | None, run: Path | None) -> None:
+    """Save them in the run folder, so that a later run can use the same; those of an earlier one go."""
+    kept = None if run is None else run / _CANDIDATES
+    if source is not None:
+        _keep_inputs(source, kept)
+    elif kept is not None:
+        kept.unlink(missing_ok=True)
 
 
 def _keep_inputs(source: Path | Inputs, kept: Path | None) -> Path | None:

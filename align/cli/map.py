@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from align.cli._shared import (
+    InputSpecsOption,
     JsonOption,
     ProjectOption,
     RunOption,
+    SeedOption,
+    given_inputs,
     hand_over,
     progress_bar,
     read_settings,
@@ -48,6 +51,8 @@ def map_command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(metavar="FILE", help="Run both models on these inputs: the order of execution becomes evidence."),
     ] = None,
+    made: InputSpecsOption = None,
+    seed: SeedOption = 0,
     trial: Annotated[
         bool, typer.Option("--trial", help="Settle what is ambiguous by what values do on --inputs; takes longer.")
     ] = False,
@@ -95,6 +100,7 @@ def map_command(  # noqa: PLR0913 - one parameter an option
     checkpoints = {"reference_checkpoint": reference_checkpoint, "candidate_checkpoint": candidate_checkpoint}
     _check_options(
         {"CANDIDATE": candidate, "--rules": rules, "--inputs": inputs, "--trial": trial, "--family": family}
+        | {"--input": made}
         | {"--target": target, "--layer": layer, "--out": out, "--check": check}
         | {f"--{name.replace('_', '-')}": path for name, path in checkpoints.items()}
     )
@@ -112,8 +118,9 @@ def map_command(  # noqa: PLR0913 - one parameter an option
             result = map_one_side(names[0], target.value, family=family, layers=layer or (), rules=asked.rules)
         else:
             sides = _requested(names, checkpoints)
+            given = given_inputs(inputs, made or (), seed) if inputs or made else None
             result = map_parameters(
-                *sides, rules=asked.rules, inputs=inputs, trial=trial, family=family, progress=progress
+                *sides, rules=asked.rules, inputs=given, trial=trial, family=family, progress=progress
             )
     if rules is not None and not asked.rules.all_rules:
         said = f"{rules} holds no rule of yours: what align found is found again (docs/map.md)"
@@ -155,7 +162,8 @@ def _check_options(given: Mapping[str, object]) -> None:
     from align.errors import UsageError
     from align.names.map_export import check_suffix
 
-    alone, runs = ("--inputs", "--trial", "--check"), ("--rules", "--inputs", "--trial", "--family", "--out")
+    alone = "--inputs", "--input", "--trial", "--check"
+    runs = "--rules", "--inputs", "--input", "--trial", "--family", "--out"
     filled = "--reference-checkpoint", "--candidate-checkpoint"
     for beside, refused in (
         ("--target", ("CANDIDATE", *alone, *filled)),

@@ -2,10 +2,14 @@
 
 A port and its original are often two folders with a `model.py` each. Python would give the first one twice, so modules
 that an earlier file brought along make way for those of the later one's folder.
+
+A file that imports relatively (`from .layers import Block`) is a module of the package around it: of all folders up to
+the last one that its imports reach, or that holds an `__init__.py`.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 _FOLDERS: list[Path] = []
+_PACKAGE = "__init__"
 
 
 def import_user_code(place: str) -> Any:
@@ -29,11 +34,11 @@ def import_user_code(place: str) -> Any:
     path = Path(place).resolve()
     if not path.is_file():
         raise MissingFileError(place, "model file")
-    _make_way(path.parent)
-    put_first(path.parent)
-    if path.parent not in _FOLDERS:
-        _FOLDERS.append(path.parent)
-    return _loaded(path) or _load(path)
+    package = _package_of(path)
+    _find_here(path.parent)
+    if package:
+        _find_here(path.parents[len(package)], package[0])
+    return _loaded(path) or _load(path, package)
 
 
 def require_file(side: str) -> None:
@@ -50,9 +55,39 @@ def put_first(folder: Path) -> None:
     sys.path.insert(0, str(folder))
 
 
-def _load(path: Path) -> ModuleType:
-    name = path.stem if path.stem not in sys.modules else f"{path.stem}_of_{path.parent.name}"
-    spec = importlib.util.spec_from_file_location(name, path)
+def _find_here(folder: Path, package: str = "") -> None:
+    """Let modules be found in a folder, and those of the same names that other folders brought along make way."""
+    _make_way(folder, package)
+    put_first(folder)
+    if folder not in _FOLDERS:
+        _FOLDERS.append(folder)
+
+
+def _package_of(path: Path) -> tuple[str, ...]:
+    """The names of the packages around a file that imports relatively, outermost first; () for any other."""
+    levels = _relative_levels(path)
+    while 0 < levels < len(path.parents) and (path.parents[levels] / f"{_PACKAGE}.py").is_file():
+        levels += 1
+    names = tuple(folder.name for folder in reversed(path.parents[:levels]))
+    usable = levels < len(path.parents) and all(name and "." not in name for name in names)
+    return names if usable else ()
+
+
+def _relative_levels(path: Path) -> int:
+    """How many folders the relative imports of a file go up, at most; 0 if there are none."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):  # Python says it better when it runs the file
+        return 0
+    return max((node.level for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)), default=0)
+
+
+def _load(path: Path, package: tuple[str, ...]) -> ModuleType:
+    is_package = bool(package) and path.stem == _PACKAGE
+    name = ".".join(package if is_package else (*package, path.stem))
+    name = name if name not in sys.modules else f"{name}_of_{path.parent.name}"
+    inside = [str(path.parent)] if is_package else None
+    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=inside)
     if spec is None or spec.loader is None:
         raise MissingFileError(path, "model file")
     module = importlib.util.module_from_spec(spec)
@@ -71,12 +106,12 @@ def _loaded(path: Path) -> ModuleType | None:
     return next((module for module in list(sys.modules.values()) if _file(module) == str(path)), None)
 
 
-def _make_way(folder: Path) -> None:
+def _make_way(folder: Path, package: str) -> None:
     """Forget modules that lie directly in other models' folders and that this folder has under the same names."""
     own = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
-        if top in own and _lies_in_another(_file(module), top, folder):
+        if top in own | {package} and _lies_in_another(_file(module), top, folder):
             del sys.modules[name]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.errors.base import CannotRunError, as_lines
+from align.errors.failures import ModelFailure, failure_hint, failure_kind, hint_in_model, what_happened
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class SideError(CannotRunError):
@@ -31,22 +32,26 @@ class SharedModelError(CannotRunError):
 
 
 class UserCodeError(CannotRunError):
-    """The user's own code (a factory, a model) raised."""
+    """The user's own code (a factory, a model) raised, or ended the program; `kind` is what went wrong with it."""
 
     def __init__(self, what: str, error: BaseException) -> None:
-        said = str(error).strip().partition("\n\n")[0]
-        super().__init__(f"{what} failed: {type(error).__name__}: {said}", "add --debug to see your code's traceback")
+        self.kind = failure_kind(error)
+        self.happened = what_happened(error)
+        super().__init__(f"{what} failed: {self.happened}", failure_hint(self.kind))
 
 
 class ModelFailedError(UserCodeError):
-    """A model raised while it ran; `layer` is the innermost one that was running, `after` the last that returned."""
+    """A model raised while it ran; `layer` is the innermost one that was running, `after` the last that returned.
 
-    def __init__(self, what: str, layer: str, inputs: dict[str, str], error: BaseException, after: str = "") -> None:
+    `class_name` is the layer's, `line` the `file:line` of the user's code that raised; "" where they are not known.
+    """
+
+    def __init__(self, what: str, failure: ModelFailure, inputs: Mapping[str, str], error: BaseException) -> None:
         given = ", ".join(f"{name} {what}" for name, what in inputs.items())
-        where = (f"in layer {layer!r} " if layer else "") + (f"after layer {after!r} " if after else "")
-        super().__init__(f"the {what} model, {where}on inputs {given},", error)
-        self.layer = layer
-        self.hint = f"check that the inputs have the names, shapes and dtypes that the model expects; {self.hint}"
+        super().__init__(f"the {what} model, {failure}on inputs {given},", error)
+        self.layer, self.failure = failure.layer, failure
+        entered = bool(failure.layer or failure.line)
+        self.hint = hint_in_model(self.kind, entered=entered, returned=bool(failure.after))
 
 
 class UnreadableModelError(CannotRunError):
@@ -74,13 +79,13 @@ class InputsError(CannotRunError):
 
 
 class NothingInCommonError(CannotRunError):
-    """Two sides without a single pair to compare."""
+    """Two sides without a single pair to compare; `bare` is the one that has nothing of the kind."""
 
-    def __init__(self, reference: str, candidate: str, what: str) -> None:
-        super().__init__(
-            f"{reference} and {candidate} have no {what} in common",
-            "check that both sides are the same architecture and size; rename rules can be given with --rules",
-        )
+    def __init__(self, reference: str, candidate: str, what: str, bare: str = "") -> None:
+        none = f": {bare} has none at all" if bare else ""
+        hint = "check that both sides are the same architecture and size; rename rules can be given with --rules"
+        own = f"let {bare} keep its weights as parameters of its layers: tensors and plain attributes have no names"
+        super().__init__(f"{reference} and {candidate} have no {what} in common{none}", own if bare else hint)
 
 
 class UnlikeTracesError(CannotRunError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from align.forward.bisect_result import Bisection, SplicePoint, WrongStretch
 from align.forward.layers.compare_traces import paired_outputs
 from align.forward.read_points import read_points
 from align.forward.running.measure_noise import measure_noise
+from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_inputs
 from align.models.open_side import Side, copied_sides
 from align.models.open_sides import open_sides
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
-    from align.core.protocols import Model
+    from align.core.protocols import Inputs, Model
     from align.core.traces import Trace
     from align.forward.bisect.corresponding_points import CorrespondingPoints
     from align.forward.bisect.find_wrong_stretches import FoundStretch, StretchSearch
@@ -69,12 +71,12 @@ def bisect_port(
     arrays = read_inputs(inputs)
     mine, theirs = (side.reader.read_parameters(side.model, side.label) for side in sides)
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
-        traces = _run_both(sides, arrays, Path(folder))
+        traces, taken = _run_both(sides, arrays, Path(folder))
         pairs = _pairs(traces, (mine, theirs), name_map)
         given = read_points(Path(points)) if isinstance(points, (str, Path)) else points
         found = points_of_runs(*traces, pairs) if given is None else points_as_given(*traces, given)
-        noise = measure_noise(sides[0], arrays, traces[0])
-        bench = _Bench(sides[1], arrays, traces[0], noise, found.points, _outputs(pairs), progress)
+        noise = measure_noise(sides[0], taken[0], traces[0])
+        bench = _Bench(sides[1], taken[1], traces[0], noise, found.points, _outputs(pairs), progress)
         factor = bench.judge((), len(found.points))
         search = find_wrong_stretches(len(found.points), bench.judge)
         progress("bisect", len(bench.runs), len(bench.runs))
@@ -102,7 +104,7 @@ class _Bench:
     """The candidate, run with the reference's values at points; no such run is made twice."""
 
     side: Side
-    inputs: Mapping[str, Array]
+    inputs: Inputs
     reference: Trace
     noise: Noise
     points: Sequence[Point]
@@ -125,12 +127,17 @@ class _Bench:
         return sink.factors
 
 
-def _run_both(sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Path) -> tuple[TraceFolder, TraceFolder]:
-    for side, name in zip(sides, SIDES, strict=True):
+def _run_both(
+    sides: tuple[Side, Side], inputs: Mapping[str, Array], folder: Path
+) -> tuple[tuple[TraceFolder, TraceFolder], tuple[Inputs, Inputs]]:
+    """The traces of both, and their inputs in the dtypes that they take."""
+
+    def run(side: Side, name: str, given: Inputs) -> None:
         with TraceWriter(folder / name, side.reader.environment()) as writer:
-            side.runner.run(side.model, inputs, writer)
-    mine, theirs = (TraceFolder(folder / name) for name in SIDES)
-    return mine, theirs
+            side.runner.run(side.model, given, writer)
+
+    mine, theirs = (run_fitted(side, inputs, partial(run, side, name)) for side, name in zip(sides, SIDES, strict=True))
+    return (TraceFolder(folder / SIDES[0]), TraceFolder(folder / SIDES[1])), (mine, theirs)
 
 
 def _pairs(

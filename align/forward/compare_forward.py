@@ -26,13 +26,15 @@ from align.forward.layers.required_dtype import coarser_layers
 from align.forward.layers.tell_texts import with_texts
 from align.forward.layers.unseen_modules import unseen_findings, with_unseen
 from align.forward.measure_power import power_of
+from align.forward.port_failure import failure_finding, judge_until_failure, paired_until, read_failure
 from align.forward.power.judge_power import with_power
 from align.forward.running.measure_carried import with_carried
 from align.forward.running.measure_functions import with_functions
 from align.forward.running.probe_unseen import probe_unseen
 from align.forward.running.run_both_models import kept_traces, run_both_models
 from align.models.describe_host import describe_host
-from align.models.inputs import describe_inputs, read_batches
+from align.models.input_bindings import bound_findings, read_bindings
+from align.models.inputs import describe_inputs, read_both_inputs
 from align.models.open_side import copied_sides, environments, unseen_layers
 from align.models.open_sides import open_sides
 from align.models.refuse_random import refuse_random
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from align.core.progress import Progress
     from align.core.protocols import Inputs, Model
     from align.core.verdicts import Verdict
+    from align.errors import ModelFailedError
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights
     from align.forward.forward_result import LayerComparison
@@ -70,6 +73,7 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     candidate: str | Model | Side,
     *,
     inputs: InputsSource,
+    candidate_inputs: InputsSource | None = None,
     name_map: NameMap | Path | str | None = None,
     traces: Path | None = None,
     allowances: Allowances = NO_ALLOWANCES,
@@ -81,12 +85,13 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     A side is a live model, `module:function`, what `align.open_side` returns for a model with its checkpoint, or an
     `align.SideRequest`, which says the same of a side that is yet to be opened: sides that share tensors need that.
     `inputs` are arrays by name, a file of them, or a function that returns them; of several batches, in a list, one
-    follows the other without a reset between, so that what a model keeps of one shows in the next. Without `name_map`
-    the two models are matched first. `traces` is a folder that keeps both traces; those of a run that fails stay beside
-    it, as `traces.part`. `allowances` are limits of single layers, and deviations accepted for a reason. `power`
-    measures whether models that agree could have differed. Raises NothingInCommonError if no layer pairs,
-    UnusedPatternsError for an allowance that fits none, CannotRunError for a model that differs and draws random
-    numbers.
+    follows the other without a reset between, so that what a model keeps of one shows in the next; `candidate_inputs`
+    are what the candidate alone is given, batch by batch. Without `name_map` the two models are matched first.
+    `traces` is a folder that keeps both traces; those of a run that fails stay beside it, as `traces.part`.
+    `allowances` are limits of single layers, and deviations accepted for a reason. `power` measures whether models that
+    agree could have differed. Of a candidate that raises, what ran before is compared; the verdict is "could not
+    compare", and `failure` says where it was. Raises NothingInCommonError if no layer pairs, UnusedPatternsError for an
+    allowance that fits none, CannotRunError for a model that differs and draws random numbers.
 
     >>> import numpy as np
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
@@ -98,19 +103,21 @@ def compare_forward(  # noqa: PLR0913 - one parameter an option
     'aligned'
     """
     sides = open_sides(reference, candidate)
-    task = _Task(sides, read_batches(inputs), allowances, _announced(progress))
+    task = _Task(sides, read_both_inputs(inputs, candidate_inputs), allowances, _announced(progress))
     names = _match(sides, name_map)
     with kept_traces(traces) as folder:
         run = run_both_models(sides, task.inputs, folder, task.begun)
         task.begun()
         gathered = _gather(task, names, run, settled=name_map is not None)
+        if run.failure is not None:
+            return _result(task, gathered, _judge_failed(task, gathered, run.failure), None)
         gathered = _with_carried(task, gathered)
         task.begun()
         gathered, alone = _isolate(task, gathered)
         judged = _judge(task, gathered, alone)
         task.begun()
         agree = judged.verdict.outcome is Outcome.ALIGNED
-        shown = power_of(sides[0], task.inputs, run.reference, _limits(judged)) if power and agree else None
+        shown = power_of(sides[0], run.inputs[0], run.reference, _limits(judged)) if power and agree else None
     progress("forward", STAGES, STAGES)
     return _result(task, gathered, judged, shown)
 
@@ -120,7 +127,7 @@ class _Task:
     """The sides, what they are given and what is allowed; `begun` is told of each stage."""
 
     sides: tuple[Side, Side]
-    inputs: Inputs
+    inputs: tuple[Inputs, Inputs]
     allowances: Allowances
     begun: Callable[[], None]
 
@@ -180,20 +187,21 @@ def _gather(task: _Task, names: _Names, run: BothRuns, *, settled: bool) -> _Gat
     """Pair and compare what the models returned; a map that is not `settled` is completed by the order of the run."""
     if not settled and not names.name_map.complete:
         names = _named(task.sides, names.parameters, map_in_order(run.traces, names.parameters, names.name_map))
-    calls = pair_traces(run.traces, names.parameters, names.name_map)
-    check_allowances(task.allowances, calls.pairs)
+    calls = paired_until(run.failure, lambda: pair_traces(run.traces, names.parameters, names.name_map), run.reference)
+    if run.failure is None:
+        check_allowances(task.allowances, calls.pairs)
     compared = compare_traces(*run.traces, calls.pairs, run.noise.accumulated, task.allowances, run.padding)
     rows = [*with_texts(compared, run.traces)]
     layers = in_batches(with_amplification(excuse_uncertain(rows), *run.traces), run.reference)
     gathered = _Gathered(names, run, calls, layers)
-    if gathered.differ:
-        refuse_random(task.sides[1], task.inputs, run.candidate)
+    if gathered.differ and run.failure is None:
+        refuse_random(task.sides[1], run.inputs[1], run.candidate)
     return gathered
 
 
 def _with_carried(task: _Task, gathered: _Gathered) -> _Gathered:
     run = gathered.run
-    noise = with_carried(run.noise, task.sides[0], task.inputs, run.reference, gathered.calls.pairs)
+    noise = with_carried(run.noise, task.sides[0], run.inputs[0], run.reference, gathered.calls.pairs)
     return replace(gathered, run=replace(run, noise=noise))
 
 
@@ -202,7 +210,7 @@ def _isolate(task: _Task, gathered: _Gathered) -> tuple[_Gathered, IsolatedLayer
     alone = isolate_layers(_bench(task, gathered))
     if not (alone.faults or gathered.differ):
         return gathered, alone
-    noise = with_functions(gathered.run.noise, task.sides, task.inputs, gathered.run.reference)
+    noise = with_functions(gathered.run.noise, task.sides, gathered.run.inputs[0], gathered.run.reference)
     if noise is None:
         return gathered, alone
     gathered = _gather(task, gathered.names, replace(gathered.run, noise=noise), settled=True)
@@ -212,7 +220,7 @@ def _isolate(task: _Task, gathered: _Gathered) -> tuple[_Gathered, IsolatedLayer
 def _bench(task: _Task, gathered: _Gathered) -> Bench:
     run, pairs = gathered.run, gathered.calls.pairs
     noise = run.noise.isolated
-    return Bench(task.sides[1], task.inputs, run.reference, pairs, noise, task.allowances, run.padding)
+    return Bench(task.sides[1], run.inputs[1], run.reference, pairs, noise, task.allowances, run.padding)
 
 
 def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
@@ -224,13 +232,14 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
     culprits = explain_culprits(task.sides[0], bench, alone, weights.weights) if alone.faults else ()
     culprits = culprits_in_batches(culprits, run.candidate)
     unseen = [
-        probe_unseen(role, side, task.inputs, trace)
-        for role, side, trace in zip(SIDES, task.sides, run.traces, strict=True)
+        probe_unseen(role, side, inputs, trace)
+        for role, side, inputs, trace in zip(SIDES, task.sides, run.inputs, run.traces, strict=True)
     ]
     findings = (
         *run.noise.findings,
         *unseen_layers(*task.sides),
         *copied_sides(*task.sides),
+        *bound_findings(task.sides, task.inputs, run.inputs),
         *(one for own, side in zip(unseen, task.sides, strict=True) for one in unseen_findings(own, side.label)),
         *alone.findings,
         *left_out(run.traces, [side.label for side in task.sides]),
@@ -248,6 +257,22 @@ def _judge(task: _Task, gathered: _Gathered, alone: IsolatedLayers) -> _Judged:
 
 def _labels(sides: tuple[Side, Side]) -> tuple[str, str]:
     return sides[0].label, sides[1].label
+
+
+def _judge_failed(task: _Task, gathered: _Gathered, error: ModelFailedError) -> _Judged:
+    """Judge what ran before the port raised; nothing is tried with a port that does not run."""
+    run, names = gathered.run, gathered.names
+    findings = (
+        failure_finding(error, task.sides[1].label),
+        *run.noise.findings,
+        *copied_sides(*task.sides),
+        *bound_findings(task.sides, task.inputs, run.inputs),
+        *open_names(names.name_map),
+        *names.weights.findings,
+    )
+    known = accept_deviations(gathered.layers, (), task.allowances.accepted)
+    verdict = judge_until_failure(known.layers, gathered.calls.unpaired, error)
+    return _Judged(known, findings, verdict, ())
 
 
 def _limits(judged: _Judged) -> dict[str, Limit]:
@@ -268,7 +293,10 @@ def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | No
         last_aligned=last,
         unpaired=gathered.calls.unpaired,
         findings=judged.findings,
-        inputs=describe_inputs(task.inputs),
+        inputs=describe_inputs(task.inputs[0]),
+        bindings=read_bindings(task.sides, task.inputs),
+        failure=None if gathered.run.failure is None else read_failure(gathered.run.failure),
+        candidate_inputs=describe_inputs(task.inputs[1]) if task.inputs[1] is not task.inputs[0] else {},
         environment=environments(*task.sides) | {"host": describe_host()},
         verdict=verdict,
         culprits=known.culprits,
@@ -276,4 +304,4 @@ def _result(task: _Task, gathered: _Gathered, judged: _Judged, power: Power | No
         power=power,
         unseen=judged.unseen,
     )
-    return with_caveats(result, task.inputs)
+    return with_caveats(result, task.inputs[0])

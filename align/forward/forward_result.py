@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from align.core.traces import capture_key
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from align.core.parameters import Shape
     from align.core.verdicts import LayerOutcome, Verdict
     from align.forward.culprit_result import Culprit, IsolatedComparison
+    from align.forward.failure_result import PortFailure
     from align.forward.power_result import Power
     from align.forward.unseen_result import UnseenModule
+    from align.models.input_bindings import InputBinding
     from align.traces.unpaired_layer import UnpairedLayer
 
 
@@ -76,7 +78,9 @@ class ForwardComparison:
     `first_divergent` is an index into `layers`, None if all agree. `last_aligned` is the index of the last aligned
     layer before it. `inputs` maps each input's name to its shape, dtype and SHA-256. `culprits` are all that is at
     fault by itself, in the order in which it shows, but for what is `accepted`. `unseen` are modules with parameters of
-    which no call was seen. `power` is what the inputs could have shown, None if that was not measured.
+    which no call was seen. `power` is what the inputs could have shown, None if that was not measured. `bindings`
+    say which parameter of either side each input went to, `candidate_inputs` what the candidate alone was given, {} if
+    it was given the same. `failure` is what ended the candidate's run: only what ran before was compared.
     """
 
     result_kind = "forward"
@@ -94,3 +98,6 @@ class ForwardComparison:
     accepted: tuple[AcceptedLayers, ...] = ()
     power: Power | None = None
     unseen: tuple[UnseenModule, ...] = ()
+    bindings: tuple[InputBinding, ...] = ()
+    candidate_inputs: dict[str, dict[str, object]] = field(default_factory=dict)
+    failure: PortFailure | None = None

@@ -7,6 +7,7 @@ model itself, since a copy may go on using what it was copied from. It has its o
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from align.forward.running.measure_noise import measure_noise
 from align.measure.limits import limit_for
 from align.measure.measure_arrays import measure
 from align.models.batches import batches_from_names, named_arrays
+from align.models.fit_inputs import run_fitted
 from align.models.inputs import read_batches
 from align.models.open_side import Side, open_side
 from align.traces.trace_folder import TraceFolder
@@ -52,12 +54,16 @@ def measure_power(side: str | Model | Side, inputs: InputsSource) -> Power:
     >>> [(one.module, one.state, one.factor) for one in measure_power(model, {"x": np.eye(4)}).outputs]
     [('relu', 'constant', 0.0), ('', 'constant', 0.0)]
     """
-    opened, arrays = open_side(side), read_batches(inputs)
+    opened = open_side(side)
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
-        with TraceWriter(Path(folder), opened.reader.environment(), inputs=True) as writer:
-            opened.runner.run(opened.model, arrays, writer)
+        arrays = run_fitted(opened, read_batches(inputs), partial(_trace, opened, Path(folder)))
         trace = TraceFolder(Path(folder))
         return power_of(opened, arrays, trace, _own_limits(opened, arrays, trace))
+
+
+def _trace(side: Side, folder: Path, inputs: Inputs) -> None:
+    with TraceWriter(folder, side.reader.environment(), inputs=True) as writer:
+        side.runner.run(side.model, inputs, writer)
 
 
 def power_of(side: Side, inputs: Inputs, trace: Trace, limits: Mapping[str, Limit]) -> Power:

@@ -9,7 +9,8 @@ import numpy as np
 
 from align.core.findings import Finding
 from align.core.protocols import ModelCaller
-from align.errors import CannotRunError, InputsError, ModelFailedError
+from align.errors import CannotRunError, InputsError, ModelFailedError, ModelFailure
+from align.models.live.call_sites import raised_at
 from align.models.nested_values import leaves
 from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
@@ -48,7 +49,8 @@ def call_model(side: Side, inputs: Mapping[str, Array], *, restores: bool = True
     args, kwargs = bind_inputs(forward_of(side.model), tensors)
     with caller.evaluating(side.model, restores=restores):
         returned = run_user_code(
-            lambda: side.model(*args, **kwargs), lambda error: ModelFailedError(caller.name, "", given, error)
+            lambda: side.model(*args, **kwargs),
+            lambda error: ModelFailedError(caller.name, ModelFailure(line=raised_at(error)), given, error),
         )
         found = ((name, caller.as_array(leaf)) for name, leaf in leaves(returned))
         outputs = {name: np.array(array) for name, array in found if array is not None}

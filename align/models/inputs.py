@@ -69,6 +69,21 @@ def read_batches(source: InputsSource) -> tuple[dict[str, Array], ...]:
     return tuple(batch for one in source for batch in read_batches(one))
 
 
+def read_both_inputs(
+    source: InputsSource, candidate: InputsSource | None = None
+) -> tuple[tuple[dict[str, Array], ...], tuple[dict[str, Array], ...]]:
+    """Return the batches of both sides, which are the same ones unless the candidate has its own.
+
+    Raises InputsError where it has more or fewer.
+    """
+    batches = read_batches(source)
+    own = batches if candidate is None else read_batches(candidate)
+    if len(own) != len(batches):
+        hint = "give one for each: what is compared is what both models make of the same batch"
+        raise InputsError(f"{len(batches)} batches for the reference and {len(own)} for the candidate", hint)
+    return batches, own
+
+
 def _batch(source: object, made: Any) -> dict[str, Array]:
     if not hasattr(made, "items"):
         place = source if isinstance(source, str) else "what is given as inputs"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("float16", "bfloat16", "float32", "float64")
 MODES = ("graph", "pynative")
+_FOLDERS_AFTER_IMPORT: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ def load_function(side: str) -> Callable[[], Any]:
     function = find_function(side)
     if any(reader.owns(function) for reader in model_readers().values()):
         return lambda: function
-    return lambda: _guarded(side, function)
+    return lambda: _guarded(side, function, _FOLDERS_AFTER_IMPORT.get(side.rpartition(":")[0], ""))
 
 
 def find_function(side: str) -> Callable[..., Any]:
@@ -215,7 +216,7 @@ def find_function(side: str) -> Callable[..., Any]:
     place, separator, name = side.rpartition(":")
     if not separator or not place or not name.isidentifier():
         raise SideError(side, "it is not of the form `module:function`")
-    module = _guarded(side, lambda: import_user_code(place))
+    module = _guarded(side, lambda: _imported(place))
     function = getattr(module, name, None)
     if not callable(function):
         what = "is no function" if hasattr(module, name) else "does not exist"
@@ -224,21 +225,43 @@ def find_function(side: str) -> Callable[..., Any]:
     return found
 
 
+def _imported(place: str) -> Any:
+    """Import it, and keep the folder that its code went to, from which its functions may read files."""
+    before = str(Path.cwd())
+    module = import_user_code(place)
+    if (after := str(Path.cwd())) != before:
+        _FOLDERS_AFTER_IMPORT[place] = after
+    return module
+
+
 def _functions(module: Any) -> str:
     own = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
     return ", ".join(sorted(name for name in own if not name.startswith("_")))
 
 
-def _guarded(side: str, code: Callable[[], Any]) -> Any:
+def _guarded(side: str, code: Callable[[], Any], folder: str = "") -> Any:
     def failed(error: BaseException) -> AlignError:
         if isinstance(error, ModuleNotFoundError):
             return _missing_module(side, error)
-        return UserCodeError(f"building {side}", error)
+        return _named_otherwise(UserCodeError(f"building {side}", error), side, error)
 
     for reader in model_readers().values():
         if isinstance(reader, Preparer):
             reader.prepare()
-    return run_user_code(code, failed)
+    return run_user_code(code, failed, folder)
+
+
+def _named_otherwise(failed: UserCodeError, side: str, error: BaseException) -> UserCodeError:
+    """Say of a relative import that leads nowhere how to name the side instead."""
+    place, _, function = side.rpartition(":")
+    if isinstance(error, ImportError) and "relative import" in str(error):
+        if place.endswith(".py"):
+            failed.hint = "no folder of a package has a dot in its name: rename it, or import by the whole name there"
+        else:
+            failed.hint = (
+                f"give the file, or name the module as its packages do: {place.replace('.', '/')}.py:{function}"
+            )
+    return failed
 
 
 def _missing_module(side: str, error: ModuleNotFoundError) -> CannotRunError:
@@ -248,6 +271,4 @@ def _missing_module(side: str, error: ModuleNotFoundError) -> CannotRunError:
             check_packages(reader)
     if f"{side.rpartition(':')[0]}.".startswith(f"{name}."):
         return SideError(side, f"there is no module {name!r}")
-    failed = UserCodeError(f"building {side}", error)
-    failed.hint = "install what is missing into this environment, or start align where it can be imported"
-    return failed
+    return UserCodeError(f"building {side}", error)

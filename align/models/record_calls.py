@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from align.core.trace_metadata import CallSink, CallStart, FunctionSink, ReturnedParts, ReturnedSink
 from align.core.traces import Capture, InputSink, Intervention, OverwritingSink
-from align.errors import InputsError, ModelFailedError
+from align.errors import InputsError, ModelFailedError, ModelFailure
 from align.models.batches import batches_of
-from align.models.live.call_sites import tensor_kinds, user_line
+from align.models.live.call_sites import raised_at, tensor_kinds, user_line
 from align.models.live.returned_values import INNER, given_back, taken_apart
 from align.models.live.same_tensors import LatestTensors, no_write_count
 from align.models.nested_values import leaves, with_leaves
@@ -109,6 +109,7 @@ class CallRecorder:
         self._to_array = to_array
         self._from_array = from_array
         self._running: list[str] = []
+        self._classes: list[str] = []
         self.returned = ""  # path of the module that returned last
         self._calls: dict[str, int] = {}
         self._order = 0
@@ -126,12 +127,18 @@ class CallRecorder:
         """Path of the innermost module that has begun and not ended."""
         return self._running[-1] if self._running else None
 
+    def failure(self, error: BaseException) -> ModelFailure:
+        """Where the model was when it raised."""
+        class_name = self._classes[-1] if self._classes else ""
+        return ModelFailure(self.running or "", class_name, self.returned, raised_at(error))
+
     def begin(
         self, path: str, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None, class_name: str = ""
     ) -> Any:
         """Note that a module starts; return the (args, kwargs) that it is to get instead, None if they stay."""
         around = self.running
         self._running.append(path)
+        self._classes.append(class_name)
         if self._call_sink is None and self._input_sink is None:
             return None
         given = dict(enumerate(args)) | dict(kwargs or {})
@@ -180,6 +187,7 @@ class CallRecorder:
         """
         while self._running.pop() != path:  # modules that raised, and were caught by the model itself
             pass
+        del self._classes[len(self._running) :]
         self.returned = path
         call = self._calls.get(path, 0)
         self._calls[path] = call + 1
@@ -277,6 +285,4 @@ def run_user_model(call: Callable[[], Any], recorder: CallRecorder, inputs: Mapp
     """Call the user's model; whatever it raises becomes a ModelFailedError that names the layer and the inputs."""
     given = {name: f"{value.dtype.name}{list(value.shape)}" for name, value in inputs.items()}
     with probed_by(recorder):
-        run_user_code(
-            call, lambda error: ModelFailedError(what, recorder.running or "", given, error, recorder.returned)
-        )
+        run_user_code(call, lambda error: ModelFailedError(what, recorder.failure(error), given, error))

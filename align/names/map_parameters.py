@@ -10,6 +10,7 @@ from align.core.name_map import FRAMEWORKS, Dropped
 from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.errors import ModelFailedError, NothingInCommonError, UsageError
+from align.models.fit_inputs import run_fitted
 from align.models.inputs import read_inputs
 from align.models.open_side import copied_sides
 from align.names.by_value.settle_by_values import pairs_by_values, with_value_pairs
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from align.core.name_map import FrameworkName, NameMap
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
-    from align.core.protocols import Model
+    from align.core.protocols import Inputs, Model
     from align.models.open_side import Side
 
 
@@ -159,17 +160,30 @@ def executed(
 
 
 def _executed(side: Side, parameters: ParameterSet, inputs: Mapping[str, Array]) -> ParameterSet:
-    order = CallOrder()
-    side.runner.run(side.model, inputs, order)
-    return in_execution_order(parameters, order)
+    orders: list[CallOrder] = []
+
+    def run(given: Inputs) -> None:
+        orders.append(CallOrder())
+        side.runner.run(side.model, given, orders[-1])
+
+    run_fitted(side, inputs, run)
+    return in_execution_order(parameters, orders[-1])
 
 
 def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
-    """Match two sides; raises NothingInCommonError if not a single parameter pairs or might pair."""
+    """Match two sides; raises NothingInCommonError if not a single parameter pairs or might pair.
+
+    Two sides without parameters have an empty map: what they compute can be compared all the same.
+    """
     name_map = _matched(source, target, rules)
-    if not name_map.pairings and not name_map.ambiguous:
-        raise NothingInCommonError(source.label, target.label, "parameter")
+    if (source.parameters or target.parameters) and not name_map.pairings and not name_map.ambiguous:
+        raise NothingInCommonError(source.label, target.label, "parameter", _bare(source, target))
     return name_map
+
+
+def _bare(source: ParameterSet, target: ParameterSet) -> str:
+    """The side that has no parameter at all, "" if both have some."""
+    return next((side.label for side in (source, target) if not side.parameters), "")
 
 
 def _matched(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:

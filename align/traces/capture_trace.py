@@ -15,6 +15,7 @@ from align.core.protocols import BackwardRunner, SettingsReader
 from align.core.trace_metadata import TraceHead
 from align.errors import CannotRunError, DestinationError, UserCodeError
 from align.models.describe_host import describe_host
+from align.models.fit_inputs import run_fitted
 from align.models.inputs import describe_inputs, read_batches, read_inputs, save_inputs
 from align.models.open_side import Side, open_side
 from align.models.restore_state import SEED
@@ -96,10 +97,11 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
         save_inputs(folder / INPUTS, batches)
         progress("capture", 1, STAGES)
         later = (NOISE,) if noise else ()
-        _write_run(opened, folder, head, partial(opened.runner.run, opened.model, batches), later)
+        run = partial(opened.runner.run, opened.model)
+        taken = run_fitted(opened, batches, lambda given: _write_run(opened, folder, head, partial(run, given), later))
         progress("capture", 2, STAGES)
         if noise:
-            write_noise(folder, *_measure_noise(opened, batches, TraceFolder(folder)))
+            write_noise(folder, *_measure_noise(opened, taken, TraceFolder(folder)))
             tell_file(folder, NOISE)
         if backwards is not None:
             head = replace(head, direction="backward", functions=False, layer_inputs=False)

@@ -444,6 +444,26 @@ def test_real_models_in_a_program_of_their_own_say_one_thing(tmp_path: Path) -> 
     assert found[0].stderr == ""
     assert (found[1].returncode, found[1].stdout) == (2, "")
     assert found[1].stderr.startswith(
-        "align: the torch model, in layer '0' on inputs x float32[2, 5], failed: RuntimeError"
+        "align: the torch model, in layer '0' (Linear) on inputs x float32[2, 5], failed: RuntimeError"
     )
     assert found[1].stderr.count("\n") == 2
+
+
+def test_the_candidate_may_be_given_inputs_of_its_own_which_the_run_folder_keeps(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = np.random.default_rng(2).normal(size=(5, 4)).astype(np.float32)
+    for name, scale in (("mine", 1), ("same", 1), ("other", 2)):
+        np.savez(f"{name}.npz", x=values * scale)
+    given = [*sides(here), "--inputs", "mine.npz", "--run", "run"]
+    assert main([*given, "--candidate-inputs", "same.npz"]) == 0
+    assert main([*given, "--candidate-inputs", "other.npz"]) == 1
+    capsys.readouterr()
+    assert main([*sides(here), "--run", "run", "--json"]) == 1  # both are used again
+    document = json.loads(capsys.readouterr().out)
+    assert document["candidate_inputs"]["x"]["sha256"] != document["inputs"]["x"]["sha256"]
+    assert [one["parameters"] for one in document["bindings"]] == [{"x": "x"}, {"x": "x"}]
+    assert main(given) == 0  # the earlier run's are gone
+    assert not Path("run/candidate_inputs.npz").exists()
+    capsys.readouterr()
+    check_refused([*given, "--candidate-inputs", "gone.npz"], capsys, "gone.npz")

@@ -378,3 +378,18 @@ def test_two_checkpoints_need_no_framework(folder: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert '"fc.weight" = "head.weight"' in (folder / "map.toml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("trial", [[], ["--trial"]])
+def test_inputs_are_drawn_as_for_a_comparison(
+    folder: Path, trial: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = ["map", "nets.py:original", "nets.py:vague_port"]
+    assert main([*sides, *trial, "--input", "x=float32[2,4]", "--seed", "3", "--json"]) in (0, 1)
+    drawn = capsys.readouterr().out
+    main([*sides, "--json"])
+    assert drawn != capsys.readouterr().out  # the order of calls, or the trial, tells more than names do
+    assert main([*sides, *trial, "--input", "x=float32"]) == 2
+    assert "x=float32: not of this form" in capsys.readouterr().err
+    assert main([*sides, "--input", "x=float32[2]", "--inputs", "data.py:x"]) == 2
+    assert main([*sides, "--input", "x=float32[2]", "--check", "map.toml"]) == 2

@@ -112,7 +112,7 @@ def test_a_live_model_and_an_open_side_are_taken_as_they_are() -> None:
         ("number", SideError, "'number' is no function in"),
         ("forgets", SideError, "it returned a NoneType, expected one of: .*PyTorch models"),
         ("fails", UserCodeError, "net.py:fails failed: ValueError: no weights here"),
-        ("leaves", UserCodeError, "net.py:leaves failed: SystemExit: 0"),
+        ("leaves", UserCodeError, r"net.py:leaves failed: it ends the program: sys.exit\(0\)"),
         ("wants", UserCodeError, "net.py:wants failed: TypeError: .*argument"),
         ("misses", UserCodeError, "No module named 'a_package_that_is_not_there'"),
         ("raises_without_a_name", UserCodeError, "try another time"),

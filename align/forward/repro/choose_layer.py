@@ -18,7 +18,7 @@ def choose_pair(pairs: Sequence[CallPair], comparison: ForwardComparison, named:
     """Return the pair called `PATH` or `PATH#CALL` on either side, else that of the first culprit.
 
     What makes wrong inputs for a layer is the module around it. Raises CannotRunError for a name that no paired layer
-    has, and where nothing is named and nothing differs.
+    has, and where nothing is named and nothing differs, or the port failed before anything did.
     """
     if named is not None:
         return _named(pairs, named)
@@ -29,6 +29,8 @@ def choose_pair(pairs: Sequence[CallPair], comparison: ForwardComparison, named:
     if comparison.first_divergent is not None:
         layer = comparison.layers[comparison.first_divergent]
         return next(p for p in pairs if (p.reference.module, p.reference.call) == (layer.reference, layer.call))
+    if comparison.failure is not None:
+        raise CannotRunError(comparison.verdict.reason, f"{comparison.failure.hint}; or name a layer with --layer PATH")
     raise CannotRunError("no layer differs, so there is none to show", "name one with --layer PATH")
 
 

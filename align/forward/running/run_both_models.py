@@ -6,13 +6,16 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.errors import DestinationError
+from align.core.name_map import SIDES
+from align.errors import DestinationError, ModelFailedError
 from align.forward.layers.padding import NO_PADDING, Padding
 from align.forward.running.find_padding import find_padding
 from align.forward.running.measure_noise import measure_noise
+from align.models.fit_inputs import run_fitted
 from align.models.refuse_random import refuse_random
 from align.traces.folder_lock import LOCK, folder_lock
 from align.traces.trace_folder import TraceFolder
@@ -28,12 +31,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BothRuns:
-    """The traces of both models, with the inputs of all calls, the reference's noise, and what padding decides."""
+    """The traces of both models, with the inputs of all calls, the reference's noise, and what padding decides.
+
+    `inputs` are what each side took: the same numbers, in its own dtypes, or those that the candidate alone was given.
+    `failure` is what ended the candidate's run: its trace is cut short there.
+    """
 
     reference: TraceFolder
     candidate: TraceFolder
     noise: Noise
+    inputs: tuple[Inputs, Inputs]
     padding: Padding = NO_PADDING
+    failure: ModelFailedError | None = None
 
     @property
     def traces(self) -> tuple[TraceFolder, TraceFolder]:
@@ -41,17 +50,32 @@ class BothRuns:
         return self.reference, self.candidate
 
 
-def run_both_models(sides: tuple[Side, Side], inputs: Inputs, folder: Path, begun: Callable[[], None]) -> BothRuns:
-    """Run both models and measure the noise; `begun` is told of each of the three stages."""
-    read = []
-    for side, name in zip(sides, ("reference", "candidate"), strict=True):
+def run_both_models(
+    sides: tuple[Side, Side], inputs: tuple[Inputs, Inputs], folder: Path, begun: Callable[[], None]
+) -> BothRuns:
+    """Run both models and measure the noise; `begun` is told of each of the three stages.
+
+    Raises ModelFailedError for a reference that fails, and for a candidate that fails before any layer has returned.
+    """
+    read, took, failure = [], [], None
+    for side, own, name in zip(sides, inputs, SIDES, strict=True):
         begun()
-        with TraceWriter(folder / name, side.reader.environment(), inputs=True) as writer:
-            side.runner.run(side.model, inputs, writer)
+        try:
+            took.append(run_fitted(side, own, partial(_trace, side, folder / name)))
+        except ModelFailedError as error:
+            if side is sides[0] or not TraceFolder(folder / name).captures:
+                raise
+            took, failure = [*took, own], error
         read.append(TraceFolder(folder / name))
     begun()
-    refuse_random(sides[0], inputs, read[0])  # else its random numbers would be its noise
-    return BothRuns(read[0], read[1], measure_noise(sides[0], inputs, *read), find_padding(sides[0], inputs, read[0]))
+    refuse_random(sides[0], took[0], read[0])  # else its random numbers would be its noise
+    noise, padding = measure_noise(sides[0], took[0], *read), find_padding(sides[0], took[0], read[0])
+    return BothRuns(read[0], read[1], noise, (took[0], took[1]), padding, failure)
+
+
+def _trace(side: Side, folder: Path, inputs: Inputs) -> None:
+    with TraceWriter(folder, side.reader.environment(), inputs=True) as writer:
+        side.runner.run(side.model, inputs, writer)
 
 
 @contextmanager

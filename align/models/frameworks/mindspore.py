@@ -34,6 +34,7 @@ from align.models.check_state_dict import check_state_dict
 from align.models.live.overwrite_inputs import Overwriter
 from align.models.record_calls import CallRecorder, bind_inputs, bound_batches, recorded_calls, run_on_batches
 from align.models.restore_state import fixed_seed, restored_attributes, seed_of_runs
+from align.models.root_call import root_call
 from align.models.user_code import run_user_code
 from align.rules.layer_rules import is_statistic
 from align.rules.linear_layouts import inputs_first
@@ -170,10 +171,10 @@ class MindSporeFramework:
             overwrite,
             floats="float64" if _floating_dtype(model) == _mindspore().float64 else "float32",
         )
-        calls = bound_batches(model.construct, inputs, partial(self.as_tensor, model=model))
-        cells = () if self._graph else model.cells_and_names()
+        calls = bound_batches(model.construct, inputs, lambda value: _fitted(_to_tensor(value), model, keeps=True))
+        call = root_call(model, recorder, stand_ins, compiled=self._graph)
+        cells = () if self._graph else (one for one in model.cells_and_names() if one[0] or call is model)
         hooked = recorded_calls(cells, recorder, stand_ins or {}, "construct")
-        call = partial(_call_whole, model, recorder) if self._graph else model
         eager = layer_by_layer(graph=self._graph)
         with in_mode(graph=self._graph), eager, _evaluated(model), hooked, captured_operators(model, recorder):
             run_on_batches(call, calls, recorder, "MindSpore")
@@ -190,7 +191,7 @@ class MindSporeFramework:
 
     def as_tensor(self, value: Array, model: Model) -> Any:
         """Make a tensor that fits the model."""
-        return _fitted(_to_tensor(value), _floating_dtype(model))
+        return _fitted(_to_tensor(value), model)
 
     def as_array(self, value: Any) -> Array | None:
         """Copy a tensor out."""
@@ -199,8 +200,7 @@ class MindSporeFramework:
 
     def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward and back again; see BackwardRunner."""
-        dtype = _floating_dtype(model)
-        tensors = {name: _fitted(_to_tensor(value), dtype) for name, value in inputs.items()}
+        tensors = {name: self.as_tensor(value, model) for name, value in inputs.items()}
 
         def call(given: Mapping[str, Any]) -> Any:
             args, kwargs = bind_inputs(model.construct, given)
@@ -214,13 +214,6 @@ class MindSporeFramework:
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002
         """Return None: many CPU and all Ascend kernels of MindSpore have no float64."""
         return None
-
-
-def _call_whole(model: Model, recorder: CallRecorder, *args: Any, **kwargs: Any) -> None:
-    """Call a network without hooks: a sink sees what it is given and returns."""
-    name = type(model).__name__
-    given, named = recorder.begin("", args, kwargs, name) or (args, kwargs)
-    recorder.end("", name, model(*given, **named))
 
 
 def to_array(tensor: Any) -> Array:
@@ -257,9 +250,11 @@ def _floating_dtype(model: Model) -> Any:
     return next((tensor.dtype for tensor in _tensors(model).values() if tensor.is_floating_point()), None)
 
 
-def _fitted(tensor: Any, dtype: Any) -> Any:
-    """Cast an input to the model's dtype if both are floating."""
-    return tensor.astype(dtype) if dtype is not None and tensor.is_floating_point() else tensor
+def _fitted(tensor: Any, model: Model, *, keeps: bool = False) -> Any:
+    """Cast a floating input to the model's first floating dtype; with `keeps`, unless it is in another one of them."""
+    dtypes = [one.dtype for one in _tensors(model).values() if one.is_floating_point()]
+    stays = not dtypes or not tensor.is_floating_point() or (keeps and tensor.dtype in dtypes)
+    return tensor if stays else tensor.astype(dtypes[0])
 
 
 def _tensors(model: Model) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.core.traces import Influences
 from align.errors import MissingClassError, UserCodeError
-from align.models.adapter_parts.torch.arrays import dtype_name, to_array, to_tensor
+from align.models.adapter_parts.torch.arrays import dtype_name, fitted, to_array, to_tensor
 from align.models.adapter_parts.torch.backward import differentiate
 from align.models.adapter_parts.torch.functions import captured_functions
 from align.models.adapter_parts.torch.influence import gradients, influences
@@ -36,14 +36,15 @@ from align.models.adapter_parts.torch.state import (
     evaluated,
     is_scripted,
     refuse_empty,
-    refuse_scripted,
     refuse_shapeless,
+    refuse_unrunnable,
     restored,
     writes,
 )
 from align.models.check_state_dict import check_state_dict
 from align.models.live.overwrite_inputs import Overwriter
 from align.models.record_calls import CallRecorder, bind_inputs, bound_batches, recorded_calls, run_on_batches
+from align.models.root_call import root_call
 from align.models.user_code import run_user_code
 from align.rules.linear_layouts import inputs_first
 
@@ -149,24 +150,25 @@ class TorchFramework:
         """Run a forward a batch without gradients; see ModelRunner. Raises CannotRunError for a TorchScript model."""
         import torch
 
-        refuse_scripted(model)
+        refuse_unrunnable(model)
         overwrite = Overwriter(lambda: (*model.parameters(), *model.buffers()))
         floats = "float64" if dtype_name(_sample(model)) == "float64" else "float32"
         recorder = CallRecorder(
             sink, self.as_array, lambda value, like: to_tensor(value).to(like), overwrite, writes, floats=floats
         )
-        calls = bound_batches(model.forward, inputs, partial(self.as_tensor, model=model))
-        seen = ((path, module) for path, module in model.named_modules() if not is_scripted(module))
+        calls = bound_batches(model.forward, inputs, partial(_taken, model))
+        call = root_call(model, recorder, stand_ins)
+        seen = (one for one in model.named_modules() if not is_scripted(one[1]) and (one[0] or call is model))
         hooked = recorded_calls(seen, recorder, stand_ins or {}, "forward")
         with evaluated(model), hooked, torch.no_grad(), captured_functions(model, recorder):
-            run_on_batches(model, calls, recorder, self.name)
+            run_on_batches(call, calls, recorder, self.name)
 
     @contextmanager
     def evaluating(self, model: Model, *, restores: bool = True) -> Iterator[None]:
         """Evaluate without gradients; see ModelCaller."""
         import torch
 
-        refuse_scripted(model)
+        refuse_unrunnable(model)
         with evaluated(model, restores=restores, compiled=True), torch.no_grad():
             yield
 
@@ -176,7 +178,7 @@ class TorchFramework:
 
     def as_tensor(self, value: Array, model: Model) -> Any:
         """Make a tensor that fits the model."""
-        return _fitted(to_tensor(value), _sample(model))
+        return fitted(to_tensor(value), _tensors(model).values())
 
     def as_array(self, value: Any) -> Array | None:
         """View a tensor as an array."""
@@ -185,8 +187,8 @@ class TorchFramework:
 
     def run_backward(self, model: Model, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
         """Run one forward and back again; see BackwardRunner."""
-        refuse_scripted(model)
-        tensors = {name: _fitted(to_tensor(value), _sample(model)) for name, value in inputs.items()}
+        refuse_unrunnable(model)
+        tensors = {name: self.as_tensor(value, model) for name, value in inputs.items()}
         args, kwargs = bind_inputs(model.forward, tensors)
         forms = to_array, lambda value, like: to_tensor(value).to(like)
         code = partial(differentiate, model, partial(model, *args, **kwargs), [*tensors.values()], sink, forms)
@@ -256,7 +258,7 @@ class TorchFramework:
 def _differentiated(model: Model, inputs: Inputs, width: str, code: Callable[..., Any]) -> Any:
     """A copy of this width, and what `code(copy, call)` gives, where `call` runs it; raises UserCodeError."""
     wide = _widened(model, width)
-    calls = bound_batches(wide.forward, inputs, lambda value: _fitted(to_tensor(value), _sample(wide)))
+    calls = bound_batches(wide.forward, inputs, lambda value: fitted(to_tensor(value), _tensors(wide).values()))
 
     def call() -> Any:
         returned = [wide(*args, **kwargs) for _, args, kwargs in calls]
@@ -283,17 +285,15 @@ def _sample(model: Model) -> Any:
     return next((tensor for tensor in tensors if tensor.is_floating_point()), (tensors or [torch.empty(0)])[0])
 
 
-def _fitted(tensor: Any, like: Any) -> Any:
-    """Move an input to the model's device, and to its dtype if both are floating."""
-    if tensor.is_floating_point() and like.is_floating_point():
-        return tensor.to(device=like.device, dtype=like.dtype)
-    return tensor.to(device=like.device)
-
-
 def _tensors(model: Model) -> dict[str, Any]:
     tensors = _named_tensors(model)
     refuse_empty(tensors)
     return tensors
+
+
+def _taken(model: Model, value: Array) -> Any:
+    """An input of a run, in a dtype of the model: its own if the model has it."""
+    return fitted(to_tensor(value), _tensors(model).values(), keeps=True)
 
 
 def _named_tensors(model: Model) -> dict[str, Any]:

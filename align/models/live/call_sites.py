@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
+import sys
+import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.core.trace_metadata import TensorKind
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 # Modules whose frames are no place of the user's: they call what the user's code set up (`Sequential`, hooks).
 FRAMEWORKS = frozenset({"torch", "mindspore"})
 NOT_THE_USERS = FRAMEWORKS | {"align", "contextlib"}
+INSTALLED = frozenset({"site-packages", "dist-packages"})
 # Ours, where the user's code begins: what called it is no part of the model.
 BOUNDARY = run_user_code.__module__
 
@@ -33,6 +38,36 @@ def user_line(home: str) -> str:
             return f"{frame.f_code.co_filename.removeprefix(home)}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+def raised_at(error: BaseException) -> str:
+    """`file:line` of the user's code that an exception came through last; "" if it came through none.
+
+    Code of packages that are installed counts only where there is no other: models may be theirs.
+    """
+    frames = [*traceback.walk_tb(error.__traceback__)]
+    begun = [number for number, (frame, _) in enumerate(frames) if _module(frame) == BOUNDARY]
+    own = [(frame.f_code.co_filename, line) for frame, line in frames[max(begun, default=-1) + 1 :] if _is_users(frame)]
+    nearest = [place for place in own if not INSTALLED.intersection(Path(place[0]).parts)]
+    file, line = (nearest or own or [("", 0)])[-1]
+    return f"{_shown(Path(file))}:{line}" if file else ""
+
+
+def _shown(file: Path) -> str:
+    """The path from the current folder, or from the one of installed packages."""
+    installed = [number for number, part in enumerate(file.parts) if part in INSTALLED]
+    if installed:
+        return Path(*file.parts[installed[-1] + 1 :]).as_posix()
+    return str(file).removeprefix(f"{Path.cwd()}{os.sep}")
+
+
+def _is_users(frame: FrameType) -> bool:
+    top = _module(frame).partition(".")[0]
+    return top not in NOT_THE_USERS and top not in sys.stdlib_module_names and Path(frame.f_code.co_filename).is_file()
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def called_by_user() -> bool:

@@ -11,12 +11,14 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from align.core.piece_transforms import apart_from_whole
 from align.core.progress import silent
+from align.models.batches import batches_of
+from align.models.fit_inputs import run_fitted
 from align.names.by_value.blind_parameters import blind_parameters
 from align.names.by_value.call_samples import CallSampler, alike
 from align.names.by_value.distinct_values import Calibration, distinct_values, neutral_values
@@ -57,12 +59,13 @@ def settle_by_trial(
     values = _Values(source, parameters[0]), _Values(target, parameters[1])
     order = parameters[0].names
     with values[0].restored(), values[1].restored():
-        backwards = _seconds(target, inputs) > _seconds(source, inputs)
+        runs = [_timed(side, inputs) for side in sides]
+        backwards = runs[1].seconds > runs[0].seconds
         if backwards:  # the slower one runs once, the faster one for every choice
-            sides, parameters, values = sides[::-1], parameters[::-1], values[::-1]
+            sides, parameters, values, runs = sides[::-1], parameters[::-1], values[::-1], runs[::-1]
         asked = inverted_map(name_map, *parameters) if backwards else name_map
         runner = _AssignmentRunner(
-            [_TrialSide(*opened) for opened in zip(sides, parameters, values, strict=True)], inputs, progress
+            [_TrialSide(*opened) for opened in zip(sides, parameters, values, runs, strict=True)], progress
         )
         runner.prepare(asked)
         layer_of = [own.layer_of for own in runner.sides]
@@ -72,7 +75,7 @@ def settle_by_trial(
         found = settle_groups(groups, (*asked.pairings, *equal), runner, layer_of, orders)
         found = replace(found, pairings=[*equal, *found.pairings])
         runner.observe((), with_trial(asked, found, parameters[0].names).pairings)
-        one, other = (blind_parameters(own.side, own.layers, inputs) for own in runner.sides)
+        one, other = (blind_parameters(own.side, own.layers, own.inputs) for own in runner.sides)
     if backwards:
         reopened = [replace(one, sources=one.targets, targets=one.sources) for one in found.reopened]
         found = replace(found, pairings=inverted_pairings(found.pairings, parameters[0]), reopened=reopened)
@@ -80,10 +83,17 @@ def settle_by_trial(
     return with_blind(with_trial(name_map, found, order), blind, name_map)
 
 
-def _seconds(side: Side, inputs: Mapping[str, Array]) -> float:
+class _TimedRun(NamedTuple):
+    """The inputs in the dtypes that a side takes, and how long it ran."""
+
+    inputs: Mapping[str, Array]
+    seconds: float
+
+
+def _timed(side: Side, inputs: Mapping[str, Array]) -> _TimedRun:
     start = time.perf_counter()
-    side.runner.run(side.model, inputs, CallSampler())
-    return time.perf_counter() - start
+    taken = run_fitted(side, inputs, lambda given: side.runner.run(side.model, given, CallSampler()))
+    return _TimedRun(dict(batches_of(taken)[0]), time.perf_counter() - start)
 
 
 class _Values:
@@ -116,17 +126,17 @@ class _Values:
 class _TrialSide:
     """One side under trial."""
 
-    def __init__(self, side: Side, parameters: ParameterSet, values: _Values) -> None:
-        self.side, self.values = side, values
+    def __init__(self, side: Side, parameters: ParameterSet, values: _Values, run: _TimedRun) -> None:
+        self.side, self.values, self.inputs = side, values, run.inputs
         self.layers = read_layers(parameters)
         self.layer_of = {parameter.name: layer for layer in self.layers for parameter in layer.roles.values()}
         self.modules = {module_of(layer) for layer in self.layers}
         free = ((module.path, rule_for(module.classes)) for module in parameters.modules if not module.parameters)
         self.free = {path: rule[0].kind for path, rule in free if rule}
 
-    def run(self, inputs: Mapping[str, Array], sink: CaptureSink) -> None:
+    def run(self, sink: CaptureSink) -> None:
         """Run the model."""
-        self.side.runner.run(self.side.model, inputs, sink)
+        self.side.runner.run(self.side.model, self.inputs, sink)
 
     def drawn(self, used: Set[str], generator: np.random.Generator) -> dict[str, Array]:
         """Random values for parameters that may have a counterpart, values without effect for the others."""
@@ -141,9 +151,9 @@ class _TrialSide:
 class _AssignmentRunner:
     """Runs of the second side with assignments, seen beside one run of the first."""
 
-    def __init__(self, sides: Sequence[_TrialSide], inputs: Mapping[str, Array], progress: Progress) -> None:
+    def __init__(self, sides: Sequence[_TrialSide], progress: Progress) -> None:
         self.sides = sides
-        self._inputs, self._progress = inputs, progress
+        self._progress = progress
         self._generator = np.random.default_rng(SEED)
         self._runs = 0
         self._deviating: dict[str, str] = {}
@@ -155,16 +165,16 @@ class _AssignmentRunner:
         self._given = first.drawn(used, self._generator)
         first.values.load(self._given)
         calibration = Calibration(first.layers, self._given, self._generator)
-        first.run(self._inputs, calibration)
+        first.run(calibration)
         self._given |= calibration.statistics
         first.values.load(self._given)
         self._seen = CallSampler(keep=True)
-        first.run(self._inputs, self._seen)
+        first.run(self._seen)
         paired = {p.target for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.targets}
         self._noise = second.drawn(paired, self._generator)
         second.values.load(self._noise)
         other = CallSampler()
-        second.run(self._inputs, other)
+        second.run(other)
         self._past = self._used_past(first, self._given, self._seen), self._used_past(second, self._noise, other)
 
     def _used_past(self, side: _TrialSide, values: Mapping[str, Array], seen: CallSampler) -> bool:
@@ -175,7 +185,7 @@ class _AssignmentRunner:
             return False
         side.values.load({**values, **distinct_values(layers, names, self._generator)})
         again = CallSampler()
-        side.run(self._inputs, again)
+        side.run(again)
         return not alike(seen.outputs.get(("", 0), ()), again.outputs.get(("", 0), ()))
 
     def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> PairedRuns:
@@ -196,7 +206,7 @@ class _AssignmentRunner:
         seen = CallSampler(told)
         self._runs += 1
         self._progress("trial", self._runs, self._runs + 1)
-        second.run(self._inputs, seen)
+        second.run(seen)
         calls = PairedRuns(self._seen, seen, self._modules((*forced, *loaded)), (first.free, second.free), self._past)
         if not loaded and (new := calls.deviating().items() - self._deviating.items()):
             self._deviating |= dict(new)

@@ -36,6 +36,7 @@ def forward_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[
         *([] if never_given or _is_told(document) else [first_divergent_block(document)]),
         *([_layers(document, show_all=show_all)] if document["layers"] else []),
         *reason_blocks(document["layers"], show_all=show_all),
+        *_bound(document.get("bindings", [])),
         *findings_blocks([one for one in document["findings"] if one not in never_given]),
         *_accepted(document.get("accepted", [])),
         *_unpaired(document["unpaired"], show_all=show_all),
@@ -168,6 +169,24 @@ def _cut(rows: list[tuple[Row, bool]]) -> list[Row]:
         own = [row for _, (row, _) in group]
         shown += own if is_kept else [_gap(say("forward.cut", count=format_number(len(own))))]
     return shown
+
+
+def _bound(bindings: list[dict[str, Any]]) -> list[Block]:
+    """Say which parameter of either side each input went to, and which kept their defaults."""
+    if not bindings:
+        return []
+    given = [one["parameters"] for one in bindings]
+    names = zip(given[0].items(), given[1].values(), strict=False)
+    lines = [name if name == mine == theirs else f"{name}: {mine} | {theirs}" for (name, mine), theirs in names]
+    kept = [_kept(one["side"], one["defaults"]) for one in bindings if one["defaults"]]
+    return [Lines(say("forward.bound"), ("; ".join(filter(None, [", ".join(lines), *kept])),))]
+
+
+def _kept(side: str, defaults: dict[str, str]) -> str:
+    shown = [f"{name}={value}" for name, value in defaults.items()]
+    rest = len(shown) - NAMES_SHOWN
+    more = say("word.and_more", count=rest) if rest > 0 else ""
+    return say("forward.kept_defaults", side=word("word", side), names=", ".join(shown[:NAMES_SHOWN]) + more)
 
 
 def _accepted(accepted: list[dict[str, Any]]) -> list[Block]:

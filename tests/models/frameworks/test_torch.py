@@ -457,6 +457,23 @@ def test_tensors_without_values_have_names_but_are_neither_read_filled_nor_run(a
             use()
 
 
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.filterwarnings("ignore")
+def test_an_exported_program_is_refused_with_the_reason_and_its_original_is_run(adapter: Any, inner: bool) -> None:
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+    exported: Any = torch.export.export(model.eval(), (torch.ones(1, 3),)).module()
+    exported = torch.nn.Sequential(torch.nn.Identity(), exported) if inner else exported
+    place = "its module '1' is" if inner else "it is"
+    with pytest.raises(CannotRunError, match=f"{place} a program of torch.export") as caught:
+        run(adapter, exported, x=np.ones((1, 3), np.float32))
+    assert "exported from" in caught.value.hint
+    with pytest.raises(CannotRunError, match=r"torch\.export"), adapter.evaluating(exported):
+        pass
+    assert [one.module for one in run(adapter, model, x=np.ones((1, 3), np.float32)).captures] == ["0", "1", ""]
+
+
 @pytest.mark.parametrize("compiled", ["trace", "script"])
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 def test_a_model_that_runs_past_its_hooks_is_refused_but_has_names(adapter: Any, compiled: str) -> None:

@@ -9,6 +9,8 @@ import numpy as np
 from align.core.dtypes import numpy_dtype
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from align.core.dtypes import Array
 
 RAW_DTYPES = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
@@ -40,3 +42,19 @@ def to_tensor(array: Array) -> Any:
 def dtype_name(tensor: Any) -> str:
     """The dtype of a tensor as NumPy and `ml_dtypes` call it."""
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def fitted(tensor: Any, held: Iterable[Any], *, keeps: bool = False) -> Any:
+    """Move an input to the device of what a model holds, and a floating one to the dtype that comes first there.
+
+    With `keeps` it stays in a dtype that the model holds: what computes in that precision may be what takes the input.
+    """
+    held = list(held)
+    floating = [one for one in held if one.is_floating_point()]
+    like = next(iter(floating or held), None)
+    if like is None:
+        return tensor
+    stays = (
+        not tensor.is_floating_point() or not floating or (keeps and tensor.dtype in {one.dtype for one in floating})
+    )
+    return tensor.to(device=like.device, dtype=tensor.dtype if stays else like.dtype)

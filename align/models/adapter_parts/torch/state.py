@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from align.core.protocols import Model
 
+_EXPORTED = "torch.export._unlift"  # where the class stands of which `ExportedProgram.module()` is one
 _ACCELERATORS = ("cuda", "npu", "xpu")
 # What nearly all attributes of modules are: asking torch takes three times as long.
 _NO_TENSORS = frozenset({type(None), bool, int, float, str, tuple, list, set, dict, OrderedDict})
@@ -127,13 +128,25 @@ def is_scripted(model: Model) -> bool:
     return isinstance(model, sys.modules["torch"].jit.ScriptModule)
 
 
-def refuse_scripted(model: Model) -> None:
-    """Raise CannotRunError for a traced or scripted model."""
+def refuse_unrunnable(model: Model) -> None:
+    """Raise CannotRunError for a traced or scripted model, and for one that `torch.export` made, or that holds one."""
+    exported = [path for path, module in model.named_modules() if _is_exported(module)]
+    if exported:
+        what = f"its module {exported[0]!r} is" if exported[0] else "it is"
+        raise CannotRunError(
+            f"the torch model cannot be run layer by layer: {what} a program of torch.export, which calls operators in "
+            "the place of its layers, and has no evaluation mode",
+            "give the model that it was exported from; names alone can be mapped without a run",
+        )
     if is_scripted(model):
         raise CannotRunError(
             f"{model.original_name} is a TorchScript model: it runs its layers where none can be seen",
             "give the model that it was traced or scripted from; names alone can be mapped without a run",
         )
+
+
+def _is_exported(module: Model) -> bool:
+    return any(cls.__module__ == _EXPORTED for cls in type(module).__mro__)
 
 
 def refuse_shapeless(tensors: Mapping[str, Any], label: str) -> None:
