@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from contextlib import AbstractContextManager
 
 GUARD_SECONDS = 60
+settings.register_profile("no clock", deadline=None)
+settings.load_profile("no clock")
 
 
 def pytest_configure() -> None:

@@ -62,7 +62,12 @@ def test_points_can_be_named_and_results_kept(capsys: pytest.CaptureFixture[str]
     assert "is no table of points:\n  1: 2 is no text" in capsys.readouterr().err
 
 
-def test_options_of_the_other_form_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_of_the_other_form_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.py", "b.py", "m.toml", "net.ckpt"):
+        Path(name).touch()
     assert main(["bisect", "a.py:f", "b.py:g", "--limit", "1", "--input", "x=float32[2]"]) == 2
     assert "--limit cannot be used here" in capsys.readouterr().err
     assert main(["bisect", "a.py:f", "b.py:g", "--precision", "float16", "--map", "m.toml"]) == 2

@@ -324,6 +324,7 @@ def test_all_faults_of_the_specifications_are_told(here: Path, capsys: pytest.Ca
 
 
 def test_a_file_and_a_specification_together(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez("x.npz", x=np.ones(2, np.float32))
     check_refused([*sides(here), *GIVEN, "--inputs", "x.npz"], capsys, "both --inputs and --input are given")
 
 

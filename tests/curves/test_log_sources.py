@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from align.curves.log_sources import BLOCK_BYTES, HEAD_BYTES, LogSource
@@ -45,7 +45,6 @@ def test_the_beginning_of_a_log_ends_with_a_line() -> None:
     assert source.head(14) is source
 
 
-@settings(deadline=None)
 @given(st.text("a \t\n\r\x1b[0m", max_size=60))
 def test_filled_lines_are_counted_as_they_are_read(text: str) -> None:
     source = LogSource.of_text(text)

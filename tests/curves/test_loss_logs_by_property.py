@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from align.core.verdicts import Outcome
@@ -110,7 +110,6 @@ def _silent(comparison: CurveComparison | CannotRunError) -> bool:
 WRITERS = (_csv, _jsonl, lambda curve: _monitor(curve, 5))
 
 
-@settings(deadline=None)
 @given(descents, st.sampled_from(WRITERS), st.data())
 def test_a_cut_log_never_passes_silently(values: list[float], write, data: st.DataObject) -> None:
     text = write(dict(enumerate(values)))
@@ -118,7 +117,6 @@ def test_a_cut_log_never_passes_silently(values: list[float], write, data: st.Da
     assert not _silent(_compare(text, cut))
 
 
-@settings(deadline=None)
 @given(descents, st.sampled_from(WRITERS), st.randoms(use_true_random=False))
 def test_a_shuffled_log_never_passes_silently_nor_differs_from_itself(values: list[float], write, random) -> None:
     text = write(dict(enumerate(values)))
@@ -131,7 +129,6 @@ def test_a_shuffled_log_never_passes_silently_nor_differs_from_itself(values: li
         assert not comparison.points.difference.any()
 
 
-@settings(deadline=None)
 @given(descents, st.sampled_from(WRITERS), st.data())
 def test_a_log_with_lines_taken_out_or_repeated_never_passes_silently(values: list[float], write, data) -> None:
     text = write(dict(enumerate(values)))
@@ -141,7 +138,6 @@ def test_a_log_with_lines_taken_out_or_repeated_never_passes_silently(values: li
     assert not _silent(_compare(text, "\n".join(changed) + "\n"))
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0.5, 8.0), min_size=12, max_size=30), st.sampled_from(WRITERS), st.data())
 def test_a_log_that_lacks_a_step_inside_is_never_aligned(values: list[float], write, data) -> None:
     curve = dict(enumerate(values))
@@ -152,7 +148,6 @@ def test_a_log_that_lacks_a_step_inside_is_never_aligned(values: list[float], wr
     assert comparison.verdict.outcome is not Outcome.ALIGNED
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0.5, 8.0), min_size=1, max_size=30), st.sampled_from(WRITERS), st.data())
 def test_a_loss_that_is_not_finite_on_one_side_is_never_aligned(values: list[float], write, data) -> None:
     lost = data.draw(st.sets(st.integers(0, len(values) - 1), min_size=1))
@@ -164,7 +159,6 @@ def test_a_loss_that_is_not_finite_on_one_side_is_never_aligned(values: list[flo
     assert comparison.verdict.coverage.compared == len(values)
 
 
-@settings(deadline=None)
 @given(descents, st.sampled_from(WRITERS), st.data())
 def test_a_run_resumed_with_other_losses_is_judged_by_the_later_ones(values: list[float], write, data) -> None:
     curve = dict(enumerate(values))
@@ -180,7 +174,6 @@ def test_a_run_resumed_with_other_losses_is_judged_by_the_later_ones(values: lis
     assert any("goes back 1 times" in note for note in comparison.candidate.notes)
 
 
-@settings(deadline=None)
 @given(descents, st.integers(2, 8))
 def test_a_log_of_several_processes_without_a_prefix_is_refused(values: list[float], processes: int) -> None:
     curve = dict(enumerate(values))
