@@ -40,11 +40,12 @@ class LayerPair:
 
 @dataclass(frozen=True, slots=True)
 class ComparedSettings:
-    """Findings, and how many settings were compared and how many could not be read."""
+    """Findings, and how many settings were compared and how many could not be read: `missing` names each."""
 
     findings: tuple[SettingFinding, ...]
     compared: int
     unread: int
+    missing: tuple[str, ...] = ()
 
 
 def compare_settings(pairs: Sequence[LayerPair], rules: Sequence[Pitfall]) -> ComparedSettings:
@@ -58,7 +59,8 @@ def compare_settings(pairs: Sequence[LayerPair], rules: Sequence[Pitfall]) -> Co
         findings += [check.finding(apart) for check in own if check.unlike]
     places = {pair.reference.path: number for number, pair in enumerate(pairs)}
     findings.sort(key=lambda finding: (SEVERITY_ORDER.index(finding.severity), places[finding.reference]))
-    return ComparedSettings(tuple(findings), len(readable), len(checks) - len(readable))
+    missing = dict.fromkeys(check.rule.setting for check in checks if not check.readable)
+    return ComparedSettings(tuple(findings), len(readable), len(checks) - len(readable), tuple(missing))
 
 
 @dataclass(frozen=True, slots=True)
