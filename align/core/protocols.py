@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.dtypes import Array
     from align.core.layer_scripts import ScriptForms
-    from align.core.layer_settings import LayerSettings, Setting
-    from align.core.parameter_groups import ParameterGroup
+    from align.core.layer_settings import LayerSettings, ParameterGroup, Setting
     from align.core.parameters import ParameterSet, TensorMemory
     from align.core.traces import CaptureSink, CodeSeen, Influences
 

@@ -14,8 +14,8 @@ from align.lint.pair_groups import GroupPair, are_named, pair_groups
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from align.core.layer_settings import LearningRates, ParameterGroup
     from align.core.name_map import NameMap
-    from align.core.parameter_groups import LearningRates, ParameterGroup
     from align.rules.pitfalls import Pitfall
 
 RATE = "optimizer-learning-rate"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from align.core.parameter_groups import LearningRates
+    from align.core.layer_settings import LearningRates
 
 TOLERANCE = 1e-4
 """Of the larger rate. MindSpore computes schedules in float32 from the number of the step: up to 3e-5 in 1000 steps."""

@@ -11,8 +11,8 @@ from align.lint.uncovered_settings import uncovered_settings
 from align.rules.pitfalls import pitfalls
 
 if TYPE_CHECKING:
+    from align.core.layer_settings import ParameterGroup
     from align.core.name_map import NameMap
-    from align.core.parameter_groups import ParameterGroup
     from align.lint.lint_sides import OptimizerSide
 
 TOPIC, KIND = "optimizers", "optimizer-method"

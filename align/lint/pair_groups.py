@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from align.core.layer_settings import ParameterGroup
     from align.core.name_map import NameMap
-    from align.core.parameter_groups import ParameterGroup
 
 
 @dataclass(frozen=True, slots=True)

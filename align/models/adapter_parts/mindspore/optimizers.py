@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.layer_settings import LayerSettings, plain_settings
-from align.core.parameter_groups import LearningRates, ParameterGroup, group_paths
+from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup, group_paths, plain_settings
 from align.errors import UserCodeError
 from align.models.adapter_parts.mindspore.settings import cell_settings, plain_value, public_classes
 from align.models.live.living_objects import living_objects

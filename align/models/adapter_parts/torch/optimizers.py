@@ -12,8 +12,7 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from align.core.layer_settings import LayerSettings
-from align.core.parameter_groups import LearningRates, ParameterGroup
+from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup
 from align.errors import UserCodeError
 from align.models.adapter_parts.torch.settings import group_settings
 from align.models.live.living_objects import living_objects
