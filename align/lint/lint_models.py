@@ -11,6 +11,7 @@ from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError, UsageError
 from align.lint.compare_losses import compare_losses
 from align.lint.compare_settings import SEVERITY_ORDER, compare_settings
+from align.lint.frozen_findings import frozen_findings
 from align.lint.lint_optimizers import lint_optimizers
 from align.lint.lint_result import ComparedPart, LintResult, joined_parts
 from align.lint.lint_sides import open_lint_side, settings_reader
@@ -108,11 +109,13 @@ def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
     settings = [settings_reader(side).read_settings(side.model) for side in sides]
     left, right = map(_parameters, sides)
     by_path = [{layer.path: layer for layer in own} for own in settings]
-    pairs, alone = pair_layers((left, right), _name_map(given, left, right), (by_path[0], by_path[1]))
+    names = _name_map(given, left, right)
+    pairs, alone = pair_layers((left, right), names, (by_path[0], by_path[1]))
     known = {name for rule in pitfalls() for form in rule.forms for name in form.classes}
     counts = [sum(not known.isdisjoint(layer.classes) for layer in own) for own in alone]
     compared = compare_settings(pairs, pitfalls())
-    return ComparedPart(compared.findings, len(pairs), compared.compared, compared.unread, (counts[0], counts[1]))
+    findings = (*compared.findings, *frozen_findings((left, right), names))
+    return ComparedPart(findings, len(pairs), compared.compared, compared.unread, (counts[0], counts[1]))
 
 
 def _map_of_optimizers(left: LintSide, right: LintSide, given: Given) -> NameMap | None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from align.core.layer_settings import Setting
     from align.core.verdicts import Verdict
 
-Part = Literal["layer", "optimizer", "loss"]
+Part = Literal["layer", "parameters", "optimizer", "loss"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from align.names.by_value.settle_by_values import pairs_by_values, with_value_pa
 from align.names.by_value.value_conflicts import note_value_conflicts
 from align.names.execution_order import CallOrder, in_execution_order, unseen_modules
 from align.names.from_file.map_sides import MapSide, open_map_sides, require_parameters
+from align.names.frozen_parameters import frozen_apart, frozen_warnings
 from align.names.judging.map_verdict import map_verdict
 from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
@@ -85,6 +86,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
     if told.rules.all_rules:
         name_map, conflicts = note_value_conflicts(name_map, (sides[0].values, sides[1].values))
         warnings += conflicts
+    warnings += frozen_warnings(frozen_apart(name_map, source, target), (source.label, target.label))
     counts = summarize_parameters(source), summarize_parameters(target)
     both = source.parameters, target.parameters
     result = MapResult(name_map, *counts, map_verdict(name_map, unproven), *both, tuple(warnings))
