@@ -15,7 +15,8 @@ from align.lint.frozen_findings import frozen_findings
 from align.lint.lint_optimizers import lint_optimizers
 from align.lint.lint_result import ComparedPart, LintResult, joined_parts
 from align.lint.lint_sides import open_lint_side, settings_reader
-from align.lint.pair_layers import pair_layers
+from align.lint.pair_layers import mark_padded_in_code, pair_layers
+from align.lint.written_layers import written_epsilons
 from align.models.open_sides import refuse_one_object
 from align.names.apply_user_rules import check_shapes
 from align.names.map_file import read_map
@@ -113,7 +114,9 @@ def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
     pairs, alone = pair_layers((left, right), names, (by_path[0], by_path[1]))
     known = {name for rule in pitfalls() for form in rule.forms for name in form.classes}
     counts = [sum(not known.isdisjoint(layer.classes) for layer in own) for own in alone]
-    compared = compare_settings(pairs, pitfalls())
+    compared = compare_settings(
+        mark_padded_in_code(pairs, (sides[0].model, sides[1].model)), (*pitfalls(), *written_epsilons(pairs))
+    )
     findings = (*compared.findings, *frozen_findings((left, right), names))
     return ComparedPart(findings, len(pairs), compared.compared, compared.unread, (counts[0], counts[1]))
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from align.lint.calls_in_tree_order import calls_in_tree_order
 from align.lint.compare_settings import LayerPair
+from align.models.source_lines import is_padded_by_code
 from align.rules.layer_rules import rule_for
 from align.traces.module_calls import CalledModules
 from align.traces.pair_calls import pair_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from align.core.layer_settings import LayerSettings
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
+    from align.core.protocols import Model
     from align.traces.module_calls import CallPair
 
+PADDED = ("padding", "pad_mode")  # settings of layers that pad by themselves
 PADS = "mindspore.nn.Pad"  # the only padding layer that no layer rule knows: it has no counterpart in torch
 
 
@@ -48,6 +52,19 @@ def pair_layers(
         [settings[1][one.module] for one in calls.unpaired if one.side == "candidate"],
     )
     return [layers(pair) for pair in calls.pairs], alone
+
+
+def mark_padded_in_code(pairs: Sequence[LayerPair], models: tuple[Model, Model]) -> list[LayerPair]:
+    """Mark the pairs of which one layer alone is given what the user's code pads by a function."""
+    return [replace(pair, padded=True) if _is_padded_apart(pair, models) else pair for pair in pairs]
+
+
+def _is_padded_apart(pair: LayerPair, models: tuple[Model, Model]) -> bool:
+    layers = pair.reference, pair.candidate
+    if not any(name in layer.values for layer in layers for name in PADDED):
+        return False
+    mine, theirs = (is_padded_by_code(model, layer.path) for model, layer in zip(models, layers, strict=True))
+    return mine != theirs
 
 
 def _behind_padding(side: CalledModules, settings: Mapping[str, LayerSettings]) -> set[str]:
