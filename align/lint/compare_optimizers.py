@@ -53,8 +53,9 @@ def _compare_pair(pair: GroupPair, rules: Sequence[Pitfall], *, several: bool) -
     own = [rule for rule in rules if not (scheduled and rule.id == RATE)]
     compared = compare_settings([LayerPair(mine.settings, theirs.settings)], own)
     findings = [_about_group(finding, pair, several=several) for finding in compared.findings]
-    problems = [f"{setting} of {_place(pair)}" for setting in compared.missing]
-    problems += [f"{problem} ({_place(pair)})" for problem in (*mine.problems, *theirs.problems)]
+    known = [*mine.problems, *theirs.problems]
+    unknown = [one for one in compared.missing if not any(text.replace("_", " ").startswith(one) for text in known)]
+    problems = [*(f"{one} of {_place(pair)}" for one in unknown), *(f"{text} ({_place(pair)})" for text in known)]
     if not scheduled:
         return ComparedPart(tuple(findings), 1, compared.compared, compared.unread, not_compared=tuple(problems))
     rates = _compare_rates(pair)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
+    from align.lint.compare_settings import ComparedSettings, LayerPair
     from align.lint.lint_sides import LintSide
     from align.models.open_side import Side
 
@@ -114,11 +115,22 @@ def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
     pairs, alone = pair_layers((left, right), names, (by_path[0], by_path[1]))
     known = {name for rule in pitfalls() for form in rule.forms for name in form.classes}
     counts = [sum(not known.isdisjoint(layer.classes) for layer in own) for own in alone]
-    compared = compare_settings(
-        mark_padded_in_code(pairs, (sides[0].model, sides[1].model)), (*pitfalls(), *written_epsilons(pairs))
-    )
+    compared = _compare_layers(pairs, sides)
     findings = (*compared.findings, *frozen_findings((left, right), names))
     return ComparedPart(findings, len(pairs), compared.compared, compared.unread, (counts[0], counts[1]))
+
+
+def _compare_layers(pairs: list[LayerPair], sides: tuple[Side, Side]) -> ComparedSettings:
+    """Compare the settings; where padding is unlike, the code around the layers is read."""
+    rules = (*pitfalls(), *written_epsilons(pairs))
+    compared = compare_settings(pairs, rules)
+    unlike = {finding.reference for finding in compared.findings if "padding" in finding.rule}
+    if not unlike:
+        return compared
+    models = sides[0].model, sides[1].model
+    return compare_settings(
+        [mark_padded_in_code(one, models) if one.reference.path in unlike else one for one in pairs], rules
+    )
 
 
 def _map_of_optimizers(left: LintSide, right: LintSide, given: Given) -> NameMap | None:

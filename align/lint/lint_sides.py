@@ -117,10 +117,12 @@ def _opened(
 
 
 def _optimizer(item: Any) -> tuple[Model, OptimizerReader] | None:
-    """The optimizer that something is, or that a scheduler belongs to."""
+    """The optimizer that something is, that a scheduler belongs to, or that a cell of a whole training step holds."""
+    held = getattr(item, "optimizer", None)
     for reader in _readers():
-        if reader.is_optimizer(item):
-            return item, reader
+        for one in (item, held):
+            if one is not None and reader.is_optimizer(one):
+                return one, reader
         if (own := reader.optimizer_of(item)) is not None:
             return own, reader
     return None

@@ -14,7 +14,7 @@ from align.traces.module_calls import CalledModules
 from align.traces.pair_calls import pair_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from align.core.layer_settings import LayerSettings
     from align.core.name_map import NameMap
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
     from align.traces.module_calls import CallPair
 
-PADDED = ("padding", "pad_mode")  # settings of layers that pad by themselves
 PADS = "mindspore.nn.Pad"  # the only padding layer that no layer rule knows: it has no counterpart in torch
 
 
@@ -54,17 +53,11 @@ def pair_layers(
     return [layers(pair) for pair in calls.pairs], alone
 
 
-def mark_padded_in_code(pairs: Sequence[LayerPair], models: tuple[Model, Model]) -> list[LayerPair]:
-    """Mark the pairs of which one layer alone is given what the user's code pads by a function."""
-    return [replace(pair, padded=True) if _is_padded_apart(pair, models) else pair for pair in pairs]
-
-
-def _is_padded_apart(pair: LayerPair, models: tuple[Model, Model]) -> bool:
+def mark_padded_in_code(pair: LayerPair, models: tuple[Model, Model]) -> LayerPair:
+    """Mark a pair of which one layer alone is given what the user's code pads by a function."""
     layers = pair.reference, pair.candidate
-    if not any(name in layer.values for layer in layers for name in PADDED):
-        return False
     mine, theirs = (is_padded_by_code(model, layer.path) for model, layer in zip(models, layers, strict=True))
-    return mine != theirs
+    return replace(pair, padded=True) if mine != theirs else pair
 
 
 def _behind_padding(side: CalledModules, settings: Mapping[str, LayerSettings]) -> set[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from align.core.layer_settings import plain_settings
 from align.rules.setting_forms import equal_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from align.core.layer_settings import LayerSettings, Setting
     from align.rules.pitfalls import Pitfall
@@ -46,11 +46,19 @@ def _beside(means: str) -> Iterator[str]:
 
 def _chosen(maker: type, values: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
     """Arguments that a live object keeps and that are not as the constructor has them without."""
-    parameters = inspect.signature(maker.__init__).parameters.values()  # type: ignore[misc]
+    parameters = inspect.signature(_constructor(maker)).parameters.values()
     given = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
     for name, default in sorted(plain_settings(given).items()):
         if name in values and name not in IMPLEMENTATION and not equal_settings(_tidy(values[name]), _tidy(default)):
             yield name, values[name]
+
+
+def _constructor(maker: type) -> Callable[..., Any]:
+    """The constructor as it was written: MindSpore's decorators do not say what they wrap."""
+    function: Any = inspect.unwrap(maker.__init__)  # type: ignore[misc]
+    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    found: Callable[..., Any] = next((one for one in cells if getattr(one, "__name__", "") == "__init__"), function)
+    return found
 
 
 def _tidy(value: Setting) -> Setting:

@@ -66,6 +66,8 @@ def test_what_differs_in_training_is_found(rule: str, reference: str, candidate:
         ("cosine_alone", "momentum_cosine"),
         ("warm_cosine", "momentum_warm"),
         ("momentum", "momentum"),
+        ("sgd", "step_of_training"),
+        ("torch_adam", "adam"),
         ("smoothed", "smoothed_port"),
         ("weighted", "weighted_port"),
         ("plain", "softmax_port"),
@@ -83,6 +85,9 @@ def test_what_trains_alike_gives_no_finding(reference: str, candidate: str) -> N
         ("plateau", "momentum", "ReduceLROnPlateau"),
         ("sign", "momentum", "Sign"),
         ("positive", "logits_port", "pos_weight"),
+        ("torch_adam", "adam_looking_ahead", "use_nesterov=True"),
+        ("sgd", "momentum_centralised", "grad_centralization"),
+        ("sgd", "momentum_decay_by_step", "weight_decay"),
         ("focal", "softmax_port", "FocalLoss"),
     ],
 )
@@ -90,6 +95,27 @@ def test_what_no_rule_knows_could_not_be_compared(reference: str, candidate: str
     result = lint(reference, candidate)
     assert result.verdict.outcome is Outcome.NOT_COMPARED
     assert any(named in problem for problem in result.not_compared)
+
+
+def test_without_groups_mindspore_decays_no_gamma_and_beta() -> None:
+    """What the finding about such a port rests on."""
+    import mindspore
+    from mindspore import nn, ops
+
+    def moved(groups: bool) -> list[bool]:
+        net = nn.SequentialCell(nn.Dense(2, 3), nn.LayerNorm((3,)))
+        own = net.trainable_params()
+        optimizer = nn.Momentum([{"params": own}] if groups else own, 0.1, 0.9, weight_decay=0.5, loss_scale=8.0)
+        before = [one.asnumpy().copy() for one in own]
+        optimizer(tuple(ops.zeros(one.shape, mindspore.float32) for one in own))
+        return [bool((one.asnumpy() != value).any()) for one, value in zip(own, before, strict=True)]
+
+    weight, _, gamma, _ = moved(groups=False)
+    assert (weight, gamma) == (True, False)
+    weight, _, gamma, _ = moved(groups=True)
+    assert (weight, gamma) == (True, True)
+    (finding,) = lint("sgd_decayed", "momentum_decayed").findings
+    assert (finding.candidate, finding.parameters) == ("beta and gamma", 2)
 
 
 def test_a_finding_tells_how_many_parameters_it_is_about_once_for_each_pair_of_groups() -> None:

@@ -182,6 +182,27 @@ def sign() -> Any:
     return Sign(TorchNet().parameters())
 
 
+def torch_adam() -> Any:
+    return torch.optim.Adam(TorchNet().parameters(), lr=0.1)
+
+
+def adam_looking_ahead() -> Any:
+    return mnn.Adam(trained(), 0.1, use_nesterov=True)
+
+
+def momentum_centralised() -> Any:
+    return mnn.Momentum([{"params": trained(), "grad_centralization": True}], 0.1, 0.9)
+
+
+def momentum_decay_by_step() -> Any:
+    return mnn.Momentum(trained(), 0.1, 0.9, weight_decay=mnn.ExponentialDecayLR(0.1, 0.9, 10))
+
+
+def step_of_training() -> Any:
+    net = PortNet()
+    return mnn.TrainOneStepCell(mnn.WithLossCell(net, mnn.MSELoss()), mnn.Momentum(net.trainable_params(), 0.1, 0.9))
+
+
 def adam() -> Any:
     return mnn.Adam(trained(), 0.1)
 

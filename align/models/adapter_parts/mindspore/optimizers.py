@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 OWN_STATE = ("group_", "decay_flags", "dynamic_", "is_group", "param_length", "need_scale", "optim_filter")
 HORIZONS = ("decay_steps", "total_steps", "total_step", "max_steps")
+COMPUTED = "weight_decay is computed step by step"
+CENTRALISED = "grad_centralization=True, which no rule compares"
 UNDECAYED = "beta and gamma"
 
 
@@ -181,7 +183,8 @@ def _put_back(optimizer: Any, schedulers: Sequence[Any], code: Callable[[], Any]
 
 
 def _gathered_groups(optimizer: Any, steps: int) -> list[ParameterGroup]:
-    values = {name: value for name, value in cell_settings(optimizer).items() if not name.startswith(OWN_STATE)}
+    kept = {**plain_settings(getattr(optimizer, "init_args", {})), **cell_settings(optimizer)}
+    values = {name: value for name, value in kept.items() if not name.startswith(OWN_STATE)}
     sources = _rate_sources(optimizer)
     known = {id(source): _rates(source, steps) for source in sources}
     alike: dict[tuple[float | None, bool, int], list[Any]] = {}
@@ -193,8 +196,8 @@ def _gathered_groups(optimizer: Any, steps: int) -> list[ParameterGroup]:
     for path, ((decay, central, source), members) in zip(_paths(optimizer, len(alike)), alike.items(), strict=True):
         told = _with_rate({**values, "grad_centralization": central}, "learning_rate", known[source])
         told = {**{name: value for name, value in told.items() if name != "weight_decay"}, **_told_decay(decay)}
-        own = _group(path, told, members, known[source])
-        groups.append(own if decay is not None else replace(own, problems=("weight_decay is computed by a cell",)))
+        problems = [text for text, holds in ((COMPUTED, decay is None), (CENTRALISED, central)) if holds]
+        groups.append(replace(_group(path, told, members, known[source]), problems=tuple(problems)))
     return groups
 
 
