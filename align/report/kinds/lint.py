@@ -61,7 +61,7 @@ def _row(group: list[dict[str, Any]]) -> Row:
     cells = (
         severity + (f" ({len(group)})" if len(group) > 1 else ""),
         _names(group, "reference"),
-        _setting(first),
+        _setting(group),
         _names(group, "candidate"),
         first["candidate_setting"],
         first["change"],
@@ -75,11 +75,12 @@ def _names(group: list[dict[str, Any]], side: str) -> str:
     return name or f"({group[0][f'{side}_class']})"
 
 
-def _setting(finding: dict[str, Any]) -> str:
-    """The reference's setting, and how many parameters of its optimizer it is about."""
-    if not finding.get("parameters"):
+def _setting(group: list[dict[str, Any]]) -> str:
+    """The reference's setting, and how many parameters it is about."""
+    finding, number = group[0], sum(one.get("parameters", 0) for one in group)
+    if not number:
         return str(finding["reference_setting"])
-    count = counted(finding["parameters"], "parameter")
+    count = counted(number, "parameter")
     key = "lint.held" if finding["example"] else "lint.held_unnamed"
     return say(key, setting=finding["reference_setting"], count=count, example=finding["example"])
 
