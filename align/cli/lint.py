@@ -23,6 +23,10 @@ def lint_command(  # noqa: PLR0913 - one parameter an option
     reference: ReferenceArgument = None,
     candidate: CandidateArgument = None,
     map_file: MapOption = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(min=1, help="Steps over which learning rates are compared. [default: all, or 1000]"),
+    ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Give every layer a row of its own.")] = False,
     project: ProjectOption = None,
     run: RunOption = None,
@@ -36,7 +40,7 @@ def lint_command(  # noqa: PLR0913 - one parameter an option
 
     settings = read_settings(project, reference, candidate, map_file=map_file)
     sides = {"reference": str(settings.reference.model), "candidate": str(settings.candidate.model)}
-    result = lint_models(*sides.values(), name_map=settings.map)
+    result = lint_models(*sides.values(), name_map=settings.map, steps=steps)
     made_from: dict[str, Path | str] = {**sides, **({"map": settings.map} if settings.map else {})}
     hand_over(result, made_from, run, json, show_all=show_all)
     return result.verdict.exit_code

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.dtypes import Array
     from align.core.layer_scripts import ScriptForms
-    from align.core.layer_settings import LayerSettings, Setting
+    from align.core.layer_settings import LayerSettings, ParameterGroup, Setting
     from align.core.parameters import ParameterSet, TensorMemory
     from align.core.traces import CaptureSink, CodeSeen, Influences
 
@@ -99,6 +99,42 @@ class SettingsReader(Plugin, Protocol):
 
     def read_settings(self, model: Model) -> list[LayerSettings]:
         """Read the settings of every module by its path as in ParameterSet, or of every group of an optimizer."""
+        ...
+
+
+@runtime_checkable
+class OptimizerReader(Plugin, Protocol):
+    """Reads how optimizers treat their parameters."""
+
+    def is_optimizer(self, model: Model) -> bool:
+        """Tell whether it is an optimizer of this framework, without importing the framework."""
+        ...
+
+    def optimizer_of(self, scheduler: object) -> Model | None:
+        """Return the optimizer whose learning rates a scheduler changes, None for what is no scheduler."""
+        ...
+
+    def keep_alive(self) -> AbstractContextManager[list[object]]:
+        """Keep, in a list, the modules that are made meanwhile, so that an optimizer's can be found afterwards."""
+        ...
+
+    def model_of(self, optimizer: Model, kept: Sequence[object]) -> Model | None:
+        """Return the model that holds all parameters of an optimizer, of what was kept or else of all that live."""
+        ...
+
+    def schedulers_of(self, optimizer: Model, kept: Sequence[object]) -> list[Any]:
+        """Return the schedulers of an optimizer, of what was kept or else of all that live."""
+        ...
+
+    def read_groups(
+        self, optimizer: Model, model: Model | None, schedulers: Sequence[object], steps: int
+    ) -> list[ParameterGroup]:
+        """Read the groups of an optimizer with the names that `model` has for parameters.
+
+        The learning rates are those of the first `steps` steps, or of fewer where there are no more, if a scheduler is
+        stepped once a step of the optimizer. Nothing of the live objects is changed for good. A schedule that fails
+        raises UserCodeError.
+        """
         ...
 
 

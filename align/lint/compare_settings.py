@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from align.rules.pitfalls import Pitfall
     from align.rules.setting_forms import Form
 
+BORDERS = "conv-padding-mode"
 SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
 
 
@@ -28,7 +29,7 @@ SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
 class LayerPair:
     """Two layers that correspond; `kinds` are those that the layer rules know, "" if none does.
 
-    `padded` says that a layer that pads stands before one of them alone.
+    `padded` says that a layer or a function that pads stands before one of them alone.
     """
 
     reference: LayerSettings
@@ -40,11 +41,12 @@ class LayerPair:
 
 @dataclass(frozen=True, slots=True)
 class ComparedSettings:
-    """Findings, and how many settings were compared and how many could not be read."""
+    """Findings, and how many settings were compared and how many could not be read: `missing` names each."""
 
     findings: tuple[SettingFinding, ...]
     compared: int
     unread: int
+    missing: tuple[str, ...] = ()
 
 
 def compare_settings(pairs: Sequence[LayerPair], rules: Sequence[Pitfall]) -> ComparedSettings:
@@ -52,13 +54,14 @@ def compare_settings(pairs: Sequence[LayerPair], rules: Sequence[Pitfall]) -> Co
     findings = [finding for pair in pairs if (finding := _other_kind(pair))]
     checks = [check for rule in rules for check in _checks(rule, pairs)]
     readable = [check for check in checks if check.readable]
-    for _, group in groupby(readable, key=lambda check: check.rule.id):
+    for _, group in groupby(readable, key=lambda check: id(check.rule)):
         own = list(group)
         apart = _apart(own)
         findings += [check.finding(apart) for check in own if check.unlike]
     places = {pair.reference.path: number for number, pair in enumerate(pairs)}
     findings.sort(key=lambda finding: (SEVERITY_ORDER.index(finding.severity), places[finding.reference]))
-    return ComparedSettings(tuple(findings), len(readable), len(checks) - len(readable))
+    missing = dict.fromkeys(check.rule.setting for check in checks if not check.readable)
+    return ComparedSettings(tuple(findings), len(readable), len(checks) - len(readable), tuple(missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +144,8 @@ def _may_be_one_axis(check: _Check) -> bool:
 
 
 def _is_padded_before(check: _Check) -> bool:
-    """Padding that a layer lacks may be in the layer before."""
-    return check.pair.padded and check.forms[0].means == "padding"
+    """Padding that a layer lacks, and what borders are filled with, may be in the layer before."""
+    return check.pair.padded and (check.forms[0].means == "padding" or check.rule.id == BORDERS)
 
 
 def _other_kind(pair: LayerPair) -> SettingFinding | None:

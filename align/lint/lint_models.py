@@ -1,4 +1,4 @@
-"""The settings of two models compared layer by layer, before any run."""
+"""The settings of two models, optimizers or losses compared part by part, before any run."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.import_user_code import require_file
-from align.core.message_words import counted
+from align.core.message_words import counted, first_few
 from align.core.name_map import NameMap
-from align.core.protocols import SettingsReader
-from align.core.registry import check_packages, model_readers
 from align.core.verdicts import Coverage, Outcome, Verdict
-from align.errors import CannotRunError, NothingInCommonError, UsageError
-from align.lint.compare_settings import LayerPair, compare_settings
-from align.lint.lint_result import LintResult
-from align.lint.pair_layers import pair_layers
-from align.models.open_side import Side, load_function, open_side
+from align.errors import NothingInCommonError, UsageError
+from align.lint.compare_losses import compare_losses
+from align.lint.compare_settings import SEVERITY_ORDER, compare_settings
+from align.lint.frozen_findings import frozen_findings
+from align.lint.lint_optimizers import lint_optimizers
+from align.lint.lint_result import ComparedPart, LintResult, joined_parts
+from align.lint.lint_sides import open_lint_side, settings_reader
+from align.lint.pair_layers import mark_padded_in_code, pair_layers
+from align.lint.written_layers import written_epsilons
 from align.models.open_sides import refuse_one_object
 from align.names.apply_user_rules import check_shapes
 from align.names.map_file import read_map
@@ -24,22 +26,30 @@ from align.names.user_rules import NameRules
 from align.rules.pitfalls import pitfalls
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
-    from align.core.layer_settings import LayerSettings
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
-    from align.lint.compare_settings import ComparedSettings
+    from align.lint.compare_settings import ComparedSettings, LayerPair
+    from align.lint.lint_sides import LintSide
+    from align.models.open_side import Side
+
+Given = NameMap | Path | str | None
 
 
 def lint_models(
-    reference: str | Model | Side, candidate: str | Model | Side, *, name_map: NameMap | Path | str | None = None
+    reference: str | Model | Side,
+    candidate: str | Model | Side,
+    *,
+    name_map: NameMap | Path | str | None = None,
+    steps: int | None = None,
 ) -> LintResult:
-    """Compare the settings of all paired layers of two models, or of two optimizers; nothing is run.
+    """Compare the settings of all paired layers of two models, of two optimizers or two losses; no model is run.
 
-    A side is a live model or optimizer, or `module:function` that makes one. Layers with parameters are paired by
-    `name_map` (made from the names if None), others by their place in the tree. Raises NothingInCommonError if
-    nothing pairs.
+    A side is a live model, optimizer or loss, a tuple of them with the schedulers of the optimizer, or
+    `module:function` that makes one. Layers with parameters, and the groups of optimizers, are paired by `name_map`
+    (made from the names if None), other layers by their place in the tree. Learning rates are compared over `steps`
+    steps, if None over all that a schedule is made for, else over 1000. Raises NothingInCommonError if nothing pairs.
 
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> def model(name, **settings):
@@ -51,68 +61,93 @@ def lint_models(
     for side in (reference, candidate):
         if isinstance(side, str):
             require_file(side)
-    sides = _open(reference), _open(candidate)
-    refuse_one_object(sides)  # nothing is filled or run, so what else they share does no harm
-    settings = [_reader(side).read_settings(side.model) for side in sides]
-    if any(_reader(side).is_optimizer(side.model) for side in sides):
-        pairs, alone = _pair_groups(sides, settings)
-    else:
-        pairs, alone = _pair_layers(sides, settings, name_map)
-    if not pairs:
+    if steps is not None and steps < 1:
+        raise UsageError(f"learning rates cannot be compared over {steps} steps", "give 1 or more")
+    sides = open_lint_side(reference), open_lint_side(candidate)
+    found = joined_parts(list(_parts(sides, name_map, steps)))
+    if not found.pairs and not found.findings and not found.not_compared:
         raise NothingInCommonError(sides[0].label, sides[1].label, "layer")
+    findings = tuple(sorted(found.findings, key=lambda finding: SEVERITY_ORDER.index(finding.severity)))
     rules = pitfalls()
-    compared = compare_settings(pairs, rules)
     unrun = sum(rule.unrun for rule in rules)
-    verdict = _verdict(compared, alone)
-    return LintResult(sides[0].label, sides[1].label, compared.findings, len(pairs), len(rules), unrun, verdict)
+    labels = sides[0].label, sides[1].label
+    return LintResult(*labels, findings, found.pairs, len(rules), unrun, _verdict(found), found.not_compared)
 
 
-def _open(side: str | Model | Side) -> Side:
-    """Open a side as for a run; an optimizer, which cannot be run, is a side as well."""
-    readers = model_readers()
-    model = load_function(side)() if isinstance(side, str) else side
-    for reader in readers.values():
-        if isinstance(reader, SettingsReader) and reader.is_optimizer(model):
-            check_packages(reader)
-            return Side(side if isinstance(side, str) else type(model).__name__, model, reader)
-    opened = open_side(model)
-    return Side(side, opened.model, opened.reader) if isinstance(side, str) else opened
+def _parts(sides: tuple[LintSide, LintSide], given: Given, steps: int | None) -> Iterator[ComparedPart]:
+    left, right = sides
+    if left.parts.keys().isdisjoint(right.parts):
+        _refuse_unlike(left, right)
+    models = _models(left, right)
+    if models:
+        yield _layers(models, given)
+    if left.optimizer and right.optimizer:
+        yield lint_optimizers((left.optimizer, right.optimizer), _map_of_optimizers(left, right, given), steps)
+    if left.loss and right.loss:
+        refuse_one_object((left.loss, right.loss))
+        yield compare_losses((left.loss, right.loss), pitfalls())
+    for name in sorted((left.parts.keys() ^ right.parts.keys()) - ({"a model"} if models else set())):
+        label, other = (left.label, right.label) if name in left.parts else (right.label, left.label)
+        yield ComparedPart(not_compared=(f"{label} has {name}, {other} none",))
 
 
-def _reader(side: Side) -> SettingsReader:
-    if isinstance(side.reader, SettingsReader):
-        return side.reader
-    hint = "give a side whose settings can be: `align plugins` lists the frameworks"
-    raise CannotRunError(f"the settings of {side.reader.name} models cannot be read", hint)
+def _models(left: LintSide, right: LintSide) -> tuple[Side, Side] | None:
+    """The models that are given; where one is, the other may be the one that the optimizer's parameters belong to."""
+    if not left.model and not right.model:
+        return None
+    sides = [one.model or (one.optimizer.model if one.optimizer else None) for one in (left, right)]
+    return (sides[0], sides[1]) if sides[0] and sides[1] else None
 
 
-def _pair_groups(
-    sides: tuple[Side, Side], settings: Sequence[list[LayerSettings]]
-) -> tuple[list[LayerPair], tuple[int, int]]:
-    """Groups of parameters of two optimizers, in their order."""
-    for side in sides:
-        if not _reader(side).is_optimizer(side.model):
-            raise UsageError(
-                f"{side.label} is no optimizer, the other side is one", "give two models or two optimizers"
-            )
-    left, right = settings
-    pairs = [LayerPair(mine, theirs) for mine, theirs in zip(left, right, strict=False)]
-    return pairs, (len(left) - len(pairs), len(right) - len(pairs))
+def _refuse_unlike(left: LintSide, right: LintSide) -> None:
+    """Raise UsageError for two sides that have no part in common."""
+    for name in ("an optimizer", "a loss"):
+        for has, lacks in ((left, right), (right, left)):
+            if name in has.parts:
+                kind = name.partition(" ")[2]
+                message = f"{lacks.label} is no {kind}, the other side is one"
+                raise UsageError(message, "give two models, two optimizers or two losses")
 
 
-def _pair_layers(
-    sides: tuple[Side, Side], settings: Sequence[list[LayerSettings]], given: NameMap | Path | str | None
-) -> tuple[list[LayerPair], tuple[int, int]]:
+def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
     """Layers of two models; of those that stay alone, count the ones that a rule knows."""
-    left, right = (side.reader.read_parameters(side.model, side.label) for side in sides)
+    refuse_one_object(sides)  # nothing is filled or run, so what else they share does no harm
+    settings = [settings_reader(side).read_settings(side.model) for side in sides]
+    left, right = map(_parameters, sides)
     by_path = [{layer.path: layer for layer in own} for own in settings]
-    pairs, alone = pair_layers((left, right), _name_map(given, left, right), (by_path[0], by_path[1]))
+    names = _name_map(given, left, right)
+    pairs, alone = pair_layers((left, right), names, (by_path[0], by_path[1]))
     known = {name for rule in pitfalls() for form in rule.forms for name in form.classes}
     counts = [sum(not known.isdisjoint(layer.classes) for layer in own) for own in alone]
-    return pairs, (counts[0], counts[1])
+    compared = _compare_layers(pairs, sides)
+    findings = (*compared.findings, *frozen_findings((left, right), names))
+    return ComparedPart(findings, len(pairs), compared.compared, compared.unread, (counts[0], counts[1]))
 
 
-def _name_map(given: NameMap | Path | str | None, source: ParameterSet, target: ParameterSet) -> NameMap:
+def _compare_layers(pairs: list[LayerPair], sides: tuple[Side, Side]) -> ComparedSettings:
+    """Compare the settings; where padding is unlike, the code around the layers is read."""
+    rules = (*pitfalls(), *written_epsilons(pairs))
+    compared = compare_settings(pairs, rules)
+    unlike = {finding.reference for finding in compared.findings if "padding" in finding.rule}
+    if not unlike:
+        return compared
+    models = sides[0].model, sides[1].model
+    return compare_settings(
+        [mark_padded_in_code(one, models) if one.reference.path in unlike else one for one in pairs], rules
+    )
+
+
+def _map_of_optimizers(left: LintSide, right: LintSide, given: Given) -> NameMap | None:
+    """The map of the models whose parameters two optimizers train, None where one of them is not known."""
+    models = [side.optimizer.model for side in (left, right) if side.optimizer and side.optimizer.model]
+    return _name_map(given, _parameters(models[0]), _parameters(models[1])) if len(models) == 2 else None
+
+
+def _parameters(side: Side) -> ParameterSet:
+    return side.reader.read_parameters(side.model, side.label)
+
+
+def _name_map(given: Given, source: ParameterSet, target: ParameterSet) -> NameMap:
     if isinstance(given, NameMap):
         return given
     if given is not None:
@@ -124,13 +159,18 @@ def _name_map(given: NameMap | Path | str | None, source: ParameterSet, target: 
     return match_sides(source, target, NameRules())
 
 
-def _verdict(compared: ComparedSettings, alone: tuple[int, int]) -> Verdict:
-    coverage = Coverage("settings", compared.compared, compared.unread, *alone)
-    grave = [finding for finding in compared.findings if finding.severity != "note"]
+def _verdict(found: ComparedPart) -> Verdict:
+    coverage = Coverage("settings", found.compared, found.unread, *found.alone)
+    grave = [finding for finding in found.findings if finding.severity != "note"]
     if grave:
         layers = len({finding.candidate for finding in grave})
         reason = f"{counted(len(grave), 'setting')} of {counted(layers, 'layer')} may make the outputs differ"
-        return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
-    if not compared.compared:
+        if all(finding.part != "layer" for finding in grave):
+            reason = f"{counted(len(grave), 'setting')} may make the training differ"
+        return Verdict(Outcome.NOT_ALIGNED, reason, coverage, found.caveats)
+    if found.not_compared:
+        reason = f"{counted(len(found.not_compared), 'thing')} could not be compared: {first_few(found.not_compared)}"
+        return Verdict(Outcome.NOT_COMPARED, reason, coverage, found.caveats)
+    if not found.compared:
         return Verdict(Outcome.NOT_COMPARED, "no rule knows a setting of two paired layers", coverage)
-    return Verdict(Outcome.ALIGNED, f"{counted(compared.compared, 'known setting')} are equal", coverage)
+    return Verdict(Outcome.ALIGNED, f"{counted(found.compared, 'known setting')} are equal", coverage, found.caveats)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from align.lint.calls_in_tree_order import calls_in_tree_order
 from align.lint.compare_settings import LayerPair
+from align.models.source_lines import is_padded_by_code
 from align.rules.layer_rules import rule_for
 from align.traces.module_calls import CalledModules
 from align.traces.pair_calls import pair_calls
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from align.core.layer_settings import LayerSettings
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
+    from align.core.protocols import Model
     from align.traces.module_calls import CallPair
 
 PADS = "mindspore.nn.Pad"  # the only padding layer that no layer rule knows: it has no counterpart in torch
@@ -48,6 +51,13 @@ def pair_layers(
         [settings[1][one.module] for one in calls.unpaired if one.side == "candidate"],
     )
     return [layers(pair) for pair in calls.pairs], alone
+
+
+def mark_padded_in_code(pair: LayerPair, models: tuple[Model, Model]) -> LayerPair:
+    """Mark a pair of which one layer alone is given what the user's code pads by a function."""
+    layers = pair.reference, pair.candidate
+    mine, theirs = (is_padded_by_code(model, layer.path) for model, layer in zip(models, layers, strict=True))
+    return replace(pair, padded=True) if mine != theirs else pair
 
 
 def _behind_padding(side: CalledModules, settings: Mapping[str, LayerSettings]) -> set[str]:

@@ -1,4 +1,4 @@
-"""The line of the user's code that makes a layer, and the one that calls it, told from live objects.
+"""The line of the user's code that makes a layer, the one that calls it, and whether it pads in front: by live objects.
 
 The frameworks' own classes are nobody's to change: what they make inside belongs to the line that makes them. Where
 several statements may have made a layer, the one that calls its class is taken, else the first.
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = ("torch", "mindspore")
 CALLED = ("forward", "construct")
+UNCALLED = ("ModuleList", "CellList", "ModuleDict", "CellDict")  # lists whose items the code calls one by one
 INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -59,6 +60,83 @@ def called_at(owner: object, path: str) -> str:
             if line := _calling_line(source, names[0]):
                 return _shown(source, line)
     return ""
+
+
+def is_padded_by_code(owner: object, path: str) -> bool:
+    """Tell whether the user's code pads by a function (`F.pad`, `ops.pad`) what it hands the layer at `path`.
+
+    Of the code that calls the layer, or the list that it is the first of, the nearest around it counts, and that of a
+    layer that users wrote; a variable is followed to its last assignment.
+    """
+    for names, chain in _climb(owner, path):
+        own = [source for cls in _own_classes(chain[-1]) for source in methods_of(cls) if source.node.name in CALLED]
+        if any(isinstance(node, ast.Call) and _pads(node) for source in own for node in ast.walk(source.node)):
+            return True
+        calls = [
+            (source, call)
+            for cls in _own_classes(chain[0])
+            for source in methods_of(cls)
+            for call in _calls_of(source, names[0])
+        ]
+        leads = all(map(_is_first, chain[1:-1], names[1:]))
+        if leads and any(_is_padded(source, call) for source, call in calls):
+            return True
+        if calls and not all(_is_handed_on(source, call) for source, call in calls):
+            return False
+    return False
+
+
+def _pads(call: ast.Call) -> bool:
+    name = called_name(call).lower()
+    return "pad" in name and "unpad" not in name
+
+
+def _is_first(holder: Any, name: str) -> bool:
+    """Tell whether a list runs this item first, or runs nothing by itself."""
+    children = vars(holder).get("_modules") or vars(holder).get("_cells") or {}
+    return type(holder).__name__ in UNCALLED or next(iter(children), None) == name
+
+
+def _calls_of(source: FunctionSource, name: str) -> list[ast.Call]:
+    """The calls of `self.name`, or of an item of it in a loop."""
+    nodes = list(ast.walk(source.node))
+    called = [node for node in nodes if isinstance(node, ast.Call) and _calls(node, source, name)]
+    looped = [node for node in nodes if isinstance(node, ast.For) and _in_loop(node, source, name)]
+    lines = {line for node in looped for line in _in_loop(node, source, name)}
+    return called or [node for node in nodes if isinstance(node, ast.Call) and node.lineno in lines]
+
+
+def _is_padded(source: FunctionSource, call: ast.Call) -> bool:
+    """Tell whether an argument is what a padding function returned, at once or through a variable."""
+    return any(_gives_padded(_last_value(source, argument, call.lineno)) for argument in call.args)
+
+
+def _is_handed_on(source: FunctionSource, call: ast.Call) -> bool:
+    """Tell whether the first argument is one that the method itself was given, as it is."""
+    value = _last_value(source, call.args[0], call.lineno) if call.args else call
+    return isinstance(value, ast.Name) and value.id in {one.arg for one in source.node.args.args}
+
+
+def _gives_padded(value: ast.expr) -> bool:
+    """Tell whether an expression is the call of a padding function, or of a method of what one returned."""
+    if isinstance(value, ast.IfExp):
+        return _gives_padded(value.body) or _gives_padded(value.orelse)
+    if not isinstance(value, ast.Call):
+        return False
+    return _pads(value) or (isinstance(value.func, ast.Attribute) and _gives_padded(value.func.value))
+
+
+def _last_value(source: FunctionSource, argument: ast.expr, line: int) -> ast.expr:
+    """What was assigned to a variable last before a line; anything else as it stands."""
+    if not isinstance(argument, ast.Name):
+        return argument
+    assigned = [
+        node
+        for node in ast.walk(source.node)
+        if isinstance(node, ast.Assign) and node.lineno < line
+        if any(isinstance(target, ast.Name) and target.id == argument.id for target in node.targets)
+    ]
+    return max(assigned, key=lambda node: node.lineno).value if assigned else argument
 
 
 def _climb(owner: object, path: str) -> Iterator[tuple[list[str], list[object]]]:

@@ -17,6 +17,7 @@ from align.names.by_value.settle_by_values import pairs_by_values, with_value_pa
 from align.names.by_value.value_conflicts import note_value_conflicts
 from align.names.execution_order import CallOrder, in_execution_order, unseen_modules
 from align.names.from_file.map_sides import MapSide, open_map_sides, require_parameters
+from align.names.frozen_parameters import frozen_apart, frozen_warnings
 from align.names.judging.doubled_targets import with_doubled_open
 from align.names.judging.map_verdict import map_verdict
 from align.names.layers.outer_wrappers import wrapper_warnings
@@ -91,6 +92,7 @@ def map_parameters(  # noqa: PLR0913 - one parameter an option
         warnings += conflicts
     name_map, doubled = with_doubled_open(name_map)
     warnings += doubled
+    warnings += frozen_warnings(frozen_apart(name_map, source, target), (source.label, target.label))
     counts = summarize_parameters(source), summarize_parameters(target)
     both = source.parameters, target.parameters
     result = MapResult(name_map, *counts, map_verdict(name_map, unproven), *both, tuple(warnings))

@@ -81,7 +81,7 @@ class Form:
         value = next(found, self.lacking)
         if self.means in ("padding", "crop"):
             less = settings.get("output_padding", 0) if self.means == "crop" else 0
-            return _padding(value, settings, axes_of(classes), less)
+            return _padding(value, settings, classes, less)
         if self.means == "reduction":
             return "none" if not settings.get("reduce") else "mean" if settings.get("average") else "sum"
         common = _changed(self.means, value, axes_of(classes))
@@ -180,11 +180,12 @@ def axes_of(classes: Sequence[str]) -> int:
     return int(numbers[0]) if numbers else 0
 
 
-def _padding(padding: Setting, settings: Mapping[str, Setting], axes: int, less: Setting) -> Setting:
+def _padding(padding: Setting, settings: Mapping[str, Setting], classes: Sequence[str], less: Setting) -> Setting:
     """One number, or (before, behind) an axis; `same` where it depends on the size of the input."""
+    axes = axes_of(classes)
     mode = padding if isinstance(padding, str) else settings.get("pad_mode")
     mode = mode.lower() if isinstance(mode, str) else "pad"
-    pairs = _same_pairs(settings, axes) if mode == SAME else [(0, 0)] * axes
+    pairs = _same_pairs(settings, axes, transposed=_is_transposed(classes)) if mode == SAME else [(0, 0)] * axes
     if mode == "pad":
         pairs = _given_pairs(_numbers(padding, axes), axes)
     if not pairs:
@@ -195,11 +196,21 @@ def _padding(padding: Setting, settings: Mapping[str, Setting], axes: int, less:
     return tuple(pairs)
 
 
-def _same_pairs(settings: Mapping[str, Setting], axes: int) -> list[tuple[int, int]]:
-    """None at all where a stride makes them depend on the input."""
+def _is_transposed(classes: Sequence[str]) -> bool:
+    return any(re.search(r"Conv[123]dTranspose|ConvTranspose[123]d", name) for name in classes)
+
+
+def _same_pairs(settings: Mapping[str, Setting], axes: int, *, transposed: bool) -> list[tuple[int, int]]:
+    """None at all where a stride makes them depend on the input.
+
+    A transposed layer cuts what it reaches beyond the input's size times the stride, whatever that size.
+    """
     names = ("kernel_size", "stride", "dilation")
     kernel, stride, dilation = (_numbers(settings.get(name, 1), axes)[-axes:] for name in names)
     reach = [(k - 1) * d for k, d in zip(kernel, dilation, strict=True)]
+    if transposed:
+        cuts = [r + 1 - s for r, s in zip(reach, stride, strict=True)]
+        return [] if min(cuts, default=0) < 0 else [(cut // 2, cut - cut // 2) for cut in cuts]
     if any(r and s != 1 for r, s in zip(reach, stride, strict=True)):
         return []
     return [(r // 2, r - r // 2) for r in reach]

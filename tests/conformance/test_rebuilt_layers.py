@@ -41,6 +41,7 @@ NO_LAYER = {
     "embedding-max-norm": "the class has no such setting, and of another class the values are not known",
     "kl-div-log-target": "the change is in front of the layer",
     "layer-norm-axes": "the axis is counted from the front, which the layer alone does not tell",
+    "loss-class-weights": "weights are a tensor, which is no setting to write",
     "lstm-projection": "the class cannot project",
 }
 # Pairs of which the layer is built but tells nothing, and why.

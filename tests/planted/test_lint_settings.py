@@ -106,4 +106,3 @@ def test_the_settings_of_two_optimizers_are_compared_group_by_group(pairs: Any) 
     assert {rule for rule, _, _ in graver(plain)} == {
         "optimizer-weight-decay", "adam-epsilon", "adam-bias-correction",
     }  # fmt: skip
-    assert plain.verdict.coverage.unmatched_reference == 1

@@ -25,11 +25,12 @@ from align.models.adapter_parts.mindspore.backward import differentiate
 from align.models.adapter_parts.mindspore.elementwise import elementwise_functions
 from align.models.adapter_parts.mindspore.functions import captured_operators
 from align.models.adapter_parts.mindspore.memory import copied_network, mindspore_memory
+from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
 from align.models.adapter_parts.mindspore.parameter_names import names_kept
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer, place_network, placed_cell
 from align.models.adapter_parts.mindspore.rebuild import built_cell, rebuilt_cell
 from align.models.adapter_parts.mindspore.scripts import FORMS
-from align.models.adapter_parts.mindspore.settings import cell_settings, group_settings
+from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
 from align.models.check_state_dict import check_state_dict
 from align.models.live.overwrite_inputs import Overwriter
 from align.models.record_calls import CallRecorder, bind_inputs, bound_batches, recorded_calls, run_on_batches
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from align.core.traces import CaptureSink
 
 
-class MindSporeFramework:
+class MindSporeFramework(MindSporeOptimizers):
     """Adapter of mindspore.nn.Cell."""
 
     name = "mindspore"
@@ -81,7 +82,7 @@ class MindSporeFramework:
         parameters: list[Parameter] = []
         modules: list[Module] = []
         for path, cell in model.cells_and_names():
-            classes = _public_classes(type(cell))
+            classes = public_classes(type(cell))
             own = list(_own_parameters(path, cell, classes, seen))
             parameters += own
             modules.append(Module(path, classes, tuple(p.name for p in own), inputs_first(classes, cell)))
@@ -89,26 +90,19 @@ class MindSporeFramework:
         shared = tuple((place, name) for name, *places in seen.values() for place in places)
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules), shared=shared)
 
-    def is_optimizer(self, model: Model) -> bool:
-        """Tell whether it is an optimizer of mindspore.nn, mint or experimental."""
-        mindspore = sys.modules.get("mindspore")
-        if mindspore is None:
-            return False
-        return isinstance(model, (mindspore.nn.Optimizer, mindspore.experimental.optim.Optimizer))
-
     def read_settings(self, model: Model) -> list[LayerSettings]:
         """Read the attributes and operators of every cell, or the groups of an optimizer; see SettingsReader."""
         if self.is_optimizer(model):
-            return group_settings(model, _public_classes(type(model)))
+            return [group.settings for group in self.read_groups(model, None, (), 1)]
         cells = model.cells_and_names()
-        return [LayerSettings(path, _public_classes(type(cell)), cell_settings(cell)) for path, cell in cells]
+        return [LayerSettings(path, public_classes(type(cell)), cell_settings(cell)) for path, cell in cells]
 
     def rebuilt(self, model: Model, path: str, changes: Mapping[str, Setting]) -> Model | None:
         """Rebuild a cell, and with it its operators, on a copy; see LayerRebuilder."""
         cell = dict(model.cells_and_names()).get(path)
         if cell is None:
             return None
-        settings = LayerSettings(path, _public_classes(type(cell)), cell_settings(cell))
+        settings = LayerSettings(path, public_classes(type(cell)), cell_settings(cell))
         with _random_numbers_kept():
             return rebuilt_cell(cell, settings, changes)
 
@@ -293,27 +287,6 @@ def _own_parameters(
                 trainable=not buffer and bool(tensor.requires_grad),
                 buffer=buffer or is_statistic(classes, attribute),
             )
-
-
-def _public_classes(cls: type) -> tuple[str, ...]:
-    """Names of the class and its bases below nn.Cell, as users write them."""
-    cell = _mindspore().nn.Cell
-    public = _public_names()
-    bases = [base for base in cls.__mro__ if issubclass(base, cell) and base is not cell]
-    return tuple(public.get(base, f"{base.__module__}.{base.__qualname__}") for base in bases)
-
-
-@cache
-def _public_names() -> dict[type, str]:
-    mindspore = _mindspore()
-    names: dict[type, str] = {}
-    spaces = {"nn": mindspore.nn, "mint.nn": mindspore.mint.nn, "mint.optim": mindspore.mint.optim}
-    for prefix, space in ((f"mindspore.{name}", space) for name, space in spaces.items()):
-        for name in sorted(vars(space)):
-            value = getattr(space, name)
-            if isinstance(value, type) and issubclass(value, mindspore.nn.Cell):
-                names.setdefault(value, f"{prefix}.{name}")
-    return names
 
 
 @contextmanager

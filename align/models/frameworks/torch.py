@@ -22,6 +22,7 @@ from align.models.adapter_parts.torch.backward import differentiate
 from align.models.adapter_parts.torch.functions import captured_functions
 from align.models.adapter_parts.torch.influence import gradients, influences
 from align.models.adapter_parts.torch.memory import copied_model, torch_memory
+from align.models.adapter_parts.torch.optimizers import TorchOptimizers
 from align.models.adapter_parts.torch.placing import place_model, placed_layer, widened_model
 from align.models.adapter_parts.torch.precision_modes import (
     compute_wide,
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 MISSING_CLASS = re.compile(r"Can't get attribute '(?P<name>[^']+)' on <module '(?P<module>[^']+)'")
 
 
-class TorchFramework:
+class TorchFramework(TorchOptimizers):
     """Adapter of torch.nn.Module."""
 
     name = "torch"
@@ -90,11 +91,6 @@ class TorchFramework:
             classes = _public_classes(type(module))
             modules.append(Module(path, classes, tuple(p.name for p in own), inputs_first(classes, module)))
         return ParameterSet(label, self.name, tuple(parameters), tuple(modules))
-
-    def is_optimizer(self, model: Model) -> bool:
-        """Tell whether it is a torch.optim.Optimizer."""
-        torch = sys.modules.get("torch")
-        return torch is not None and isinstance(model, torch.optim.Optimizer)
 
     def read_settings(self, model: Model) -> list[LayerSettings]:
         """Read the public attributes of every module, or the groups of an optimizer; see SettingsReader."""

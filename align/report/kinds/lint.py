@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from align.core.message_words import counted
 from align.names.fold_names import fold_alike
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
 from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import format_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TONES: dict[str, Tone] = {"error": "bad", "warning": "open", "note": "quiet"}
 ALIKE = ("severity", "reference_setting", "candidate_setting", "change", "certain")
@@ -19,6 +23,7 @@ def lint_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
     known = {key: format_number(document[key]) for key in ("layers", "rules", "unrun")}
     return [
         *_findings(findings, show_all=show_all),
+        *_not_compared(document.get("not_compared", ())),
         Lines("", (say("lint.rules", **known),), "quiet"),
         verdict_block(document["verdict"]),
     ]
@@ -26,6 +31,10 @@ def lint_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
 
 def _findings(findings: list[dict[str, Any]], *, show_all: bool) -> list[Block]:
     return [_table(findings, show_all=show_all), _effects(findings)] if findings else []
+
+
+def _not_compared(problems: Sequence[str]) -> list[Block]:
+    return [Lines(say("lint.not_compared"), tuple(problems), "open")] if problems else []
 
 
 def _table(findings: list[dict[str, Any]], *, show_all: bool) -> Table:
@@ -52,7 +61,7 @@ def _row(group: list[dict[str, Any]]) -> Row:
     cells = (
         severity + (f" ({len(group)})" if len(group) > 1 else ""),
         _names(group, "reference"),
-        first["reference_setting"],
+        _setting(group),
         _names(group, "candidate"),
         first["candidate_setting"],
         first["change"],
@@ -63,7 +72,17 @@ def _row(group: list[dict[str, Any]]) -> Row:
 def _names(group: list[dict[str, Any]], side: str) -> str:
     """The layers of one side as one name; where they fold into several, the first of them."""
     name = fold_alike((finding[side], None) for finding in group)[0][0]
-    return name or say("word.whole_model")
+    return name or f"({group[0][f'{side}_class']})"
+
+
+def _setting(group: list[dict[str, Any]]) -> str:
+    """The reference's setting, and how many parameters it is about."""
+    finding, number = group[0], sum(one.get("parameters", 0) for one in group)
+    if not number:
+        return str(finding["reference_setting"])
+    count = counted(number, "parameter")
+    key = "lint.held" if finding["example"] else "lint.held_unnamed"
+    return say(key, setting=finding["reference_setting"], count=count, example=finding["example"])
 
 
 def _effects(findings: list[dict[str, Any]]) -> Lines:

@@ -6,9 +6,11 @@ attribute later would do nothing.
 
 from __future__ import annotations
 
+import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from align.core.layer_settings import LayerSettings, plain_settings
+from align.core.layer_settings import plain_settings, weights_as_setting
 
 if TYPE_CHECKING:
     from align.core.layer_settings import Setting
@@ -23,23 +25,34 @@ def cell_settings(cell: Model) -> dict[str, Setting]:
     for name, value in vars(cell).items():
         if isinstance(value, mindspore.ops.Primitive):
             found |= {f"{name}.{key}": item for key, item in plain_settings(vars(value)).items()}
+        elif _is_loss(cell) and isinstance(value, mindspore.Tensor) and value.ndim:
+            found[name] = weights_as_setting(value.float().asnumpy())
         else:
-            found[name] = _plain(value)
+            found[name] = plain_value(value)
     own = cell.parameters_and_names(expand=False)
-    return plain_settings({**found, **{name.rpartition(".")[2]: _plain(value) for name, value in own}})
+    return plain_settings({**found, **{name.rpartition(".")[2]: plain_value(value) for name, value in own}})
 
 
-def group_settings(optimizer: Model, classes: tuple[str, ...]) -> list[LayerSettings]:
-    """Settings of each group of parameters of an optimizer; those of `mindspore.nn` have one."""
-    groups = getattr(optimizer, "param_groups", None)
-    if not isinstance(groups, list):
-        return [LayerSettings("", classes, cell_settings(optimizer))]
-    named = ["", *(f"group {number}" for number in range(1, len(groups)))]
-    plain = [plain_settings({key: _plain(value) for key, value in group.items()}) for group in groups]
-    return [LayerSettings(path, classes, values) for path, values in zip(named, plain, strict=True)]
+def _is_loss(cell: Model) -> bool:
+    import mindspore
+
+    mint = sys.modules["mindspore.mint.nn"]
+    return isinstance(cell, mindspore.nn.LossBase) or (
+        type(cell).__name__.endswith("Loss") and getattr(mint, type(cell).__name__, None) is type(cell)
+    )
 
 
-def _plain(value: Any) -> object:
+def public_classes(cls: type) -> tuple[str, ...]:
+    """Names of the class and its bases below nn.Cell, as users write them."""
+    import mindspore
+
+    public = _public_names()
+    bases = [base for base in cls.__mro__ if issubclass(base, mindspore.nn.Cell) and base is not mindspore.nn.Cell]
+    return tuple(public.get(base, f"{base.__module__}.{base.__qualname__}") for base in bases)
+
+
+def plain_value(value: Any) -> object:
+    """Return an attribute as a plain value: a tensor of one number that, another True, an initializer as code."""
     import mindspore
 
     if isinstance(value, mindspore.common.initializer.Initializer):
@@ -55,3 +68,20 @@ def _initializer(value: Any) -> str:
     settings = plain_settings(vars(value)).items()
     told = (f"{name}={item:g}" if isinstance(item, float) else f"{name}={item}" for name, item in settings)
     return f"{type(value).__name__}({', '.join(told)})"
+
+
+@cache
+def _public_names() -> dict[type, str]:
+    import mindspore
+
+    names: dict[type, str] = {}
+    spaces = {
+        "nn": mindspore.nn, "mint.nn": mindspore.mint.nn, "mint.optim": mindspore.mint.optim,
+        "experimental.optim": mindspore.experimental.optim,
+    }  # fmt: skip
+    for prefix, space in ((f"mindspore.{name}", space) for name, space in spaces.items()):
+        for name in sorted(vars(space)):
+            value = getattr(space, name)
+            if isinstance(value, type) and issubclass(value, mindspore.nn.Cell):
+                names.setdefault(value, f"{prefix}.{name}")
+    return names

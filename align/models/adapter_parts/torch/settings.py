@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from align.core.layer_settings import LayerSettings, plain_settings
+from align.core.layer_settings import LayerSettings, group_paths, plain_settings, weights_as_setting
+from align.models.adapter_parts.torch.arrays import to_array
 
 if TYPE_CHECKING:
     from align.core.layer_settings import Setting
@@ -13,25 +14,41 @@ if TYPE_CHECKING:
 
 def module_settings(module: Model) -> dict[str, Setting]:
     """Settings of one module; a registered parameter is True if it is there and None if it is not."""
-    return plain_settings({**vars(module), **_presence(vars(module).get("_parameters", {}))})
+    return plain_settings({**vars(module), **_presence(vars(module).get("_parameters", {})), **_weights(module)})
 
 
 def group_settings(optimizer: Model) -> list[LayerSettings]:
     """Settings of each group of parameters of an optimizer."""
-    classes = tuple(f"torch.optim.{cls.__name__}" for cls in type(optimizer).__mro__ if _is_public(cls))
+    classes = tuple(_optimizer_name(cls) for cls in type(optimizer).__mro__ if _is_optimizer(cls))
     groups = [{key: _number(value) for key, value in group.items()} for group in optimizer.param_groups]
-    named = ["", *(f"group {number}" for number in range(1, len(groups)))]
-    return [LayerSettings(path, classes, plain_settings(group)) for path, group in zip(named, groups, strict=True)]
+    paths = group_paths(len(groups))
+    return [LayerSettings(path, classes, plain_settings(group)) for path, group in zip(paths, groups, strict=True)]
 
 
 def _presence(parameters: dict[str, Any]) -> dict[str, bool | None]:
     return {name: None if value is None else True for name, value in parameters.items()}
 
 
-def _is_public(cls: type) -> bool:
+def _weights(module: Model) -> dict[str, Setting]:
+    """The weights of classes that a loss keeps as buffers."""
+    from torch.nn.modules.loss import _Loss
+
+    buffers = vars(module).get("_buffers", {}) if isinstance(module, _Loss) else {}
+    values = {name: None if value is None else to_array(value) for name, value in buffers.items()}
+    return {name: weights_as_setting(value) for name, value in values.items()}
+
+
+def _is_optimizer(cls: type) -> bool:
     import torch
 
-    return cls is not torch.optim.Optimizer and getattr(torch.optim, cls.__name__, None) is cls
+    return issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer
+
+
+def _optimizer_name(cls: type) -> str:
+    import torch
+
+    public = getattr(torch.optim, cls.__name__, None) is cls
+    return f"torch.optim.{cls.__name__}" if public else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _number(value: Any) -> object:

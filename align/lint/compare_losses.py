@@ -1,0 +1,64 @@
+"""Two losses compared: what they compute, every setting of theirs that a rule knows, and which it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from align.lint.compare_settings import LayerPair, compare_settings
+from align.lint.lint_result import ComparedPart, SettingFinding
+from align.lint.lint_sides import root_settings
+from align.lint.uncovered_settings import uncovered_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.core.layer_settings import LayerSettings
+    from align.models.open_side import Side
+    from align.rules.pitfalls import Pitfall
+
+TOPIC = "losses"
+FAMILIES = ("torch.nn.", "mindspore.nn.", "mindspore.mint.nn.")
+SAME_FUNCTION = {"SoftmaxCrossEntropyWithLogits": "CrossEntropyLoss", "MAELoss": "L1Loss"}
+
+
+def compare_losses(sides: tuple[Side, Side], rules: Sequence[Pitfall]) -> ComparedPart:
+    """Compare two losses; what no rule compares, and a loss that no rule knows, could not be compared."""
+    own = [rule for rule in rules if rule.topic == TOPIC]
+    settings = root_settings(sides[0]), root_settings(sides[1])
+    functions = _function(settings[0]), _function(settings[1])
+    unknown = [one.classes[0] for one, name in zip(settings, functions, strict=True) if not name]
+    if unknown:
+        return ComparedPart(not_compared=tuple(f"no rule knows {name}" for name in dict.fromkeys(unknown)))
+    if functions[0] != functions[1]:
+        return ComparedPart((_other_function(settings, functions),), 1, 1)
+    compared = compare_settings([LayerPair(*settings)], own)
+    missed = uncovered_settings((type(sides[0].model), type(sides[1].model)), settings, own)
+    problems = [*compared.missing, *(f"{one}, which no rule compares" for one in missed)]
+    findings = tuple(replace(finding, part="loss") for finding in compared.findings)
+    return ComparedPart(findings, 1, compared.compared, compared.unread, not_compared=tuple(problems))
+
+
+def _function(loss: LayerSettings) -> str:
+    """What a class of a framework, or one derived from it, computes; "" for one that users wrote."""
+    names = [name.rpartition(".")[2] for name in loss.classes if name.startswith(FAMILIES) and name.count(".") < 4]
+    name = next((name for name in names if not name.endswith("LossBase")), "")
+    return SAME_FUNCTION.get(name, name)
+
+
+def _other_function(settings: tuple[LayerSettings, LayerSettings], functions: tuple[str, str]) -> SettingFinding:
+    names = [one.classes[0].rpartition(".")[2] for one in settings]
+    return SettingFinding(
+        rule="loss-function",
+        severity="error",
+        reference="",
+        candidate="",
+        reference_class=names[0],
+        candidate_class=names[1],
+        setting="kind of loss",
+        reference_setting=names[0],
+        candidate_setting=names[1],
+        effect="another function is minimised",
+        change=f"nn.{functions[0]}(...)",
+        part="loss",
+    )

@@ -1,0 +1,39 @@
+"""Parameters that are frozen in one of two models alone, as findings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.message_words import counted
+from align.lint.lint_result import SettingFinding
+from align.names.frozen_parameters import freezing, frozen_apart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.name_map import NameMap
+    from align.core.parameters import ParameterSet
+
+
+def frozen_findings(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> Iterator[SettingFinding]:
+    """One finding for each side that freezes what the other trains; the outputs are equal, what is learned is not."""
+    found = frozen_apart(name_map, *sides)
+    classes = [next((module.class_name for module in side.modules), "") for side in sides]
+    for pairs, frozen in ((found.frozen_in_source, True), (found.frozen_in_target, False)):
+        if pairs:
+            yield SettingFinding(
+                rule="frozen-on-one-side",
+                severity="error",
+                reference="",
+                candidate="",
+                reference_class=classes[0],
+                candidate_class=classes[1],
+                setting="trainable parameters",
+                reference_setting=f"trainable {found.trainable[0]:,}",
+                candidate_setting=f"trainable {found.trainable[1]:,}",
+                effect=f"{counted(len(pairs), 'parameter')} stay as they are on one side and are trained on the other",
+                change=freezing([pairing.target for pairing in pairs], frozen=frozen),
+                parameters=len(pairs),
+                example=pairs[0].source,
+                part="parameters",
+            )

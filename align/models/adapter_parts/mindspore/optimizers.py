@@ -1,0 +1,288 @@
+"""Optimizers of MindSpore: the settings that are in force for each parameter, and its learning rate step by step.
+
+`mindspore.nn` keeps settings parameter by parameter, the decay of weights times the loss scale; without groups it
+decays no parameter that has `beta` or `gamma` in its name. Those that are treated alike are put into one group here.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup, group_paths, plain_settings
+from align.errors import UserCodeError
+from align.models.adapter_parts.mindspore.settings import cell_settings, plain_value, public_classes
+from align.models.live.living_objects import living_objects
+from align.models.user_code import run_user_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from align.core.layer_settings import Setting
+    from align.core.protocols import Model
+
+OWN_STATE = ("group_", "decay_flags", "dynamic_", "is_group", "param_length", "need_scale", "optim_filter")
+HORIZONS = ("decay_steps", "total_steps", "total_step", "max_steps")
+COMPUTED = "weight_decay is computed step by step"
+CENTRALISED = "grad_centralization=True, which no rule compares"
+UNDECAYED = "beta and gamma"
+
+
+class MindSporeOptimizers:
+    """The part of the adapter that reads optimizers; see OptimizerReader."""
+
+    def is_optimizer(self, model: Model) -> bool:
+        """Tell whether it is an optimizer of mindspore.nn, mint or experimental."""
+        mindspore = sys.modules.get("mindspore")
+        if mindspore is None:
+            return False
+        return isinstance(model, (mindspore.nn.Optimizer, mindspore.experimental.optim.Optimizer))
+
+    def optimizer_of(self, scheduler: object) -> Model | None:
+        """Return the optimizer whose rates a scheduler changes, None for what is no scheduler."""
+        if not any(cls.__module__ == "mindspore.experimental.optim.lr_scheduler" for cls in type(scheduler).__mro__):
+            return None
+        return getattr(scheduler, "optimizer", None)
+
+    @contextmanager
+    def keep_alive(self) -> Iterator[list[object]]:
+        """Keep all cells that are made meanwhile, which the maker may not keep."""
+        kept: list[object] = []
+        mindspore = sys.modules.get("mindspore")
+        if mindspore is None:
+            yield kept
+            return
+        initialise = mindspore.nn.Cell.__init__
+
+        def told(cell: Any, *args: Any, **kwargs: Any) -> None:
+            kept.append(cell)
+            initialise(cell, *args, **kwargs)
+
+        mindspore.nn.Cell.__init__ = told
+        try:
+            yield kept
+        finally:
+            mindspore.nn.Cell.__init__ = initialise
+
+    def model_of(self, optimizer: Model, kept: Sequence[Any]) -> Model | None:
+        """Return the largest cell that holds all parameters of an optimizer, and no optimizer."""
+        import mindspore
+
+        wanted = {id(one) for one in _parameters(optimizer)}
+        return self._largest(kept, wanted) or self._largest(living_objects(mindspore.nn.Cell), wanted)
+
+    def schedulers_of(self, optimizer: Model, kept: Sequence[object]) -> list[Any]:  # noqa: ARG002 - those are no cells
+        """Return the living schedulers of an optimizer, which those of `mindspore.nn` do not have."""
+        import mindspore
+
+        if isinstance(optimizer, mindspore.nn.Optimizer):
+            return []
+        living = living_objects(mindspore.experimental.optim.lr_scheduler.LRScheduler)
+        return [one for one in living if self.optimizer_of(one) is optimizer]
+
+    def _largest(self, cells: Sequence[Any], wanted: set[int]) -> Model | None:
+        found = [one for one in cells if wanted <= {id(parameter) for parameter in one.get_parameters()}]
+        found = [one for one in found if not any(map(self.is_optimizer, _cells(one)))]
+        return max(found, key=lambda one: sum(1 for _ in _cells(one)), default=None)
+
+    def read_groups(
+        self,
+        optimizer: Model,
+        model: Model | None,  # noqa: ARG002 - parameters have names of their own
+        schedulers: Sequence[Any],
+        steps: int,
+    ) -> list[ParameterGroup]:
+        """Read the groups of an optimizer; see OptimizerReader."""
+        listed = isinstance(getattr(optimizer, "param_groups", None), list)
+        groups = _listed_groups(optimizer, schedulers, steps) if listed else _gathered_groups(optimizer, steps)
+        classes = public_classes(type(optimizer))
+        return [replace(one, settings=replace(one.settings, classes=classes)) for one in groups]
+
+
+def _parameters(optimizer: Any) -> list[Any]:
+    groups = getattr(optimizer, "param_groups", None)
+    if isinstance(groups, list):
+        return [one for group in groups for one in group["params"]]
+    return list(optimizer.parameters)
+
+
+def _cells(cell: Any) -> Iterator[Any]:
+    return (inner for _, inner in cell.cells_and_names())
+
+
+def _group(path: str, values: dict[str, Setting], own: Sequence[Any], rates: LearningRates) -> ParameterGroup:
+    trained = [one for one in own if one.requires_grad]
+    return ParameterGroup(LayerSettings(path, (), values), tuple(one.name for one in trained), len(trained), rates)
+
+
+# Groups that the optimizer lists, as torch does.
+
+
+def _listed_groups(optimizer: Any, schedulers: Sequence[Any], steps: int) -> list[ParameterGroup]:
+    rates = _stepped(optimizer, schedulers, steps)
+    paths = group_paths(len(rates))
+    groups = []
+    for path, group, own in zip(paths, optimizer.param_groups, rates, strict=True):
+        values = plain_settings({key: plain_value(value) for key, value in group.items()})
+        groups.append(_group(path, _with_rate(values, "lr", own), group["params"], own))
+    return groups
+
+
+def _with_rate(values: dict[str, Setting], name: str, rates: LearningRates) -> dict[str, Setting]:
+    """The settings with the learning rate if it stays, else without one."""
+    rest = {key: value for key, value in values.items() if key != name}
+    return rest if rates.scheduled else {**rest, name: rates.at(0)}
+
+
+def _stepped(optimizer: Any, schedulers: Sequence[Any], steps: int) -> list[LearningRates]:
+    """The rates under schedulers of `experimental.optim`, which are put back behind the last step."""
+    groups = optimizer.param_groups
+    if not schedulers:
+        return [LearningRates((_number(group["lr"]),)) for group in groups]
+    by = " and ".join(sorted({type(one).__name__ for one in schedulers}))
+    if "ReduceLROnPlateau" in by:
+        return [LearningRates(problem="ReduceLROnPlateau follows a metric of the run") for _ in groups]
+    values = run_user_code(
+        lambda: _put_back(optimizer, schedulers, lambda: _rates_by_step(groups, schedulers, steps)),
+        lambda error: UserCodeError(f"stepping {by}", error),
+    )
+    return [LearningRates(tuple(own), by=by) for own in values]
+
+
+def _rates_by_step(groups: Sequence[Any], schedulers: Sequence[Any], steps: int) -> list[list[float]]:
+    values: list[list[float]] = [[] for _ in groups]
+    for _ in range(steps):
+        for own, group in zip(values, groups, strict=True):
+            own.append(_number(group["lr"]))
+        for one in schedulers:
+            one.step()
+    return values
+
+
+def _put_back(optimizer: Any, schedulers: Sequence[Any], code: Callable[[], Any]) -> Any:
+    import mindspore
+
+    held = [value for one in schedulers for value in vars(one).values() if isinstance(value, mindspore.Parameter)]
+    tensors = {id(one): one for one in (*optimizer.lrs, *held)}.values()
+    before = [(one, one.asnumpy().copy()) for one in tensors]
+    attributes = [(one, dict(vars(one))) for one in schedulers]
+    try:
+        return code()
+    finally:
+        for one, own in attributes:
+            vars(one).update(own)
+        for one, value in before:
+            one.set_data(mindspore.Tensor(value))
+
+
+# Settings that the optimizer keeps parameter by parameter.
+
+
+def _gathered_groups(optimizer: Any, steps: int) -> list[ParameterGroup]:
+    kept = {**plain_settings(getattr(optimizer, "init_args", {})), **cell_settings(optimizer)}
+    values = {name: value for name, value in kept.items() if not name.startswith(OWN_STATE)}
+    sources = _rate_sources(optimizer)
+    known = {id(source): _rates(source, steps) for source in sources}
+    alike: dict[tuple[float | None, bool, int], list[Any]] = {}
+    for one, decay, central, source in zip(
+        optimizer.parameters, _decays(optimizer), _centralised(optimizer), sources, strict=True
+    ):
+        alike.setdefault((decay, central, id(source)), []).append(one)
+    groups = []
+    for path, ((decay, central, source), members) in zip(_paths(optimizer, len(alike)), alike.items(), strict=True):
+        told = _with_rate({**values, "grad_centralization": central}, "learning_rate", known[source])
+        told = {**{name: value for name, value in told.items() if name != "weight_decay"}, **_told_decay(decay)}
+        problems = [text for text, holds in ((COMPUTED, decay is None), (CENTRALISED, central)) if holds]
+        groups.append(replace(_group(path, told, members, known[source]), problems=tuple(problems)))
+    return groups
+
+
+def _told_decay(decay: float | None) -> dict[str, Setting]:
+    return {} if decay is None else {"weight_decay": decay}
+
+
+def _paths(optimizer: Any, count: int) -> Sequence[str]:
+    """Names of groups; without groups of the user's, a second one is what has `beta` or `gamma` in its name."""
+    return group_paths(count) if optimizer.is_group or count == 1 else _unasked_paths(optimizer)
+
+
+def _unasked_paths(optimizer: Any) -> Sequence[str]:
+    names = ("", UNDECAYED)
+    return names if optimizer.decay_flags[0] else tuple(reversed(names))
+
+
+def _decays(optimizer: Any) -> list[float | None]:
+    """The decay of each parameter, None where a cell computes it step by step."""
+    count = len(optimizer.parameters)
+    given = optimizer.weight_decay if optimizer.is_group else [optimizer.weight_decay] * count
+    scale = float(optimizer.loss_scale)
+    pairs = zip(given, optimizer.decay_flags, strict=True)
+    return [_decay(one, scale) if flag else 0.0 for one, flag in pairs]
+
+
+def _decay(value: Any, scale: float) -> float | None:
+    import mindspore
+
+    return None if isinstance(value, mindspore.nn.Cell) else _digits(_number(value) / scale)
+
+
+def _rate_sources(optimizer: Any) -> list[Any]:
+    """What gives each parameter its rate: a parameter of one number, or a cell that is called with the step."""
+    count = len(optimizer.parameters)
+    return list(optimizer.learning_rate) if optimizer.is_group_lr else [optimizer.learning_rate] * count
+
+
+def _centralised(optimizer: Any) -> list[bool]:
+    flags = getattr(optimizer, "grad_centralization_flags", None)
+    return list(flags) if flags else [False] * len(optimizer.parameters)
+
+
+def _rates(source: Any, steps: int) -> LearningRates:
+    import mindspore
+
+    if not isinstance(source, mindspore.nn.Cell):
+        return LearningRates((_number(source),))
+    kept = getattr(source, "learning_rate", None)
+    if isinstance(kept, mindspore.Tensor):  # what MindSpore wraps a list of rates, or a single one, into
+        listed = kept.asnumpy().reshape(-1)
+        values = tuple(map(_digits, listed[:steps]))
+        return LearningRates(values) if kept.ndim == 0 else LearningRates(values, len(listed), by="a list of rates")
+    by = type(source).__name__
+    values = run_user_code(lambda: _called(source, steps), lambda error: UserCodeError(f"calling {by}", error))
+    return LearningRates(values, _horizon(source), by=by)
+
+
+def _horizon(schedule: Any) -> int | None:
+    """The number of steps that a schedule says it is made for."""
+    found = [getattr(cell, name, None) for _, cell in schedule.cells_and_names() for name in HORIZONS]
+    return max((one for one in found if isinstance(one, int) and one > 0), default=None)
+
+
+def _called(schedule: Any, steps: int) -> tuple[float, ...]:
+    """Call a schedule on all steps at once, or one by one where that gives something else."""
+    import mindspore
+
+    def one(step: int) -> float:
+        return _number(schedule(mindspore.Tensor([step], mindspore.int32)))
+
+    try:
+        at_once = schedule(mindspore.Tensor(np.arange(steps), mindspore.int32)).asnumpy().reshape(-1)
+    except (RuntimeError, TypeError, ValueError):
+        at_once = np.zeros(0)
+    told = sorted({0, 1, steps // 2, steps - 1} & set(range(steps)))
+    if at_once.shape == (steps,) and np.allclose([one(step) for step in told], at_once[told], rtol=1e-6, atol=0):
+        return tuple(map(_digits, at_once))
+    return tuple(map(one, range(steps)))
+
+
+def _number(value: Any) -> float:
+    """A number in the digits of float32, in which MindSpore keeps them."""
+    return _digits(value.asnumpy().reshape(-1)[0] if hasattr(value, "asnumpy") else value)
+
+
+def _digits(value: Any) -> float:
+    return float(f"{float(value):.7g}")

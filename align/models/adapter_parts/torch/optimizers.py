@@ -1,0 +1,188 @@
+"""Optimizers of torch: their groups by name, and the learning rates that a scheduler gives them step by step.
+
+A factory may hand out the optimizer alone, whose parameters have no names: the model that holds them is kept alive
+while the factory runs, and found among all living objects.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup
+from align.errors import UserCodeError
+from align.models.adapter_parts.torch.settings import group_settings
+from align.models.live.living_objects import living_objects
+from align.models.user_code import run_user_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from align.core.protocols import Model
+
+HORIZONS = {"OneCycleLR": "total_steps", "CosineAnnealingLR": "T_max", "PolynomialLR": "total_iters"}
+CYCLED = ("momentum", "betas", "weight_decay")
+
+
+class TorchOptimizers:
+    """The part of the adapter that reads optimizers; see OptimizerReader."""
+
+    def is_optimizer(self, model: Model) -> bool:
+        """Tell whether it is a torch.optim.Optimizer."""
+        torch = sys.modules.get("torch")
+        return torch is not None and isinstance(model, torch.optim.Optimizer)
+
+    def optimizer_of(self, scheduler: object) -> Model | None:
+        """Return the optimizer whose rates a scheduler changes, None for what is no scheduler."""
+        torch = sys.modules.get("torch")
+        if torch is None or not isinstance(scheduler, torch.optim.lr_scheduler.LRScheduler):
+            return None
+        return getattr(scheduler, "optimizer", None)
+
+    @contextmanager
+    def keep_alive(self) -> Iterator[list[object]]:
+        """Keep all modules and schedulers that are made meanwhile, which the maker may not keep."""
+        kept: list[object] = []
+        if "torch" not in sys.modules:
+            yield kept
+            return
+        from torch.nn.modules import module
+        from torch.optim.lr_scheduler import LRScheduler
+
+        initial_step = LRScheduler._initial_step  # noqa: SLF001 - called once by each scheduler, when it is made
+
+        def told(scheduler: Any) -> None:
+            kept.append(scheduler)
+            initial_step(scheduler)
+
+        LRScheduler._initial_step = told  # noqa: SLF001
+        handle = module.register_module_parameter_registration_hook(lambda owner, *_: kept.append(owner))
+        inner = module.register_module_module_registration_hook(lambda owner, *_: kept.append(owner))
+        try:
+            yield kept
+        finally:
+            handle.remove()
+            inner.remove()
+            LRScheduler._initial_step = initial_step  # noqa: SLF001
+
+    def model_of(self, optimizer: Model, kept: Sequence[object]) -> Model | None:
+        """Return the largest module that holds all parameters of an optimizer, None if there is none."""
+        import torch
+
+        wanted = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        return _largest(_distinct(kept), wanted) or _largest(living_objects(torch.nn.Module), wanted)
+
+    def schedulers_of(self, optimizer: Model, kept: Sequence[object]) -> list[Any]:
+        """Return the living schedulers of an optimizer, without those that others hold."""
+        from torch.optim.lr_scheduler import LRScheduler
+
+        scheduled = any("initial_lr" in group for group in optimizer.param_groups)
+        found = [one for one in _distinct(kept) if self.optimizer_of(one) is optimizer]
+        living = living_objects(LRScheduler) if scheduled and not found else []
+        return _outermost(found + [one for one in living if self.optimizer_of(one) is optimizer])
+
+    def read_groups(
+        self, optimizer: Model, model: Model | None, schedulers: Sequence[object], steps: int
+    ) -> list[ParameterGroup]:
+        """Read the groups of an optimizer; see OptimizerReader."""
+        names = _names(optimizer, model)
+        rates, changed = _sampled(optimizer, _outermost(schedulers), steps)
+        settings = group_settings(optimizer)
+        groups = []
+        for own, group, rate in zip(settings, optimizer.param_groups, rates, strict=True):
+            trained = [one for one in group["params"] if one.requires_grad]
+            named = tuple(names[id(one)] for one in trained) if all(id(one) in names for one in trained) else None
+            problems = tuple(f"{name} is changed from step to step" for name in sorted(changed))
+            groups.append(ParameterGroup(_without(own, changed), named, len(trained), rate, problems))
+        return groups
+
+
+def _distinct(objects: Sequence[object]) -> list[Any]:
+    return list({id(one): one for one in objects}.values())
+
+
+def _largest(objects: Sequence[Any], wanted: set[int]) -> Model | None:
+    """The module of most modules that holds all parameters; what was not initialised has none yet."""
+    modules = [one for one in objects if "_parameters" in vars(one)]
+    found = [one for one in modules if wanted <= set(map(id, one.parameters()))]
+    return max(found, key=lambda one: sum(1 for _ in one.modules()), default=None)
+
+
+def _names(optimizer: Model, model: Model | None) -> dict[int, str]:
+    """The names of parameters by identity: in the model, or else as the optimizer was told them."""
+    if model is not None:
+        return {id(one): name for name, one in reversed(list(model.named_parameters(remove_duplicate=False)))}
+    groups = [group for group in optimizer.param_groups if "param_names" in group]
+    return {id(one): name for group in groups for name, one in zip(group["param_names"], group["params"], strict=True)}
+
+
+def _without(settings: LayerSettings, names: set[str]) -> LayerSettings:
+    values = {name: value for name, value in settings.values.items() if name not in names}
+    return LayerSettings(settings.path, settings.classes, values)
+
+
+def _outermost(schedulers: Sequence[Any]) -> list[Any]:
+    """Those that no other holds, as SequentialLR holds its parts."""
+    held = {id(one) for each in schedulers for one in getattr(each, "_schedulers", ())}
+    return [one for one in schedulers if id(one) not in held]
+
+
+def _sampled(optimizer: Any, schedulers: Sequence[Any], steps: int) -> tuple[list[LearningRates], set[str]]:
+    """The rates of each group, step by step, on a copy; and which other settings the schedulers change."""
+    groups = optimizer.param_groups
+    if problem := _problem(optimizer, schedulers):
+        return [LearningRates(problem=problem) for _ in groups], set()
+    if not schedulers:
+        return [LearningRates((float(group["lr"]),)) for group in groups], set()
+    known = max((_horizon(one) for one in schedulers), default=0) or None
+    by = " and ".join(sorted({type(one).__name__ for one in schedulers}))
+    length = min([steps, *(one.total_steps for one in schedulers if type(one).__name__ == "OneCycleLR")])
+    values, changed = run_user_code(
+        lambda: _stepped(_copies(optimizer, schedulers), length), lambda error: UserCodeError(f"stepping {by}", error)
+    )
+    return [LearningRates(tuple(own), known, by=by) for own in values], changed
+
+
+def _horizon(scheduler: Any) -> int:
+    """The number of steps that a scheduler is made for, 0 if it does not say: behind them, some start anew."""
+    if parts := getattr(scheduler, "_schedulers", ()):
+        milestones = getattr(scheduler, "_milestones", None)
+        return milestones[-1] + (_horizon(parts[-1]) or 1) if milestones else max(map(_horizon, parts))
+    return int(getattr(scheduler, HORIZONS.get(type(scheduler).__name__, ""), 0) or 0)
+
+
+def _problem(optimizer: Any, schedulers: Sequence[Any]) -> str:
+    from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+    if any(isinstance(one, ReduceLROnPlateau) for one in schedulers):
+        return "ReduceLROnPlateau follows a metric of the run"
+    if not schedulers and any("initial_lr" in group for group in optimizer.param_groups):
+        return "a scheduler changes it, which is not given: return it beside the optimizer"
+    return ""
+
+
+def _copies(optimizer: Any, schedulers: Sequence[Any]) -> list[Any]:
+    """Copies of the schedulers, with an optimizer of their own that shares parameters and state."""
+    shared = [one for group in optimizer.param_groups for one in group["params"]]
+    memo: dict[int, object] = {id(one): one for one in (*shared, optimizer.state)}
+    return [copy.deepcopy(one, memo) for one in schedulers]
+
+
+def _stepped(schedulers: Sequence[Any], steps: int) -> tuple[list[list[float]], set[str]]:
+    groups = schedulers[0].optimizer.param_groups
+    first = [{name: group.get(name) for name in CYCLED} for group in groups]
+    values: list[list[float]] = [[] for _ in groups]
+    changed: set[str] = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no step of the optimizer stands between those of its schedulers
+        for step in range(steps):
+            for own, group, start in zip(values, groups, first, strict=True):
+                own.append(float(group["lr"]))
+                changed |= {name for name in CYCLED if group.get(name) != start[name]}
+            if step + 1 < steps:
+                for one in schedulers:
+                    one.step()
+    return values, changed

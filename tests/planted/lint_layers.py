@@ -1,0 +1,130 @@
+"""Layers of both frameworks that users wrote, and that pad by functions: right ports and wrong ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore
+from mindspore import nn as mnn
+from mindspore import ops
+from torch import nn
+from torch.nn import functional as F
+
+
+class Around(nn.Module):
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x)
+
+
+class PadsOutside(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 4, 3, stride=2), nn.Conv2d(4, 5, 3, stride=2)
+        self.tail = nn.Sequential(nn.Conv2d(5, 6, 3, stride=2), nn.ReLU())
+        self.second = Around(self.second)
+
+    def forward(self, x: Any) -> Any:
+        x = F.pad(x, (1, 1, 1, 1))
+        x = self.first(x)
+        x = self.second(F.pad(x, (1, 1, 1, 1)))
+        padded = F.pad(x, (1, 1, 1, 1))
+        return self.tail(padded)
+
+
+class PadsInside(mnn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        own = {"stride": 2, "pad_mode": "pad", "padding": 1, "has_bias": True}
+        self.first, self.second = mnn.Conv2d(3, 4, 3, **own), mnn.Conv2d(4, 5, 3, **own)
+        self.tail = mnn.SequentialCell(mnn.Conv2d(5, 6, 3, **own), mnn.ReLU())
+
+    def construct(self, x: Any) -> Any:
+        return self.tail(self.second(self.first(x)))
+
+
+class PadsOne(nn.Module):
+    """The second layer gets nothing that was padded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 4, 3, stride=2), nn.Conv2d(4, 5, 3, stride=2)
+        self.tail = nn.Sequential(nn.Conv2d(5, 6, 3, stride=2, padding=1), nn.ReLU())
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(F.pad(x, (1, 1, 1, 1)))
+        return self.tail(self.second(x))
+
+
+class Reflects(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")
+
+    def forward(self, x: Any) -> Any:
+        return self.conv(x)
+
+
+class ReflectsOutside(mnn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = mnn.Conv2d(3, 4, 3, pad_mode="valid", has_bias=True)
+
+    def construct(self, x: Any) -> Any:
+        return self.conv(ops.pad(x, (1, 1, 1, 1), mode="reflect"))
+
+
+class RootNorm(nn.Module):
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight, self.variance_epsilon = nn.Parameter(mindspore_free_ones(size)), eps
+
+    def forward(self, x: Any) -> Any:
+        return x * (x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon).rsqrt() * self.weight
+
+
+def mindspore_free_ones(size: int) -> Any:
+    import torch
+
+    return torch.ones(size)
+
+
+class RootNormCell(mnn.Cell):
+    def __init__(self, size: int, epsilon: float) -> None:
+        super().__init__()
+        self.weight = mindspore.Parameter(ops.ones(size, mindspore.float32), name="weight")
+        self.epsilon = epsilon
+
+    def construct(self, x: Any) -> Any:
+        return x * ops.rsqrt(x.pow(2).mean(-1, keep_dims=True) + self.epsilon) * self.weight
+
+
+class Smooth(nn.Module):
+    def __init__(self, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x: Any) -> Any:
+        return x * x / (x.abs() + self.eps)
+
+
+class SmoothCell(mnn.Cell):
+    def __init__(self, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+
+    def construct(self, x: Any) -> Any:
+        return x * x / (x.abs() + self.eps)
+
+
+def written(eps: float, other: float) -> Any:
+    return nn.Sequential(nn.Linear(3, 4), RootNorm(4, eps), Smooth(other), nn.Linear(4, 5), RootNorm(5, eps))
+
+
+def written_port(eps: float, other: float) -> Any:
+    return mnn.SequentialCell(
+        mnn.Dense(3, 4), RootNormCell(4, eps), SmoothCell(other), mnn.Dense(4, 5), RootNormCell(5, eps)
+    )
