@@ -55,6 +55,13 @@ def check_parameters(
     of the model's own inputs goes to the loss. `ddp_indices` are numbers of parameters as torch's
     DistributedDataParallel tells them. Nothing of a side is changed. Raises CannotRunError for a model without
     trainable parameters and for a loss that is no scalar, UsageError for an index that there is not.
+
+    >>> from align.core.training import Training
+    >>> from align.models.frameworks.arrays import ArrayModel
+    >>> import numpy as np
+    >>> check_parameters(Training(ArrayModel(())), batch={"x": np.ones(2)})  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    align.errors.CannotRunError: arrays models cannot be trained
     """
     arrays = read_inputs(batch)
     opened = [open_training(one) for one in (reference, candidate) if one is not None]
