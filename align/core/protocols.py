@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -242,6 +242,28 @@ class Trainer(SettingsReader, Protocol):
         UserCodeError where the step fails, CannotRunError for a loss that is no scalar, InputsError for a batch that
         has nothing for the loss.
         """
+        ...
+
+
+@runtime_checkable
+class ModelFreezer(Plugin, Protocol):
+    """Finds the layers that compute otherwise in training mode, and says how they are held."""
+
+    def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+        """Path and module of each, with the attributes that hold it at its running statistics."""
+        ...
+
+    def dropouts(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+        """Path and module of each that drops a share of its values, with the attributes that switch it off."""
+        ...
+
+
+@runtime_checkable
+class SeedSetter(Plugin, Protocol):
+    """Makes a whole framework give the same in each run of a program."""
+
+    def set_seed(self, seed: int, threads: int | None) -> list[str]:
+        """Seed all generators and choose deterministic kernels; return what was set, one line each."""
         ...
 
 

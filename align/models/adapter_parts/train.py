@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,30 @@ from align.core.training import BatchParts, parameter_step
 from align.errors import CannotRunError, InputsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.core.protocols import Batch
+    from align.core.protocols import Batch, Model
     from align.core.training import ParameterStep, Training
+
+# What modules call the share that they drop, or that they keep, where they hand it to a function themselves.
+_SHARES = re.compile(r"(?:\w+_)?(?:dropout|drop)(?:_(?:p|prob|rate|ratio))?|keep_prob")
+
+
+def dropping(
+    modules: Iterable[tuple[str, Model]], off: Mapping[str, float]
+) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+    """Modules that drop a share of what they are given, each with the attributes that switch it off.
+
+    Layers for dropout have the attributes `off`; others keep a share as a number under a usual name.
+    """
+    for path, module in modules:
+        attributes = vars(module)
+        found = {name: value for name, value in off.items() if name in attributes and "Drop" in type(module).__name__}
+        shares = {name for name, value in attributes.items() if isinstance(value, float) and 0.0 < value < 1.0}
+        found |= {name: 1.0 if name == "keep_prob" else 0.0 for name in shares if _SHARES.fullmatch(name)}
+        if found:
+            yield path, module, found
 
 
 class WatchedUpdates:

@@ -13,7 +13,7 @@ from align.errors import UserCodeError
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
 from align.models.adapter_parts.mindspore.state import restored, same_random_numbers
-from align.models.adapter_parts.train import WatchedUpdates, batch_parts, scalar
+from align.models.adapter_parts.train import WatchedUpdates, batch_parts, dropping, scalar
 from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.core.protocols import Batch
+    from align.core.protocols import Batch, Model
     from align.core.training import BatchParts, Training
 
 
@@ -71,6 +71,32 @@ class MindSporeTrainer:
         return TrainingStep(
             scalar(_array(loss)), seen, changed, frozenset(watch.called), watch.updates, watch.strangers
         )
+
+    def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+        """Let each use its moving statistics; see ModelFreezer."""
+        for path, cell in model.cells_and_names():
+            if "use_batch_statistics" in vars(cell):
+                yield path, cell, {"use_batch_statistics": False}
+
+    def dropouts(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+        """Keep all values; see ModelFreezer."""
+        return dropping(model.cells_and_names(), {"p": 0.0, "keep_prob": 1.0})
+
+    def set_seed(self, seed: int, threads: int | None) -> list[str]:
+        """Seed operators, initial values and the data pipeline; see SeedSetter."""
+        mindspore = launched()
+        mindspore.set_seed(seed)
+        mindspore.manual_seed(seed)
+        mindspore.dataset.config.set_seed(seed)
+        mindspore.set_context(deterministic="ON")  # `set_deterministic` raises when it is called again
+        settings = [f"set_seed({seed})", f"manual_seed({seed})", f"dataset.config.set_seed({seed})"]
+        settings += ['set_context(deterministic="ON")']
+        if threads is not None:
+            mindspore.set_context(runtime_num_threads=threads)
+            mindspore.dataset.config.set_num_parallel_workers(threads)
+            settings += [f"set_context(runtime_num_threads={threads})"]
+            settings += [f"dataset.config.set_num_parallel_workers({threads})"]
+        return settings
 
 
 def _step(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from align.core.training import TrainingStep
 from align.errors import UserCodeError
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.state import restored, same_random_numbers
-from align.models.adapter_parts.train import WatchedUpdates, batch_parts, scalar
+from align.models.adapter_parts.train import WatchedUpdates, batch_parts, dropping, scalar
 from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.core.protocols import Batch
+    from align.core.protocols import Batch, Model
     from align.core.training import BatchParts, Training
 
 
@@ -62,6 +63,38 @@ class TorchTrainer:
         return TrainingStep(
             scalar(_array(loss)), seen, changed, frozenset(watch.called), watch.updates, watch.strangers
         )
+
+    def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+        """Keep each in evaluation mode; see ModelFreezer."""
+        from torch.nn.modules.batchnorm import _BatchNorm
+
+        for path, module in model.named_modules():
+            if isinstance(module, _BatchNorm):
+                yield path, module, {"training": False, "train": partial(_stay, module)}
+
+    def dropouts(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+        """Set the share of each to 0; see ModelFreezer."""
+        return dropping(model.named_modules(), {"p": 0.0})
+
+    def set_seed(self, seed: int, threads: int | None) -> list[str]:
+        """Seed torch on all devices; see SeedSetter."""
+        import torch
+
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.manual_seed(seed)
+        torch.use_deterministic_algorithms(mode=True, warn_only=True)
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+        settings = [f"manual_seed({seed})", "use_deterministic_algorithms(True, warn_only=True)"]
+        settings += ["backends.cudnn.deterministic = True, benchmark = False"]
+        if threads is not None:
+            torch.set_num_threads(threads)
+            settings.append(f"set_num_threads({threads})")
+        return settings
+
+
+def _stay(module: Model, mode: bool = True) -> Model:  # noqa: ARG001 - as Module.train is called
+    """Take the place of `Module.train`: the module stays in evaluation mode."""
+    return module
 
 
 def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], scale: float) -> Any:
