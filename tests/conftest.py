@@ -43,9 +43,9 @@ def pytest_configure() -> None:
 def _blocking(request: pytest.FixtureRequest) -> None:
     """Set MindSpore up as the adapter does: it reports errors where they happen only if it is told so at first."""
     if request.node.get_closest_marker("frameworks"):
-        from align.models.frameworks.mindspore import _mindspore
+        from align.models.adapter_parts.mindspore.arrays import launched
 
-        _mindspore()
+        launched()
 
 
 @pytest.fixture

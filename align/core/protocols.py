@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from align.core.layer_settings import LayerSettings, ParameterGroup, Setting
     from align.core.parameters import ParameterSet, TensorMemory
     from align.core.traces import CaptureSink, CodeSeen, Influences
+    from align.core.training import Training, TrainingStep
 
 Model = Any
 Batch: TypeAlias = "Mapping[str, Array]"
@@ -254,6 +255,46 @@ class BackwardRunner(ModelRunner, Protocol):
         In evaluation mode, in the order in which gradients arrive; tensors to which none arrives are left out. The
         model is left as it was, its gradients too. Raises UserCodeError where it fails.
         """
+        ...
+
+
+@runtime_checkable
+class Trainer(SettingsReader, Protocol):
+    """Takes one training step of a live model, with its loss and its optimizer."""
+
+    def train(
+        self, training: Training, batch: Batch, *, loss_scale: float = 1.0, moved: Mapping[str, Array] | None = None
+    ) -> TrainingStep:
+        """Take one step in training mode on fixed random numbers, and see what it does.
+
+        What of the batch bears no name of the model's inputs goes to the loss, in its order. The loss is multiplied by
+        `loss_scale` for the way back, unless the step is the user's own. `moved` are other values of parameters, by
+        name, to begin with. The model, its optimizers, modes and random states are left as they were. Raises
+        UserCodeError where the step fails, CannotRunError for a loss that is no scalar, InputsError for a batch that
+        has nothing for the loss.
+        """
+        ...
+
+
+@runtime_checkable
+class ModelFreezer(Plugin, Protocol):
+    """Finds the layers that compute otherwise in training mode, and says how they are held."""
+
+    def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+        """Path and module of each, with the attributes that hold it at its running statistics."""
+        ...
+
+    def dropouts(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+        """Path and module of each that drops a share of its values, with the attributes that switch it off."""
+        ...
+
+
+@runtime_checkable
+class SeedSetter(Plugin, Protocol):
+    """Makes a whole framework give the same in each run of a program."""
+
+    def set_seed(self, seed: int, threads: int | None) -> list[str]:
+        """Seed all generators and choose deterministic kernels; return what was set, one line each."""
         ...
 
 

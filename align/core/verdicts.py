@@ -1,12 +1,25 @@
-"""Verdicts: what was decided, over how much, and why."""
+"""Verdicts: what was decided, over how much, and why; and findings, the facts worth telling beside them."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
 from align.errors import NotAlignedError
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding; `code` is a stable id (`weights-differ`), `subject` the layer, name or step, `facts` its figures."""
+
+    code: str
+    severity: Severity
+    subject: str
+    message: str
+    facts: dict[str, float | int | str] = field(default_factory=dict)
 
 
 class Outcome(enum.Enum):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.findings import Finding
 from align.core.progress import silent
+from align.core.verdicts import Finding
 from align.errors import CannotRunError, InputsError, UsageError
 from align.evaluation.generation.compare_logits import (
     LogitsNoise,

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from align.core.findings import Finding
     from align.core.measurements import Limit, Measurement
-    from align.core.verdicts import LayerOutcome, Verdict
+    from align.core.verdicts import Finding, LayerOutcome, Verdict
 
 LogitsOf = Literal["candidate", "candidate with cache", "reference with cache"]
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from align.core.findings import Finding
     from align.core.measurements import Limit, Measurement
     from align.core.name_map import SideOf
-    from align.core.verdicts import Verdict
+    from align.core.verdicts import Finding, Verdict
 
 Part = Literal["data", "metric", "weights"]
 PARTS: tuple[Part, ...] = ("data", "metric", "weights")

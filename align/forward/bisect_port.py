@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.findings import Finding
 from align.core.message_words import counted
 from align.core.name_map import SIDES, NameMap
 from align.core.progress import silent
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, NothingInCommonError
 from align.forward.bisect.corresponding_points import points_as_given, points_of_runs
 from align.forward.bisect.find_wrong_stretches import INPUTS, find_wrong_stretches

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from align.core.findings import Finding
-    from align.core.verdicts import Verdict
+    from align.core.verdicts import Finding, Verdict
 
 PointOrigin = Literal["given", "paired", "shape"]
 PointState = Literal["corresponds", "doubtful", "dropped", "untried"]

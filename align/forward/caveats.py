@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.core.findings import Finding
     from align.core.protocols import Batch, Inputs
+    from align.core.verdicts import Finding
     from align.forward.forward_result import ForwardComparison, LayerComparison
     from align.forward.power_result import Power
     from align.forward.unseen_result import UnseenModule

@@ -44,14 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from align.core.findings import Finding
     from align.core.layer_settings import LayerSettings
     from align.core.measurements import Limit
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
     from align.core.protocols import Inputs, Model
-    from align.core.verdicts import Verdict
+    from align.core.verdicts import Finding, Verdict
     from align.errors import ModelFailedError
     from align.forward.allowances import Allowances
     from align.forward.causes.compare_live_weights import ComparedWeights

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.findings import Finding
 from align.core.message_words import counted
+from align.core.verdicts import Finding
 from align.errors import UnlikeTracesError
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.caveats import with_caveats
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.core.dtypes import Array
-    from align.core.findings import Severity
     from align.core.measurements import Measurement
     from align.core.name_map import NameMap, SideOf
     from align.core.parameters import ParameterSet
     from align.core.protocols import Inputs
     from align.core.traces import Capture
+    from align.core.verdicts import Severity
     from align.forward.allowances import Allowances
     from align.forward.forward_result import LayerComparison
     from align.forward.unseen_result import UnseenModule

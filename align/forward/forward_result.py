@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from align.core.traces import capture_key
 
 if TYPE_CHECKING:
-    from align.core.findings import Finding
     from align.core.measurements import Limit, Measurement
     from align.core.parameters import Shape
-    from align.core.verdicts import LayerOutcome, Verdict
+    from align.core.verdicts import Finding, LayerOutcome, Verdict
     from align.forward.culprit_result import Culprit, IsolatedComparison
     from align.forward.failure_result import PortFailure
     from align.forward.power_result import Power

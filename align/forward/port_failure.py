@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.findings import Finding
 from align.core.message_words import counted
-from align.core.verdicts import Outcome, Verdict
+from align.core.verdicts import Finding, Outcome, Verdict
 from align.errors import NothingInCommonError
 from align.forward.failure_result import PortFailure
 from align.forward.layers.judge_forward import judge_forward

@@ -16,8 +16,8 @@ from align.rules.setting_forms import equal_settings
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from align.core.findings import Severity
     from align.core.layer_settings import LayerSettings, Setting
+    from align.core.verdicts import Severity
     from align.rules.pitfalls import Pitfall
     from align.rules.setting_forms import Form
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.core.findings import Severity
     from align.core.layer_settings import Setting
-    from align.core.verdicts import Verdict
+    from align.core.verdicts import Severity, Verdict
 
 Part = Literal["layer", "parameters", "optimizer", "loss"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.findings import Finding
 from align.core.protocols import ModelCaller
+from align.core.verdicts import Finding
 from align.errors import CannotRunError, InputsError, ModelFailedError, ModelFailure
 from align.models.live.call_sites import raised_at
 from align.models.nested_values import leaves

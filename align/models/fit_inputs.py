@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import is_float, numpy_dtype
-from align.core.findings import Finding
+from align.core.verdicts import Finding
 from align.errors import ModelFailedError, UserCodeError
 from align.models.batches import batches_of
 

@@ -6,8 +6,8 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from align.core.findings import Finding
 from align.core.name_map import SIDES
+from align.core.verdicts import Finding
 from align.models.batches import batches_of
 from align.models.call_model import forward_of
 from align.models.fit_inputs import told_casts

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
 from align.checkpoints.wrapper_prefixes import matched_without_wrappers, wrapper_words
-from align.core.findings import Finding
 from align.core.import_user_code import import_user_code, require_file
 from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner, Preparer
 from align.core.registry import check_packages, model_readers
+from align.core.verdicts import Finding
 from align.errors import CannotRunError, SideError, UsageError, UserCodeError
 from align.models.user_code import run_user_code
 

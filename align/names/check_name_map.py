@@ -19,10 +19,10 @@ from align.names.user_rules import NameRules
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.core.findings import Finding
     from align.core.name_map import SideName
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
+    from align.core.verdicts import Finding
     from align.models.open_side import Side
 
 SIDES: tuple[SideName, SideName] = ("source", "target")

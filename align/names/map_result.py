@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from align.core.findings import Finding
     from align.core.name_map import NameMap
     from align.core.parameters import Parameter, ParameterSummary
-    from align.core.verdicts import Verdict
+    from align.core.verdicts import Finding, Verdict
 
 
 @dataclass(frozen=True, slots=True)

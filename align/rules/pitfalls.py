@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
-from align.core.findings import Severity
+from align.core.verdicts import Severity
 from align.errors import PitfallFileError
 from align.rules.layer_rules import mappings_folder
 from align.rules.setting_forms import FORMS, Form

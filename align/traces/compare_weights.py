@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.findings import Finding
 from align.core.message_words import first_few
 from align.core.piece_transforms import apart_from_whole
+from align.core.verdicts import Finding
 from align.errors import CannotRunError
 from align.measure.measure_arrays import measure
 

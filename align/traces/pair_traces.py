@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.findings import Finding
 from align.core.message_words import counted, first_few
 from align.core.name_map import NameMap
+from align.core.verdicts import Finding
 from align.errors import NothingInCommonError
 from align.names.apply_user_rules import check_shapes
 from align.names.execution_order import CallOrder, in_execution_order

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.findings import Finding
 from align.core.message_words import counted
+from align.core.verdicts import Finding
 from align.traces.lacking_parts import tree_of, what_lacks
 from align.traces.module_calls import outermost_calls
 from align.traces.stored.manifest import TraceManifest

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.findings import Finding
 from align.core.message_words import counted, first_few
 from align.core.name_map import NameMap
+from align.core.verdicts import Finding
 from align.errors import NothingInCommonError
 from align.names.apply_user_rules import check_shapes
 from align.names.map_file import read_map

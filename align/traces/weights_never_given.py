@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.findings import Finding
+from align.core.verdicts import Finding
 from align.traces.compare_weights import paired_values
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from align.core.findings import Finding
 from align.core.measurements import Limit
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.forward.caveats import with_caveats
 from align.forward.forward_result import ForwardComparison, LayerComparison
 from align.forward.unseen_result import UnseenModule

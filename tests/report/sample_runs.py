@@ -11,12 +11,11 @@ import numpy as np
 
 from align.convert.conversion_result import ConversionRecord, ConvertedTensor
 from align.convert.diff_result import CheckpointDiff, TensorDifference
-from align.core.findings import Finding
 from align.core.measurements import Limit, Measurement, smallest_factor
 from align.core.name_map import Ambiguity, Dropped, NameMap, Pairing, Unmatched
 from align.core.parameters import ParameterSummary
 from align.core.transforms import Reshape
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.curves.curve_result import (
     Criterion,
     CurveComparison,

@@ -14,10 +14,9 @@ import pytest
 import align
 from align.convert import diff_result
 from align.core import trace_metadata
-from align.core.findings import Finding
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
-from align.core.verdicts import Coverage, LayerOutcome, Outcome, Verdict
+from align.core.verdicts import Coverage, Finding, LayerOutcome, Outcome, Verdict
 from align.evaluation import generation_result, validation_result
 from align.forward import forward_result
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel

@@ -13,7 +13,7 @@ from align.core.transforms import IDENTITY, Permute, Reshape, Transform
 from align.traces.compare_weights import compare_weights
 
 if TYPE_CHECKING:
-    from align.core.findings import Finding
+    from align.core.verdicts import Finding
 
 WEIGHT = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
 

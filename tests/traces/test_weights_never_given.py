@@ -11,7 +11,7 @@ from align.traces.weights_never_given import weights_never_given
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
-    from align.core.findings import Finding
+    from align.core.verdicts import Finding
 
 SHAPES = {"conv.weight": (8, 4, 3, 3), "fc.weight": (16, 16), "fc.bias": (16,)}
 

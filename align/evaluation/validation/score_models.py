@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.findings import Finding
 from align.core.message_words import counted
 from align.core.name_map import SIDES
+from align.core.verdicts import Finding
 from align.errors import CannotRunError, InputsError
 from align.evaluation.validation.exchange_parts import Scores, Setup, list_combinations, metric_limit
 from align.evaluation.validation.metrics import main_output

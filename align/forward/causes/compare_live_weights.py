@@ -16,8 +16,8 @@ from align.traces.weights_never_given import weights_never_given
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from align.core.findings import Finding
     from align.core.name_map import NameMap
+    from align.core.verdicts import Finding
     from align.forward.relations.relation import Fact, Relation
     from align.models.open_side import Side
 

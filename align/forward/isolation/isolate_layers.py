@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, prod
 from typing import TYPE_CHECKING
 
-from align.core.findings import Finding
+from align.core.verdicts import Finding
 from align.errors import UserCodeError
 from align.forward.allowances import NO_ALLOWANCES
 from align.forward.isolation.isolated_calls import IsolatedCall, Isolation, IsolationOptions

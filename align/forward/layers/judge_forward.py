@@ -5,9 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from align.core.findings import Finding
 from align.core.message_words import counted
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.traces.weights_never_given import CODE as NEVER_GIVEN
 
 if TYPE_CHECKING:

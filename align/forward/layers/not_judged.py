@@ -6,9 +6,9 @@ import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from align.core.findings import Finding
 from align.core.message_words import counted, first_few
 from align.core.name_map import SIDES
+from align.core.verdicts import Finding
 from align.forward.layers.dropped_shares import compare_shares, describe_shares
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.pair_layers import pair_layers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import EPSILON, rounded_as
-from align.core.findings import Finding
 from align.core.message_words import counted
+from align.core.verdicts import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

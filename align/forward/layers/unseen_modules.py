@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.findings import Finding
 from align.core.message_words import counted
-from align.core.verdicts import Outcome
+from align.core.verdicts import Finding, Outcome
 from align.forward.unseen_result import UnseenModule
 from align.rules.layer_rules import rule_for
 

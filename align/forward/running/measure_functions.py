@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import EPSILON
-from align.core.findings import Finding
 from align.core.protocols import FunctionSource, PrecisionRunner
+from align.core.verdicts import Finding
 from align.errors import UserCodeError
 from align.forward.isolation.isolated_calls import NoiseIsolation
 from align.traces.rounding_noise import NoiseSink

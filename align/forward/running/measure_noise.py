@@ -7,10 +7,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import EPSILON, rounded_as
-from align.core.findings import Finding
 from align.core.message_words import first_few
 from align.core.protocols import PrecisionRunner
 from align.core.traces import CodeSeen
+from align.core.verdicts import Finding
 from align.errors import UserCodeError
 from align.forward.isolation.isolated_calls import NoiseIsolation
 from align.forward.running.trust_noise import strange_in_coarser, trust_noise

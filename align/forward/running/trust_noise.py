@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.dtypes import EPSILON, rounded_as
-from align.core.findings import Finding
 from align.core.protocols import PrecisionRunner
+from align.core.verdicts import Finding
 from align.errors import UserCodeError
 from align.forward.isolation.isolated_calls import NoiseIsolation
 from align.measure.limits import HALF, luck_of

@@ -7,34 +7,39 @@ needs; the destructor (it only counts instances) is taken away at exit.
 from __future__ import annotations
 
 import atexit
-import copy
 import os
 import sys
 from collections import defaultdict
-from contextlib import contextmanager, nullcontext
-from functools import cache, partial
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import ml_dtypes
-import numpy as np
 
 from align.core.layer_settings import LayerSettings
 from align.core.parameters import Module, Parameter, ParameterSet
 from align.errors import UnreadableModelError, UserCodeError
+from align.models.adapter_parts.mindspore.arrays import (
+    fill,
+    fitted,
+    floating_dtype,
+    launched,
+    named_tensors,
+    to_array,
+    to_tensor,
+)
 from align.models.adapter_parts.mindspore.backward import differentiate
 from align.models.adapter_parts.mindspore.elementwise import elementwise_functions
 from align.models.adapter_parts.mindspore.functions import captured_operators
 from align.models.adapter_parts.mindspore.memory import copied_network, mindspore_memory
 from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
-from align.models.adapter_parts.mindspore.parameter_names import names_kept
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer, place_network, placed_cell
 from align.models.adapter_parts.mindspore.rebuild import built_cell, rebuilt_cell
 from align.models.adapter_parts.mindspore.scripts import FORMS
 from align.models.adapter_parts.mindspore.settings import cell_settings, public_classes
+from align.models.adapter_parts.mindspore.state import evaluated, random_numbers_kept, restored
+from align.models.adapter_parts.mindspore.training import MindSporeTrainer
 from align.models.check_state_dict import check_state_dict
 from align.models.live.overwrite_inputs import Overwriter
 from align.models.record_calls import CallRecorder, bind_inputs, bound_batches, recorded_calls, run_on_batches
-from align.models.restore_state import fixed_seed, restored_attributes, seed_of_runs
 from align.models.root_call import root_call
 from align.models.user_code import run_user_code
 from align.rules.layer_rules import is_statistic
@@ -51,7 +56,7 @@ if TYPE_CHECKING:
     from align.core.traces import CaptureSink
 
 
-class MindSporeFramework(MindSporeOptimizers):
+class MindSporeFramework(MindSporeOptimizers, MindSporeTrainer):
     """Adapter of mindspore.nn.Cell."""
 
     name = "mindspore"
@@ -71,7 +76,7 @@ class MindSporeFramework(MindSporeOptimizers):
         """Let a failing operator be told at once; see Preparer. The variable is read when MindSpore is imported."""
         os.environ.setdefault("MS_DEV_LAUNCH_BLOCKING", "1")
         if "mindspore" in sys.modules:
-            _mindspore()
+            launched()
 
     def read_parameters(self, model: Model, label: str) -> ParameterSet:
         """Read names as in a `.ckpt`, that is `Parameter.name`, which need not be the cell's path.
@@ -103,24 +108,24 @@ class MindSporeFramework(MindSporeOptimizers):
         if cell is None:
             return None
         settings = LayerSettings(path, public_classes(type(cell)), cell_settings(cell))
-        with _random_numbers_kept():
+        with random_numbers_kept():
             return rebuilt_cell(cell, settings, changes)
 
     def built(self, class_name: str, arguments: Mapping[str, Setting]) -> Model | None:
         """Build a new cell; see LayerRebuilder."""
-        with _random_numbers_kept():
+        with random_numbers_kept():
             return built_cell(class_name, arguments)
 
     def read_values(self, model: Model) -> dict[str, Array]:
         """Copy out all parameters and buffers by name."""
-        return {name: to_array(tensor).copy() for name, tensor in _tensors(model).items()}
+        return {name: to_array(tensor).copy() for name, tensor in named_tensors(model).items()}
 
     def load_values(self, model: Model, values: Mapping[str, Array]) -> None:
         """Fill the network in place; raises InputsError listing names and shapes that differ."""
-        tensors = _tensors(model)
+        tensors = named_tensors(model)
         check_state_dict({name: tuple(tensor.shape) for name, tensor in tensors.items()}, values, "MindSpore network")
         for name, tensor in tensors.items():
-            _fill(tensor, values[name])
+            fill(tensor, values[name])
 
     def tensor_memory(self, model: Model) -> dict[str, TensorMemory]:
         """Find parameters and buffers in memory; see ModelCopier."""
@@ -132,7 +137,7 @@ class MindSporeFramework(MindSporeOptimizers):
 
     def environment(self) -> dict[str, str]:
         """Version, device target and mode."""
-        mindspore = _mindspore()
+        mindspore = launched()
         graph = self._graph or mindspore.get_context("mode") == mindspore.GRAPH_MODE
         target, mode = mindspore.get_context("device_target"), "GRAPH" if graph else "PYNATIVE"
         return {"mindspore": mindspore.__version__, "device": target, "mode": mode}
@@ -157,35 +162,35 @@ class MindSporeFramework(MindSporeOptimizers):
         self, model: Model, inputs: Inputs, sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None
     ) -> None:
         """Run a forward a batch in evaluation mode; see ModelRunner. Hooks need PYNATIVE mode, which is set."""
-        overwrite = Overwriter(lambda: _tensors(model).values())
+        overwrite = Overwriter(lambda: named_tensors(model).values())
         recorder = CallRecorder(
             sink,
             self.as_array,
-            lambda value, like: _to_tensor(value).astype(like.dtype),
+            lambda value, like: to_tensor(value).astype(like.dtype),
             overwrite,
-            floats="float64" if _floating_dtype(model) == _mindspore().float64 else "float32",
+            floats="float64" if floating_dtype(model) == launched().float64 else "float32",
         )
-        calls = bound_batches(model.construct, inputs, lambda value: _fitted(_to_tensor(value), model, keeps=True))
+        calls = bound_batches(model.construct, inputs, lambda value: fitted(to_tensor(value), model, keeps=True))
         call = root_call(model, recorder, stand_ins, compiled=self._graph)
         cells = () if self._graph else (one for one in model.cells_and_names() if one[0] or call is model)
         hooked = recorded_calls(cells, recorder, stand_ins or {}, "construct")
         eager = layer_by_layer(graph=self._graph)
-        with in_mode(graph=self._graph), eager, _evaluated(model), hooked, captured_operators(model, recorder):
+        with in_mode(graph=self._graph), eager, evaluated(model), hooked, captured_operators(model, recorder):
             run_on_batches(call, calls, recorder, "MindSpore")
 
     @contextmanager
     def evaluating(self, model: Model, *, restores: bool = True) -> Iterator[None]:
         """Evaluate in PYNATIVE mode; see ModelCaller."""
-        with in_mode(graph=False), _evaluated(model, restores=restores):
+        with in_mode(graph=False), evaluated(model, restores=restores):
             yield
 
     def restoring(self, model: Model) -> AbstractContextManager[None]:
         """Put buffers and attributes back; see ModelCaller."""
-        return _restored(model)
+        return restored(model)
 
     def as_tensor(self, value: Array, model: Model) -> Any:
         """Make a tensor that fits the model."""
-        return _fitted(_to_tensor(value), model)
+        return fitted(to_tensor(value), model)
 
     def as_array(self, value: Any) -> Array | None:
         """Copy a tensor out."""
@@ -200,60 +205,14 @@ class MindSporeFramework(MindSporeOptimizers):
             args, kwargs = bind_inputs(model.construct, given)
             return model(*args, **kwargs)
 
-        forms = to_array, lambda value, like: _to_tensor(value).astype(like.dtype)
-        with in_mode(graph=False), layer_by_layer(graph=False), _evaluated(model):
+        forms = to_array, lambda value, like: to_tensor(value).astype(like.dtype)
+        with in_mode(graph=False), layer_by_layer(graph=False), evaluated(model):
             code = partial(differentiate, model, call, tensors, sink, forms)
             run_user_code(code, partial(UserCodeError, "the backward pass of the MindSpore network"))
 
     def widened(self, model: Model) -> Model | None:  # noqa: ARG002
         """Return None: many CPU and all Ascend kernels of MindSpore have no float64."""
         return None
-
-
-def to_array(tensor: Any) -> Array:
-    """Copy a MindSpore tensor out, bfloat16 as `ml_dtypes.bfloat16`."""
-    mindspore = sys.modules["mindspore"]
-    if tensor.dtype == mindspore.bfloat16:
-        return np.asarray(tensor.astype(mindspore.float32).asnumpy().astype(ml_dtypes.bfloat16))
-    return np.asarray(tensor.asnumpy())
-
-
-@cache
-def _mindspore() -> Any:
-    """Import MindSpore and make it report errors where they happen: by default a failing operator surfaces late."""
-    import mindspore
-
-    mindspore.runtime.launch_blocking()
-    return mindspore
-
-
-def _to_tensor(array: Array) -> Any:
-    mindspore = _mindspore()
-    if array.dtype == ml_dtypes.bfloat16:
-        return mindspore.Tensor(array.astype(np.float32)).astype(mindspore.bfloat16)
-    return mindspore.Tensor(np.ascontiguousarray(array).reshape(array.shape))
-
-
-def _fill(tensor: Any, value: Array) -> None:
-    new = _to_tensor(value).astype(tensor.dtype)
-    (tensor.set_data if hasattr(tensor, "set_data") else tensor.assign_value)(new)
-
-
-def _floating_dtype(model: Model) -> Any:
-    """Return the dtype of the model's first floating parameter, None if it has none."""
-    return next((tensor.dtype for tensor in _tensors(model).values() if tensor.is_floating_point()), None)
-
-
-def _fitted(tensor: Any, model: Model, *, keeps: bool = False) -> Any:
-    """Cast a floating input to the model's first floating dtype; with `keeps`, unless it is in another one of them."""
-    dtypes = [one.dtype for one in _tensors(model).values() if one.is_floating_point()]
-    stays = not dtypes or not tensor.is_floating_point() or (keeps and tensor.dtype in dtypes)
-    return tensor if stays else tensor.astype(dtypes[0])
-
-
-def _tensors(model: Model) -> dict[str, Any]:
-    tensors = {parameter.name: parameter for parameter in model.get_parameters()}
-    return tensors | {name: buffer for name, buffer in model.named_buffers() if name not in tensors}
 
 
 def _refuse_doubled(places: Iterable[tuple[str, str]], label: str) -> None:
@@ -287,74 +246,6 @@ def _own_parameters(
                 trainable=not buffer and bool(tensor.requires_grad),
                 buffer=buffer or is_statistic(classes, attribute),
             )
-
-
-@contextmanager
-def _restored(model: Model) -> Iterator[None]:
-    """Put values and attributes back at the end.
-
-    Of parameters only those that are not trained: a counter or a statistic is a Parameter here. What begins with an
-    underscore is MindSpore's own.
-    """
-    cells = [cell for _, cell in model.cells_and_names()]
-    with _untrained_kept(model), restored_attributes(cells, lambda name: not name.startswith("_")):
-        yield
-
-
-@contextmanager
-def _evaluated(model: Model, *, restores: bool = True) -> Iterator[None]:
-    """Run in evaluation mode on the same random numbers; leave modes, random states, names and the rest alone."""
-    modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
-    with _same_random_numbers(), names_kept(model), _restored(model) if restores else nullcontext():
-        model.set_train(False)
-        try:
-            yield
-        finally:
-            for cell, training in modes:  # parents come before their children, and set_train reaches down
-                cell.set_train(training)
-
-
-@contextmanager
-def _untrained_kept(model: Model) -> Iterator[None]:
-    tensor_type = _mindspore().Tensor
-    tensors = [tensor for tensor in _tensors(model).values() if not getattr(tensor, "requires_grad", False)]
-    attributes = (value for _, cell in model.cells_and_names() for value in vars(cell).values())
-    tensors += [value for value in attributes if isinstance(value, tensor_type)]
-    kept = [(tensor, to_array(tensor).copy()) for tensor in tensors]
-    try:
-        yield
-    finally:
-        for tensor, value in kept:
-            if to_array(tensor).tobytes() != value.tobytes():
-                _fill(tensor, value)
-
-
-@contextmanager
-def _same_random_numbers() -> Iterator[None]:
-    with _random_numbers_kept():
-        mindspore = _mindspore()
-        mindspore.set_seed(seed_of_runs())
-        mindspore.manual_seed(seed_of_runs())
-        yield
-
-
-@contextmanager
-def _random_numbers_kept() -> Iterator[None]:
-    """Those of Python, NumPy, MindSpore's generator, its seeds of operators and that of its data pipeline.
-
-    `set_seed` cannot take a seed away again, so the module that keeps them gets back what it held.
-    """
-    mindspore = _mindspore()
-    seeds, pipeline = vars(sys.modules["mindspore.common.seed"]), mindspore.dataset.config
-    held: dict[str, Any] = {name: copy.copy(seeds[name]) for name in ("_GLOBAL_SEED", "_KERNEL_SEED") if name in seeds}
-    state, of_pipeline = mindspore.get_rng_state(), pipeline.get_seed()
-    with fixed_seed():
-        try:
-            yield
-        finally:
-            mindspore.set_rng_state(state)
-            pipeline.set_seed(of_pipeline)
-            seeds.update(held)
 
 
 @atexit.register

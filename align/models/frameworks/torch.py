@@ -42,6 +42,7 @@ from align.models.adapter_parts.torch.state import (
     restored,
     writes,
 )
+from align.models.adapter_parts.torch.training import TorchTrainer
 from align.models.check_state_dict import check_state_dict
 from align.models.live.overwrite_inputs import Overwriter
 from align.models.record_calls import CallRecorder, bind_inputs, bound_batches, recorded_calls, run_on_batches
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 MISSING_CLASS = re.compile(r"Can't get attribute '(?P<name>[^']+)' on <module '(?P<module>[^']+)'")
 
 
-class TorchFramework(TorchOptimizers):
+class TorchFramework(TorchOptimizers, TorchTrainer):
     """Adapter of torch.nn.Module."""
 
     name = "torch"

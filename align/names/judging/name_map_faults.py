@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.findings import Finding
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Permute, steps_of
+from align.core.verdicts import Finding
 from align.names.layers.read_layers import roles_by_name
 from align.names.layers.weight_transforms import is_turned
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from align.core.findings import Finding
-from align.core.verdicts import Outcome, Verdict
+from align.core.verdicts import Finding, Outcome, Verdict
 from align.forward.forward_result import LayerComparison
 from align.forward.layers.judge_forward import judge_forward, no_part_at_fault
 from align.traces.unpaired_layer import UnpairedLayer

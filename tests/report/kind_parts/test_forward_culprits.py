@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from align.core.findings import Finding
+from align.core.verdicts import Finding
 from align.forward.culprit_result import IsolatedComparison
 from align.forward.forward_result import AcceptedLayers
 from align.forward.layers.judge_forward import judge_forward

@@ -32,7 +32,7 @@ def evaluated(model: Model, *, restores: bool = True, compiled: bool = False) ->
     training = [module for module in model.modules() if module.training]
     kept = restored(model) if restores else nullcontext()
     eager = nullcontext() if compiled else _uncompiled()
-    with _same_random_numbers(), kept, _plain_transformer_layers(), eager:
+    with same_random_numbers(), kept, _plain_transformer_layers(), eager:
         model.eval()
         try:
             yield
@@ -102,7 +102,7 @@ def _put_back(tensor: Any, value: Any) -> None:
 
 
 @contextmanager
-def _same_random_numbers() -> Iterator[None]:
+def same_random_numbers() -> Iterator[None]:
     """As of Python and NumPy, of the CPU and of all accelerators that are in use."""
     import torch
 

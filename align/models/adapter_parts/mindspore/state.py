@@ -1,0 +1,86 @@
+"""A MindSpore network as a run finds it and must leave it: values, attributes, modes, names, random numbers."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array
+from align.models.adapter_parts.mindspore.parameter_names import names_kept
+from align.models.restore_state import fixed_seed, restored_attributes, seed_of_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.core.protocols import Model
+
+
+@contextmanager
+def restored(model: Model) -> Iterator[None]:
+    """Put values and attributes back at the end.
+
+    Of parameters only those that are not trained: a counter or a statistic is a Parameter here. What begins with an
+    underscore is MindSpore's own.
+    """
+    cells = [cell for _, cell in model.cells_and_names()]
+    with _untrained_kept(model), restored_attributes(cells, lambda name: not name.startswith("_")):
+        yield
+
+
+@contextmanager
+def evaluated(model: Model, *, restores: bool = True) -> Iterator[None]:
+    """Run in evaluation mode on the same random numbers; leave modes, random states, names and the rest alone."""
+    modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
+    with same_random_numbers(), names_kept(model), restored(model) if restores else nullcontext():
+        model.set_train(False)
+        try:
+            yield
+        finally:
+            for cell, training in modes:  # parents come before their children, and set_train reaches down
+                cell.set_train(training)
+
+
+@contextmanager
+def _untrained_kept(model: Model) -> Iterator[None]:
+    tensor_type = launched().Tensor
+    tensors = [tensor for tensor in named_tensors(model).values() if not getattr(tensor, "requires_grad", False)]
+    attributes = (value for _, cell in model.cells_and_names() for value in vars(cell).values())
+    tensors += [value for value in attributes if isinstance(value, tensor_type)]
+    kept = [(tensor, to_array(tensor).copy()) for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, value in kept:
+            if to_array(tensor).tobytes() != value.tobytes():
+                fill(tensor, value)
+
+
+@contextmanager
+def same_random_numbers() -> Iterator[None]:
+    """Start all random numbers at the seed of runs, and put their states back at the end."""
+    with random_numbers_kept():
+        mindspore = launched()
+        mindspore.set_seed(seed_of_runs())
+        mindspore.manual_seed(seed_of_runs())
+        yield
+
+
+@contextmanager
+def random_numbers_kept() -> Iterator[None]:
+    """Those of Python, NumPy, MindSpore's generator, its seeds of operators and that of its data pipeline.
+
+    `set_seed` cannot take a seed away again, so the module that keeps them gets back what it held.
+    """
+    mindspore = launched()
+    seeds, pipeline = vars(sys.modules["mindspore.common.seed"]), mindspore.dataset.config
+    held: dict[str, Any] = {name: copy.copy(seeds[name]) for name in ("_GLOBAL_SEED", "_KERNEL_SEED") if name in seeds}
+    state, of_pipeline = mindspore.get_rng_state(), pipeline.get_seed()
+    with fixed_seed():
+        try:
+            yield
+        finally:
+            mindspore.set_rng_state(state)
+            pipeline.set_seed(of_pipeline)
+            seeds.update(held)

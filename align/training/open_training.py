@@ -1,0 +1,59 @@
+"""A side that can be trained: a model with its loss and optimizer, and the adapter that takes a step of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from align.core.protocols import Trainer
+from align.core.training import Training
+from align.errors import CannotRunError, SideError
+from align.models.open_side import Side, build_side, load_function
+
+_PARTS = tuple(field.name for field in fields(Training))
+_HINT = (
+    "let the function return (model, loss, optimizer), a dict of model, loss, optimizer and step, or an align.Training"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSide:
+    """A model opened as a side, with what trains it."""
+
+    side: Side
+    training: Training
+    trainer: Trainer
+
+    @property
+    def label(self) -> str:
+        """What the user calls it."""
+        return self.side.label
+
+
+def open_training(given: str | Training) -> TrainingSide:
+    """Take what trains a model, or build it by `module:function`.
+
+    Raises SideError for a function that returns something else, CannotRunError for a framework that cannot train.
+    """
+    made = load_function(given)() if isinstance(given, str) else given
+    label = given if isinstance(given, str) else type(getattr(made, "model", made)).__name__
+    training = _training(label, made)
+    side = build_side(training.model)
+    if not isinstance(side.reader, Trainer):
+        raise CannotRunError(f"{side.reader.name} models cannot be trained", "give a model of torch or MindSpore")
+    for optimizer in training.optimizers:
+        if not side.reader.is_optimizer(optimizer):
+            raise SideError(label, f"its optimizer is a {type(optimizer).__name__}, none of {side.reader.name}'s")
+    return TrainingSide(Side(label, side.model, side.reader), training, side.reader)
+
+
+def _training(label: str, made: Any) -> Training:
+    if isinstance(made, Training):
+        return made
+    if isinstance(made, dict) and "model" in made and made.keys() <= set(_PARTS):
+        return Training(**made)
+    if isinstance(made, tuple) and 1 < len(made) <= len(_PARTS):
+        return Training(*made)
+    error = SideError(label, f"it returned a {type(made).__name__}, no model with what trains it")
+    error.hint = _HINT
+    raise error
