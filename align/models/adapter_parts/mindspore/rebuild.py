@@ -34,6 +34,7 @@ KEPT_AT = {
     "GRU": RECURRENT,
     "RNN": RECURRENT,
 }
+WEIGHTS = ("weight", "pos_weight")  # of classes, which a loss takes as a tensor
 FORMAT = {"data_format": "format"}  # an operator's may be another, of one axis more
 TOLD = frozenset({"_cell_init_args", "Seed0", "Seed1"})  # an operator's seeds tell when it was built
 PUBLIC = ("mindspore.nn.", "mindspore.mint.")
@@ -68,7 +69,11 @@ def built_cell(class_name: str, arguments: Mapping[str, Setting]) -> Model | Non
 
 
 def _build(cls: Any, dtype: Any, **arguments: Setting) -> Model:
-    cell = cls(**arguments)
+    import mindspore
+
+    found: dict[str, Any] = dict(arguments)
+    weights = {name: value for name, value in found.items() if name in WEIGHTS and isinstance(value, tuple)}
+    cell = cls(**{**found, **{name: mindspore.Tensor(value, mindspore.float32) for name, value in weights.items()}})
     for parameter in cell.get_parameters():
         if parameter.is_floating_point() and parameter.dtype != dtype:
             parameter.set_dtype(dtype)

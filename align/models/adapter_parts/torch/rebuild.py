@@ -24,6 +24,7 @@ TRANSFORMER = {
     "layer_norm_eps": "norm1.eps",
     "batch_first": "self_attn.batch_first",
 }
+WEIGHTS = ("weight", "pos_weight")  # of classes, which a loss takes as a tensor
 KEPT_AT = {"TransformerEncoderLayer": TRANSFORMER, "TransformerDecoderLayer": TRANSFORMER}
 
 
@@ -57,7 +58,13 @@ def built_module(class_name: str, arguments: Mapping[str, Setting]) -> Model | N
 
 
 def _build(cls: Any, like: Any, **arguments: Setting) -> Model:
-    return cls(**arguments).to(device=like.device, dtype=like.dtype)
+    import torch
+
+    found: dict[str, Any] = dict(arguments)
+    weights = {
+        name: torch.tensor(value) for name, value in found.items() if name in WEIGHTS and isinstance(value, tuple)
+    }
+    return cls(**{**found, **weights}).to(device=like.device, dtype=like.dtype)
 
 
 def _fill(built: Model, layer: Model) -> None:
