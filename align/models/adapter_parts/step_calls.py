@@ -84,11 +84,14 @@ class StepCalls:
             name: (leaf, value) for name, leaf in leaves(given) if (value := self._forms.to_array(leaf)) is not None
         }
         others = self._sink.enter(path, self._calls[path], {name: value for name, (_, value) in found.items()}) or {}
-        new = {}
+        new: dict[str, Any] = {}
+        same: dict[int, Any] = {}  # attention asks whether its query is its key
         for name, (leaf, value) in found.items():
-            if self._forms.has_gradient(leaf) and (path or name in others):
+            if id(leaf) in same:
+                new[name] = same[id(leaf)]
+            elif self._forms.has_gradient(leaf) and (path or name in others):
                 capture = self._capture(path, type(module).__name__, name, value, role="input")
-                new[name] = self._passed(capture, leaf, others.get(name))
+                new[name] = same[id(leaf)] = self._passed(capture, leaf, others.get(name))
         given = with_leaves(given, new.get)
         return tuple(given.pop(place) for place in range(len(args))), given
 

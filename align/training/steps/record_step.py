@@ -143,13 +143,34 @@ class StepTrace:
         return {one.key: one for one in (*self.backward.captures, *self.backward.inputs)}
 
     @cached_property
+    def leaders(self) -> dict[str, Capture]:
+        """Of inputs that one call was given twice, by the key of each: the first of them.
+
+        A gradient of one may come back to the other, as a layer that is given one tensor twice likes.
+        """
+        first: dict[tuple[str, int, int], Capture] = {}
+        found = {}
+        for one in self.forward.inputs:
+            place = self.forward.manifest.places[one.key]
+            found[one.key] = first.setdefault((one.module, one.call, place.offset), one)
+        twice = {leader.key for key, leader in found.items() if key != leader.key}
+        return {key: leader for key, leader in found.items() if leader.key in twice}
+
+    @cached_property
     def _values(self) -> dict[tuple[str, int, str], Capture]:
         return {(one.module, one.call, one.output): one for one in self.updates.captures}
 
     def gradient(self, capture: Capture) -> Array | None:
-        """The gradient of a tensor that a layer took or returned; None if none came back."""
-        found = self.gradients.get(capture.key)
-        return None if found is None else self.backward.value(found)
+        """The gradient of a tensor that a layer took or returned; None if none came back.
+
+        To the first of several inputs that are one tensor comes the gradient of all of them.
+        """
+        leader = self.leaders.get(capture.key)
+        keys = [capture.key] if leader is None else [key for key, one in self.leaders.items() if one.key == leader.key]
+        found = [self.backward.value(self.gradients[key]) for key in keys if key in self.gradients]
+        if not found:
+            return None
+        return found[0] if len(found) == 1 else np.asarray(sum(found))
 
     def values(self, step: int, what: str) -> dict[str, Array]:
         """Gradients or values of all parameters at a step, by name."""

@@ -126,6 +126,8 @@ class ReplacedStep:
         self._layouts = LearnedLayouts()
         self._views: dict[str, tuple[Capture, Layout]] = {}
         self._awaited: dict[str, Capture] = {}
+        self._gathered: dict[str, tuple[Capture, Capture, Array]] = {}
+        self._sent: set[str] = set()
         self.computed_gradients: dict[str, Array] = defaultdict(lambda: np.zeros(()))
         self.given_gradients: dict[str, Array] = {}
         self.after: dict[str, Array] = {}
@@ -164,8 +166,9 @@ class ReplacedStep:
         if view is None or not (factor <= 1.0 or self._partners.is_certain(own)):
             return None
         self._views[own.key] = mine, view
-        if mine.key in self._reference.gradients:
-            self._awaited[own.key] = own
+        leader = self._leader(mine)
+        if leader.key in self._reference.gradients:
+            self._awaited.setdefault(leader.key, own)
         return np.asarray(view.to_candidate(meant), dtype=value.dtype)
 
     def awaited(self, capture: Capture) -> None:
@@ -173,19 +176,33 @@ class ReplacedStep:
 
     def arrived(self, capture: Capture, gradient: Array) -> None:
         """Hold a gradient against the reference's."""
-        self._awaited.pop(capture.key, None)
         known = self._views.get(capture.key)
-        if known is not None:
-            mine, view = known
-            meant = self._reference.gradient(mine)
-            if meant is not None:  # else the reference's inputs of the model, or what frozen layers make of them
-                self._seen(ReplacedTensor("backward", mine, capture, meant, view.to_reference(gradient)))
+        if known is None:
+            return
+        mine, view = known
+        self._awaited.pop(self._leader(mine).key, None)
+        meant, value = self._reference.gradient(mine), view.to_reference(gradient)
+        if meant is None:  # of what the reference's model is given, or what frozen layers make of it
+            return
+        if mine.key in self._reference.leaders:
+            leader = self._leader(mine)
+            before = self._gathered.get(leader.key)
+            whole = np.array(value) if before is None else before[2] + value
+            self._gathered[leader.key] = leader, capture, whole
+        else:
+            self._seen(ReplacedTensor("backward", mine, capture, meant, value))
 
     def sent_back(self, capture: Capture) -> Array | None:
-        """The reference's gradient in the side's layout."""
+        """The reference's gradient in the side's layout; of one tensor that was given twice only once."""
         mine, view = self._views[capture.key]
-        meant = self._reference.gradient(mine)
+        leader = self._leader(mine)
+        meant = None if leader.key in self._sent else self._reference.gradient(mine)
+        if mine.key in self._reference.leaders:
+            self._sent.add(leader.key)
         return None if meant is None else view.to_candidate(meant)
+
+    def _leader(self, mine: Capture) -> Capture:
+        return self._reference.leaders.get(mine.key, mine)
 
     def computed(self, name: str, gradient: Array) -> None:
         """Add up the gradient of a parameter."""
@@ -197,7 +214,9 @@ class ReplacedStep:
         return {}
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
-        """Tell of gradients that did not come, and keep the values."""
+        """Tell of gradients that came in parts or not at all, and keep the values."""
+        for mine, own, whole in self._gathered.values():
+            self._seen(ReplacedTensor("backward", mine, own, self._reference.gradient(mine), whole))
         for own in self._awaited.values():
             mine = self._views[own.key][0]
             self._seen(ReplacedTensor("backward", mine, own, self._reference.gradient(mine), None))
