@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from math import isfinite
 from pathlib import Path
@@ -14,20 +14,24 @@ from align.core.message_words import counted
 from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
-from align.errors import CannotRunError, UsageError
+from align.errors import CannotRunError, UsageError, UserCodeError
 from align.models.batches import batches_of
 from align.models.inputs import read_inputs
 from align.models.open_side import environments
+from align.models.source_lines import called_at, made_at
 from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
 from align.training.freeze import freeze
 from align.training.open_training import open_training
 from align.training.step_result import ComparedGradient, ComparedLayer, ComparedLoss, StepComparison
 from align.training.steps.compare_values import carried_over, judge_values, paired_values
+from align.training.steps.explain_loss import explain_loss
 from align.training.steps.find_step_faults import LayerFaults, owners_of, value_culprits
+from align.training.steps.gradient_scale import clipped_by_norm, without_loss_scale
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepTrace, StepWriter
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
+from align.training.steps.statistics_relations import relate_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
-    from align.core.protocols import Batch
+    from align.core.protocols import Batch, Model
     from align.core.training import Training
     from align.models.inputs import InputsSource
     from align.traces.module_calls import CallPairs
@@ -115,6 +119,7 @@ class _Seen:
     calls: CallPairs
     judge: StepJudge
     replaced: ReplacedStep
+    start: Mapping[str, Array]
     findings: tuple[Finding, ...]
 
 
@@ -133,10 +138,11 @@ def _compare(task: _Task, given: NameMap | Path | str | None) -> StepComparison:
     calls = pair_traces((first.forward, second.forward), parameters, names)
     task.begun()
     judge = StepJudge(noise)
-    replaced = ReplacedStep(first, PairedLayers(first, calls.pairs), judge, _start(task, names))
+    start = _start(task, names)
+    replaced = ReplacedStep(first, PairedLayers(first, calls.pairs), judge, start)
     task.sides[1].trainer.take_steps(task.sides[1].training, task.batches[:1], replaced)
     task.begun()
-    return _judged(task, _Seen(names, parameters, (first, second), noise, calls, judge, replaced, findings))
+    return _judged(task, _Seen(names, parameters, (first, second), noise, calls, judge, replaced, start, findings))
 
 
 def _parameters(side: TrainingSide) -> ParameterSet:
@@ -188,10 +194,14 @@ def _judged(task: _Task, seen: _Seen) -> StepComparison:
     faults.take(seen.judge.seen)
     faults.take_gradients(alone)
     losses = tuple(_losses(seen))
-    culprits = [*faults.culprits(), *_given(seen, alone, owners), *_buffers(seen, owners)]
-    culprits += _later_gradients(seen, owners, together)
+    found, given, scale = without_loss_scale(faults.culprits(), _given(seen, alone))
+    culprits = [_explained(task, seen, one) if one.part == "loss" else one for one in found]
+    culprits += value_culprits(clipped_by_norm(given, seen.replaced.given_gradients), "gradients", "step", owners)
+    culprits += _buffers(seen, owners)
+    culprits += _later_gradients(seen, owners, together, {name for one in culprits for name in one.parameters})
+    culprits = [_with_line(task.sides[1].side.model, one) for one in culprits]
     gradients = tuple(_gradients(alone, together, owners))
-    findings = (*seen.findings, *open_names(seen.names), *_loss_findings(losses, culprits))
+    findings = (*seen.findings, *open_names(seen.names), *_loss_findings(losses, culprits, scale))
     return StepComparison(
         task.sides[0].label,
         task.sides[1].label,
@@ -206,36 +216,64 @@ def _judged(task: _Task, seen: _Seen) -> StepComparison:
     )
 
 
+def _explained(task: _Task, seen: _Seen, culprit: StepCulprit) -> StepCulprit:
+    """Say why the loss is wrong; a setting is tried in one more step on the reference's tensors."""
+    side = task.sides[1]
+
+    def agrees_with(loss: Model) -> bool:
+        judge = StepJudge(seen.noise)
+        sink = ReplacedStep(seen.traces[0], PairedLayers(seen.traces[0], seen.calls.pairs), judge, seen.start)
+        try:
+            side.trainer.take_steps(replace(side.training, loss=loss), task.batches[:1], sink)
+        except UserCodeError:
+            return False
+        faults = LayerFaults(seen.calls.pairs, {})
+        faults.take(judge.seen)
+        return all(one.part != "loss" for one in faults.culprits())
+
+    samples = max((value.shape[0] for value in task.batches[0].values() if value.ndim), default=0)
+    return explain_loss(culprit, task.sides, samples, agrees_with)
+
+
+def _with_line(model: Model, culprit: StepCulprit) -> StepCulprit:
+    """Tell the line that makes a layer, or that calls the layer beside which code is wrong."""
+    if culprit.part not in ("layer", "code"):
+        return culprit
+    layer = culprit.part == "layer" and culprit.candidate
+    line = made_at(model, culprit.candidate) if layer else called_at(model, culprit.near) if culprit.near else ""
+    return replace(culprit, line=line)
+
+
 def _judged_values(seen: _Seen, values: Mapping[str, Array], what: str, *, alone: bool) -> list[JudgedValue]:
     pairs = paired_values(seen.names, seen.traces[0].values(0, what), values)
     noise = None if seen.noise is None else seen.noise.alone if alone else seen.noise.together
     return [*judge_values(pairs, noise, (0, what), alone=alone)]
 
 
-def _given(seen: _Seen, computed: Sequence[JudgedValue], owners: Mapping[str, str]) -> list[StepCulprit]:
+def _given(seen: _Seen, computed: Sequence[JudgedValue]) -> list[JudgedValue]:
     """What the step makes of right gradients before an optimizer gets them."""
     right = {one.pairing.target for one in computed if one.factor <= 1.0 and not one.is_noise}
     pairs = paired_values(seen.names, seen.traces[0].values(0, GIVEN), seen.replaced.given_gradients)
     judged = judge_values((one for one in pairs if one.pairing.target in right), None, (0, GIVEN), alone=True)
-    return value_culprits([*judged], "gradients", "step", owners)
+    return [one for one in judged if not one.is_noise]
 
 
-def _later_gradients(seen: _Seen, owners: Mapping[str, str], first: Sequence[JudgedValue]) -> Iterator[StepCulprit]:
+def _later_gradients(
+    seen: _Seen, owners: Mapping[str, str], first: Sequence[JudgedValue], named: set[str]
+) -> Iterator[StepCulprit]:
     """Gradients that are right in the first step and not in a later one: what a step leaves behind for the next."""
-    right = {one.pairing.target for one in first if one.factor <= 1.0}
+    right = {one.pairing.target for one in first if one.factor <= 1.0} - named
     earlier: dict[str, list[Array]] = {}
     for step in range(1, len(seen.traces[0].losses)):
-        before = paired_values(seen.names, seen.traces[0].values(step - 1, GIVEN), {})
-        for one in before:
+        for one in paired_values(seen.names, seen.traces[0].values(step - 1, GIVEN), {}):
             if one.meant is not None:
                 earlier.setdefault(one.pairing.target, []).append(one.meant)
         pairs = paired_values(seen.names, *(trace.values(step, GIVEN) for trace in seen.traces))
         noise = None if seen.noise is None else seen.noise.together
         taken = (one for one in pairs if one.pairing.target in right)
         judged = [*judge_values(taken, noise, (step, COMPUTED), alone=False, earlier=earlier)]
-        if found := value_culprits(
-            [one for one in judged if one.relation.cause], "gradients", "step", owners, step + 1
-        ):
+        related = [one for one in judged if one.relation.cause]
+        if found := value_culprits(related, "gradients", "step", owners, step + 1):
             yield from found
             return
 
@@ -245,9 +283,14 @@ def _buffers(seen: _Seen, owners: Mapping[str, str]) -> list[StepCulprit]:
     buffers = {one.name for one in seen.parameters[0].parameters if one.buffer}
     after = {name: value for name, value in seen.traces[0].values(0, AFTER).items() if name in buffers}
     held = {name: value for name, value in seen.replaced.after.items() if value.dtype.kind == "f"}
-    pairs = (one for one in paired_values(seen.names, after, held) if one.meant is not None and one.value is not None)
+    pairs = [one for one in paired_values(seen.names, after, held) if one.meant is not None and one.value is not None]
     noise = None if seen.noise is None else seen.noise.alone
-    return value_culprits([*judge_values(pairs, noise, (0, AFTER), alone=True)], "buffer", "layer", owners)
+    found = []
+    for pair, one in zip(pairs, judge_values(iter(pairs), noise, (0, AFTER), alone=True), strict=True):
+        before = seen.start.get(pair.pairing.target)
+        if one.factor > 1.0 and before is not None and pair.meant is not None and pair.value is not None:
+            found.append(replace(one, relation=relate_statistics(before, pair.meant, pair.value)))
+    return value_culprits(found, "buffer", "layer", owners)
 
 
 def _losses(seen: _Seen) -> Iterator[ComparedLoss]:
@@ -263,9 +306,14 @@ def _losses(seen: _Seen) -> Iterator[ComparedLoss]:
         yield ComparedLoss(number + 1, mine, theirs, None if number else seen.replaced.loss, limit)
 
 
-def _loss_findings(losses: Sequence[ComparedLoss], culprits: Sequence[StepCulprit]) -> Iterator[Finding]:
+def _loss_findings(
+    losses: Sequence[ComparedLoss], culprits: Sequence[StepCulprit], scale: float | None
+) -> Iterator[Finding]:
     first = losses[0]
-    if first.reference is None or first.alone is None or first.limit is None:
+    if scale is not None:
+        message = f"the loss is scaled by {scale:.6g} times the reference's scale, and the gradients are unscaled by it"
+        yield Finding("loss-scale", "note", "loss", message, {"factor": scale})
+    if first.reference is None or first.alone is None or first.limit is None or scale is not None:
         return
     if not abs(first.alone - first.reference) <= first.limit and not any(one.kind == "loss" for one in culprits):
         message = f"the loss of the same outputs is {first.alone:.6g}, the reference's {first.reference:.6g}, and its"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 StepOutcome = Literal["aligned", "not aligned", "could not tell"]
 FaultKind = Literal["loss", "forward", "backward", "gradients", "update", "buffer"]
+Sureness = Literal["confirmed", "suspected", "unknown"]
 FaultyPart = Literal["layer", "code", "loss", "step", "optimizer"]
 
 
@@ -22,8 +23,10 @@ class StepCulprit:
     layer sends back (`backward`), what the step makes of the `gradients` before the optimizer gets them, the
     optimizer's `update`, or a `buffer` after the step. `part` is a layer, the code of a module between its layers, the
     loss, the step, or the optimizer. Paths are those of modules, "" for the model itself; `parameters` are those of the
-    candidate that show it. `factor` is the multiple of the limit, infinite where a gradient is missing. `cause` is an
-    id, "" where none is known, and `facts` its figures. `step` counts from 1.
+    candidate that show it, `near` is the layer beside which code is wrong. `factor` is the multiple of the limit,
+    infinite where a gradient is missing. `cause` is an id, "" where none is known, and `facts` its figures. `line` is
+    the file and number of the line that makes the layer, or calls the one near by, "" where it is not known. `step`
+    counts from 1. A cause is `confirmed` if what it says gives the same figures, and `change` is what to write.
     """
 
     kind: FaultKind
@@ -36,7 +39,11 @@ class StepCulprit:
     cause: str = ""
     facts: dict[str, float | int | str] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
+    near: str = ""
+    line: str = ""
     step: int = 1
+    change: str = ""
+    sureness: Sureness = "unknown"
 
 
 @dataclass(frozen=True, slots=True)

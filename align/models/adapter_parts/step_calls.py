@@ -41,6 +41,10 @@ class GradientForms(Protocol):
         """Return the same tensor as a place of its own on the way back, which tells what arrives."""
         ...
 
+    def settle(self, tensor: Any, given: Any) -> None:
+        """Bring what a call wrote into the tensor that it was given into the one that the caller holds."""
+        ...
+
     def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
         """Return another value in the dtype and place of a tensor, which tells what arrives and passes nothing on."""
         ...
@@ -62,6 +66,7 @@ class StepCalls:
         self._running: list[str] = []
         self._calls: Counter[str] = Counter()
         self._ties: list[Any] = []
+        self._given: list[list[tuple[Any, Any]]] = []
         self._order = 0
 
     @contextmanager
@@ -92,6 +97,7 @@ class StepCalls:
             elif self._forms.has_gradient(leaf) and (path or name in others):
                 capture = self._capture(path, type(module).__name__, name, value, role="input")
                 new[name] = same[id(leaf)] = self._passed(capture, leaf, others.get(name))
+        self._given.append([(leaf, new[name]) for name, (leaf, _) in found.items() if name in new])
         given = with_leaves(given, new.get)
         return tuple(given.pop(place) for place in range(len(args))), given
 
@@ -101,6 +107,9 @@ class StepCalls:
         if not self._sink.layers:
             self._calls[path] += 1
             return None
+        while len(self._given) > len(self._running):
+            for leaf, given in self._given.pop():
+                self._forms.settle(leaf, given)
         new = {}
         for name, leaf in leaves(output):
             value = self._forms.to_array(leaf)

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
     from align.core.parameters import ParameterSet
     from align.traces.module_calls import CallPair
-    from align.training.step_result import FaultKind, FaultyPart
+    from align.training.step_result import FaultKind, FaultyPart, Sureness
     from align.training.steps.compare_values import JudgedValue
     from align.training.steps.judge_step import SeenTensor
 
     Place = tuple[FaultyPart, str]
+
+
+ALIKE = 1e-2
 
 
 @dataclass
@@ -31,9 +34,12 @@ class _Fault:
     worst: float = 0.0
     relation: GradientRelation = UNKNOWN
     parameters: list[str] = field(default_factory=list)
+    near: str = ""
 
-    def add(self, way: str, factor: float, relation: GradientRelation = UNKNOWN) -> None:
+    def add(self, way: str, factor: float, relation: GradientRelation = UNKNOWN, near: str = "") -> None:
         """Note something that is off."""
+        if factor > max(self.forward, self.backward):
+            self.near = near
         setattr(self, way, max(getattr(self, way), factor))
         if relation.cause and (factor > self.worst or not self.relation.cause):
             self.worst, self.relation = factor, relation
@@ -60,7 +66,7 @@ class LayerFaults:
                 elif not own.module:
                     self._fault(("loss", "")).add("backward", one.factor, one.relation)
                 else:
-                    self._fault(("code", _parent(own.module))).add(one.way, one.factor, one.relation)
+                    self._fault(("code", _parent(own.module))).add(one.way, one.factor, one.relation, own.module)
 
     def take_gradients(self, gradients: Iterable[JudgedValue]) -> None:
         """Take the gradients of parameters, each layer alone."""
@@ -96,6 +102,8 @@ class LayerFaults:
             known.cause,
             known.facts,
             tuple(fault.parameters),
+            fault.near,
+            sureness=_sureness(known),
         )
 
 
@@ -108,11 +116,25 @@ def value_culprits(
     values: Sequence[JudgedValue], kind: FaultKind, part: FaultyPart, owners: Mapping[str, str], step: int = 1
 ) -> list[StepCulprit]:
     """One culprit for all values that are off in one way."""
-    by_cause: dict[tuple[str, str], list[JudgedValue]] = {}
+    groups: list[list[JudgedValue]] = []
     for one in values:
         if one.factor > 1.0 and not one.is_noise:
-            by_cause.setdefault((one.relation.cause, str(sorted(one.relation.facts.items()))), []).append(one)
-    return [_of_values(group, kind, part, owners, step) for group in by_cause.values()]
+            group = next((own for own in groups if _alike(own[0].relation, one.relation)), None)
+            groups.append([one]) if group is None else group.append(one)
+    return [_of_values(group, kind, part, owners, step) for group in groups]
+
+
+def _alike(one: GradientRelation, other: GradientRelation) -> bool:
+    """Tell whether two parameters show one thing: figures that were fitted differ in their last places."""
+    if one.cause != other.cause or one.facts.keys() != other.facts.keys():
+        return False
+    return all(_near(one.facts[key], other.facts[key]) for key in one.facts)
+
+
+def _near(one: object, other: object) -> bool:
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return abs(one - other) <= ALIKE * max(abs(one), abs(other))
+    return one == other
 
 
 def _of_values(
@@ -123,7 +145,25 @@ def _of_values(
     path = modules.pop() if len(modules) == 1 else ""
     worst = max((one.factor for one in group), default=inf)
     relation = group[0].relation
-    return StepCulprit(kind, part, "", path, "", "", worst, relation.cause, relation.facts, names, step)
+    return StepCulprit(
+        kind,
+        part,
+        "",
+        path,
+        "",
+        "",
+        worst,
+        relation.cause,
+        relation.facts,
+        names,
+        step=step,
+        sureness=_sureness(relation),
+    )
+
+
+def _sureness(relation: GradientRelation) -> Sureness:
+    """A relation gives the very figures."""
+    return "confirmed" if relation.cause else "unknown"
 
 
 def _parent(path: str) -> str:

@@ -38,6 +38,9 @@ class MindSporeGradients:
         """Pass the tensor through a cell."""
         return _watched()(arrived)(tensor)
 
+    def settle(self, tensor: Any, given: Any) -> None:
+        """Nothing: layers write into no tensor that they are given."""
+
     def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
         """Return another tensor from a cell."""
         return _cut()(to_tensor(value).astype(tensor.dtype), arrived)(tensor, self._anchor)

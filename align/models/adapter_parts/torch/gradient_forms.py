@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
@@ -38,12 +38,13 @@ class TorchGradients:
         return bool(tensor.requires_grad)
 
     def watched(self, tensor: Any, arrived: Callable[[Array], None]) -> Any:
-        """Look at the tensor as a view of its own, which in-place operations still write through."""
-        if not tensor.requires_grad:
-            return tensor
-        view = tensor.view_as(tensor)
-        view.register_hook(partial(_told, arrived))
-        return view
+        """Return the tensor under another name: the same memory, and a place of its own on the way back."""
+        return _functions().watched.apply(tensor, arrived) if tensor.requires_grad else tensor
+
+    def settle(self, tensor: Any, given: Any) -> None:
+        """After an in-place operation let the caller's tensor follow, for whoever uses it later."""
+        if given is not tensor and given._version and not (tensor.is_leaf and tensor.requires_grad):  # noqa: SLF001
+            tensor.copy_(given)
 
     def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
         """Return a new tensor, which requires a gradient whatever the old one did."""
@@ -58,14 +59,21 @@ class TorchGradients:
         return tensor + sum(ties) if ties else tensor
 
 
-def _told(arrived: Callable[[Array], None], gradient: Any) -> None:
-    arrived(to_array(gradient))
-
-
 @cache
 def _functions() -> Any:
     """The operations, which can be made only where torch is imported."""
     import torch
+
+    class Watched(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, tensor: Any, arrived: Any) -> Any:
+            ctx.arrived = arrived
+            return tensor.data  # no view: what is done in place to a view loses its place on the way back
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            ctx.arrived(to_array(gradient))
+            return gradient, None
 
     class Cut(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
@@ -91,6 +99,6 @@ def _functions() -> Any:
             return (None if value is None else to_tensor(value).to(ctx.like).reshape(ctx.shape)), None
 
     class Functions:
-        cut, tied = Cut, Tied
+        watched, cut, tied = Watched, Cut, Tied
 
     return Functions
