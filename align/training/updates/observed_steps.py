@@ -1,0 +1,168 @@
+"""What one side did to some elements of a parameter, step by step, and how far rounding alone may take it.
+
+The limit of an element at a step has three parts, added up:
+
+- PLACES units in the last place of the value: a side rounds it when it stores it, and once more where the decay is
+  taken off first; measured are up to 2 of them a side (AdamW of both frameworks).
+- RELATIVE parts in 1/epsilon of the largest movement so far, for the roundings of moments and root. Betas are kept in
+  float32, which changes 1 - beta by epsilon / (1 - beta), and the movement by half of that: 30 to 70 parts for a beta2
+  of 0.999, measured on MindSpore's Adam.
+- NOISE times what the movement changes by if moments are rounded to the dtype of the values and squares that underflow
+  are flushed. Where that is not finite, as for Adam in float16, the element is not judged.
+
+Where Adam's epsilon is a mere GUARD against division by zero, what its place before or behind the bias correction makes
+is allowed too: torch and MindSpore put it in different places, and it shows only where gradients are next to nothing.
+
+So what is below rounding is no difference: a tiny movement of a large value, squares that underflow, a cancelled sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+
+from align.core.dtypes import EPSILON, numpy_dtype
+from align.training.updates.apply_rule import GradientStep, movements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.core.dtypes import Array
+    from align.training.updates.update_rules import UpdateRule
+
+PLACES = 3.0
+RELATIVE = 16.0
+RELATIVE_UNKNOWN = 512.0  # a beta2 of 0.999 may stand behind it
+NOISE = 4.0
+GUARD = 1e-7
+BLOCK = 1 << 18  # elements that are looked at together
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSteps:
+    """Values before and after each step, and the gradients of the steps, all of the same elements in float64.
+
+    `dtype` is that of the values as the side keeps them.
+    """
+
+    before: tuple[Array, ...]
+    after: tuple[Array, ...]
+    gradients: tuple[GradientStep, ...]
+    dtype: str
+
+    @property
+    def moved(self) -> list[Array]:
+        """How far each step went."""
+        with np.errstate(invalid="ignore"):
+            return [new - old for old, new in zip(self.before, self.after, strict=True)]
+
+    def some(self, chosen: Array | slice) -> ObservedSteps:
+        """The same of some elements only; norms stay those of all."""
+        return ObservedSteps(
+            tuple(one[chosen] for one in self.before),
+            tuple(one[chosen] for one in self.after),
+            tuple(replace(one, values=one.values[chosen]) for one in self.gradients),
+            self.dtype,
+        )
+
+
+def observed_steps(
+    before: Array, after: Sequence[Array], gradients: Sequence[GradientStep], dtype: str
+) -> ObservedSteps:
+    """Take what a side did: its values before the first step and after each, of any shape, to be judged as a dtype."""
+    flat = [one.reshape(-1).astype(np.float64) for one in (before, *after)]
+    steps = tuple(replace(one, values=one.values.reshape(-1)) for one in gradients)
+    return ObservedSteps(tuple(flat[:-1]), tuple(flat[1:]), steps, dtype)
+
+
+def last_places(values: Array, dtype: str) -> Array:
+    """The unit in the last place of each value in a dtype; that of 0 is the least number that the dtype has."""
+    least = float(ml_dtypes.finfo(numpy_dtype(dtype)).smallest_subnormal)  # type: ignore[no-untyped-call]
+    units = np.ldexp(EPSILON[dtype], np.frexp(values)[1] - 1)
+    return np.maximum(np.where(values == 0, 0.0, units), least)
+
+
+def rounding_limits(
+    steps: ObservedSteps, rule: UpdateRule | None, other: ObservedSteps | None = None, *, guarded: bool = True
+) -> list[Array]:
+    """How far each step may be from another computation of the same, in the units of the values, element by element.
+
+    `other` is the side that it is compared with, whose movements count too. Without a `rule` there is no noise part;
+    unless `guarded`, the place of a small epsilon is not allowed for.
+    """
+    sides = [steps] if other is None else [steps, other]
+    epsilon = EPSILON[steps.dtype] * _relative(rule)
+    allowed = _noise(steps, rule, guarded=guarded) if rule is not None else [np.zeros_like(one) for one in steps.before]
+    limits, largest = [], np.zeros_like(steps.before[0])
+    with np.errstate(all="ignore"):
+        for number, own in enumerate(allowed):
+            for side in sides:
+                largest = np.fmax(largest, np.abs(side.moved[number]))
+            ends = [np.abs(one[number]) for side in sides for one in (side.before, side.after)]
+            places = last_places(np.fmax.reduce(ends), steps.dtype)
+            limits.append(PLACES * places + epsilon * largest + own)
+    return [np.where(np.isnan(one), np.inf, one) for one in limits]
+
+
+def _relative(rule: UpdateRule | None) -> float:
+    if rule is None:
+        return RELATIVE_UNKNOWN
+    squared = rule.kind in ("adam", "rmsprop", "adadelta")
+    return RELATIVE + (0.5 / max(1 - rule.beta2, 1e-6) if squared else 0.0)
+
+
+def _noise(steps: ObservedSteps, rule: UpdateRule, *, guarded: bool) -> list[Array]:
+    """What rounded moments change, and the place of a small epsilon."""
+    exact = movements(rule, steps.before, steps.gradients)
+    rounded = movements(rule, steps.before, steps.gradients, steps.dtype)
+    noise = [NOISE * one for one in _largest_gaps(exact, rounded)]
+    if not guarded or rule.kind != "adam" or not 0 < rule.epsilon <= GUARD:
+        return noise
+    moved = movements(replace(rule, epsilon_scaled=not rule.epsilon_scaled), steps.before, steps.gradients)
+    return [one + other for one, other in zip(noise, _largest_gaps(exact, moved), strict=True)]
+
+
+def _largest_gaps(ones: Sequence[Array], others: Sequence[Array]) -> list[Array]:
+    """The largest difference up to each step, infinite from where it is no number."""
+    largest, gaps = np.zeros_like(ones[0]), []
+    with np.errstate(invalid="ignore"):
+        for one, other in zip(ones, others, strict=True):
+            gap = np.abs(one - other)
+            largest = np.maximum(largest, np.where(np.isfinite(gap), gap, np.inf))
+            gaps.append(largest)
+    return gaps
+
+
+def excess(moved: Sequence[Array], expected: Sequence[Array], limits: Sequence[Array]) -> Array:
+    """By how many limits each step went elsewhere, (steps, elements); infinite where one only is no number.
+
+    Elements that cannot be judged, or are no numbers on both sides, count 0.
+    """
+    rows = []
+    with np.errstate(all="ignore"):
+        for one, other, limit in zip(moved, expected, limits, strict=True):
+            finite = np.isfinite(one), np.isfinite(other)
+            ratio = np.where(np.isinf(limit), 0.0, np.abs(one - other) / limit)
+            rows.append(np.where(finite[0] & finite[1], ratio, np.where(finite[0] == finite[1], 0.0, np.inf)))
+    return np.stack(rows)
+
+
+def rule_excess(steps: ObservedSteps, rule: UpdateRule, judged_by: UpdateRule | None = None) -> float:
+    """By how many limits a rule fails to reproduce the steps, at its worst element; up to 1 it reproduces them.
+
+    Infinite if the rule leaves elements not to be judged that the rule `judged_by` does not.
+    """
+    return float(missed_by(steps, rule, judged_by).max(initial=0.0))
+
+
+def missed_by(steps: ObservedSteps, rule: UpdateRule, judged_by: UpdateRule | None = None) -> Array:
+    """The same for each element."""
+    limits = rounding_limits(steps, rule)
+    missed = excess(steps.moved, movements(rule, steps.before, steps.gradients), limits).max(axis=0)
+    if judged_by is None or np.all(np.isfinite(limits[-1])):
+        return np.asarray(missed)
+    judged = np.isfinite(rounding_limits(steps, judged_by)[-1])
+    return np.where(judged & np.isinf(limits[-1]), np.inf, missed)
