@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.dtypes import EPSILON
-from align.training.updates.apply_rule import gradient_steps
+from align.training.updates.apply_rule import gradient_norm, gradient_steps
 from align.training.updates.explain_ratio import explain_ratio
 from align.training.updates.explain_update import SLACK, Explainer, worst_excess
 from align.training.updates.measure_updates import UpdateFigures, measure_updates
@@ -27,6 +28,7 @@ from align.training.updates_result import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from align.core.layer_settings import ParameterGroup
     from align.training.updates.observed_steps import ObservedSteps
     from align.training.updates.update_rules import UpdateRule
     from align.training.updates_result import SteppedParameter
@@ -53,18 +55,24 @@ def explain_updates(parameters: Sequence[SteppedParameter]) -> UpdatesResult:
 
 def _global_norms(parameters: Sequence[SteppedParameter]) -> list[float]:
     """The norm of all gradients of each step."""
-    squares = [[float(np.sum(np.square(one.astype(np.float64)))) for one in each.gradients] for each in parameters]
-    return [float(np.sqrt(sum(row))) for row in zip(*squares, strict=True)]
+    norms = [[gradient_norm(one) for one in each.gradients] for each in parameters]
+    return [float(np.linalg.norm(row)) for row in zip(*norms, strict=True)]
 
 
 def _compared(one: SteppedParameter, norms: Sequence[float], explainer: Explainer) -> ParameterUpdates:
     reference, candidate = _sides(one, norms)
-    rules = read_rule(one.reference_group), read_rule(one.candidate_group)
+    rules = _rule(one.reference_group, len(norms)), _rule(one.candidate_group, len(norms))
     figures = measure_updates(reference, candidate, rules[0])
     if figures.difference <= 1:
         return _row(one, figures, ("same", [], None, None), None)
     candidate_known = None if rules[1] is None else worst_excess(candidate, rules[1]) <= SLACK
     return _row(one, figures, _explained(reference, candidate, rules, figures, explainer), candidate_known)
+
+
+def _rule(group: ParameterGroup | None, steps: int) -> UpdateRule | None:
+    """The rule of a group, with the rates of these steps and of the next one."""
+    rule = read_rule(group)
+    return None if rule is None else replace(rule, rates=rule.rates[: steps + 1])
 
 
 def _sides(one: SteppedParameter, norms: Sequence[float]) -> tuple[ObservedSteps, ObservedSteps]:
@@ -88,7 +96,7 @@ def _explained(
     if figures.difference == inf:
         change = UpdateChange("not-finite", "values", figures.not_finite[0], figures.not_finite[1])
         return "explained", [UpdateCause((change,), inf, 0.0, confirmed=False)], None, known
-    if rules[0] is None or not known:
+    if rules[0] is None or not known or candidate.still or reference.still:
         causes = explain_ratio(reference, candidate, figures.difference)
         return "explained" if causes else "rule unknown", causes, None, known
     found = explainer.explain(candidate, rules[0], rules[1])

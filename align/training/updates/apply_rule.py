@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.training.updates.update_rules import UpdateRule
 
+BLOCK = 1 << 18  # elements that are looked at together
 CLIP_GUARD = 1e-6  # what torch's clip_grad_norm_ adds to the norm
 
 
 @dataclass(frozen=True, slots=True)
 class GradientStep:
-    """One gradient in float64, with its norm and that of the gradients of all parameters.
+    """One gradient, with its norm and that of the gradients of all parameters.
 
     The norms are given, since the values may be some of a parameter only.
     """
@@ -37,13 +38,18 @@ class GradientStep:
     global_norm: float
 
 
+def gradient_norm(gradient: Array) -> float:
+    """The Euclidean norm in float64, block by block."""
+    flat = gradient.reshape(-1)
+    blocks = (flat[start : start + BLOCK].astype(np.float64) for start in range(0, len(flat), BLOCK))
+    return float(np.sqrt(sum(float(block @ block) for block in blocks)))
+
+
 def gradient_steps(gradients: Sequence[Array], global_norms: Sequence[float] | None = None) -> list[GradientStep]:
     """Take whole gradients, with their own norms where those of all are not given."""
-    widened = [one.astype(np.float64) for one in gradients]
-    own = [float(np.linalg.norm(one)) for one in widened]
-    return [
-        GradientStep(*parts) for parts in zip(widened, own, own if global_norms is None else global_norms, strict=True)
-    ]
+    own = [gradient_norm(one) for one in gradients]
+    given = own if global_norms is None else global_norms
+    return [GradientStep(*parts) for parts in zip(gradients, own, given, strict=True)]
 
 
 def apply_rule(
@@ -98,7 +104,7 @@ def _clipped(rule: UpdateRule, step: GradientStep) -> Array:
     for limit, norm in limits:
         if limit is not None:
             scale *= min(1.0, limit / (norm + CLIP_GUARD))
-    scaled = step.values * scale
+    scaled = step.values.astype(np.float64) * scale
     return scaled if rule.clip_value is None else np.clip(scaled, -rule.clip_value, rule.clip_value)
 
 

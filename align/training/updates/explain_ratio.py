@@ -12,15 +12,21 @@ from align.training.updates_result import UpdateCause, UpdateChange
 if TYPE_CHECKING:
     from align.training.updates.observed_steps import ObservedSteps
 
+ELEMENTS = 1 << 16
+
 
 def explain_ratio(reference: ObservedSteps, candidate: ObservedSteps, before: float) -> list[UpdateCause]:
-    """Return the cause if one side did not move, or the movements of one are those of the other times one number."""
-    mine, theirs = np.stack(reference.moved), np.stack(candidate.moved)
-    if not np.any(theirs) or not np.any(mine):
-        code = "reference-did-not-move" if np.any(theirs) else "did-not-move"
-        change = UpdateChange(code, "moved", bool(np.any(mine)), bool(np.any(theirs)))
+    """Return the cause if one side did not move, or the movements of one are those of the other times one number.
+
+    The number is sought and held against ELEMENTS elements from everywhere.
+    """
+    if reference.still or candidate.still:
+        code = "did-not-move" if candidate.still else "reference-did-not-move"
+        change = UpdateChange(code, "moved", not reference.still, not candidate.still)
         return [UpdateCause((change,), before, 0.0, confirmed=False)]
-    ratio = float(np.sum(mine * theirs) / np.sum(mine * mine))
+    reference, candidate = reference.spread(ELEMENTS), candidate.spread(ELEMENTS)
+    mine, theirs = np.stack(reference.moved), np.stack(candidate.moved)
+    ratio = float(np.sum(mine * theirs) / max(np.sum(mine * mine), np.finfo(np.float64).tiny))
     limits = [
         one + abs(ratio) * other
         for one, other in zip(rounding_limits(candidate, None), rounding_limits(reference, None), strict=True)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.training.updates.observed_steps import BLOCK, ObservedSteps, missed_by, rounding_limits, rule_excess
+from align.training.updates.apply_rule import BLOCK
+from align.training.updates.observed_steps import ObservedSteps, missed_by, rounding_limits, rule_excess
 from align.training.updates.rule_changes import RuleChange, rule_changes
 from align.training.updates.settings_changes import changed_fields, settings_changes
 from align.training.updates.solve_change import solve_change
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from align.training.updates.update_rules import UpdateRule
 
 SAMPLE = 512
+WORSE = 0.5  # alternatives that are so much farther off, in limits, do not explain equally well
 SLACK = 1.25  # what was solved on some elements may be off by as much more on all
 MOST_PAIR_SEARCHES = 4  # of parameters that no single change explains; each takes seconds
 LAST_RESORT = ("schedule",)  # a rate of its own for each step explains much that is something else
-NEVER_PAIRED = ("schedule", "did-not-move", "steps-skipped", "rate-in-momentum", "rate-decay", "clip-value")
+NEVER_PAIRED = ("schedule", "steps-skipped", "rate-in-momentum", "rate-decay", "clip-value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,11 @@ class Explainer:
         """
         before = worst_excess(steps, reference)
         some = steps.some(_sample(steps, reference))
+        told = list(_by_settings(some, reference, candidate))
         for search in (self._known, self._singles, self._pairs):
-            solved = [*_by_settings(some, reference, candidate), *search(some, reference)]
-            causes = list(_causes(steps, reference, _distinct(solved, reference), before))
+            solved = search(some, reference)
+            pending = search == self._known and not solved
+            causes = [] if pending else list(_causes(steps, reference, _distinct([*told, *solved], reference), before))
             if causes:
                 if search != self._known:
                     self.found.append([one for one, _ in causes])
@@ -163,10 +167,11 @@ def _distinct(solved: Sequence[SolvedRule], reference: UpdateRule) -> list[Solve
 def _causes(
     steps: ObservedSteps, reference: UpdateRule, solved: Sequence[SolvedRule], before: float
 ) -> Iterator[tuple[SolvedRule, UpdateCause]]:
-    """Those that hold on all elements."""
-    for one in solved:
-        after = worst_excess(steps, one.rule, reference)
-        if after <= SLACK:
+    """Those that hold on all elements, and about as well as the best."""
+    measured = [(one, worst_excess(steps, one.rule, reference)) for one in solved]
+    best = min((after for _, after in measured), default=0.0)
+    for one, after in measured:
+        if after <= SLACK and (one.confirmed or after <= best + WORSE):
             yield one, UpdateCause(changes_of(one, reference), before, after, one.confirmed)
 
 

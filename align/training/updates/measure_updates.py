@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.training.updates.observed_steps import BLOCK, excess, last_places, rounding_limits
+from align.training.updates.apply_rule import BLOCK
+from align.training.updates.observed_steps import drift, excess, last_places, rounding_limits
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -32,12 +33,13 @@ def measure_updates(reference: ObservedSteps, candidate: ObservedSteps, rule: Up
     """Compare the movements of two sides step by step, with the rounding of the reference's rule if that is known."""
     size, count = len(reference.before[0]), len(reference.before)
     over, gaps, moved = np.zeros(count), np.zeros(count), np.zeros(count)
-    places, judged, by_epsilon = 0.0, 0, 0
+    places, judged, by_epsilon, drifted = 0.0, 0, 0, 0.0
     for start in range(0, size, BLOCK):
         mine, theirs = (one.some(slice(start, start + BLOCK)) for one in (reference, candidate))
         limits = rounding_limits(mine, rule, theirs)
         beyond = excess(theirs.moved, mine.moved, limits)
         over = np.maximum(over, beyond.max(axis=1))
+        drifted = max(drifted, drift(theirs, mine.moved, limits))
         unguarded = excess(theirs.moved, mine.moved, rounding_limits(mine, rule, theirs, guarded=False))
         by_epsilon += int(((unguarded.max(axis=0) > 1) & (beyond.max(axis=0) <= 1)).sum())
         gap = _gaps(mine, theirs)
@@ -47,10 +49,10 @@ def measure_updates(reference: ObservedSteps, candidate: ObservedSteps, rule: Up
     steps = np.flatnonzero(over > 1)
     ends = tuple(int((~np.isfinite(one.after[-1])).sum()) for one in (reference, candidate))
     return UpdateFigures(
-        float(over.max(initial=0.0)),
+        max(float(over.max(initial=0.0)), drifted),
         places,
         float((gaps[moved > 0] / moved[moved > 0]).max()) if np.any(moved) else None,
-        int(steps[0]) if len(steps) else None,
+        int(steps[0]) if len(steps) else (0 if drifted > 1 else None),
         judged / size if size else 1.0,
         by_epsilon,
         (ends[0], ends[1]),

@@ -26,6 +26,7 @@ import numpy as np
 
 from align.core.dtypes import EPSILON, numpy_dtype
 from align.training.updates.apply_rule import GradientStep, movements
+from align.training.updates.steady_drift import drift_excess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,15 +38,14 @@ PLACES = 3.0
 RELATIVE = 16.0
 RELATIVE_UNKNOWN = 512.0  # a beta2 of 0.999 may stand behind it
 NOISE = 4.0
-GUARD = 1e-7
-BLOCK = 1 << 18  # elements that are looked at together
+GUARD, GUARD_SLACK = 1e-7, 1.25
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedSteps:
-    """Values before and after each step, and the gradients of the steps, all of the same elements in float64.
+    """Values before and after each step, and the gradients of the steps, all of the same elements, flat.
 
-    `dtype` is that of the values as the side keeps them.
+    They are as they were given until `some` takes part of them, in float64. `dtype` is that which they are judged as.
     """
 
     before: tuple[Array, ...]
@@ -59,21 +59,28 @@ class ObservedSteps:
         with np.errstate(invalid="ignore"):
             return [new - old for old, new in zip(self.before, self.after, strict=True)]
 
+    @property
+    def still(self) -> bool:
+        """True if no step moved anything."""
+        return all(np.array_equal(self.before[0], one) for one in self.after)
+
     def some(self, chosen: Array | slice) -> ObservedSteps:
-        """The same of some elements only; norms stay those of all."""
-        return ObservedSteps(
-            tuple(one[chosen] for one in self.before),
-            tuple(one[chosen] for one in self.after),
-            tuple(replace(one, values=one.values[chosen]) for one in self.gradients),
-            self.dtype,
-        )
+        """Some elements only, in float64; norms stay those of all."""
+        values = [one[chosen].astype(np.float64) for one in (self.before[0], *self.after)]
+        gradients = tuple(replace(one, values=one.values[chosen].astype(np.float64)) for one in self.gradients)
+        return ObservedSteps(tuple(values[:-1]), tuple(values[1:]), gradients, self.dtype)
+
+    def spread(self, count: int) -> ObservedSteps:
+        """So many elements from everywhere, all if there are no more."""
+        size = len(self.before[0])
+        return self.some(np.unique(np.linspace(0, size - 1, min(size, count)).astype(np.int64)))
 
 
 def observed_steps(
     before: Array, after: Sequence[Array], gradients: Sequence[GradientStep], dtype: str
 ) -> ObservedSteps:
     """Take what a side did: its values before the first step and after each, of any shape, to be judged as a dtype."""
-    flat = [one.reshape(-1).astype(np.float64) for one in (before, *after)]
+    flat = [one.reshape(-1) for one in (before, *after)]
     steps = tuple(replace(one, values=one.values.reshape(-1)) for one in gradients)
     return ObservedSteps(tuple(flat[:-1]), tuple(flat[1:]), steps, dtype)
 
@@ -122,7 +129,7 @@ def _noise(steps: ObservedSteps, rule: UpdateRule, *, guarded: bool) -> list[Arr
     if not guarded or rule.kind != "adam" or not 0 < rule.epsilon <= GUARD:
         return noise
     moved = movements(replace(rule, epsilon_scaled=not rule.epsilon_scaled), steps.before, steps.gradients)
-    return [one + other for one, other in zip(noise, _largest_gaps(exact, moved), strict=True)]
+    return [one + GUARD_SLACK * other for one, other in zip(noise, _largest_gaps(exact, moved), strict=True)]
 
 
 def _largest_gaps(ones: Sequence[Array], others: Sequence[Array]) -> list[Array]:
@@ -150,19 +157,34 @@ def excess(moved: Sequence[Array], expected: Sequence[Array], limits: Sequence[A
     return np.stack(rows)
 
 
+def drift(steps: ObservedSteps, expected: Sequence[Array], limits: Sequence[Array]) -> float:
+    """By how many limits the steps drift away from expected movements in proportion to the values; see steady_drift."""
+    with np.errstate(all="ignore"):
+        gaps = [one - other for one, other in zip(steps.moved, expected, strict=True)]
+        places = last_places(steps.before[0], steps.dtype)
+        return drift_excess(gaps, [one - PLACES * places for one in limits], steps.before[0], places, steps.dtype)
+
+
 def rule_excess(steps: ObservedSteps, rule: UpdateRule, judged_by: UpdateRule | None = None) -> float:
     """By how many limits a rule fails to reproduce the steps, at its worst element; up to 1 it reproduces them.
 
-    Infinite if the rule leaves elements not to be judged that the rule `judged_by` does not.
+    All elements together count too, by their drift. Infinite if the rule leaves elements not to be judged that the
+    rule `judged_by` does not.
     """
-    return float(missed_by(steps, rule, judged_by).max(initial=0.0))
-
-
-def missed_by(steps: ObservedSteps, rule: UpdateRule, judged_by: UpdateRule | None = None) -> Array:
-    """The same for each element."""
     limits = rounding_limits(steps, rule)
-    missed = excess(steps.moved, movements(rule, steps.before, steps.gradients), limits).max(axis=0)
-    if judged_by is None or np.all(np.isfinite(limits[-1])):
-        return np.asarray(missed)
-    judged = np.isfinite(rounding_limits(steps, judged_by)[-1])
-    return np.where(judged & np.isinf(limits[-1]), np.inf, missed)
+    expected = movements(rule, steps.before, steps.gradients)
+    unjudged = np.isinf(limits[-1])
+    if (
+        judged_by is not None
+        and unjudged.any()
+        and (unjudged & np.isfinite(rounding_limits(steps, judged_by)[-1])).any()
+    ):
+        return float("inf")
+    worst = float(excess(steps.moved, expected, limits).max(initial=0.0))
+    return max(worst, drift(steps, expected, limits))
+
+
+def missed_by(steps: ObservedSteps, rule: UpdateRule) -> Array:
+    """By how many limits a rule fails to reproduce each element, the worst step of it."""
+    expected = movements(rule, steps.before, steps.gradients)
+    return np.asarray(excess(steps.moved, expected, rounding_limits(steps, rule)).max(axis=0))

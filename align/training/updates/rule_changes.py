@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from align.training.updates.update_rules import UpdateRule
 
-MOST_SHARE = 1 - 1e-9
+MOST_SHARE = 0.99995  # with more, a momentum is the same as a factor
 DECAY_FORMS = ("gradient", "rate", "plain", "after")
 DECAY_CODES = {
     "gradient": "decay-coupled",
@@ -90,13 +90,12 @@ def rule_changes(rule: UpdateRule, steps: int, norms: Sequence[float], sizes: Se
 
     `norms` are the largest norm of a gradient and of all gradients together, `sizes` typical and largest values of one.
     """
-    listed = [*_switches(rule, steps), *_rates(rule, steps), *_numbers(rule), *_clips(norms, sizes)]
+    listed = [*_switches(rule), *_rates(rule, steps), *_numbers(rule), *_scales(rule, norms, sizes)]
     plain = plain_rule(rule)
     return [one for one in listed if one.unknown or plain_rule(one.rule(rule)) != plain]
 
 
-def _switches(rule: UpdateRule, steps: int) -> Iterator[RuleChange]:
-    yield RuleChange("did-not-move", {"skipped": tuple(range(steps))})
+def _switches(rule: UpdateRule) -> Iterator[RuleChange]:
     yield RuleChange("sign", {"gradient_scale": -rule.gradient_scale})
     if rule.kind in ("adam", "adamax"):
         code = "no-bias-correction" if rule.corrected else "bias-correction"
@@ -148,7 +147,6 @@ def _rates(rule: UpdateRule, steps: int) -> Iterator[RuleChange]:
 
 
 def _numbers(rule: UpdateRule) -> Iterator[RuleChange]:
-    yield RuleChange("gradient-scale", {}, (Unknown("gradient_scale", _around(abs(rule.gradient_scale))),))
     if rule.kind in ("sgd", "rmsprop"):
         yield from _momentum_numbers(rule)
     if rule.kind in AVERAGED:
@@ -170,21 +168,17 @@ def _momentum_numbers(rule: UpdateRule) -> Iterator[RuleChange]:
     yield RuleChange("momentum", {}, (share,))
     if rule.momentum:
         yield RuleChange("dampening", {"dampening": 0.0})
-        yield from (
-            RuleChange("dampening", {"dampens_first": first}, (Unknown("dampening", (0.1, 0.9), "share"),))
-            for first in (False, True)
-        )
+        yield RuleChange("dampening", {}, (Unknown("dampening", (0.1, 0.9), "share"),))
     else:
         yield RuleChange("momentum", {"nesterov": True}, (share,))
 
 
-def _around(number: float) -> tuple[float, ...]:
-    return tuple(number * factor for factor in (1.0, 1e-3, 1e3))
-
-
-def _clips(norms: Sequence[float], sizes: Sequence[float]) -> Iterator[RuleChange]:
+def _scales(rule: UpdateRule, norms: Sequence[float], sizes: Sequence[float]) -> Iterator[RuleChange]:
+    """The gradient times a number, or clipped."""
+    around = tuple(abs(rule.gradient_scale) * factor for factor in (1.0, 1e-3, 1e3))
+    yield RuleChange("gradient-scale", {}, (Unknown("gradient_scale", around),))
     yield RuleChange("clip-norm", {}, (Unknown("clip_norm", tuple(norms[0] * part for part in (0.5, 0.1))),))
-    yield RuleChange(
-        "clip-global-norm", {}, (Unknown("clip_global_norm", tuple(norms[1] * part for part in (0.5, 0.1))),)
-    )
+    if norms[1] > norms[0]:
+        parts = tuple(norms[1] * part for part in (0.5, 0.1))
+        yield RuleChange("clip-global-norm", {}, (Unknown("clip_global_norm", parts),))
     yield RuleChange("clip-value", {}, (Unknown("clip_value", tuple(sizes)),))

@@ -95,8 +95,9 @@ def _filled(values: tuple[Any, ...], length: int) -> tuple[Any, ...]:
 
 def _rates_code(reference: tuple[float, ...], candidate: tuple[float, ...]) -> str:
     """All rates times one number, those of a step earlier or later, or others."""
-    length = max(len(reference), len(candidate))
-    mine, theirs = _filled(reference, length), _filled(candidate, length)
+    shorter, longer = sorted((len(reference), len(candidate)))
+    length = shorter if shorter > 1 else longer  # a single rate holds for all steps, others are known so far
+    mine, theirs = _filled(reference, length)[:length], _filled(candidate, length)[:length]
     ratios = tuple(other / one if one else 0.0 for one, other in zip(mine, theirs, strict=True))
     if all(
         _alike(one, max(ratios)) or not (own or other) for one, own, other in zip(ratios, mine, theirs, strict=True)

@@ -26,9 +26,8 @@ def steps_to_tell(steps: ObservedSteps, rules: Sequence[UpdateRule]) -> int | No
 
     The gradients of further steps are those of the observed ones, moved along the elements and growing.
     """
-    size, seen = len(steps.before[0]), len(steps.before)
-    some = steps.some(np.unique(np.linspace(0, size - 1, min(size, ELEMENTS)).astype(np.int64)))
-    gradients = tuple(_continued(some.gradients, seen + FURTHER))
+    some = steps.spread(ELEMENTS)
+    gradients = tuple(_continued(some.gradients, len(steps.before) + FURTHER))
     first = _simulated(rules[0], some, gradients)
     told = [_first_difference(first, _simulated(one, some, gradients), rules[0]) for one in rules[1:]]
     known = [one for one in told if one is not None]
