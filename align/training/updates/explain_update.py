@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.training.updates.apply_rule import BLOCK
-from align.training.updates.observed_steps import ObservedSteps, missed_by, rounding_limits, rule_excess
+from align.training.updates.observed_steps import ObservedSteps, missed_by, rule_excess, trial_caps
 from align.training.updates.rule_changes import RuleChange, rule_changes
 from align.training.updates.settings_changes import changed_fields, settings_changes
-from align.training.updates.solve_change import solve_change
+from align.training.updates.solve_change import ChangeSolver
 from align.training.updates_result import UpdateCause, UpdateChange
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.training.updates.update_rules import UpdateRule
 
-SAMPLE = 512
+SAMPLE = 256
 WORSE = 0.5  # alternatives that are so much farther off, in limits, do not explain equally well
 SLACK = 1.25  # what was solved on some elements may be off by as much more on all
 MOST_PAIR_SEARCHES = 4  # of parameters that no single change explains; each takes seconds
@@ -73,15 +73,18 @@ class Explainer:
 
     def _known(self, steps: ObservedSteps, reference: UpdateRule) -> list[SolvedRule]:
         """The alternatives that explained an earlier parameter, if the first one explains this one."""
+        caps = trial_caps(steps, reference)
         for earlier in self.found:
             tried = [SolvedRule(one.change, one.numbers, one.change.rule(reference, one.numbers)) for one in earlier]
-            if all(rule_excess(steps, one.rule, reference) <= 1 for one in tried):
+            if all(rule_excess(steps, one.rule, caps) <= 1 for one in tried):
                 return tried
         return []
 
     def _singles(self, steps: ObservedSteps, reference: UpdateRule) -> list[SolvedRule]:
-        solved = list(_solved(_listed(steps, reference), steps, reference))
-        return [one for one in solved if one.change.code not in LAST_RESORT] or solved
+        listed = _listed(steps, reference)
+        first = [one for one in listed if one.code not in LAST_RESORT]
+        last = [one for one in listed if one.code in LAST_RESORT]
+        return list(_solved(first, steps, reference)) or list(_solved(last, steps, reference))
 
     def _pairs(self, steps: ObservedSteps, reference: UpdateRule) -> list[SolvedRule]:
         """Two changes at once, the first that explain: searched for a few parameters only."""
@@ -92,11 +95,16 @@ class Explainer:
         return list(_solved(map(_together, _pairable(listed)), steps, reference, most=3))
 
 
-def worst_excess(steps: ObservedSteps, rule: UpdateRule, judged_by: UpdateRule | None = None) -> float:
-    """By how many limits a rule fails to reproduce the steps, as rule_excess, of all elements block by block."""
-    size = len(steps.before[0])
-    blocks = (slice(start, start + BLOCK) for start in range(0, size, BLOCK))
-    return max((rule_excess(steps.some(block), rule, judged_by) for block in blocks), default=0.0)
+def worst_excess(steps: ObservedSteps, rule: UpdateRule, reference: UpdateRule | None = None) -> float:
+    """By how many limits a rule fails to reproduce the steps, as rule_excess, of all elements block by block.
+
+    With a `reference` the rule is a change of that, and has no more noise than its trial_caps.
+    """
+    size, worst = len(steps.before[0]), 0.0
+    for start in range(0, size, BLOCK):
+        block = steps.some(slice(start, start + BLOCK))
+        worst = max(worst, rule_excess(block, rule, trial_caps(block, reference) if reference else None))
+    return worst
 
 
 def _sample(steps: ObservedSteps, rule: UpdateRule) -> Array:
@@ -114,9 +122,10 @@ def _by_settings(steps: ObservedSteps, reference: UpdateRule, candidate: UpdateR
     """The fewest differences of the settings with which the reference's rule reproduces the candidate."""
     if candidate is None:
         return
+    caps = trial_caps(steps, reference)
     for change in settings_changes(reference, candidate):
         rule = change.rule(reference)
-        if rule_excess(steps, rule, reference) <= 1:
+        if rule_excess(steps, rule, caps) <= 1:
             yield SolvedRule(change, (), rule, confirmed=True)
             return
 
@@ -137,11 +146,11 @@ def _solved(
     reference: UpdateRule,
     most: int | None = None,
 ) -> Iterator[SolvedRule]:
-    limits = rounding_limits(steps, reference)
+    solver = ChangeSolver(steps, reference)
     for change in changes:
         if most == 0:
             return
-        numbers = solve_change(change, reference, steps, limits)
+        numbers = solver.solve(change)
         if numbers is not None:
             most = None if most is None else most - 1
             yield SolvedRule(change, numbers, change.rule(reference, numbers))

@@ -38,6 +38,7 @@ PLACES = 3.0
 RELATIVE = 16.0
 RELATIVE_UNKNOWN = 512.0  # a beta2 of 0.999 may stand behind it
 NOISE = 4.0
+TRIAL_NOISE = 0.02
 GUARD, GUARD_SLACK = 1e-7, 1.25
 
 
@@ -93,16 +94,22 @@ def last_places(values: Array, dtype: str) -> Array:
 
 
 def rounding_limits(
-    steps: ObservedSteps, rule: UpdateRule | None, other: ObservedSteps | None = None, *, guarded: bool = True
+    steps: ObservedSteps,
+    rule: UpdateRule | None,
+    other: ObservedSteps | None = None,
+    *,
+    noisy: bool = True,
+    guarded: bool = True,
 ) -> list[Array]:
     """How far each step may be from another computation of the same, in the units of the values, element by element.
 
-    `other` is the side that it is compared with, whose movements count too. Without a `rule` there is no noise part;
-    unless `guarded`, the place of a small epsilon is not allowed for.
+    `other` is the side that it is compared with, whose movements count too. There is no noise part without a `rule` and
+    unless `noisy`; the place of a small epsilon is not allowed for unless `guarded` too.
     """
     sides = [steps] if other is None else [steps, other]
     epsilon = EPSILON[steps.dtype] * _relative(rule)
-    allowed = _noise(steps, rule, guarded=guarded) if rule is not None else [np.zeros_like(one) for one in steps.before]
+    still = [np.zeros_like(one) for one in steps.before]
+    allowed = still if rule is None or not noisy else _noise(steps, rule, guarded=guarded)
     limits, largest = [], np.zeros_like(steps.before[0])
     with np.errstate(all="ignore"):
         for number, own in enumerate(allowed):
@@ -165,21 +172,27 @@ def drift(steps: ObservedSteps, expected: Sequence[Array], limits: Sequence[Arra
         return drift_excess(gaps, [one - PLACES * places for one in limits], steps.before[0], places, steps.dtype)
 
 
-def rule_excess(steps: ObservedSteps, rule: UpdateRule, judged_by: UpdateRule | None = None) -> float:
+def trial_caps(steps: ObservedSteps, reference: UpdateRule) -> list[Array]:
+    """The most that a changed rule may be off: as much as the reference's, and TRIAL_NOISE of the movement.
+
+    A change may make a rule so unstable that noise would excuse everything; that explains nothing.
+    """
+    largest, caps = np.zeros_like(steps.before[0]), []
+    for moved, limit in zip(steps.moved, rounding_limits(steps, reference), strict=True):
+        largest = np.fmax(largest, np.abs(moved))
+        caps.append(limit + TRIAL_NOISE * largest)
+    return caps
+
+
+def rule_excess(steps: ObservedSteps, rule: UpdateRule, caps: Sequence[Array] | None = None) -> float:
     """By how many limits a rule fails to reproduce the steps, at its worst element; up to 1 it reproduces them.
 
-    All elements together count too, by their drift. Infinite if the rule leaves elements not to be judged that the
-    rule `judged_by` does not.
+    All elements together count too, by their drift. `caps` are as trial_caps gives them.
     """
     limits = rounding_limits(steps, rule)
+    if caps is not None:
+        limits = [np.minimum(one, cap) for one, cap in zip(limits, caps, strict=True)]
     expected = movements(rule, steps.before, steps.gradients)
-    unjudged = np.isinf(limits[-1])
-    if (
-        judged_by is not None
-        and unjudged.any()
-        and (unjudged & np.isfinite(rounding_limits(steps, judged_by)[-1])).any()
-    ):
-        return float("inf")
     worst = float(excess(steps.moved, expected, limits).max(initial=0.0))
     return max(worst, drift(steps, expected, limits))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.training.updates.apply_rule import movements
-from align.training.updates.observed_steps import rule_excess
+from align.training.updates.observed_steps import rounding_limits, rule_excess, trial_caps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,39 +23,58 @@ if TYPE_CHECKING:
 
 ROUNDS = 20
 NUDGE = 1e-6
+MOST_DAMPING = 1e4
+LEAST_GAIN = 1e-3  # of the sum of squares; a solution gains more up to its last round
+LEAST = 1e-300
 MOST_STARTS = 12
 DIGITS = (1, 2, 3, 4, 5, 6)
 FAR = 1e12  # residuals are cut there, so that their squares stay numbers
 
 
-def solve_change(
-    change: RuleChange, reference: UpdateRule, steps: ObservedSteps, limits: Sequence[Array]
-) -> tuple[float, ...] | None:
-    """Return the numbers with which the changed rule reproduces the steps, None if there are none."""
-    if not change.unknown:
-        return () if rule_excess(steps, change.rule(reference), reference) <= 1 else None
-    residual = _residual(change, reference, steps, limits)
-    starts = [_encoded(change.unknown, values) for values in product(*(one.starts for one in change.unknown))]
-    costs = [_cost(residual(start)) for start in starts[:MOST_STARTS]]
-    for place in np.argsort(costs)[:2]:
-        solved = _decoded(change.unknown, _descend(residual, starts[place]))
-        if rule_excess(steps, change.rule(reference, solved), reference) <= 1:
-            return _rounded(change, reference, steps, solved)
-    return None
+class ChangeSolver:
+    """Solves changes of one rule on the steps of one candidate."""
 
+    def __init__(self, steps: ObservedSteps, reference: UpdateRule) -> None:
+        self._steps, self._reference = steps, reference
+        self._caps = trial_caps(steps, reference)
+        self._moved = np.stack(steps.moved)
+        self._weights = 1.0 / np.stack(rounding_limits(steps, reference))
 
-def _residual(
-    change: RuleChange, reference: UpdateRule, steps: ObservedSteps, limits: Sequence[Array]
-) -> Callable[[Array], Array]:
-    moved = np.stack(steps.moved)
-    weights = 1.0 / np.stack(list(limits))
+    def solve(self, change: RuleChange) -> tuple[float, ...] | None:
+        """Return the numbers with which the changed rule reproduces the steps, None if there are none."""
+        if not change.unknown:
+            return () if self._missed(change, ()) <= 1 else None
+        residual = self._residual(change)
+        starts = [_encoded(change.unknown, values) for values in product(*(one.starts for one in change.unknown))]
+        costs = [_cost(residual(start)) for start in starts[:MOST_STARTS]]
+        for place in np.argsort(costs)[:2]:
+            solved = _decoded(change.unknown, _descend(residual, starts[place]))
+            if self._missed(change, solved) <= 1:
+                return self._rounded(change, solved)
+        return None
 
-    def residual(place: Array) -> Array:
-        rule = change.rule(reference, _decoded(change.unknown, place))
-        gap = (np.stack(movements(rule, steps.before, steps.gradients)) - moved) * weights
-        return np.asarray(np.clip(np.nan_to_num(gap, nan=FAR, posinf=FAR, neginf=-FAR), -FAR, FAR)).reshape(-1)
+    def _missed(self, change: RuleChange, numbers: Sequence[float]) -> float:
+        return rule_excess(self._steps, change.rule(self._reference, numbers), self._caps)
 
-    return residual
+    def _residual(self, change: RuleChange) -> Callable[[Array], Array]:
+        def residual(place: Array) -> Array:
+            rule = change.rule(self._reference, _decoded(change.unknown, place))
+            expected = np.stack(movements(rule, self._steps.before, self._steps.gradients))
+            gap = (expected - self._moved) * self._weights
+            return np.asarray(np.clip(np.nan_to_num(gap, nan=FAR, posinf=FAR, neginf=-FAR), -FAR, FAR)).reshape(-1)
+
+        return residual
+
+    def _rounded(self, change: RuleChange, solved: tuple[float, ...]) -> tuple[float, ...]:
+        """The roundest numbers that reproduce the steps as well, one after the other."""
+        kept = list(solved)
+        for place, value in enumerate(solved):
+            for candidate in _rounder(value):
+                tried = [*kept[:place], candidate, *kept[place + 1 :]]
+                if self._missed(change, tried) <= 1:
+                    kept = tried
+                    break
+        return tuple(kept)
 
 
 def _encoded(unknown: Sequence[Unknown], values: Sequence[float]) -> Array:
@@ -77,13 +96,14 @@ def _descend(residual: Callable[[Array], Array], start: Array) -> Array:
         normal, downhill = slopes @ slopes.T, -slopes @ rest
         step = _damped(normal, downhill, damping)
         tried = residual(place + step)
-        if _cost(tried) < _cost(rest):
+        gain = 1 - _cost(tried) / max(_cost(rest), LEAST)
+        if gain > 0:
             place, rest, damping = place + step, tried, damping / 10
-        elif damping > 1e6 or not np.any(step):
+        elif damping > MOST_DAMPING:
             break
         else:
             damping *= 10
-        if np.all(np.abs(step) < 1e-13 * (1 + np.abs(place))):
+        if 0 <= gain < LEAST_GAIN or not np.any(step):
             break
     return place
 
@@ -97,20 +117,6 @@ def _damped(normal: Array, downhill: Array, damping: float) -> Array:
     diagonal = np.diag(normal) * damping
     matrix = normal + np.diag(np.where(diagonal > 0, diagonal, 1.0))
     return np.asarray(np.linalg.lstsq(matrix, downhill, rcond=None)[0])
-
-
-def _rounded(
-    change: RuleChange, reference: UpdateRule, steps: ObservedSteps, solved: tuple[float, ...]
-) -> tuple[float, ...]:
-    """The roundest numbers that reproduce the steps as well, one after the other."""
-    kept = list(solved)
-    for place, value in enumerate(solved):
-        for candidate in _rounder(value):
-            tried = [*kept[:place], candidate, *kept[place + 1 :]]
-            if rule_excess(steps, change.rule(reference, tried), reference) <= 1:
-                kept = tried
-                break
-    return tuple(kept)
 
 
 def _rounder(value: float) -> Iterator[float]:
