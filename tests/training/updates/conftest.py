@@ -33,7 +33,7 @@ class RealSteps:
     after: list[Array]
 
 
-def make_case(size: int = 64, steps: int = 5, scale: float = 1.0, dtype: str = "float32", seed: int = 0) -> Case:
+def make_case(size: int = 64, steps: int = 5, scale: Any = 1.0, dtype: str = "float32", seed: int = 0) -> Case:
     generator = np.random.default_rng(seed)
     before = generator.standard_normal(size).astype(dtype)
     return Case(before, [(generator.standard_normal(size) * scale).astype(dtype) for _ in range(steps)])
