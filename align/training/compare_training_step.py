@@ -32,6 +32,7 @@ from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepTrace, StepWriter
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
 from align.training.steps.statistics_relations import relate_statistics
+from align.training.steps.step_updates import compare_step_updates, scale_of_optimizers, update_culprits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -194,9 +195,10 @@ def _judged(task: _Task, seen: _Seen) -> StepComparison:
     faults.take(seen.judge.seen)
     faults.take_gradients(alone)
     losses = tuple(_losses(seen))
-    found, given, scale = without_loss_scale(faults.culprits(), _given(seen, alone))
+    found, given, scale = without_loss_scale(faults.culprits(), _given(seen, alone), scale_of_optimizers(task.sides))
     culprits = [_explained(task, seen, one) if one.part == "loss" else one for one in found]
     culprits += value_culprits(clipped_by_norm(given, seen.replaced.given_gradients), "gradients", "step", owners)
+    culprits += _updates(task, seen, scaled=scale is not None)
     culprits += _buffers(seen, owners)
     culprits += _later_gradients(seen, owners, together, {name for one in culprits for name in one.parameters})
     culprits = [_with_line(task.sides[1].side.model, one) for one in culprits]
@@ -248,6 +250,13 @@ def _judged_values(seen: _Seen, values: Mapping[str, Array], what: str, *, alone
     pairs = paired_values(seen.names, seen.traces[0].values(0, what), values)
     noise = None if seen.noise is None else seen.noise.alone if alone else seen.noise.together
     return [*judge_values(pairs, noise, (0, what), alone=alone)]
+
+
+def _updates(task: _Task, seen: _Seen, *, scaled: bool) -> list[StepCulprit]:
+    """What the optimizers do otherwise with the reference's gradients; a scale that is `scaled` off is no fault."""
+    trained = {one.name for one in seen.parameters[1].parameters if one.trainable}
+    found = update_culprits(compare_step_updates(task.sides, seen.traces, seen.names, seen.start, trained))
+    return [one for one in found if not (scaled and one.cause == "gradient-scale")]
 
 
 def _given(seen: _Seen, computed: Sequence[JudgedValue]) -> list[JudgedValue]:

@@ -80,8 +80,11 @@ def _sides(one: SteppedParameter, norms: Sequence[float]) -> tuple[ObservedSteps
     gradients = gradient_steps(one.gradients, norms)
     dtypes = [one.reference_after[0].dtype, one.candidate_after[0].dtype]
     coarser = max(dtypes, key=lambda dtype: EPSILON[dtype.name]).name
-    reference = observed_steps(one.before, one.reference_after, gradients, coarser)
-    return reference, observed_steps(one.before.astype(dtypes[1]), one.candidate_after, gradients, coarser)
+    own = [one.before, *one.reference_after[:-1]]
+    others = own if one.candidate_reset else [one.before, *one.candidate_after[:-1]]
+    reference = observed_steps(own, one.reference_after, gradients, coarser)
+    before = [each.astype(dtypes[1]) for each in others]
+    return reference, observed_steps(before, one.candidate_after, gradients, coarser)
 
 
 def _explained(

@@ -32,6 +32,7 @@ class SteppedParameter:
     candidate_after: Sequence[Array]
     reference_group: ParameterGroup | None = None
     candidate_group: ParameterGroup | None = None
+    candidate_reset: bool = False
 
 
 @dataclass(frozen=True, slots=True)

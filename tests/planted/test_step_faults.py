@@ -188,3 +188,33 @@ def test_nothing_of_a_side_is_changed() -> None:
     assert held() == before
     assert not torch.optimizer.state
     assert np.isclose(torch.model.drop.p, 0.2)
+
+
+def test_other_rules_of_optimizers_are_named_with_their_parameters() -> None:
+    from mindspore import nn
+
+    def port(make: Callable[[Any], Any]) -> Any:
+        side = mindspore_side()
+        return replace(side, optimizer=make(side.model.trainable_params()))
+
+    def found(optimizer: str, make: Callable[[Any], Any]) -> list[tuple[str, str]]:
+        return [
+            (one.kind, one.cause) for one in compared(torch_side(optimizer=optimizer), port(make), steps=3).culprits
+        ]
+
+    assert found("momentum", lambda weights: nn.Momentum(weights, 0.1, 0.8)) == [("update", "momentum")]
+    assert found("sgd", lambda weights: nn.SGD(weights, 0.1, weight_decay=0.01)) == [("update", "weight-decay")]
+    assert found("sgd", lambda weights: nn.SGD(weights, 0.2)) == [("update", "learning-rate")]
+    causes = dict(found("adamw", lambda weights: nn.AdamWeightDecay(weights, 1e-3, eps=1e-8, weight_decay=0.01)))
+    assert "no-bias-correction" in causes["update"]
+
+
+def test_a_loss_scale_that_the_optimizer_takes_off_is_no_fault() -> None:
+    from mindspore import nn
+
+    whole = nn.CrossEntropyLoss()
+    side = mindspore_side(loss=lambda logits, label: whole(logits, label) * 64.0)
+    side = replace(side, optimizer=nn.Momentum(side.model.trainable_params(), 0.1, 0.9, loss_scale=64.0))
+    result = compared(torch_side(optimizer="momentum"), side)
+    assert places(result) == []
+    assert [one.code for one in result.findings] == ["loss-scale"]

@@ -21,15 +21,18 @@ DIGITS = 2  # of a norm that somebody wrote
 
 
 def without_loss_scale(
-    culprits: Sequence[StepCulprit], given: Sequence[JudgedValue]
+    culprits: Sequence[StepCulprit], given: Sequence[JudgedValue], by_optimizers: float
 ) -> tuple[list[StepCulprit], list[JudgedValue], float | None]:
-    """Take out a factor of the loss by which the step divides all gradients again; return that factor too."""
+    """Take out a factor of the loss by which the step, or the optimizers, divide all gradients; return that factor too.
+
+    `by_optimizers` is what the candidate's optimizers multiply by, over the reference's.
+    """
     loss = next((one for one in culprits if one.part == "loss" and one.cause == "gradient-factor"), None)
-    factors = [one.relation.facts.get("factor") for one in given if one.factor > 1.0]
-    if loss is None or not factors or len(factors) < len(given):
+    factors = [one.relation.facts.get("factor") if one.factor > 1.0 else 1.0 for one in given]
+    scale = loss.facts["factor"] if loss is not None else None
+    if not isinstance(scale, (int, float)) or not factors:
         return [*culprits], [*given], None
-    scale = loss.facts["factor"]
-    if not isinstance(scale, (int, float)) or not all(_undoes(scale, one) for one in factors):
+    if not all(_undoes(scale * by_optimizers, one) for one in factors):
         return [*culprits], [*given], None
     return [one for one in culprits if one is not loss], [], float(scale)
 

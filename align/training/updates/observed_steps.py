@@ -67,9 +67,9 @@ class ObservedSteps:
 
     def some(self, chosen: Array | slice) -> ObservedSteps:
         """Some elements only, in float64; norms stay those of all."""
-        values = [one[chosen].astype(np.float64) for one in (self.before[0], *self.after)]
+        before, after = (tuple(one[chosen].astype(np.float64) for one in own) for own in (self.before, self.after))
         gradients = tuple(replace(one, values=one.values[chosen].astype(np.float64)) for one in self.gradients)
-        return ObservedSteps(tuple(values[:-1]), tuple(values[1:]), gradients, self.dtype)
+        return ObservedSteps(before, after, gradients, self.dtype)
 
     def spread(self, count: int) -> ObservedSteps:
         """So many elements from everywhere, all if there are no more."""
@@ -78,12 +78,11 @@ class ObservedSteps:
 
 
 def observed_steps(
-    before: Array, after: Sequence[Array], gradients: Sequence[GradientStep], dtype: str
+    before: Sequence[Array], after: Sequence[Array], gradients: Sequence[GradientStep], dtype: str
 ) -> ObservedSteps:
-    """Take what a side did: its values before the first step and after each, of any shape, to be judged as a dtype."""
-    flat = [one.reshape(-1) for one in (before, *after)]
-    steps = tuple(replace(one, values=one.values.reshape(-1)) for one in gradients)
-    return ObservedSteps(tuple(flat[:-1]), tuple(flat[1:]), steps, dtype)
+    """Take what a side did: its values before and after each step, of any shape, to be judged as a dtype."""
+    old, new = (tuple(one.reshape(-1) for one in own) for own in (before, after))
+    return ObservedSteps(old, new, tuple(replace(one, values=one.values.reshape(-1)) for one in gradients), dtype)
 
 
 def last_places(values: Array, dtype: str) -> Array:
