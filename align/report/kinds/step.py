@@ -47,7 +47,8 @@ def _told(one: Culprit) -> list[tuple[str, str]]:
     told = [(say("step.where"), _place(one)), (say("step.what"), word("step_kind", one["kind"]))]
     told.append((say("step.off"), _off(one["factor"])))
     if one["cause"]:
-        told.append((say("step.cause"), f"{_causes(one['cause'])} ({word('sureness', one['sureness'])})"))
+        sureness = word("sureness", one["sureness"])
+        told.append((say("step.cause"), say("culprit.because", sureness=sureness, cause=_causes(one["cause"]))))
     if one["facts"]:
         told.append(("", format_facts(one["facts"])))
     if one["parameters"]:

@@ -13,13 +13,14 @@ from align.training.updates.read_rule import read_rule
 from align.training.updates_result import SteppedParameter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from align.core.dtypes import Array
     from align.core.layer_settings import ParameterGroup
     from align.core.name_map import NameMap
     from align.training.open_training import TrainingSide
     from align.training.steps.record_step import StepTrace
+    from align.training.step_result import Sureness
     from align.training.updates_result import UpdateFinding, UpdatesResult
 
     Key = tuple[str, str]
@@ -41,7 +42,6 @@ def compare_step_updates(
     after = [_both(name_map, *(trace.values(step, AFTER) for trace in traces)) for step in range(steps)]
     before = _meant(name_map, traces[0].values(0, AFTER), start)
     groups = _groups(sides[0], steps), _groups(sides[1], steps)
-    held = [name for side in groups for name in side]
     known: list[Mapping[Key, object]] = [*gradients, *after]
     whole = [key for key in before if key[1] in trained and all(key in own for own in known)]
     return explain_updates(
