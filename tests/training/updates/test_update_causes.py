@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.core.dtypes import numpy_dtype
+from align.core.dtypes import EPSILON, numpy_dtype
 from align.core.json_data import to_json_data
 from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup
 from align.training.compare_updates import explain_updates
@@ -234,7 +234,9 @@ def test_values_of_any_precision_are_judged_by_their_own_rounding(dtype: str) ->
     before, gradients = clean.before.astype(numpy_dtype(dtype)), gradient_steps(clean.gradients)
     rule = read_rule(own)
     assert rule is not None
-    mine, near, far = (stepped(replace(rule, rates=(rate,)), before, gradients) for rate in (0.1, 0.1 + 1e-17, 0.2))
+    rates = (0.1, 0.1 * (1 + EPSILON[dtype]), 0.2)
+    mine, near, far = (stepped(replace(rule, rates=(rate,)), before, gradients) for rate in rates)
+    assert any(np.any(one != other) for one, other in zip(mine, near, strict=True))
     both = replace(clean, before=before, reference_after=mine)
     assert explain_updates([replace(both, candidate_after=near)]).same
     assert codes(replace(both, candidate_after=far))[0] == ("learning-rate",)
