@@ -20,8 +20,8 @@ class SteppedParameter:
     """A paired parameter through some steps that both sides took under the same gradients, from the same values.
 
     All arrays have one shape, the candidate's in the reference's layout; there is a gradient and a value after it for
-    each step, the gradient as the optimizer is handed it. The groups say by which settings each side stepped, None
-    where they are not known; their rates begin with the first of these steps.
+    each step, the gradient as the optimizer is handed it. Both optimizers begin without any state. The groups say by
+    which settings each side stepped, None where they are not known; their rates begin with the first of these steps.
     """
 
     reference: str

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SAMPLE = 256
 WORSE = 0.5  # alternatives that are so much farther off, in limits, do not explain equally well
 SLACK = 1.25  # what was solved on some elements may be off by as much more on all
+MOST_FRUITLESS = 24  # searches of single changes that found nothing, after which none are made
 MOST_PAIR_SEARCHES = 4  # of parameters that no single change explains; each takes seconds
 LAST_RESORT = ("schedule",)  # a rate of its own for each step explains much that is something else
 NEVER_PAIRED = ("schedule", "steps-skipped", "rate-in-momentum", "rate-decay", "clip-value")
@@ -49,6 +50,7 @@ class Explainer:
     """Explains parameters one after the other; remembers what explained the earlier ones."""
 
     found: list[list[SolvedRule]] = field(default_factory=list)
+    fruitless: int = 0
     pair_searches: int = 0
 
     def explain(
@@ -81,10 +83,14 @@ class Explainer:
         return []
 
     def _singles(self, steps: ObservedSteps, reference: UpdateRule) -> list[SolvedRule]:
+        if self.fruitless >= MOST_FRUITLESS:
+            return []
         listed = _listed(steps, reference)
         first = [one for one in listed if one.code not in LAST_RESORT]
         last = [one for one in listed if one.code in LAST_RESORT]
-        return list(_solved(first, steps, reference)) or list(_solved(last, steps, reference))
+        solved = list(_solved(first, steps, reference)) or list(_solved(last, steps, reference))
+        self.fruitless += not solved
+        return solved
 
     def _pairs(self, steps: ObservedSteps, reference: UpdateRule) -> list[SolvedRule]:
         """Two changes at once, the first that explain: searched for a few parameters only."""

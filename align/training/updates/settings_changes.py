@@ -24,7 +24,8 @@ COMPANIONS = {
 }
 APART = ("rates", "weight_decay", "decay_form", "gradient_scale")  # what is no part of the method
 MOST_TOGETHER = 6
-NAMES = tuple(one.name for one in fields(UpdateRule))
+# Where epsilon stands matters least and is told last.
+NAMES = tuple(sorted((one.name for one in fields(UpdateRule)), key=lambda name: name.startswith("epsilon")))
 
 
 def settings_changes(reference: UpdateRule, candidate: UpdateRule) -> Iterator[RuleChange]:

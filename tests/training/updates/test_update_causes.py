@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from align.core.dtypes import EPSILON, numpy_dtype
+from align.core.json_data import to_json_data
 from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup
 from align.training.compare_updates import explain_updates
 from align.training.updates.apply_rule import GradientStep, apply_rule, gradient_steps
@@ -32,10 +35,10 @@ def group(name: str, rates: Sequence[float] = (0.1,), **settings: Any) -> Parame
 
 
 def stepped(rule: UpdateRule, before: Array, gradients: Sequence[GradientStep]) -> list[Array]:
-    """The values after each step as float32 keeps them."""
+    """The values after each step as their dtype keeps them."""
     memory, after = Memory(), [before]
     for gradient in gradients:
-        after.append(apply_rule(rule, after[-1], [gradient], memory)[0].astype(np.float32))
+        after.append(apply_rule(rule, after[-1], [gradient], memory)[0].astype(before.dtype))
     return after[1:]
 
 
@@ -222,6 +225,42 @@ def test_a_mixed_pair_is_judged_in_the_coarser_dtype() -> None:
     assert explain_updates([replace(both, candidate_after=halves)]).same
     doubled = sides("w", group("SGD", **SGD), {"rates": (0.2,)}).candidate_after
     assert not explain_updates([replace(both, candidate_after=[one.astype(np.float16) for one in doubled])]).same
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_values_of_any_precision_are_judged_by_their_own_rounding(dtype: str) -> None:
+    own = group("SGD", **SGD)
+    clean = sides("w", own, {})
+    before, gradients = clean.before.astype(numpy_dtype(dtype)), gradient_steps(clean.gradients)
+    rule = read_rule(own)
+    assert rule is not None
+    rates = (0.1, 0.1 * (1 + EPSILON[dtype]), 0.2)
+    mine, near, far = (stepped(replace(rule, rates=(rate,)), before, gradients) for rate in rates)
+    assert any(np.any(one != other) for one, other in zip(mine, near, strict=True))
+    both = replace(clean, before=before, reference_after=mine)
+    assert explain_updates([replace(both, candidate_after=near)]).same
+    assert codes(replace(both, candidate_after=far))[0] == ("learning-rate",)
+
+
+def test_another_method_is_one_change() -> None:
+    own, other = group("SGD", **SGD), group("Adam", (0.01,), **ADAM)
+    rule = read_rule(other)
+    assert rule is not None
+    both = sides("w", own, {})
+    after = stepped(rule, both.before, gradient_steps(both.gradients))
+    (finding,) = explain_updates([replace(both, candidate_after=after, candidate_group=other)]).findings
+    changes = [(one.code, one.reference, one.candidate) for one in finding.alternatives[0]]
+    assert changes == [("method", "sgd", "adam"), ("learning-rate", 0.1, 0.01)]
+    assert finding.confirmed
+
+
+def test_the_result_is_plain_data() -> None:
+    result = explain_updates([sides("w", group("SGD", **SGD), {"nesterov": True, "skipped": (2,)})])
+    told = json.loads(json.dumps(to_json_data(result), allow_nan=False))
+    assert told["parameters"][0]["reference"] == "w"
+    broken = replace(sides("w", group("SGD", **SGD), {}), candidate_after=[np.full(64, np.nan, np.float32)] * 4)
+    told = json.loads(json.dumps(to_json_data(explain_updates([broken])), allow_nan=False))
+    assert told["findings"][0]["alternatives"][0][0]["code"] == "not-finite"
 
 
 def test_no_parameter_is_nothing_to_find() -> None:
