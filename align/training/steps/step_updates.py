@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from align.core.layer_settings import ParameterGroup
     from align.core.name_map import NameMap
     from align.training.open_training import TrainingSide
-    from align.training.steps.record_step import StepTrace
     from align.training.step_result import Sureness
+    from align.training.steps.record_step import StepTrace
     from align.training.updates_result import UpdateFinding, UpdatesResult
 
     Key = tuple[str, str]
