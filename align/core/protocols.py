@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from align.core.layer_settings import LayerSettings, ParameterGroup, Setting
     from align.core.parameters import ParameterSet, TensorMemory
     from align.core.traces import CaptureSink, CodeSeen, Influences
-    from align.core.training import Training, TrainingStep
+    from align.core.training import StepSink, Training
 
 Model = Any
 Batch: TypeAlias = "Mapping[str, Array]"
@@ -262,16 +262,15 @@ class BackwardRunner(ModelRunner, Protocol):
 class Trainer(SettingsReader, Protocol):
     """Takes one training step of a live model, with its loss and its optimizer."""
 
-    def train(
-        self, training: Training, batch: Batch, *, loss_scale: float = 1.0, moved: Mapping[str, Array] | None = None
-    ) -> TrainingStep:
-        """Take one step in training mode on fixed random numbers, and see what it does.
+    def take_steps(
+        self, training: Training, batches: Sequence[Batch], sink: StepSink, *, loss_scale: float = 1.0
+    ) -> None:
+        """Take one step after another in training mode on fixed random numbers, seen by the sink.
 
-        What of the batch bears no name of the model's inputs goes to the loss, in its order. The loss is multiplied by
-        `loss_scale` for the way back, unless the step is the user's own. `moved` are other values of parameters, by
-        name, to begin with. The model, its optimizers, modes and random states are left as they were. Raises
-        UserCodeError where the step fails, CannotRunError for a loss that is no scalar, InputsError for a batch that
-        has nothing for the loss.
+        What of a batch bears no name of the model's inputs goes to the loss, in its order. The loss is multiplied by
+        `loss_scale` for the way back, unless the step is the user's own. The model, its optimizers and their schedules,
+        modes and random states are left as they were. Raises UserCodeError where the step fails, CannotRunError for a
+        loss that is no scalar, InputsError for a batch that has nothing for the loss.
         """
         ...
 

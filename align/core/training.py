@@ -1,18 +1,15 @@
-"""One training step of a model: what takes it, and what was seen of it."""
+"""Training steps of a model: what takes them, and who sees them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from align.core.dtypes import EPSILON
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from align.core.dtypes import Array
+    from align.core.traces import Capture
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,49 +53,57 @@ class BatchParts:
         return {**self.inputs, **self.targets}
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterStep:
-    """What one step did to a parameter, in figures of all its elements.
+class StepSink(Protocol):
+    """Sees training steps and may change what happens in them. Arrays may be reused after a call: copy what is kept.
 
-    `gradient` is the largest absolute value of the gradient that the optimizers, or whoever asked, saw; None where the
-    framework gave none. `moved` is the largest change, `units` the same in units in the last place of each element.
-    `zero_share` is the share of elements whose gradient is exactly zero. `holders` counts the parameter's places in the
-    groups of all optimizers, and `rate` is that of the first one, None if there is none or it is a schedule's.
+    Names of parameters and buffers are those of `read_values`.
     """
 
-    gradient: float | None
-    zero_share: float
-    moved: float
-    units: float
-    holders: int
-    rate: float | None
+    @property
+    def layers(self) -> bool:
+        """Tell whether tensors and gradients of layers are to be seen; else only which layers run."""
+        ...
 
+    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:
+        """A step begins, counted from 0; return the values of parameters and buffers that are to be others.
 
-@dataclass(frozen=True, slots=True)
-class TrainingStep:
-    """What was seen of one step: the loss, None if a step of the user's own does not return it.
+        `held` are names and rates of all parameters in the groups of the optimizers, "" for one that is not the
+        model's; a rate is None where a schedule gives it.
+        """
+        ...
 
-    `parameters` are by name, `buffers` the largest change of each; `called` are the paths of modules that ran,
-    `updates` is how often an optimizer was called, `strangers` how many parameters of the optimizers are none of the
-    model.
-    """
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array] | None:
+        """Take the tensors that a call is given, as an InputSink does; what is returned takes their place."""
+        ...
 
-    loss: float | None
-    parameters: Mapping[str, ParameterStep]
-    buffers: Mapping[str, float]
-    called: frozenset[str]
-    updates: int
-    strangers: int
+    def add(self, capture: Capture, value: Array) -> None:
+        """Take a tensor that a call returned."""
+        ...
 
+    def instead(self, capture: Capture, value: Array) -> Array | None:
+        """Return what is to take the place of it; None: it stays."""
+        ...
 
-def parameter_step(
-    before: Array, after: Array, gradient: Array | None, holders: int, rate: float | None
-) -> ParameterStep:
-    """Sum up what a step did: values before and after, and the gradient, all of one shape."""
-    old = before.astype(np.float64)
-    change = np.abs(after.astype(np.float64) - old)
-    last_place = np.ldexp(EPSILON.get(before.dtype.name, 1.0), np.frexp(old)[1] - 1)
-    largest = None if gradient is None else float(np.abs(gradient.astype(np.float64)).max(initial=0.0))
-    zeros = float(np.mean(gradient == 0)) if gradient is not None and gradient.size else 0.0
-    units = float((change / last_place).max(initial=0.0))
-    return ParameterStep(largest, zeros, float(change.max(initial=0.0)), units, holders, rate)
+    def awaited(self, capture: Capture) -> None:
+        """A gradient may come back to this tensor."""
+        ...
+
+    def arrived(self, capture: Capture, gradient: Array) -> None:
+        """Take the gradient that came back to a tensor: to an input from this call alone, to an output from all."""
+        ...
+
+    def sent_back(self, capture: Capture) -> Array | None:
+        """Return the gradient to go back from a tensor that gave way to another one; None for none."""
+        ...
+
+    def computed(self, name: str, gradient: Array) -> None:
+        """Take the gradient of a parameter that one way back gave; a step may have several."""
+        ...
+
+    def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
+        """An optimizer is called with these gradients; return those that it is to get instead."""
+        ...
+
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
+        """A step ended; `values` are all parameters and buffers, `loss` None where a user's step returns none."""
+        ...

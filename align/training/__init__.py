@@ -1,4 +1,6 @@
-"""One training step of a side, or of both, watched: which parameters it trains, and why others stay.
+"""Training steps of a side, or of both: what they train, and what of a port's step is wrong by itself.
 
-Offers `check_parameters` and its result. Uses core, models, traces.
+Offers `check_parameters`, `compare_training_step` and `explain_updates` with their results: what a step did to
+parameters, which loss, layer, code, loop or optimizer makes another step of the same state, and what explains that two
+optimizers did otherwise under the same gradients. Uses core, lint, measure, models, rules, traces.
 """

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from align.core.message_words import counted, first_few
 from align.core.progress import silent
-from align.core.training import ParameterStep
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, UsageError
 from align.models.inputs import read_inputs
@@ -21,6 +20,7 @@ from align.training.parameters_result import (
     ParametersResult,
     UnlikeParameter,
 )
+from align.training.watch_step import ParameterStep, watch_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +85,7 @@ def _checked(opened: TrainingSide, parameters: ParameterSet, batch: Batch) -> Ch
             f"{opened.label} has no trainable parameter, of {counted(len(own), 'parameter')}",
             "set requires_grad where the function builds it",
         )
-    step = opened.trainer.train(opened.training, batch)
+    step = watch_step(opened, batch)
     states = Explainer(opened, batch, step).states(trainable)
     numbers = {one.name: number for number, one in enumerate(trainable)}
     rows = [

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import EPSILON
+from align.training.watch_step import watch_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.parameters import Parameter
     from align.core.protocols import Batch
-    from align.core.training import ParameterStep, TrainingStep
     from align.training.open_training import TrainingSide
     from align.training.parameters_result import ParameterState
+    from align.training.watch_step import ParameterStep, TrainingStep
 
 # Values are moved by this share of their size, so that a loss must follow that depends on them at all.
 MOVED_SHARE = 0.5
@@ -144,7 +145,7 @@ class Explainer:
         return any(value.dtype.name in HALF for value in self._values.values())
 
     def _train(self, moved: Mapping[str, Array] | None = None, loss_scale: float = 1.0) -> TrainingStep:
-        return self._opened.trainer.train(self._opened.training, self._batch, moved=moved, loss_scale=loss_scale)
+        return watch_step(self._opened, self._batch, moved=moved, loss_scale=loss_scale)
 
 
 def _held_twice(own: ParameterStep) -> str:

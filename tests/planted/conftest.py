@@ -20,7 +20,8 @@ def _module(name: str, path: Path) -> Any:
     return module
 
 
-_module("small_nets", Path(__file__).with_name("small_nets.py"))  # tests import it by its name, without a framework
+for _name in ("small_nets", "step_nets"):  # tests import them by their names, without a framework
+    _module(_name, Path(__file__).with_name(f"{_name}.py"))
 
 
 @pytest.fixture(scope="session")

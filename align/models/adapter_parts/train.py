@@ -1,23 +1,21 @@
-"""What is seen of a training step in any framework: gradients when an optimizer is called, and modules that ran."""
+"""What a training step of any framework takes: the parts of a batch, a loss that is a number, and layers that drop."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.training import BatchParts, parameter_step
+from align.core.training import BatchParts
 from align.errors import CannotRunError, InputsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from align.core.dtypes import Array
     from align.core.protocols import Batch, Model
-    from align.core.training import ParameterStep, Training
+    from align.core.training import Training
 
 # What modules call the share that they drop, or that they keep, where they hand it to a function themselves.
 _SHARES = re.compile(r"(?:\w+_)?(?:dropout|drop)(?:_(?:p|prob|rate|ratio))?|keep_prob")
@@ -37,32 +35,6 @@ def dropping(
         found |= {name: 1.0 if name == "keep_prob" else 0.0 for name in shares if _SHARES.fullmatch(name)}
         if found:
             yield path, module, found
-
-
-class WatchedUpdates:
-    """What a step shows: `gradients` by name of parameter, `called` modules, `updates` of optimizers.
-
-    `held` are names and rates of all parameters in the groups of the optimizers, "" for one that is not the model's.
-    """
-
-    def __init__(self, held: Sequence[tuple[str, float | None]]) -> None:
-        self.holders = Counter(name for name, _ in held if name)
-        self.rates = dict(reversed(held))
-        self.strangers = sum(not name for name, _ in held)
-        self.gradients: dict[str, Any] = {}
-        self.called: set[str] = set()
-        self.updates = 0
-
-    def seen(self, name: str, before: Array, after: Array, gradient: Array | None) -> ParameterStep:
-        """Sum up what the step did to a parameter."""
-        return parameter_step(before, after, gradient, self.holders[name], self.rates.get(name))
-
-    @staticmethod
-    def change(before: Array, after: Array) -> float:
-        """The largest change of a buffer; infinite where its shape changed."""
-        if before.shape != after.shape:
-            return np.inf
-        return float(np.abs(after.astype(np.float64) - before.astype(np.float64)).max(initial=0.0))
 
 
 def scalar(loss: Any) -> float | None:

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.training import TrainingStep
 from align.errors import UserCodeError
-from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array
+from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
+from align.models.adapter_parts.mindspore.gradient_forms import MindSporeGradients
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
 from align.models.adapter_parts.mindspore.state import restored, same_random_numbers
-from align.models.adapter_parts.train import WatchedUpdates, batch_parts, dropping, scalar
+from align.models.adapter_parts.step_calls import StepCalls
+from align.models.adapter_parts.train import batch_parts, dropping, scalar
 from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Model
-    from align.core.training import BatchParts, Training
+    from align.core.training import BatchParts, StepSink, Training
 
 
 class MindSporeTrainer:
@@ -30,47 +31,30 @@ class MindSporeTrainer:
 
     as_tensor: Callable[..., Any]
 
-    def train(
-        self,
-        training: Training,
-        batch: Batch,
-        *,
-        loss_scale: float = 1.0,
-        moved: Mapping[str, Array] | None = None,
-    ) -> TrainingStep:
-        """Take one step; see Trainer."""
+    def take_steps(
+        self, training: Training, batches: Sequence[Batch], sink: StepSink, *, loss_scale: float = 1.0
+    ) -> None:
+        """Take one step after another; see Trainer."""
         model = training.model
-        parts = batch_parts(training, batch, model.construct)
-        tensors = {name: self.as_tensor(value, model) for name, value in parts.inputs.items()}
-        tensors |= {name: self.as_tensor(_label(value), model) for name, value in parts.targets.items()}
         own = {one.name: one for one in model.trainable_params()}
-        others = {name: one for name, one in named_tensors(model).items() if name not in own}
-        before = {name: to_array(one).copy() for name, one in (own | others).items()}
-        with (
-            in_mode(graph=False),
-            layer_by_layer(graph=False),
-            _left_alone(training, before),
-            same_random_numbers(),
-            _watched(training, own) as watch,
-        ):
-            for name, value in (moved or {}).items():
-                fill(own[name], value)
+        tensors = own | named_tensors(model)
+        held = _held(training, own)
+        with in_mode(graph=False), layer_by_layer(graph=False), _left_alone(training), same_random_numbers():
             model.set_train(True)
-            step = (
-                partial(training.step, tensors)
-                if training.step
-                else partial(_step, training, parts, tensors, loss_scale, watch)
-            )
-            loss = run_user_code(step, partial(UserCodeError, "the training step of the MindSpore network"))
-            start = before | dict(moved or {})
-            seen = {
-                name: watch.seen(name, start[name], to_array(one), watch.gradients.get(name))
-                for name, one in own.items()
-            }
-            changed = {name: watch.change(before[name], to_array(one)) for name, one in others.items()}
-        return TrainingStep(
-            scalar(_array(loss)), seen, changed, frozenset(watch.called), watch.updates, watch.strangers
-        )
+            for number, batch in enumerate(batches):
+                for name, value in sink.begin(number, held).items():
+                    fill(tensors[name], value)
+                with _watched(training, own, sink):
+                    parts = batch_parts(training, batch, model.construct)
+                    given = {name: self.as_tensor(value, model) for name, value in parts.inputs.items()}
+                    given |= {name: self.as_tensor(_label(value), model) for name, value in parts.targets.items()}
+                    step = (
+                        partial(training.step, given)
+                        if training.step
+                        else partial(_step, training, parts, given, loss_scale, sink)
+                    )
+                    loss = run_user_code(step, partial(UserCodeError, "the training step of the MindSpore network"))
+                sink.end(number, scalar(_array(loss)), ((name, to_array(one)) for name, one in tensors.items()))
 
     def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
         """Let each use its moving statistics; see ModelFreezer."""
@@ -99,9 +83,7 @@ class MindSporeTrainer:
         return settings
 
 
-def _step(
-    training: Training, batch: BatchParts, tensors: Mapping[str, Any], scale: float, watch: WatchedUpdates
-) -> Any:
+def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], scale: float, sink: StepSink) -> Any:
     """`value_and_grad` of the loss, then the optimizers, each on the gradients of its own parameters."""
     model, weights = training.model, training.model.trainable_params()
     targets = [tensors[name] for name in batch.targets]
@@ -116,50 +98,62 @@ def _step(
     if not weights:
         return forward() / scale
     loss, gradients = launched().value_and_grad(forward, None, weights)()
-    watch.gradients.update({one.name: to_array(value) for one, value in zip(weights, gradients, strict=True)})
+    for one, gradient in zip(weights, gradients, strict=True):
+        sink.computed(one.name, to_array(gradient))
     by_parameter = {id(one): value for one, value in zip(weights, gradients, strict=True)}
     for optimizer in training.optimizers:  # one that was frozen since has a zero gradient, as in TrainOneStepCell
         optimizer(tuple(by_parameter.get(id(one), one * 0) for one in optimizer.parameters))
     return loss / scale
 
 
-@contextmanager
-def _watched(training: Training, own: Mapping[str, Any]) -> Iterator[WatchedUpdates]:
-    """See which cells run, and the gradients when an optimizer is called."""
+def _held(training: Training, own: Mapping[str, Any]) -> list[tuple[str, float | None]]:
+    """Names and rates of what the optimizers hold."""
     names = {id(one): name for name, one in own.items()}
-    held = [(names.get(id(one), ""), _rate(each, one)) for each in training.optimizers for one in each.parameters]
-    watch = WatchedUpdates(held)
+    return [(names.get(id(one), ""), _rate(each, one)) for each in training.optimizers for one in each.parameters]
 
-    def updated(optimizer: Any, given: tuple[Any, ...]) -> None:
-        watch.updates += 1
-        gradients = given[0] if given and isinstance(given[0], (tuple, list)) else given
-        for parameter, gradient in zip(optimizer.parameters, gradients, strict=False):
-            if id(parameter) in names:
-                watch.gradients[names[id(parameter)]] = to_array(gradient)
+
+@contextmanager
+def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iterator[None]:
+    """Let the sink see calls of cells, gradients of parameters in a step of the user's own, and what optimizers get."""
+    names = {id(one): name for name, one in own.items()}
+
+    def computed(name: str, gradient: Any) -> None:
+        sink.computed(name, to_array(gradient))
+
+    def updated(optimizer: Any, given: tuple[Any, ...]) -> Any:
+        whole = given[0] if given and isinstance(given[0], (tuple, list)) else given
+        places = {names[id(one)]: place for place, one in enumerate(optimizer.parameters) if id(one) in names}
+        seen = {name: to_array(whole[place]) for name, place in places.items() if place < len(whole)}
+        others = sink.update(seen)
+        if not others:
+            return None
+        new = list(whole)
+        for name, value in others.items():
+            new[places[name]] = to_tensor(value).astype(whole[places[name]].dtype)
+        return (tuple(new),) if whole is not given else tuple(new)
 
     with ExitStack() as stack:
+        for name, one in own.items() if training.step else ():
+            stack.callback(one.register_hook(partial(computed, name)).remove)
         for optimizer in training.optimizers:
             stack.callback(optimizer.register_forward_pre_hook(updated).remove)
-        for path, cell in training.model.cells_and_names():
-            hook = cell.register_forward_hook(lambda *_, path=path: watch.called.add(path))
-            stack.callback(hook.remove)
-        yield watch
+        calls = StepCalls(sink, MindSporeGradients(next(iter(own.values()), None)))
+        stack.enter_context(calls.seen(training.model.cells_and_names()))
+        yield
 
 
 @contextmanager
-def _left_alone(training: Training, values: Mapping[str, Array]) -> Iterator[None]:
+def _left_alone(training: Training) -> Iterator[None]:
     """Put values, modes, buffers, attributes and the optimizers' states back at the end."""
     model = training.model
     modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
     states = [one for optimizer in training.optimizers for one in optimizer.get_parameters()]
+    states += [one for one in named_tensors(model).values() if not any(one is other for other in states)]
     kept = [(one, to_array(one).copy()) for one in states]
     with restored(model):
         try:
             yield
         finally:
-            tensors = named_tensors(model)
-            for name, value in values.items():
-                fill(tensors[name], value)
             for one, value in kept:
                 fill(one, value)
             for cell, mode in modes:

@@ -19,7 +19,7 @@ from align.models.live.living_objects import living_objects
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from align.core.protocols import Model
 
@@ -77,12 +77,7 @@ class TorchOptimizers:
 
     def schedulers_of(self, optimizer: Model, kept: Sequence[object]) -> list[Any]:
         """Return the living schedulers of an optimizer, without those that others hold."""
-        from torch.optim.lr_scheduler import LRScheduler
-
-        scheduled = any("initial_lr" in group for group in optimizer.param_groups)
-        found = [one for one in _distinct(kept) if self.optimizer_of(one) is optimizer]
-        living = living_objects(LRScheduler) if scheduled and not found else []
-        return _outermost(found + [one for one in living if self.optimizer_of(one) is optimizer])
+        return _outermost(schedulers_of(optimizer, kept))
 
     def read_groups(
         self, optimizer: Model, model: Model | None, schedulers: Sequence[object], steps: int
@@ -98,6 +93,17 @@ class TorchOptimizers:
             problems = tuple(f"{name} is changed from step to step" for name in sorted(changed))
             groups.append(ParameterGroup(_without(own, changed), named, len(trained), rate, problems))
         return groups
+
+
+def schedulers_of(optimizer: Model, kept: Sequence[object] = ()) -> list[Any]:
+    """Return all living schedulers of an optimizer, those too that others hold."""
+    from torch.optim.lr_scheduler import LRScheduler
+
+    def own(objects: Iterable[object]) -> list[Any]:
+        return [one for one in objects if isinstance(one, LRScheduler) and one.optimizer is optimizer]
+
+    scheduled = any("initial_lr" in group for group in optimizer.param_groups)
+    return own(_distinct(kept)) or (own(living_objects(LRScheduler)) if scheduled else [])
 
 
 def _distinct(objects: Sequence[object]) -> list[Any]:

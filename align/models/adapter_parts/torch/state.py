@@ -31,7 +31,7 @@ def evaluated(model: Model, *, restores: bool = True, compiled: bool = False) ->
     """
     training = [module for module in model.modules() if module.training]
     kept = restored(model) if restores else nullcontext()
-    eager = nullcontext() if compiled else _uncompiled()
+    eager = nullcontext() if compiled else uncompiled()
     with same_random_numbers(), kept, _plain_transformer_layers(), eager:
         model.eval()
         try:
@@ -52,7 +52,7 @@ def restored(model: Model) -> Iterator[None]:
         yield
 
 
-def _uncompiled() -> AbstractContextManager[Any]:
+def uncompiled() -> AbstractContextManager[Any]:
     """Pass `torch.compile` by, where it is in use: its tracer would run through the hooks too."""
     set_stance: Any = getattr(sys.modules["torch"].compiler, "set_stance", None)  # torch has it from 2.6 on
     in_use = "torch._dynamo" in sys.modules and set_stance is not None

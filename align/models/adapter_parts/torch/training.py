@@ -8,20 +8,22 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from align.core.training import TrainingStep
 from align.errors import UserCodeError
+from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
-from align.models.adapter_parts.torch.state import restored, same_random_numbers
-from align.models.adapter_parts.train import WatchedUpdates, batch_parts, dropping, scalar
+from align.models.adapter_parts.torch.gradient_forms import TorchGradients
+from align.models.adapter_parts.torch.optimizers import schedulers_of
+from align.models.adapter_parts.torch.state import is_scripted, restored, same_random_numbers, uncompiled
+from align.models.adapter_parts.train import batch_parts, dropping, scalar
 from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Model
-    from align.core.training import BatchParts, Training
+    from align.core.training import BatchParts, StepSink, Training
 
 
 class TorchTrainer:
@@ -29,40 +31,27 @@ class TorchTrainer:
 
     as_tensor: Callable[..., Any]
 
-    def train(
-        self,
-        training: Training,
-        batch: Batch,
-        *,
-        loss_scale: float = 1.0,
-        moved: Mapping[str, Array] | None = None,
-    ) -> TrainingStep:
-        """Take one step; see Trainer."""
+    def take_steps(
+        self, training: Training, batches: Sequence[Batch], sink: StepSink, *, loss_scale: float = 1.0
+    ) -> None:
+        """Take one step after another; see Trainer."""
         model = training.model
-        parts = batch_parts(training, batch, model.forward)
-        tensors = {name: self.as_tensor(value, model) for name, value in batch.items()}
         own = dict(model.named_parameters())
-        before = {name: to_array(one).copy() for name, one in own.items()}
-        buffers = {name: to_array(one).copy() for name, one in model.named_buffers()}
-        step = (
-            partial(training.step, tensors) if training.step else partial(_step, training, parts, tensors, loss_scale)
-        )
-        with _left_alone(training, before), same_random_numbers(), _watched(training, own) as watch:
-            _fill(own, {} if moved is None else moved)
-            start = {**before, **({} if moved is None else moved)}
+        tensors = own | dict(model.named_buffers())
+        with _left_alone(training), same_random_numbers(), uncompiled():
             model.train()
-            loss = run_user_code(step, partial(UserCodeError, "the training step of the torch model"))
-            for name, parameter in own.items():
-                watch.gradients.setdefault(name, parameter.grad)
-            seen = {
-                name: watch.seen(name, start[name], to_array(one), _array(watch.gradients[name]))
-                for name, one in own.items()
-            }
-            after = {name: to_array(one) for name, one in model.named_buffers()}
-            changed = {name: watch.change(buffers[name], after[name]) for name in buffers}
-        return TrainingStep(
-            scalar(_array(loss)), seen, changed, frozenset(watch.called), watch.updates, watch.strangers
-        )
+            for number, batch in enumerate(batches):
+                _fill(tensors, sink.begin(number, _held(training, own)))
+                with _watched(training, own, sink):
+                    parts = batch_parts(training, batch, model.forward)
+                    given = {name: self.as_tensor(value, model) for name, value in batch.items()}
+                    step = (
+                        partial(training.step, given)
+                        if training.step
+                        else partial(_step, training, parts, given, loss_scale)
+                    )
+                    loss = run_user_code(step, partial(UserCodeError, "the training step of the torch model"))
+                sink.end(number, scalar(_array(loss)), ((name, to_array(one)) for name, one in tensors.items()))
 
     def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
         """Keep each in evaluation mode; see ModelFreezer."""
@@ -112,33 +101,46 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
     return loss
 
 
-@contextmanager
-def _watched(training: Training, own: Mapping[str, Any]) -> Iterator[WatchedUpdates]:
-    """See which modules run, and the gradients when an optimizer is called."""
+def _held(training: Training, own: Mapping[str, Any]) -> list[tuple[str, float | None]]:
+    """Names and rates of what the optimizers hold."""
     names = {id(one): name for name, one in own.items()}
     groups = [group for optimizer in training.optimizers for group in optimizer.param_groups]
-    held = [(names.get(id(one), ""), float(group["lr"])) for group in groups for one in group["params"]]
-    watch = WatchedUpdates(held)
-
-    def updated(*_: Any) -> None:
-        watch.updates += 1
-        watch.gradients.update({name: None if one.grad is None else one.grad.clone() for name, one in own.items()})
-
-    with ExitStack() as stack:
-        for optimizer in training.optimizers:
-            stack.callback(optimizer.register_step_pre_hook(updated).remove)
-        for path, module in training.model.named_modules():
-            hook = module.register_forward_hook(lambda *_, path=path: watch.called.add(path))
-            stack.callback(hook.remove)
-        yield watch
+    return [(names.get(id(one), ""), float(group["lr"])) for group in groups for one in group["params"]]
 
 
 @contextmanager
-def _left_alone(training: Training, values: Mapping[str, Array]) -> Iterator[None]:
-    """Put values, gradients, modes, buffers and the optimizers' states back at the end."""
+def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iterator[None]:
+    """Let the sink see calls of modules, gradients of parameters, and what optimizers get."""
+    names = {id(one): name for name, one in own.items()}
+
+    def computed(name: str, gradient: Any) -> None:
+        sink.computed(name, to_array(gradient))
+
+    def updated(optimizer: Any, *_: Any) -> None:
+        held = {names[id(one)]: one for group in optimizer.param_groups for one in group["params"] if id(one) in names}
+        others = sink.update({name: None if one.grad is None else to_array(one.grad) for name, one in held.items()})
+        for name, value in others.items():
+            held[name].grad = to_tensor(value).to(held[name])
+
+    modules = ((path, one) for path, one in training.model.named_modules() if not is_scripted(one))
+    with ExitStack() as stack:
+        for name, one in own.items():
+            if one.requires_grad:
+                stack.callback(one.register_hook(partial(computed, name)).remove)
+        for optimizer in training.optimizers:
+            stack.callback(optimizer.register_step_pre_hook(updated).remove)
+        stack.enter_context(StepCalls(sink, TorchGradients(next(iter(own.values()), None))).seen(modules))
+        yield
+
+
+@contextmanager
+def _left_alone(training: Training) -> Iterator[None]:
+    """Put values, gradients, modes, buffers and the states of optimizers and schedules back at the end."""
     model, own = training.model, dict(training.model.named_parameters())
+    values = {name: to_array(one).copy() for name, one in own.items()}
     gradients = {name: one.grad for name, one in own.items()}
-    states = [copy.deepcopy(optimizer.state_dict()) for optimizer in training.optimizers]
+    schedules = [one for optimizer in training.optimizers for one in schedulers_of(optimizer)]
+    states = [(one, copy.deepcopy(one.state_dict())) for one in (*training.optimizers, *schedules)]
     modes = [(module, module.training) for module in model.modules()]
     for one in own.values():
         one.grad = None
@@ -149,8 +151,8 @@ def _left_alone(training: Training, values: Mapping[str, Array]) -> Iterator[Non
             _fill(own, values)
             for name, one in own.items():
                 one.grad = gradients[name]
-            for optimizer, state in zip(training.optimizers, states, strict=True):
-                optimizer.load_state_dict(state)
+            for each, state in states:
+                each.load_state_dict(state)
             for module, mode in modes:
                 module.training = mode
 

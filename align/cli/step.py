@@ -1,0 +1,38 @@
+"""`align step`: training steps of both sides, and what of the port's is wrong by itself."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from align.cli._shared import JsonOption, MapOption, RunOption, finish, progress_bar
+
+_SIDE = "`module:function` or `file.py:function` that returns (model, loss, optimizer), or a dict of these and a step."
+
+
+def step_command(  # noqa: PLR0913 - one parameter an option
+    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help=_SIDE)],
+    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same of the port.")],
+    batch: Annotated[
+        str, typer.Option(metavar="FILE", help="Inputs and labels by name (.npz), or `module:function`: one batch.")
+    ],
+    map_file: MapOption = None,
+    steps: Annotated[int, typer.Option(metavar="N", help="How many steps.")] = 3,
+    show_all: Annotated[bool, typer.Option("--all", help="List all layers and gradients.")] = False,
+    run: RunOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Take training steps on both sides from the reference's state; name what is wrong by itself.
+
+    Exit code: 0 if losses, gradients, updates and statistics agree, 1 if not, 2 if they cannot be compared.
+    """
+    from align.training.compare_training_step import compare_training_step
+
+    with progress_bar() as progress:
+        result = compare_training_step(
+            reference, candidate, batch=batch, name_map=map_file, steps=steps, progress=progress
+        )
+    sources = {"reference": reference, "candidate": candidate, "map": map_file, "batch": batch}
+    made_from = {role: source for role, source in sources.items() if source}
+    return finish(result, result.verdict, made_from, run, json, show_all=show_all)

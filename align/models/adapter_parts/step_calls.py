@@ -1,0 +1,140 @@
+"""Calls of modules while a training step runs, and the gradients that come back to what they take and return.
+
+A tensor may give way to another one. Then the way back is cut there: what arrives is handed to the sink, and another
+gradient goes back from the tensor that gave way, so that each layer's way back is seen by itself. All of these hang on
+what the model returns, so that one backward pass of whoever calls it, the user's own too, starts them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from align.core.traces import Capture
+from align.models.nested_values import leaves, with_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.training import StepSink
+
+
+class GradientForms(Protocol):
+    """How a framework watches gradients; all tensors are its own."""
+
+    def to_array(self, value: Any) -> Array | None:
+        """Copy out a tensor; None for anything else."""
+        ...
+
+    def has_gradient(self, value: Any) -> bool:
+        """Tell whether a tensor can have one."""
+        ...
+
+    def awaits(self, tensor: Any) -> bool:
+        """Tell whether one may come back to it, as far as the framework knows."""
+        ...
+
+    def watched(self, tensor: Any, arrived: Callable[[Array], None]) -> Any:
+        """Return the same tensor as a place of its own on the way back, which tells what arrives."""
+        ...
+
+    def settle(self, tensor: Any, given: Any) -> None:
+        """Bring what a call wrote into the tensor that it was given into the one that the caller holds."""
+        ...
+
+    def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
+        """Return another value in the dtype and place of a tensor, which tells what arrives and passes nothing on."""
+        ...
+
+    def tied(self, tensor: Any, given: Callable[[], Array | None]) -> Any:
+        """Return a scalar 0: if it is used, the gradient `given` goes back to the tensor."""
+        ...
+
+    def joined(self, tensor: Any, ties: Sequence[Any]) -> Any:
+        """Return the tensor with these zeros added to it."""
+        ...
+
+
+class StepCalls:
+    """Counts the calls of modules in one step, and hands tensors and gradients to a sink."""
+
+    def __init__(self, sink: StepSink, forms: GradientForms) -> None:
+        self._sink, self._forms = sink, forms
+        self._running: list[str] = []
+        self._calls: Counter[str] = Counter()
+        self._ties: list[Any] = []
+        self._given: list[list[tuple[Any, Any]]] = []
+        self._order = 0
+
+    @contextmanager
+    def seen(self, modules: Iterable[tuple[str, Any]]) -> Iterator[None]:
+        """See all calls of these modules, given by path; hooks are taken off again."""
+        with ExitStack() as stack:
+            for path, module in modules:
+                before, after = partial(self._before, path), partial(self._after, path)
+                stack.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
+                stack.callback(module.register_forward_hook(after, with_kwargs=True).remove)
+            yield
+
+    def _before(self, path: str, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._running.append(path)
+        if not self._sink.layers:
+            self._sink.enter(path, self._calls[path], {})
+            return None
+        given = dict(enumerate(args)) | kwargs
+        found = {
+            name: (leaf, value) for name, leaf in leaves(given) if (value := self._forms.to_array(leaf)) is not None
+        }
+        others = self._sink.enter(path, self._calls[path], {name: value for name, (_, value) in found.items()}) or {}
+        new: dict[str, Any] = {}
+        same: dict[int, Any] = {}  # attention asks whether its query is its key
+        for name, (leaf, value) in found.items():
+            if id(leaf) in same:
+                new[name] = same[id(leaf)]
+            elif self._forms.has_gradient(leaf) and (path or name in others):
+                capture = self._capture(path, type(module).__name__, name, value, role="input")
+                new[name] = same[id(leaf)] = self._passed(capture, leaf, others.get(name))
+        self._given.append([(leaf, new[name]) for name, (leaf, _) in found.items() if name in new])
+        given = with_leaves(given, new.get)
+        return tuple(given.pop(place) for place in range(len(args))), given
+
+    def _after(self, path: str, module: Any, _args: Any, _kwargs: Any, output: Any) -> Any:
+        while self._running.pop() != path:  # modules that raised, and were caught by the model itself
+            pass
+        if not self._sink.layers:
+            self._calls[path] += 1
+            return None
+        while len(self._given) > len(self._running):
+            for leaf, given in self._given.pop():
+                self._forms.settle(leaf, given)
+        new = {}
+        for name, leaf in leaves(output):
+            value = self._forms.to_array(leaf)
+            if value is not None:
+                capture = self._capture(path, type(module).__name__, name, value)
+                self._sink.add(capture, value)
+                self._order += 1
+                if self._forms.has_gradient(leaf):
+                    new[name] = self._passed(capture, leaf, self._sink.instead(capture, value))
+        if not self._running:
+            new = {name: self._forms.joined(tensor, self._ties) for name, tensor in new.items()}
+            self._ties = []
+        self._calls[path] += 1
+        return with_leaves(output, new.get) if new else None
+
+    def _capture(self, path: str, kind: str, name: str, value: Array, role: Any = "output") -> Capture:
+        depth = len(self._running) - (role == "input")
+        shape = tuple(value.shape)
+        return Capture(self._order, path, self._calls[path], name, kind, shape, value.dtype.name, depth, role)
+
+    def _passed(self, capture: Capture, leaf: Any, other: Array | None) -> Any:
+        arrived = partial(self._sink.arrived, capture)
+        if self._forms.awaits(leaf):
+            self._sink.awaited(capture)
+        if other is None:
+            return self._forms.watched(leaf, arrived)
+        self._ties.append(self._forms.tied(leaf, partial(self._sink.sent_back, capture)))
+        return self._forms.cut(leaf, other, arrived)

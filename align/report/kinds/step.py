@@ -1,0 +1,138 @@
+"""Training steps of both sides compared, shown: what is wrong by itself, the losses, the gradients of parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from align.core.message_words import first_few
+from align.names.fold_names import fold_alike, fold_names
+from align.report.rendering.blocks import Block, Column, Facts, Row, Table, Tone, findings_blocks, verdict_block
+from align.report.rendering.catalogue import say, word
+from align.report.rendering.format_values import NONE, as_float, format_facts, format_number
+from align.rules.pitfalls import pitfalls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Culprit = dict[str, Any]
+MOST_SHOWN = 12
+TONES: dict[str, Tone] = {"aligned": "plain", "not aligned": "bad", "could not tell": "quiet"}
+
+
+def step_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
+    """Show a `mindalign.step` document; `show_all` lists all layers, and all gradients of parameters."""
+    blocks: list[Block] = [_panel(document["culprits"])] if document["culprits"] else []
+    blocks.append(_losses(document["losses"]))
+    wrong = [one for one in document["gradients"] if one["outcome"] == "not aligned"]
+    shown = document["gradients"] if show_all else wrong[:MOST_SHOWN]
+    if shown:
+        blocks.append(_gradients(shown, len(wrong) - MOST_SHOWN if not show_all else 0))
+    if show_all:
+        blocks.append(_layers(document["layers"]))
+    return [*blocks, *findings_blocks(document["findings"]), verdict_block(document["verdict"])]
+
+
+def _panel(culprits: Sequence[Culprit]) -> Facts:
+    facts: list[tuple[str, str]] = []
+    for number, one in enumerate(culprits[:MOST_SHOWN], 1):
+        labelled = _told(one)
+        facts += [(f"{number if place == 0 else '':<3}{label}", text) for place, (label, text) in enumerate(labelled)]
+    if len(culprits) > MOST_SHOWN:
+        facts.append(("", say("step.more", count=len(culprits) - MOST_SHOWN)))
+    return Facts(say("step.one" if len(culprits) == 1 else "step.several", count=len(culprits)), tuple(facts), "bad")
+
+
+def _told(one: Culprit) -> list[tuple[str, str]]:
+    """Where it is, what is wrong there, by how much, why, and the line."""
+    told = [(say("step.where"), _place(one)), (say("step.what"), word("step_kind", one["kind"]))]
+    told.append((say("step.off"), _off(one["factor"])))
+    if one["cause"]:
+        sureness = word("sureness", one["sureness"])
+        told.append((say("step.cause"), say("culprit.because", sureness=sureness, cause=_causes(one["cause"]))))
+    if one["facts"]:
+        told.append(("", format_facts(one["facts"])))
+    if one["parameters"]:
+        told.append((say("step.parameters"), first_few(fold_names(one["parameters"]))))
+    if one["step"] > 1:
+        told.append((say("step.step"), str(one["step"])))
+    if one["change"]:
+        told.append((say("step.change"), one["change"]))
+    if one["line"]:
+        told.append((say("step.line"), one["line"]))
+    return told
+
+
+def _causes(causes: str) -> str:
+    """In words: of this table, or of the rule about a setting."""
+    effects = {rule.id: rule.effect for rule in pitfalls()}
+    return "; ".join(effects.get(one) or word("step_cause", one) for one in causes.split(" + "))
+
+
+def _place(one: Culprit) -> str:
+    classes = f" ({one['candidate_class']})" if one["candidate_class"] else ""
+    name = one["candidate"] or say("step.model")
+    if one["part"] == "layer":
+        return f"{name}{classes}"
+    if one["part"] == "code":
+        near = say("step.near", layer=one["near"]) if one["near"] else ""
+        return say("step.code", name=name, classes=classes) + near
+    return word("step_part", one["part"])
+
+
+def _off(factor: Any) -> str:
+    size = as_float(factor)
+    return say("step.missing") if size == float("inf") else say("step.times", factor=format_number(size, 3))
+
+
+def _losses(losses: Sequence[dict[str, Any]]) -> Table:
+    columns = (
+        Column(say("step.step"), "number"),
+        Column(say("word.reference"), "number"),
+        Column(say("word.candidate"), "number"),
+        Column(say("step.alone"), "number"),
+        Column(say("step.limit"), "number"),
+    )
+    keys = ("reference", "candidate", "alone")
+    rows = [
+        Row((str(one["step"]), *(_number(one[key], 7) for key in keys), _number(one["limit"], 2))) for one in losses
+    ]
+    return Table(say("step.losses"), columns, tuple(rows))
+
+
+def _gradients(gradients: Sequence[dict[str, Any]], left: int) -> Table:
+    columns = (
+        Column(say("word.reference"), "path"),
+        Column(say("word.candidate"), "path"),
+        Column(say("step.outcome")),
+        Column(say("step.gathered"), "number"),
+        Column(say("step.by_itself"), "number"),
+    )
+    rows = []
+    for name, places in fold_alike((one["reference"], one["outcome"]) for one in gradients):
+        group = [gradients[place] for place in places]
+        other = fold_alike((one["candidate"], None) for one in group)[0][0]
+        worst = [max((as_float(one[key] or 0.0) for one in group), default=0.0) for key in ("factor", "alone")]
+        outcome = group[0]["outcome"]
+        figures = tuple(format_number(value, 3) for value in worst)
+        rows.append(Row((name, other, word("step_outcome", outcome), *figures), TONES[outcome]))
+    return Table(say("step.gradients"), columns, tuple(rows), say("step.more", count=left) if left > 0 else "")
+
+
+def _layers(layers: Sequence[dict[str, Any]]) -> Table:
+    columns = (
+        Column(say("word.reference"), "path"),
+        Column(say("word.candidate"), "path"),
+        Column(say("step.forth"), "number"),
+        Column(say("step.back"), "number"),
+    )
+    rows = []
+    for one in layers:
+        figures = [one[key] for key in ("forward", "backward")]
+        bad = any(value is not None and as_float(value) > 1.0 for value in figures)
+        names = one["reference"] or say("step.model"), one["candidate"] or say("step.model")
+        rows.append(Row((*names, *(_number(value, 3) for value in figures)), "bad" if bad else "plain"))
+    return Table(say("step.layers"), columns, tuple(rows))
+
+
+def _number(value: Any, digits: int) -> str:
+    return NONE if value is None else format_number(as_float(value), digits)

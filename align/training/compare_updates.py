@@ -1,0 +1,147 @@
+"""The part of a training step that is the optimizer's alone: what it did on both sides under the same gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import EPSILON
+from align.training.updates.apply_rule import gradient_norm, gradient_steps
+from align.training.updates.explain_ratio import explain_ratio
+from align.training.updates.explain_update import SLACK, Explainer, worst_excess
+from align.training.updates.measure_updates import UpdateFigures, measure_updates
+from align.training.updates.observed_steps import observed_steps
+from align.training.updates.read_rule import read_rule
+from align.training.updates.steps_to_tell import steps_to_tell
+from align.training.updates_result import (
+    ParameterUpdates,
+    UpdateCause,
+    UpdateChange,
+    UpdateFinding,
+    UpdatesResult,
+    UpdateState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from align.core.layer_settings import ParameterGroup
+    from align.training.updates.observed_steps import ObservedSteps
+    from align.training.updates.update_rules import UpdateRule
+    from align.training.updates_result import SteppedParameter
+
+Explained = tuple[UpdateState, list[UpdateCause], "int | None", "bool | None"]
+
+
+def explain_updates(parameters: Sequence[SteppedParameter]) -> UpdatesResult:
+    """Tell which parameters two optimizers update otherwise under the same gradients, and what explains it.
+
+    Each explanation was recomputed: it reproduces all steps of the candidate within rounding. Give all parameters that
+    have a gradient, since clipping by the norm of all of them is one of the explanations; all have as many steps.
+
+    >>> from align.training.updates_result import SteppedParameter
+    >>> ones = np.ones(3, np.float32)
+    >>> explain_updates([SteppedParameter("w", "w", ones, [ones], [ones * 0.9], [ones * 0.9])]).same
+    True
+    """
+    norms = _global_norms(parameters)
+    explainer = Explainer()
+    rows = tuple(_compared(one, norms, explainer) for one in parameters)
+    return UpdatesResult(len(norms), rows, tuple(_findings(rows)))
+
+
+def _global_norms(parameters: Sequence[SteppedParameter]) -> list[float]:
+    """The norm of all gradients of each step."""
+    norms = [[gradient_norm(one) for one in each.gradients] for each in parameters]
+    return [float(np.linalg.norm(row)) for row in zip(*norms, strict=True)]
+
+
+def _compared(one: SteppedParameter, norms: Sequence[float], explainer: Explainer) -> ParameterUpdates:
+    reference, candidate = _sides(one, norms)
+    rules = _rule(one.reference_group, len(norms)), _rule(one.candidate_group, len(norms))
+    figures = measure_updates(reference, candidate, rules[0])
+    if figures.difference <= 1:
+        return _row(one, figures, ("same", [], None, None), None)
+    candidate_known = None if rules[1] is None else worst_excess(candidate, rules[1]) <= SLACK
+    return _row(one, figures, _explained(reference, candidate, rules, figures, explainer), candidate_known)
+
+
+def _rule(group: ParameterGroup | None, steps: int) -> UpdateRule | None:
+    """The rule of a group, with the rates of these steps and of the next one."""
+    rule = read_rule(group)
+    return None if rule is None else replace(rule, rates=rule.rates[: steps + 1])
+
+
+def _sides(one: SteppedParameter, norms: Sequence[float]) -> tuple[ObservedSteps, ObservedSteps]:
+    """Both sides, in the coarser dtype of the two where they keep values in unlike ones."""
+    gradients = gradient_steps(one.gradients, norms)
+    dtypes = [one.reference_after[0].dtype, one.candidate_after[0].dtype]
+    coarser = max(dtypes, key=lambda dtype: EPSILON[dtype.name]).name
+    own = [one.before, *one.reference_after[:-1]]
+    others = own if one.candidate_reset else [one.before, *one.candidate_after[:-1]]
+    reference = observed_steps(own, one.reference_after, gradients, coarser)
+    before = [each.astype(dtypes[1]) for each in others]
+    return reference, observed_steps(before, one.candidate_after, gradients, coarser)
+
+
+def _explained(
+    reference: ObservedSteps,
+    candidate: ObservedSteps,
+    rules: tuple[UpdateRule | None, UpdateRule | None],
+    figures: UpdateFigures,
+    explainer: Explainer,
+) -> Explained:
+    """The state, the causes, how many steps would tell them apart, and whether the reference's rule is its rule."""
+    known = None if rules[0] is None else worst_excess(reference, rules[0]) <= SLACK
+    if figures.difference == inf:
+        change = UpdateChange("not-finite", "values", figures.not_finite[0], figures.not_finite[1])
+        return "explained", [UpdateCause((change,), inf, 0.0, confirmed=False)], None, known
+    if rules[0] is None or not known or candidate.still or reference.still:
+        causes = explain_ratio(reference, candidate, figures.difference)
+        return "explained" if causes else "rule unknown", causes, None, known
+    found = explainer.explain(candidate, rules[0], rules[1])
+    tell = steps_to_tell(candidate, [solved.rule for solved, _ in found]) if len(found) > 1 else None
+    return "explained" if found else "unexplained", [cause for _, cause in found], tell, known
+
+
+def _row(
+    one: SteppedParameter, figures: UpdateFigures, explained: Explained, candidate_known: bool | None
+) -> ParameterUpdates:
+    state, causes, tell, known = explained
+    return ParameterUpdates(
+        one.reference,
+        one.candidate,
+        state,
+        figures.difference,
+        figures.places,
+        figures.share,
+        figures.first_step,
+        tuple(causes),
+        tell,
+        known,
+        candidate_known,
+        figures.judged,
+        figures.by_epsilon,
+    )
+
+
+def _findings(rows: Sequence[ParameterUpdates]) -> Iterator[UpdateFinding]:
+    """Parameters that differ, by state and causes."""
+    groups: dict[object, list[ParameterUpdates]] = {}
+    for row in rows:
+        if row.state != "same":
+            groups.setdefault((row.state, tuple(one.changes for one in row.causes)), []).append(row)
+    for members in sorted(groups.values(), key=len, reverse=True):
+        first, tell = members[0], [row.steps_to_tell for row in members]
+        yield UpdateFinding(
+            first.state,
+            tuple(one.changes for one in first.causes),
+            all(row.causes and row.causes[0].confirmed for row in members),
+            tuple(row.reference for row in members),
+            tuple(row.candidate for row in members),
+            max(row.difference for row in members),
+            None if None in tell else max(one for one in tell if one is not None),
+        )

@@ -1,0 +1,110 @@
+"""Training steps of both sides compared, as a value; `align.core.json_data` gives its JSON form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from align.core.measurements import Limit, Measurement
+    from align.core.verdicts import Finding, Verdict
+
+StepOutcome = Literal["aligned", "not aligned", "could not tell"]
+FaultKind = Literal["loss", "forward", "backward", "gradients", "update", "buffer"]
+Sureness = Literal["confirmed", "suspected", "unknown"]
+FaultyPart = Literal["layer", "code", "loss", "step", "optimizer"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepCulprit:
+    """Something in the port's training step that is wrong by itself, though all that it was given was right.
+
+    `kind` says what of it: the value of the `loss` or its gradient, a layer's output (`forward`), the gradients that a
+    layer sends back (`backward`), what the step makes of the `gradients` before the optimizer gets them, the
+    optimizer's `update`, or a `buffer` after the step. `part` is a layer, the code of a module between its layers, the
+    loss, the step, or the optimizer. Paths are those of modules, "" for the model itself; `parameters` are those of the
+    candidate that show it, `near` is the layer beside which code is wrong. `factor` is the multiple of the limit,
+    infinite where a gradient is missing. `cause` is an id, "" where none is known, and `facts` its figures. `line` is
+    the file and number of the line that makes the layer, or calls the one near by, "" where it is not known. `step`
+    counts from 1. A cause is `confirmed` if what it says gives the same figures, and `change` is what to write.
+    """
+
+    kind: FaultKind
+    part: FaultyPart
+    reference: str
+    candidate: str
+    reference_class: str
+    candidate_class: str
+    factor: float
+    cause: str = ""
+    facts: dict[str, float | int | str] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+    near: str = ""
+    line: str = ""
+    step: int = 1
+    change: str = ""
+    sureness: Sureness = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedLoss:
+    """The loss of one step, counted from 1, taken from the reference's state; None where a step returns none.
+
+    `alone` is the candidate's of the reference's outputs, of the first step only. `limit` is what it may differ by.
+    """
+
+    step: int
+    reference: float | None
+    candidate: float | None
+    alone: float | None
+    limit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedGradient:
+    """The gradient of a paired parameter in the first step, in the candidate's layout.
+
+    `measurement`, `limit` and `factor` are of the gradient as the whole step gives it, with all that gathers in it;
+    `alone` is the factor where each layer was given the reference's tensors and gradients, which decides. "could not
+    tell": it is rounding on the reference's side already, or was not compared.
+    """
+
+    reference: str
+    candidate: str
+    module: str
+    outcome: StepOutcome
+    measurement: Measurement | None
+    limit: Limit | None
+    factor: float | None
+    alone: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedLayer:
+    """A paired call by itself: the worst factors of what it returns, of the gradients that it sends back."""
+
+    reference: str
+    candidate: str
+    reference_class: str
+    candidate_class: str
+    call: int
+    depth: int
+    forward: float | None
+    backward: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepComparison:
+    """What was compared, what is wrong by itself, and the verdict."""
+
+    result_kind = "step"
+    reference: str
+    candidate: str
+    steps: int
+    losses: tuple[ComparedLoss, ...]
+    layers: tuple[ComparedLayer, ...]
+    gradients: tuple[ComparedGradient, ...]
+    culprits: tuple[StepCulprit, ...]
+    findings: tuple[Finding, ...]
+    environment: dict[str, dict[str, str]]
+    verdict: Verdict

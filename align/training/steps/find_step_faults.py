@@ -1,0 +1,170 @@
+"""What is wrong by itself in a step, from what was seen of it while all before each place was right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING
+
+from align.traces.pair_inputs import call_key
+from align.training.step_result import StepCulprit
+from align.training.steps.gradient_relations import UNKNOWN, GradientRelation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from align.core.parameters import ParameterSet
+    from align.traces.module_calls import CallPair
+    from align.training.step_result import FaultKind, FaultyPart, Sureness
+    from align.training.steps.compare_values import JudgedValue
+    from align.training.steps.judge_step import SeenTensor
+
+    Place = tuple[FaultyPart, str]
+
+
+ALIKE = 1e-2
+
+
+@dataclass
+class _Fault:
+    """All that shows at one place: the worst of it on its way forth, and back."""
+
+    forward: float = 0.0
+    backward: float = 0.0
+    worst: float = 0.0
+    relation: GradientRelation = UNKNOWN
+    parameters: list[str] = field(default_factory=list)
+    near: str = ""
+
+    def add(self, way: str, factor: float, relation: GradientRelation = UNKNOWN, near: str = "") -> None:
+        """Note something that is off."""
+        if factor > max(self.forward, self.backward):
+            self.near = near
+        setattr(self, way, max(getattr(self, way), factor))
+        if relation.cause and (factor > self.worst or not self.relation.cause):
+            self.worst, self.relation = factor, relation
+
+
+class LayerFaults:
+    """Gathers what is off by place: a layer, or the code of a module between its layers."""
+
+    def __init__(self, pairs: Sequence[CallPair], owners: Mapping[str, str]) -> None:
+        self._certain = {call_key(one) for one in pairs if one.certain}
+        self._pairs = {one.candidate.module: one for one in reversed(pairs)}
+        self._parents = {_parent(path) for path in self._pairs if path}
+        self._owners = owners
+        self._faults: dict[Place, _Fault] = {}
+
+    def take(self, seen: Iterable[SeenTensor]) -> None:
+        """Take what a replaced step showed; the gradient of what the model returns is the loss's."""
+        for one in seen:
+            own = one.own
+            if one.factor > 1.0 and (own.module, own.call) in self._certain:
+                made_there = (one.way == "forward") == (own.role == "output")  # else by the code around
+                if made_there:
+                    self._at(own.module).add(one.way, one.factor, one.relation)
+                elif not own.module:
+                    self._fault(("loss", "")).add("backward", one.factor, one.relation)
+                else:
+                    self._fault(("code", _parent(own.module))).add(one.way, one.factor, one.relation, own.module)
+
+    def take_gradients(self, gradients: Iterable[JudgedValue]) -> None:
+        """Take the gradients of parameters, each layer alone."""
+        for one in gradients:
+            if one.factor > 1.0 and not one.is_noise:
+                fault = self._at(self._owners.get(one.pairing.target, ""))
+                fault.add("backward", one.factor, one.relation)
+                fault.parameters.append(one.pairing.target)
+
+    def culprits(self) -> list[StepCulprit]:
+        """All places, in the order in which they were found; what is wrong forth needs no other word back."""
+        return [self._culprit(place, fault) for place, fault in self._faults.items()]
+
+    def _at(self, path: str) -> _Fault:
+        return self._fault(("code" if path in self._parents or not path else "layer", path))
+
+    def _fault(self, place: Place) -> _Fault:
+        return self._faults.setdefault(place, _Fault())
+
+    def _culprit(self, place: Place, fault: _Fault) -> StepCulprit:
+        part, path = place
+        pair = self._pairs.get(path)
+        kind: FaultKind = "loss" if part == "loss" else "forward" if fault.forward else "backward"
+        known = UNKNOWN if kind == "forward" else fault.relation
+        return StepCulprit(
+            kind,
+            part,
+            pair.reference.module if pair else "",
+            path,
+            pair.reference.class_name if pair else "",
+            pair.candidate.class_name if pair else "",
+            fault.forward or fault.backward,
+            known.cause,
+            known.facts,
+            tuple(fault.parameters),
+            fault.near,
+            sureness=_sureness(known),
+        )
+
+
+def owners_of(parameters: ParameterSet) -> dict[str, str]:
+    """The module of each parameter."""
+    return {one.name: one.module for one in parameters.parameters}
+
+
+def value_culprits(
+    values: Sequence[JudgedValue], kind: FaultKind, part: FaultyPart, owners: Mapping[str, str], step: int = 1
+) -> list[StepCulprit]:
+    """One culprit for all values that are off in one way."""
+    groups: list[list[JudgedValue]] = []
+    for one in values:
+        if one.factor > 1.0 and not one.is_noise:
+            group = next((own for own in groups if _alike(own[0].relation, one.relation)), None)
+            groups.append([one]) if group is None else group.append(one)
+    return [_of_values(group, kind, part, owners, step) for group in groups]
+
+
+def _alike(one: GradientRelation, other: GradientRelation) -> bool:
+    """Tell whether two parameters show one thing: figures that were fitted differ in their last places."""
+    if one.cause != other.cause or one.facts.keys() != other.facts.keys():
+        return False
+    return all(_near(one.facts[key], other.facts[key]) for key in one.facts)
+
+
+def _near(one: object, other: object) -> bool:
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return abs(one - other) <= ALIKE * max(abs(one), abs(other))
+    return one == other
+
+
+def _of_values(
+    group: Sequence[JudgedValue], kind: FaultKind, part: FaultyPart, owners: Mapping[str, str], step: int
+) -> StepCulprit:
+    modules = {owners.get(one.pairing.target, "") for one in group}
+    names = tuple(one.pairing.target for one in group)
+    path = modules.pop() if len(modules) == 1 else ""
+    worst = max((one.factor for one in group), default=inf)
+    relation = group[0].relation
+    return StepCulprit(
+        kind,
+        part,
+        "",
+        path,
+        "",
+        "",
+        worst,
+        relation.cause,
+        relation.facts,
+        names,
+        step=step,
+        sureness=_sureness(relation),
+    )
+
+
+def _sureness(relation: GradientRelation) -> Sureness:
+    """A relation gives the very figures."""
+    return "confirmed" if relation.cause else "unknown"
+
+
+def _parent(path: str) -> str:
+    return path.rpartition(".")[0]

@@ -1,0 +1,93 @@
+"""How a gradient that is wrong follows from the right one: missing, too many, a factor, cut off, or added up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from align.core.dtypes import Array
+
+# A factor explains a gradient if what is left is this share of it (root mean square): far above the rounding of a layer
+# in float32, far below what another fault leaves.
+LEFT = 1e-3
+# What is left of half precision is its rounding.
+LEFT_OF_HALF = 3e-2
+FEWEST_AT_BOUND = 2
+
+
+@dataclass(frozen=True, slots=True)
+class GradientRelation:
+    """The id of a relation and its figures."""
+
+    cause: str
+    facts: dict[str, float | int | str] = field(default_factory=dict)
+
+
+UNKNOWN = GradientRelation("")
+
+
+def relate_gradients(meant: Array | None, value: Array | None, earlier: Sequence[Array] = ()) -> GradientRelation:
+    """Say how `value` follows from what it is `meant` to be; `earlier` are the right gradients of the steps before."""
+    right = None if meant is None else meant.astype(np.float64).reshape(-1)
+    own = None if value is None else value.astype(np.float64).reshape(-1)
+    if own is None or not own.any():
+        return GradientRelation("no-gradient") if right is not None and right.any() else UNKNOWN
+    if right is None or not right.any():
+        return GradientRelation("gradient-not-stopped")
+    if own.shape != right.shape or not (np.isfinite(own).all() and np.isfinite(right).all()):
+        return UNKNOWN
+    left = LEFT_OF_HALF if value is not None and value.dtype.itemsize < 4 else LEFT
+    return _summed(right, own, earlier, left) or _scaled(right, own, left) or _cut_off(right, own) or UNKNOWN
+
+
+def factor_between(meant: Array, value: Array) -> float | None:
+    """The one factor between two gradients; None if there is none."""
+    right, own = meant.astype(np.float64).reshape(-1), value.astype(np.float64).reshape(-1)
+    square = float(right @ right)
+    if right.shape != own.shape or not square or not np.isfinite(square):
+        return None
+    factor = float(right @ own) / square
+    residual = np.sqrt(np.mean((own - factor * right) ** 2))
+    return factor if residual <= LEFT * np.sqrt(np.mean(own**2)) and factor else None
+
+
+def _scaled(right: Array, own: Array, left: float) -> GradientRelation | None:
+    factor = float(right @ own) / float(right @ right)
+    rest = np.sqrt(np.mean((own - factor * right) ** 2))
+    if not factor or rest > left * np.sqrt(np.mean(own**2)) or abs(factor - 1.0) <= left:
+        return None
+    return GradientRelation("gradient-factor", {"factor": float(f"{factor:.4g}")})
+
+
+def _summed(right: Array, own: Array, earlier: Sequence[Array], left: float) -> GradientRelation | None:
+    """The gradients of the steps before still in it."""
+    if not earlier:
+        return None
+    whole = right + sum(one.astype(np.float64).reshape(-1) for one in earlier)
+    rest = np.sqrt(np.mean((own - whole) ** 2))
+    if rest > left * np.sqrt(np.mean(own**2)) or np.sqrt(np.mean((own - right) ** 2)) <= left * np.sqrt(
+        np.mean(own**2)
+    ):
+        return None
+    return GradientRelation("gradients-not-cleared", {"steps": len(earlier) + 1})
+
+
+def _cut_off(right: Array, own: Array) -> GradientRelation | None:
+    """Clipped at a bound, or zero in some places and right in all others."""
+    bound = float(np.abs(own).max())
+    clipped = np.clip(right, -bound, bound)
+    scale = np.abs(right).max()
+    if (np.abs(right) > bound * (1 + LEFT)).sum() >= FEWEST_AT_BOUND and np.abs(own - clipped).max() <= LEFT * scale:
+        return GradientRelation("gradient-clipped", {"bound": float(f"{bound:.4g}")})
+    silent = (own == 0.0) & (right != 0.0)
+    if silent.any() and np.abs(own - right)[~silent].max(initial=0.0) <= LEFT * scale:
+        return GradientRelation("gradient-masked", {"share": float(f"{silent.mean():.3g}")})
+    missing = (right == 0.0) & (own != 0.0)
+    if missing.any() and np.abs(own - right)[~missing].max(initial=0.0) <= LEFT * scale:
+        return GradientRelation("gradient-not-masked", {"share": float(f"{missing.mean():.3g}")})
+    return None

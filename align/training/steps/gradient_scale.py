@@ -1,0 +1,55 @@
+"""One factor on all gradients: a loss scale that is taken off again is no fault, a norm that is held is clipping."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.training.steps.gradient_relations import GradientRelation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.training.step_result import StepCulprit
+    from align.training.steps.compare_values import JudgedValue
+
+LEFT = 2e-3  # of a factor or a norm: the arithmetic of float32, and what clipping adds to a norm
+DIGITS = 2  # of a norm that somebody wrote
+
+
+def without_loss_scale(
+    culprits: Sequence[StepCulprit], given: Sequence[JudgedValue], by_optimizers: float
+) -> tuple[list[StepCulprit], list[JudgedValue], float | None]:
+    """Take out a factor of the loss by which the step, or the optimizers, divide all gradients; return that factor too.
+
+    `by_optimizers` is what the candidate's optimizers multiply by, over the reference's.
+    """
+    loss = next((one for one in culprits if one.part == "loss" and one.cause == "gradient-factor"), None)
+    factors = [one.relation.facts.get("factor") if one.factor > 1.0 else 1.0 for one in given]
+    scale = loss.facts["factor"] if loss is not None else None
+    if not isinstance(scale, (int, float)) or not factors:
+        return [*culprits], [*given], None
+    if not all(_undoes(scale * by_optimizers, one) for one in factors):
+        return [*culprits], [*given], None
+    return [one for one in culprits if one is not loss], [], float(scale)
+
+
+def clipped_by_norm(given: Sequence[JudgedValue], gradients: Mapping[str, Array]) -> list[JudgedValue]:
+    """Name one factor below 1 on all gradients clipping, if their norm is then a number that somebody would write."""
+    factors = [one.relation.facts.get("factor") for one in given if one.relation.cause == "gradient-factor"]
+    known = [one for one in factors if isinstance(one, (int, float))]
+    if not known or len(known) < len(given) or not max(known) < 1.0:
+        return [*given]
+    norm = float(np.sqrt(sum(float(np.sum(one.astype(np.float64) ** 2)) for one in gradients.values())))
+    written = float(f"{norm:.{DIGITS}g}")
+    if not norm or abs(norm / written - 1.0) > LEFT:
+        return [*given]
+    relation = GradientRelation("gradients-clipped-by-norm", {"norm": written})
+    return [replace(one, relation=relation) for one in given]
+
+
+def _undoes(scale: float, factor: object) -> bool:
+    return isinstance(factor, (int, float)) and abs(scale * factor - 1.0) <= LEFT

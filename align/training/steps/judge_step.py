@@ -1,0 +1,86 @@
+"""Tensors and gradients of one step held against their limits; what is off, and how, is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.measure.judge_tensors import judge_tensor
+from align.measure.limits import RoundingNoise, limit_by_noise
+from align.training.steps.gradient_relations import UNKNOWN, GradientRelation, relate_gradients
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.dtypes import Array
+    from align.core.measurements import Limit, Measurement
+    from align.core.traces import Capture
+    from align.measure.judge_tensors import JudgedTensor
+    from align.training.steps.measure_step_noise import StepNoise
+    from align.training.steps.replace_step import ReplacedTensor, Way
+
+NO_NOISE: Mapping[str, Measurement] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class SeenTensor:
+    """A tensor or gradient: the reference's capture and the side's, its factor, and the relation if it is off."""
+
+    way: Way
+    reference: Capture
+    own: Capture
+    factor: float
+    relation: GradientRelation = UNKNOWN
+
+
+class StepJudge:
+    """Judges what a ReplacedStep shows; all that was `seen` is kept, without values."""
+
+    def __init__(self, noise: StepNoise | None) -> None:
+        self._noise = noise
+        self.seen: list[SeenTensor] = []
+
+    def __call__(self, tensor: ReplacedTensor) -> float:
+        """Judge one tensor; return its factor."""
+        known = None if self._noise is None else getattr(self._noise, tensor.way)
+        factor, relation = inf, UNKNOWN
+        if tensor.meant is not None and tensor.value is not None:
+            dtypes = tensor.meant.dtype.name, tensor.own.dtype
+            factor = judged(tensor.meant, tensor.value, known, tensor.capture.key, dtypes).factor
+        elif tensor.way == "backward":
+            factor = inf if _is_anything(tensor.meant) or _is_anything(tensor.value) else 0.0
+        if factor > 1.0 and tensor.way == "backward":
+            relation = relate_gradients(tensor.meant, tensor.value)
+        self.seen.append(SeenTensor(tensor.way, tensor.capture, tensor.own, factor, relation))
+        return factor
+
+
+def judged(
+    meant: Array,
+    value: Array,
+    noise: Mapping[str, Measurement] | None,
+    key: str,
+    dtypes: tuple[str, str],
+    *,
+    alone: bool = True,
+) -> JudgedTensor:
+    """Measure a tensor and hold it against its limit, by the noise of this key."""
+    rounding = None if noise is None else RoundingNoise(noise)
+
+    def limit_of(measurement: Measurement, part: str) -> Limit | None:
+        return limit_by_noise(rounding, (key, part), measurement, dtypes, alone=alone)
+
+    return judge_tensor(meant, value, limit_of)
+
+
+def is_noise(meant: Array, limit: Limit) -> bool:
+    """Tell whether a gradient is no larger than what it may differ by: then it is rounding, whatever it is."""
+    wide = np.abs(meant.astype(np.float64))
+    return bool(wide.max(initial=0.0) <= limit.max_abs or np.sqrt(np.mean(wide**2)) <= limit.rmse)
+
+
+def _is_anything(value: Array | None) -> bool:
+    return value is not None and bool(np.any(value))

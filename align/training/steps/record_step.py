@@ -1,0 +1,178 @@
+"""Training steps of a side on disk: what layers took and returned, the gradients that came back, and the updates."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import numpy_dtype
+from align.core.traces import Capture
+from align.traces.trace_folder import TraceFolder
+from align.traces.trace_writer import TraceWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+
+PARTS = FORWARD, BACKWARD, UPDATES = "forward", "backward", "updates"
+COMPUTED, GIVEN, AFTER = "computed", "given", "after"
+
+
+def value_capture(name: str, step: int, what: str, value: Array) -> Capture:
+    """A parameter's or buffer's entry in the trace of updates: its gradients, and its value after a step."""
+    return Capture(step, name, step, what, "", tuple(value.shape), value.dtype.name)
+
+
+def nothing_changed(_step: int, _values: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Let everything be as it is."""
+    return {}
+
+
+class StepWriter:
+    """A StepSink that writes steps into a folder; use it as a context manager, which seals it.
+
+    Layers are kept of the first `seen` steps. Before a step `begun` may give other values, and at an update `updated`
+    other gradients: they are told the step, and what is there.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        *,
+        seen: int = 1,
+        begun: Callable[[int], Mapping[str, Array]] = lambda _step: {},
+        updated: Callable[[int, Mapping[str, Array]], Mapping[str, Array]] = nothing_changed,
+    ) -> None:
+        self._writers = [TraceWriter(folder / part, environment, inputs=part == FORWARD) for part in PARTS]
+        self._stack = ExitStack()
+        self._seen, self._begun, self._updated = seen, begun, updated
+        self._step = 0
+        self._computed: dict[str, Array] = {}
+        self._given: set[str] = set()
+        self._awaited: dict[str, Capture] = {}
+        self.losses: list[float | None] = []
+        self.updates: list[int] = []
+
+    @property
+    def layers(self) -> bool:
+        """Only those of the first steps."""
+        return self._step < self._seen
+
+    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
+        """Start a step."""
+        self._step, self._computed, self._given, self._awaited = step, {}, set(), {}
+        self.updates.append(0)
+        return self._begun(step)
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
+        """Write what a call is given."""
+        if self.layers:
+            self._writers[0].enter(module, call, inputs)
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Write what a call returned."""
+        self._writers[0].add(capture, value)
+
+    def instead(self, capture: Capture, value: Array) -> None:
+        """Nothing gives way."""
+
+    def awaited(self, capture: Capture) -> None:
+        """Await a gradient, which is zero if it does not come."""
+        self._awaited[capture.key] = capture
+
+    def arrived(self, capture: Capture, gradient: Array) -> None:
+        """Write the gradient of a tensor."""
+        self._awaited.pop(capture.key, None)
+        self._writers[1].add(capture, gradient)
+
+    def sent_back(self, capture: Capture) -> None:
+        """Nothing gave way."""
+
+    def computed(self, name: str, gradient: Array) -> None:
+        """Add up what the ways back of a step give."""
+        known = self._computed.get(name)
+        self._computed[name] = np.array(gradient) if known is None else known + gradient
+
+    def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
+        """Write what an optimizer gets of itself."""
+        self.updates[-1] += 1
+        found = {name: value for name, value in gradients.items() if value is not None}
+        for name in found.keys() - self._given:  # of a parameter in two optimizers the first counts
+            self._write(name, GIVEN, found[name])
+        self._given |= found.keys()
+        return self._updated(self._step, found)
+
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
+        """Write gradients and values."""
+        for capture in self._awaited.values():
+            self._writers[1].add(capture, np.zeros(capture.shape, numpy_dtype(capture.dtype)))
+        self.losses.append(loss)
+        for name, gradient in self._computed.items():
+            self._write(name, COMPUTED, gradient)
+        for name, value in values:
+            self._write(name, AFTER, value)
+
+    def _write(self, name: str, what: str, value: Array) -> None:
+        self._writers[2].add(value_capture(name, self._step, what, value), value)
+
+    def __enter__(self) -> StepWriter:
+        for writer in self._writers:
+            self._stack.enter_context(writer)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.__exit__(*error)  # type: ignore[arg-type]
+
+
+class StepTrace:
+    """The steps of a side, read from its folder."""
+
+    def __init__(self, folder: Path, losses: Sequence[float | None], updates: Sequence[int]) -> None:
+        self.forward, self.backward, self.updates = (TraceFolder(folder / part) for part in PARTS)
+        self.losses, self.update_counts = losses, updates
+
+    @cached_property
+    def gradients(self) -> dict[str, Capture]:
+        """The gradients of tensors that layers took and returned, by their keys."""
+        return {one.key: one for one in (*self.backward.captures, *self.backward.inputs)}
+
+    @cached_property
+    def leaders(self) -> dict[str, Capture]:
+        """Of inputs that one call was given twice, by the key of each: the first of them.
+
+        A gradient of one may come back to the other, as a layer that is given one tensor twice likes.
+        """
+        first: dict[tuple[str, int, int], Capture] = {}
+        found = {}
+        for one in self.forward.inputs:
+            place = self.forward.manifest.places[one.key]
+            found[one.key] = first.setdefault((one.module, one.call, place.offset), one)
+        twice = {leader.key for key, leader in found.items() if key != leader.key}
+        return {key: leader for key, leader in found.items() if leader.key in twice}
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, int, str], Capture]:
+        return {(one.module, one.call, one.output): one for one in self.updates.captures}
+
+    def gradient(self, capture: Capture) -> Array | None:
+        """The gradient of a tensor that a layer took or returned; None if none came back.
+
+        To the first of several inputs that are one tensor comes the gradient of all of them.
+        """
+        leader = self.leaders.get(capture.key)
+        keys = [capture.key] if leader is None else [key for key, one in self.leaders.items() if one.key == leader.key]
+        found = [self.backward.value(self.gradients[key]) for key in keys if key in self.gradients]
+        if not found:
+            return None
+        return found[0] if len(found) == 1 else np.asarray(sum(found))
+
+    def values(self, step: int, what: str) -> dict[str, Array]:
+        """Gradients or values of all parameters at a step, by name."""
+        found = (one for one in self._values.values() if one.call == step and one.output == what)
+        return {one.module: self.updates.value(one) for one in found}

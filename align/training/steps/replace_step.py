@@ -1,0 +1,224 @@
+"""A step in which each layer is given the reference's tensors, and the reference's gradients come back to it.
+
+So what each layer computes, forth and back, is seen by itself, and what the code between layers does too: nothing that
+is wrong at one place reaches another one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+from align.core.traces import Capture
+from align.measure.tensor_layouts import LearnedLayouts
+from align.traces.pair_inputs import call_key, inputs_of_calls, pair_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.measure.tensor_layouts import Layout
+    from align.traces.module_calls import CallPair
+    from align.training.steps.record_step import StepTrace
+
+Way = Literal["forward", "backward"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedTensor:
+    """A tensor of a replaced step, or its gradient, beside the reference's, both in the reference's layout.
+
+    `capture` is the reference's, `own` the side's. `value` is None where no gradient came back or the sizes differ,
+    `meant` where none came back to the reference's.
+    """
+
+    way: Way
+    capture: Capture
+    own: Capture
+    meant: Array | None
+    value: Array | None
+
+
+class Partners(Protocol):
+    """Which tensors of the reference stand for those of a side."""
+
+    def inputs(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Capture]:
+        """Those of a call's inputs, by their names on the side."""
+        ...
+
+    def output(self, own: Capture) -> Capture | None:
+        """That of an output."""
+        ...
+
+    def is_certain(self, own: Capture) -> bool:
+        """Tell whether both surely stand at the same place."""
+        ...
+
+
+class Themselves:
+    """The partners of the reference's own tensors: the same ones of its ordinary run."""
+
+    def __init__(self, reference: StepTrace) -> None:
+        self._inputs = {(one.module, one.call, one.output): one for one in reference.forward.inputs}
+        self._outputs = {one.key: one for one in reference.forward.captures}
+
+    def inputs(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Capture]:
+        """Those of the same names."""
+        found = {name: self._inputs.get((module, call, name)) for name in inputs}
+        return {name: one for name, one in found.items() if one is not None}
+
+    def output(self, own: Capture) -> Capture | None:
+        """The same one."""
+        return self._outputs.get(own.key)
+
+    def is_certain(self, own: Capture) -> bool:  # noqa: ARG002
+        """Each is itself."""
+        return True
+
+
+class PairedLayers:
+    """The partners of a port's tensors, by its paired calls."""
+
+    def __init__(self, reference: StepTrace, pairs: Sequence[CallPair]) -> None:
+        given = inputs_of_calls(reference.forward)
+        self._given = {call_key(one): given.get((one.reference.module, one.reference.call), []) for one in pairs}
+        self._returned = {
+            b.key: a
+            for one in pairs
+            if len(one.reference.outputs) == len(one.candidate.outputs)
+            for a, b in zip(one.reference.outputs, one.candidate.outputs, strict=True)
+        }
+        self._certain = {call_key(one) for one in pairs if one.certain}
+
+    def inputs(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Capture]:
+        """Those that the counterpart was given."""
+        return pair_inputs(self._given.get((module, call), ()), inputs)
+
+    def output(self, own: Capture) -> Capture | None:
+        """What the counterpart returned there."""
+        return self._returned.get(own.key)
+
+    def is_certain(self, own: Capture) -> bool:
+        """Tell whether the calls surely end at the same place."""
+        return (own.module, own.call) in self._certain
+
+
+class ReplacedStep:
+    """A StepSink for one step of a side. `seen` is told each tensor as the side made it, and each gradient.
+
+    `fits(tensor)` says whether what the side made is near enough to give way where the pair is not certain. The values
+    of parameters to begin with are `values`; gradients of parameters and values after the step are kept.
+    """
+
+    layers = True
+
+    def __init__(
+        self,
+        reference: StepTrace,
+        partners: Partners,
+        seen: Callable[[ReplacedTensor], float],
+        values: Mapping[str, Array] | None = None,
+    ) -> None:
+        self._reference, self._partners, self._seen, self._values = reference, partners, seen, values or {}
+        self._layouts = LearnedLayouts()
+        self._views: dict[str, tuple[Capture, Layout]] = {}
+        self._awaited: dict[str, Capture] = {}
+        self._gathered: dict[str, tuple[Capture, Capture, Array]] = {}
+        self._sent: set[str] = set()
+        self.computed_gradients: dict[str, Array] = defaultdict(lambda: np.zeros(()))
+        self.given_gradients: dict[str, Array] = {}
+        self.after: dict[str, Array] = {}
+        self.loss: float | None = None
+
+    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
+        """Start from the given values."""
+        return self._values
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Let inputs give way, but those of the model itself."""
+        if not module:
+            return {}
+        new = {}
+        for name, mine in self._partners.inputs(module, call, inputs).items():
+            value = inputs[name]
+            shape, dtype = tuple(value.shape), value.dtype.name
+            other = self._replacement(mine, Capture(0, module, call, name, "", shape, dtype, role="input"), value)
+            if other is not None:
+                new[name] = other
+        return new
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Nothing: outputs are seen where they give way."""
+
+    def instead(self, capture: Capture, value: Array) -> Array | None:
+        """Let an output give way."""
+        mine = self._partners.output(capture)
+        return None if mine is None else self._replacement(mine, capture, value)
+
+    def _replacement(self, mine: Capture, own: Capture, value: Array) -> Array | None:
+        meant = self._reference.forward.value(mine)
+        view = self._layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
+        turned = None if view is None else view.to_reference(value)
+        factor = self._seen(ReplacedTensor("forward", mine, own, meant, turned))
+        if view is None or not (factor <= 1.0 or self._partners.is_certain(own)):
+            return None
+        self._views[own.key] = mine, view
+        leader = self._leader(mine)
+        if leader.key in self._reference.gradients:
+            self._awaited.setdefault(leader.key, own)
+        return np.asarray(view.to_candidate(meant), dtype=value.dtype)
+
+    def awaited(self, capture: Capture) -> None:
+        """Nothing: what the reference's gradients came back to is awaited."""
+
+    def arrived(self, capture: Capture, gradient: Array) -> None:
+        """Hold a gradient against the reference's."""
+        known = self._views.get(capture.key)
+        if known is None:
+            return
+        mine, view = known
+        self._awaited.pop(self._leader(mine).key, None)
+        meant, value = self._reference.gradient(mine), view.to_reference(gradient)
+        if meant is None:  # of what the reference's model is given, or what frozen layers make of it
+            return
+        if mine.key in self._reference.leaders:
+            leader = self._leader(mine)
+            before = self._gathered.get(leader.key)
+            whole = np.array(value) if before is None else before[2] + value
+            self._gathered[leader.key] = leader, capture, whole
+        else:
+            self._seen(ReplacedTensor("backward", mine, capture, meant, value))
+
+    def sent_back(self, capture: Capture) -> Array | None:
+        """The reference's gradient in the side's layout; of one tensor that was given twice only once."""
+        mine, view = self._views[capture.key]
+        leader = self._leader(mine)
+        meant = None if leader.key in self._sent else self._reference.gradient(mine)
+        if mine.key in self._reference.leaders:
+            self._sent.add(leader.key)
+        return None if meant is None else view.to_candidate(meant)
+
+    def _leader(self, mine: Capture) -> Capture:
+        return self._reference.leaders.get(mine.key, mine)
+
+    def computed(self, name: str, gradient: Array) -> None:
+        """Add up the gradient of a parameter."""
+        self.computed_gradients[name] = self.computed_gradients[name] + gradient
+
+    def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
+        """Keep what an optimizer is given."""
+        self.given_gradients |= {name: np.array(value) for name, value in gradients.items() if value is not None}
+        return {}
+
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
+        """Tell of gradients that came in parts or not at all, and keep the values."""
+        for mine, own, whole in self._gathered.values():
+            self._seen(ReplacedTensor("backward", mine, own, self._reference.gradient(mine), whole))
+        for own in self._awaited.values():
+            mine = self._views[own.key][0]
+            self._seen(ReplacedTensor("backward", mine, own, self._reference.gradient(mine), None))
+        self.loss = loss
+        self.after = {name: np.array(value) for name, value in values}

@@ -1,0 +1,134 @@
+"""What the optimizers of both sides did with the reference's gradients, parameter by parameter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from align.core.protocols import OptimizerReader
+from align.training.compare_updates import explain_updates
+from align.training.step_result import StepCulprit
+from align.training.steps.compare_values import paired_values
+from align.training.steps.record_step import AFTER, GIVEN
+from align.training.updates.read_rule import read_rule
+from align.training.updates_result import SteppedParameter
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from align.core.dtypes import Array
+    from align.core.layer_settings import ParameterGroup
+    from align.core.name_map import NameMap
+    from align.training.open_training import TrainingSide
+    from align.training.step_result import Sureness
+    from align.training.steps.record_step import StepTrace
+    from align.training.updates_result import UpdateFinding, UpdatesResult
+
+    Key = tuple[str, str]
+
+
+def compare_step_updates(
+    sides: tuple[TrainingSide, TrainingSide],
+    traces: tuple[StepTrace, StepTrace],
+    name_map: NameMap,
+    start: Mapping[str, Array],
+    trained: Collection[str],
+) -> UpdatesResult:
+    """Compare what both optimizers made of one gradient a step, from the same values; `start` are those before.
+
+    Left out are parameters of the candidate that are not `trained`, and those that some step gives no gradient.
+    """
+    steps = len(traces[0].losses)
+    gradients = [_meant(name_map, traces[0].values(step, GIVEN)) for step in range(steps)]
+    after = [_both(name_map, *(trace.values(step, AFTER) for trace in traces)) for step in range(steps)]
+    before = _meant(name_map, traces[0].values(0, AFTER), start)
+    groups = _groups(sides[0], steps), _groups(sides[1], steps)
+    known: list[Mapping[Key, object]] = [*gradients, *after]
+    whole = [key for key in before if key[1] in trained and all(key in own for own in known)]
+    return explain_updates(
+        [
+            SteppedParameter(
+                *key,
+                before[key],
+                [own[key] for own in gradients],
+                [own[key][0] for own in after],
+                [own[key][1] for own in after],
+                groups[0].get(key[0]),
+                groups[1].get(key[1]),
+                candidate_reset=True,
+            )
+            for key in whole
+        ]
+    )
+
+
+def update_culprits(result: UpdatesResult) -> list[StepCulprit]:
+    """One culprit for all parameters that one thing explains."""
+    return [_culprit(one) for one in result.findings]
+
+
+def scale_of_optimizers(sides: tuple[TrainingSide, TrainingSide]) -> float:
+    """By what the candidate's optimizers multiply gradients, over the reference's; 1 where that is not one number."""
+    rules = [[read_rule(group) for group in _groups(side, 1).values()] for side in sides]
+    scales = [{one.gradient_scale for one in own if one is not None} for own in rules]
+    if any(len(own) != 1 for own in scales):
+        return 1.0
+    return scales[1].pop() / scales[0].pop()
+
+
+def _culprit(finding: UpdateFinding) -> StepCulprit:
+    changes = finding.alternatives[0] if finding.alternatives else ()
+    facts = {one.setting: f"{_told(one.reference)} vs {_told(one.candidate)}" for one in changes}
+    if len(finding.alternatives) > 1:
+        others = (" + ".join(one.code for one in other) for other in finding.alternatives[1:])
+        facts["or"] = ", ".join(others)
+    if finding.steps_to_tell is not None:
+        facts["steps that tell"] = str(finding.steps_to_tell)
+    return StepCulprit(
+        "update", "optimizer", "", "", "", "", finding.difference,
+        " + ".join(one.code for one in changes), {**facts}, finding.candidates,
+        sureness=_sureness(finding),
+    )  # fmt: skip
+
+
+def _sureness(finding: UpdateFinding) -> Sureness:
+    """All were recomputed; of several, the settings of both sides may tell which it is."""
+    if not finding.alternatives:
+        return "unknown"
+    return "confirmed" if finding.confirmed or len(finding.alternatives) == 1 else "suspected"
+
+
+def _told(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _groups(side: TrainingSide, steps: int) -> dict[str, ParameterGroup]:
+    """The group of each parameter, with its rates step by step."""
+    reader = side.side.reader
+    found: dict[str, ParameterGroup] = {}
+    if not isinstance(reader, OptimizerReader):
+        return found
+    for optimizer in side.training.optimizers:
+        schedulers = reader.schedulers_of(optimizer, ())
+        for group in reader.read_groups(optimizer, side.training.model, schedulers, steps + 1):
+            found |= dict.fromkeys(group.names or (), group)
+    return found
+
+
+def _meant(
+    name_map: NameMap, source: Mapping[str, Array], target: Mapping[str, Array] | None = None
+) -> dict[Key, Array]:
+    """The reference's values in the candidate's layout, or the target's where it is given."""
+    pairs = paired_values(name_map, source, target or {})
+    found = ((one.pairing, one.meant if target is None else one.value) for one in pairs)
+    return {(pairing.source, pairing.target): value for pairing, value in found if value is not None}
+
+
+def _both(
+    name_map: NameMap, source: Mapping[str, Array], target: Mapping[str, Array]
+) -> dict[Key, tuple[Array, Array]]:
+    pairs = paired_values(name_map, source, target)
+    return {
+        (one.pairing.source, one.pairing.target): (one.meant, one.value)
+        for one in pairs
+        if one.meant is not None and one.value is not None
+    }

@@ -1,0 +1,127 @@
+"""Numbers of a change, solved so that the changed rule reproduces what was observed, and then made as round as may be.
+
+Damped least squares (Levenberg, Marquardt) on differences in units of their limits, from several starts.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.training.updates.apply_rule import movements
+from align.training.updates.observed_steps import rounding_limits, rule_excess, trial_caps
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from align.core.dtypes import Array
+    from align.training.updates.observed_steps import ObservedSteps
+    from align.training.updates.rule_changes import RuleChange, Unknown
+    from align.training.updates.update_rules import UpdateRule
+
+ROUNDS = 20
+NUDGE = 1e-6
+MOST_DAMPING = 1e4
+LEAST_GAIN = 1e-3  # of the sum of squares; a solution gains more up to its last round
+LEAST = 1e-300
+MOST_STARTS = 12
+DIGITS = (1, 2, 3, 4, 5, 6)
+FAR = 1e12  # residuals are cut there, so that their squares stay numbers
+
+
+class ChangeSolver:
+    """Solves changes of one rule on the steps of one candidate."""
+
+    def __init__(self, steps: ObservedSteps, reference: UpdateRule) -> None:
+        self._steps, self._reference = steps, reference
+        self._caps = trial_caps(steps, reference)
+        self._moved = np.stack(steps.moved)
+        self._weights = 1.0 / np.stack(rounding_limits(steps, reference))
+
+    def solve(self, change: RuleChange) -> tuple[float, ...] | None:
+        """Return the numbers with which the changed rule reproduces the steps, None if there are none."""
+        if not change.unknown:
+            return () if self._missed(change, ()) <= 1 else None
+        residual = self._residual(change)
+        starts = [_encoded(change.unknown, values) for values in product(*(one.starts for one in change.unknown))]
+        costs = [_cost(residual(start)) for start in starts[:MOST_STARTS]]
+        for place in np.argsort(costs)[:2]:
+            solved = _decoded(change.unknown, _descend(residual, starts[place]))
+            if self._missed(change, solved) <= 1:
+                return self._rounded(change, solved)
+        return None
+
+    def _missed(self, change: RuleChange, numbers: Sequence[float]) -> float:
+        return rule_excess(self._steps, change.rule(self._reference, numbers), self._caps)
+
+    def _residual(self, change: RuleChange) -> Callable[[Array], Array]:
+        def residual(place: Array) -> Array:
+            rule = change.rule(self._reference, _decoded(change.unknown, place))
+            expected = np.stack(movements(rule, self._steps.before, self._steps.gradients))
+            gap = (expected - self._moved) * self._weights
+            return np.asarray(np.clip(np.nan_to_num(gap, nan=FAR, posinf=FAR, neginf=-FAR), -FAR, FAR)).reshape(-1)
+
+        return residual
+
+    def _rounded(self, change: RuleChange, solved: tuple[float, ...]) -> tuple[float, ...]:
+        """The roundest numbers that reproduce the steps as well, one after the other."""
+        kept = list(solved)
+        for place, value in enumerate(solved):
+            for candidate in _rounder(value):
+                tried = [*kept[:place], candidate, *kept[place + 1 :]]
+                if self._missed(change, tried) <= 1:
+                    kept = tried
+                    break
+        return tuple(kept)
+
+
+def _encoded(unknown: Sequence[Unknown], values: Sequence[float]) -> Array:
+    return np.array([one.encode(value) for one, value in zip(unknown, values, strict=True)])
+
+
+def _decoded(unknown: Sequence[Unknown], place: Array) -> tuple[float, ...]:
+    return tuple(one.decode(float(value)) for one, value in zip(unknown, place, strict=True))
+
+
+def _cost(residual: Array) -> float:
+    return float(residual @ residual)
+
+
+def _descend(residual: Callable[[Array], Array], start: Array) -> Array:
+    place, rest, damping = start, residual(start), 1e-3
+    for _ in range(ROUNDS):
+        slopes = _slopes(residual, place, rest)
+        normal, downhill = slopes @ slopes.T, -slopes @ rest
+        step = _damped(normal, downhill, damping)
+        tried = residual(place + step)
+        gain = 1 - _cost(tried) / max(_cost(rest), LEAST)
+        if gain > 0:
+            place, rest, damping = place + step, tried, damping / 10
+        elif damping > MOST_DAMPING:
+            break
+        else:
+            damping *= 10
+        if 0 <= gain < LEAST_GAIN or not np.any(step):
+            break
+    return place
+
+
+def _slopes(residual: Callable[[Array], Array], place: Array, rest: Array) -> Array:
+    nudges = NUDGE * np.maximum(np.abs(place), 1e-3) * np.eye(len(place))
+    return np.stack([(residual(place + one) - rest) / one.sum() for one in nudges])
+
+
+def _damped(normal: Array, downhill: Array, damping: float) -> Array:
+    diagonal = np.diag(normal) * damping
+    matrix = normal + np.diag(np.where(diagonal > 0, diagonal, 1.0))
+    return np.asarray(np.linalg.lstsq(matrix, downhill, rcond=None)[0])
+
+
+def _rounder(value: float) -> Iterator[float]:
+    """Numbers of few digits near a value, then parts of one by such a number."""
+    for digits in DIGITS:
+        yield float(f"{value:.{digits}g}")
+        if value and digits <= 4:
+            yield 1.0 / float(f"{1 / value:.{digits}g}")

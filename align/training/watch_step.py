@@ -1,0 +1,149 @@
+"""One training step of a side, summed up: what it did to each parameter and buffer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.dtypes import EPSILON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.core.protocols import Batch
+    from align.core.traces import Capture
+    from align.training.open_training import TrainingSide
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterStep:
+    """What one step did to a parameter, in figures of all its elements.
+
+    `gradient` is the largest absolute value of the gradient that the optimizers, or whoever asked, saw; None where the
+    framework gave none. `moved` is the largest change, `units` the same in units in the last place of each element.
+    `zero_share` is the share of elements whose gradient is exactly zero. `holders` counts the parameter's places in the
+    groups of all optimizers, and `rate` is that of the first one, None if there is none or it is a schedule's.
+    """
+
+    gradient: float | None
+    zero_share: float
+    moved: float
+    units: float
+    holders: int
+    rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """What was seen of one step: the loss, None if a step of the user's own does not return it.
+
+    `parameters` are by name, `buffers` the largest change of each; `called` are the paths of modules that ran,
+    `updates` is how often an optimizer was called, `strangers` how many parameters of the optimizers are none of the
+    model.
+    """
+
+    loss: float | None
+    parameters: Mapping[str, ParameterStep]
+    buffers: Mapping[str, float]
+    called: frozenset[str]
+    updates: int
+    strangers: int
+
+
+def watch_step(
+    opened: TrainingSide, batch: Batch, *, moved: Mapping[str, Array] | None = None, loss_scale: float = 1.0
+) -> TrainingStep:
+    """Take one step, with other values of some parameters if they are `moved`; the side is left as it was."""
+    reader, model = opened.side.reader, opened.side.model
+    parameters = [one.name for one in reader.read_parameters(model, opened.label).parameters if not one.buffer]
+    sink = _Summary(reader.read_values(model), moved or {}, parameters)
+    opened.trainer.take_steps(opened.training, (batch,), sink, loss_scale=loss_scale)
+    return sink.told()
+
+
+class _Summary:
+    """A StepSink that keeps the last gradient of each parameter, and what moved from `before`."""
+
+    layers = False
+
+    def __init__(self, before: Mapping[str, Array], moved: Mapping[str, Array], parameters: Sequence[str]) -> None:
+        self._before, self._moved, self._names = {**before, **moved}, moved, frozenset(parameters)
+        self._held: list[tuple[str, float | None]] = []
+        self._computed: dict[str, Array] = {}
+        self._given: dict[str, Array | None] = {}
+        self._parameters: dict[str, ParameterStep] = {}
+        self._buffers: dict[str, float] = {}
+        self._called: set[str] = set()
+        self._updates = 0
+        self._loss: float | None = None
+
+    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
+        self._held = [*held]
+        return self._moved
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:  # noqa: ARG002
+        self._called.add(module)
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Nothing: layers are not seen."""
+
+    def instead(self, capture: Capture, value: Array) -> None:
+        """Nothing: layers are not seen."""
+
+    def awaited(self, capture: Capture) -> None:
+        """Nothing: layers are not seen."""
+
+    def arrived(self, capture: Capture, gradient: Array) -> None:
+        """Nothing: layers are not seen."""
+
+    def sent_back(self, capture: Capture) -> None:
+        """Nothing: layers are not seen."""
+
+    def computed(self, name: str, gradient: Array) -> None:
+        self._computed[name] = self._computed[name] + gradient if name in self._computed else np.array(gradient)
+
+    def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
+        self._updates += 1
+        self._given |= {name: None if value is None else np.array(value) for name, value in gradients.items()}
+        return {}
+
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
+        self._loss = loss
+        holders, rates = Counter(name for name, _ in self._held), dict(reversed(self._held))
+        for name, after in values:
+            before = self._before.get(name)
+            if before is not None and name in self._names:
+                gradient = self._given.get(name, self._computed.get(name))
+                self._parameters[name] = parameter_step(before, after, gradient, holders[name], rates.get(name))
+            elif before is not None:
+                self._buffers[name] = _change(before, after)
+
+    def told(self) -> TrainingStep:
+        """What was seen."""
+        strangers = sum(not name for name, _ in self._held)
+        called = frozenset(self._called)
+        return TrainingStep(self._loss, self._parameters, self._buffers, called, self._updates, strangers)
+
+
+def _change(before: Array, after: Array) -> float:
+    """The largest change of a buffer; infinite where its shape changed."""
+    if before.shape != after.shape:
+        return np.inf
+    return float(np.abs(after.astype(np.float64) - before.astype(np.float64)).max(initial=0.0))
+
+
+def parameter_step(
+    before: Array, after: Array, gradient: Array | None, holders: int, rate: float | None
+) -> ParameterStep:
+    """Sum up what a step did: values before and after, and the gradient, all of one shape."""
+    old = before.astype(np.float64)
+    change = np.abs(after.astype(np.float64) - old)
+    last_place = np.ldexp(EPSILON.get(before.dtype.name, 1.0), np.frexp(old)[1] - 1)
+    largest = None if gradient is None else float(np.abs(gradient.astype(np.float64)).max(initial=0.0))
+    zeros = float(np.mean(gradient == 0)) if gradient is not None and gradient.size else 0.0
+    units = float((change / last_place).max(initial=0.0))
+    return ParameterStep(largest, zeros, float(change.max(initial=0.0)), units, holders, rate)

@@ -1,0 +1,100 @@
+"""`align step` from the command line: exit codes, JSON, the run folder, and what cannot be compared."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from align.cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.frameworks
+
+SIDES = """
+import numpy as np
+import torch
+
+
+def batch():
+    return {"x": np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32), "label": np.arange(6) % 2}
+
+
+def clean(loss=None, frozen=False):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2))
+    optimizer = torch.optim.Adam(model.parameters())
+    if frozen:
+        model.requires_grad_(False)
+    return model, loss or torch.nn.CrossEntropyLoss(), optimizer
+
+
+def summed():
+    return clean(torch.nn.CrossEntropyLoss(reduction="sum"))
+
+
+def unreduced():
+    return clean(torch.nn.CrossEntropyLoss(reduction="none"))
+
+
+def frozen():
+    return clean(frozen=True)
+
+
+def raises():
+    def loss(outputs, label):
+        raise ValueError("not so")
+
+    return clean(loss)
+"""
+
+
+@pytest.fixture(autouse=True)
+def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text(SIDES, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+
+def step(candidate: str, *options: str) -> int:
+    return main(["step", "train.py:clean", f"train.py:{candidate}", "--batch", "train.py:batch", *options])
+
+
+def test_the_same_side_twice_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert step("clean", "--all") == 0
+    shown = capsys.readouterr().out
+    assert "4 gradients of parameters agree" in shown
+    assert ".bias" in shown
+
+
+def test_a_fault_ends_with_1_and_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert step("summed", "--json", "--run", "run", "--steps", "1") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [(one["part"], one["cause"], one["sureness"]) for one in document["culprits"]] == [
+        ("loss", "loss-reduction", "confirmed")
+    ]
+    assert len(document["losses"]) == document["steps"] == 1
+    assert json.loads((tmp_path / "run" / "step.json").read_text("utf-8"))["culprits"] == document["culprits"]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "options", "told"),
+    [
+        ("unreduced", (), "no single number"),
+        ("frozen", (), "no trainable parameter"),
+        ("raises", (), "not so"),
+        ("nothing", (), "nothing"),
+        ("clean", ("--steps", "0"), "0 is no number of steps"),
+        ("clean", ("--map", "none.toml"), "none.toml"),
+    ],
+)
+def test_what_cannot_be_compared_ends_with_2_and_a_hint(
+    candidate: str, options: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert step(candidate, *options) == 2
+    shown = capsys.readouterr().err
+    assert told in " ".join(shown.split())
+    assert "Hint:" in shown
+    assert "Traceback" not in shown

@@ -1,0 +1,220 @@
+"""Faults planted in the training step of ports, each named at its place, and clean pairs that show none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from step_nets import NETS, batch, mindspore_side, torch_side
+
+import align
+from align.core.verdicts import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.frameworks
+
+
+def compared(reference: align.Training, candidate: align.Training, **options: Any) -> Any:
+    return align.compare_training_step(reference, candidate, **{"batch": batch(), "steps": 2, **options})
+
+
+def places(result: Any) -> list[tuple[str, str, str, str]]:
+    return [(one.kind, one.part, one.candidate, one.cause) for one in result.culprits]
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+@pytest.mark.parametrize("net", NETS)
+def test_a_clean_pair_is_aligned(net: str, optimizer: str) -> None:
+    result = compared(torch_side(net, optimizer), mindspore_side(net, optimizer), steps=3)
+    assert places(result) == []
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert result.losses[0].reference > result.losses[2].reference
+    assert [one.step for one in result.losses] == [1, 2, 3]
+
+
+def detached(_: Any, value: Any) -> Any:
+    from mindspore import ops
+
+    return ops.stop_gradient(value)
+
+
+def halved(_: Any, value: Any) -> Any:
+    from mindspore import ops
+
+    return 0.5 * value + ops.stop_gradient(0.5 * value)
+
+
+def own_bprop(_: Any, value: Any) -> Any:
+    """A cell whose value is right and whose gradient is not."""
+    from mindspore import nn
+
+    class Passed(nn.Cell):
+        def construct(self, x: Any) -> Any:
+            return x * 1
+
+        def bprop(self, _x: Any, _out: Any, gradient: Any) -> Any:
+            return (gradient.clip(-1e-4, 1e-4),)
+
+    return Passed()(value)
+
+
+@pytest.mark.parametrize(
+    ("net", "between", "place", "cause"),
+    [
+        ("mlp", detached, "", "no-gradient"),
+        ("resnet", detached, "block2", "no-gradient"),
+        ("encoder", detached, "", "no-gradient"),
+        ("lstm", detached, "", "no-gradient"),
+        ("resnet", halved, "block2", "gradient-factor"),
+        ("mlp", own_bprop, "", ""),
+    ],
+)
+def test_code_whose_way_back_is_wrong_is_named(
+    net: str, between: Callable[[Any, Any], Any], place: str, cause: str
+) -> None:
+    result = compared(torch_side(net), mindspore_side(net, between=between))
+    assert places(result) == [("backward", "code", place, cause)]
+    assert result.culprits[0].line.startswith("step_nets.py:") or "/step_nets.py:" in result.culprits[0].line
+    assert result.verdict.exit_code == 1
+
+
+def test_two_faults_are_both_named_and_nothing_else() -> None:
+    from mindspore import nn
+
+    def change(model: Any) -> None:
+        model.norm = nn.BatchNorm1d(24, momentum=0.1)
+
+    port = mindspore_side(between=halved, change=change, loss=nn.CrossEntropyLoss(reduction="sum"))
+    assert sorted(places(compared(torch_side(), port))) == [
+        ("backward", "code", "", "gradient-factor"),
+        ("buffer", "layer", "norm", "statistics-momentum-swapped"),
+        ("loss", "loss", "", "loss-reduction"),
+    ]
+
+
+def test_a_setting_of_the_loss_is_tried() -> None:
+    from mindspore import nn
+
+    (culprit,) = compared(torch_side(), mindspore_side(loss=nn.CrossEntropyLoss(label_smoothing=0.1))).culprits
+    assert (culprit.part, culprit.cause, culprit.sureness) == ("loss", "cross-entropy-smoothing", "confirmed")
+    assert "label_smoothing=0.0" in culprit.change
+
+
+def test_a_loss_of_the_users_own_that_sums_is_told_by_its_factor() -> None:
+    from mindspore import nn
+
+    whole = nn.CrossEntropyLoss(reduction="sum")
+    (culprit,) = compared(torch_side(), mindspore_side(loss=lambda logits, label: whole(logits, label))).culprits
+    assert (culprit.part, culprit.cause, culprit.facts["samples"]) == ("loss", "mean-against-sum", 16)
+
+
+def test_a_frozen_layer_is_named_by_its_parameters() -> None:
+    def freeze(model: Any) -> None:
+        for one in model.fc2.get_parameters():
+            one.requires_grad = False
+
+    (culprit,) = compared(torch_side(), mindspore_side(change=freeze)).culprits
+    assert (culprit.candidate, culprit.cause) == ("fc2", "no-gradient")
+    assert sorted(culprit.parameters) == ["fc2.bias", "fc2.weight"]
+
+
+def test_normalisation_in_evaluation_mode_is_named() -> None:
+    def hold(model: Any) -> None:
+        model.norm.use_batch_statistics = False
+
+    found = places(compared(torch_side(), mindspore_side(change=hold)))
+    assert {(part, place) for _, part, place, _ in found} == {("layer", "norm")}
+
+
+def torch_loop(kind: str) -> align.Training:
+    """A torch port with a loop of its own."""
+    import torch
+
+    side = torch_side(optimizer="sgd")
+    model, loss, optimizer = side.model, side.loss, side.optimizer
+
+    def step(given: Any) -> Any:
+        if kind != "never cleared":
+            optimizer.zero_grad()
+        parts = (slice(0, 8), slice(8, 16)) if "parts" in kind else (slice(None),)
+        for part in parts:
+            value = loss(model(given["x"][part]), given["label"][part])
+            (value / (1 if kind == "parts summed" else len(parts)) * (8.0 if "scale" in kind else 1.0)).backward()
+        if kind == "scale removed":
+            for one in model.parameters():
+                one.grad /= 8.0
+        if kind == "clipped":
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        return value.detach()
+
+    return replace(side, step=step)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("plain", []),
+        ("scale removed", []),
+        ("never cleared", [("gradients", "step", "", "gradients-not-cleared")]),
+        ("scale kept", [("loss", "loss", "", "gradient-factor")]),
+        ("clipped", [("gradients", "step", "", "gradients-clipped-by-norm")]),
+    ],
+)
+def test_loops_of_the_users_own(kind: str, expected: list[Any]) -> None:
+    assert places(compared(torch_side(), torch_loop(kind))) == expected
+
+
+def test_parts_of_a_batch_without_their_mean_are_named() -> None:
+    found = places(compared(torch_loop("parts"), torch_loop("parts summed")))
+    assert found == [("loss", "loss", "", "gradient-factor")]
+    assert places(compared(torch_loop("parts"), torch_loop("parts"))) == []
+
+
+def test_nothing_of_a_side_is_changed() -> None:
+    torch, mindspore = torch_side(optimizer="adam"), mindspore_side(optimizer="adam")
+
+    def held() -> list[bytes]:
+        own = [one.detach().numpy().tobytes() for one in torch.model.state_dict().values()]
+        parameters = *mindspore.model.get_parameters(), *mindspore.optimizer.get_parameters()
+        return own + [one.asnumpy().tobytes() for one in parameters]
+
+    before = held()
+    compared(torch, mindspore)
+    assert held() == before
+    assert not torch.optimizer.state
+    assert np.isclose(torch.model.drop.p, 0.2)
+
+
+def test_other_rules_of_optimizers_are_named_with_their_parameters() -> None:
+    from mindspore import nn
+
+    def port(make: Callable[[Any], Any]) -> Any:
+        side = mindspore_side()
+        return replace(side, optimizer=make(side.model.trainable_params()))
+
+    def found(optimizer: str, make: Callable[[Any], Any]) -> list[tuple[str, str]]:
+        return [
+            (one.kind, one.cause) for one in compared(torch_side(optimizer=optimizer), port(make), steps=3).culprits
+        ]
+
+    assert found("momentum", lambda weights: nn.Momentum(weights, 0.1, 0.8)) == [("update", "momentum")]
+    assert found("sgd", lambda weights: nn.SGD(weights, 0.1, weight_decay=0.01)) == [("update", "weight-decay")]
+    assert found("sgd", lambda weights: nn.SGD(weights, 0.2)) == [("update", "learning-rate")]
+    causes = dict(found("adamw", lambda weights: nn.AdamWeightDecay(weights, 1e-3, eps=1e-8, weight_decay=0.01)))
+    assert "no-bias-correction" in causes["update"]
+
+
+def test_a_loss_scale_that_the_optimizer_takes_off_is_no_fault() -> None:
+    from mindspore import nn
+
+    whole = nn.CrossEntropyLoss()
+    side = mindspore_side(loss=lambda logits, label: whole(logits, label) * 64.0)
+    side = replace(side, optimizer=nn.Momentum(side.model.trainable_params(), 0.1, 0.9, loss_scale=64.0))
+    result = compared(torch_side(optimizer="momentum"), side)
+    assert places(result) == []
+    assert [one.code for one in result.findings] == ["loss-scale"]
