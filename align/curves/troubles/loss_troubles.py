@@ -56,7 +56,9 @@ _FORWARD = "align forward REFERENCE CANDIDATE --inputs BATCH, with the weights a
 FORWARD_AT = f"{_FORWARD} {{well}} on both sides"
 OPTIMIZERS = "align lint REFERENCE CANDIDATE with the functions that make the optimizers"
 DATA = "align validate REFERENCE CANDIDATE --data FUNCTION --candidate-data FUNCTION"
-MOVED = "align diff FIRST LAST --unchanged, two checkpoints of the candidate: which parameters never move"
+STEP = "align step REFERENCE CANDIDATE --batch BATCH"
+TRAINED = "align params CANDIDATE --batch BATCH: which parameters a step does not train, and why"
+MOVED = f"{TRAINED}; or align diff FIRST LAST --unchanged, two checkpoints of the candidate: which never move"
 NORMS = "align loss REFERENCE CANDIDATE --metric grad_norm"
 RATES = "align loss REFERENCE CANDIDATE --metric lr"
 TROUBLES = (
@@ -113,13 +115,13 @@ TROUBLES = (
     Trouble(
         "constant loss",
         rules.stands_still,
-        f"{MOVED}; then requires_grad, the list of parameters that the optimizer was given, and a learning rate of 0",
+        f"{MOVED}; then a learning rate of 0",
     ),
-    Trouble("not descending", rules.does_not_descend, f"{MOVED}; then {OPTIMIZERS}"),
+    Trouble("not descending", rules.does_not_descend, f"{MOVED}; then {STEP}"),
     Trouble(
         "differs from the second step",
         rules.parts_at_once,
-        f"{NORMS}: if it differs at step 1, the backward pass is at fault, else the optimizer: {OPTIMIZERS} "
+        f"{STEP}: the gradients of each layer, the loop and the optimizer, each by itself; or {OPTIMIZERS} "
         "(epsilon, weight decay, bias correction)",
     ),
     Trouble(
