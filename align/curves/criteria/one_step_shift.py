@@ -74,6 +74,8 @@ def _agree_first(moved: Curve, other: Curve, allowed: float) -> bool:
     """Tell whether both curves begin alike at step 1, and go on from there: then no first line is lost."""
     if not len(moved.steps) > 1 or moved.steps[:2].tolist() != [1, 2] or other.steps[0] != 1:
         return False
+    if not np.isfinite([*moved.values[:2], other.values[0]]).all():
+        return False
     start, going_on = abs(moved.values[0] - other.values[0]), abs(moved.values[1] - moved.values[0])
     return bool(start <= allowed < going_on)
 

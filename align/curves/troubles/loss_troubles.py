@@ -58,7 +58,9 @@ OPTIMIZERS = "align lint REFERENCE CANDIDATE with the functions that make the op
 DATA = "align validate REFERENCE CANDIDATE --data FUNCTION --candidate-data FUNCTION"
 STEP = "align step REFERENCE CANDIDATE --batch BATCH"
 TRAINED = "align params CANDIDATE --batch BATCH: which parameters a step does not train, and why"
-MOVED = f"{TRAINED}; or align diff FIRST LAST --unchanged, two checkpoints of the candidate: which never move"
+MOVED = (
+    f"{TRAINED}; or align diff FIRST LAST --unchanged, two checkpoints of the candidate: which parameters never move"
+)
 NORMS = "align loss REFERENCE CANDIDATE --metric grad_norm"
 RATES = "align loss REFERENCE CANDIDATE --metric lr"
 TROUBLES = (
