@@ -3,6 +3,7 @@
 from align.checkpoints.inspect_checkpoint import inspect_checkpoint as inspect_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint as convert_checkpoint
 from align.convert.diff_checkpoints import diff_checkpoints as diff_checkpoints
+from align.convert.diff_updates import diff_updates as diff_updates
 from align.core.about import __version__ as __version__
 from align.core.training import Training as Training
 from align.curves.compare_losses import compare_losses as compare_losses

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import align
-from align.convert import diff_result
+from align.convert import diff_result, updates_result
 from align.core import trace_metadata
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
@@ -37,6 +37,7 @@ def named(text: str = PAGE) -> set[str]:
     "value",
     [
         diff_result.CheckpointDiff, diff_result.TensorDifference,
+        updates_result.UpdatesDiff, updates_result.UpdateDifference,
         forward_result.ForwardComparison, forward_result.LayerComparison, UnpairedLayer, Measurement, Finding,
         Capture, Coverage, Verdict,
         trace_metadata.TraceHead, trace_metadata.KeptValues, trace_metadata.TensorStatistics,
@@ -55,6 +56,7 @@ def test_every_word_that_a_field_may_hold_is_described() -> None:
     assert set(typing.get_args(LimitSource)) <= named()
     assert {outcome.value for outcome in Outcome} <= set(re.findall(r"`([^`]+)`", PAGE))
     assert set(typing.get_args(diff_result.TensorOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
+    assert set(typing.get_args(updates_result.UpdateOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
     assert set(typing.get_args(LayerOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
 
 
