@@ -131,7 +131,7 @@ def build_app() -> typer.Typer:
     for info in sorted(pkgutil.iter_modules(here.__path__), key=lambda info: info.name):
         if not info.name.startswith("_") and info.name != "main":
             module = importlib.import_module(f"{here.__name__}.{info.name}")
-            app.command(info.name)(_exiting(getattr(module, f"{info.name}_command")))
+            app.command(info.name.replace("_", "-"))(_exiting(getattr(module, f"{info.name}_command")))
     return app
 
 

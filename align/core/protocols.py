@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from align.core.layer_settings import LayerSettings, ParameterGroup, Setting
     from align.core.parameters import ParameterSet, TensorMemory
     from align.core.traces import CaptureSink, CodeSeen, Influences
-    from align.core.training import Training, TrainingStep
+    from align.core.training import StepSink, Training, TrainingStep
 
 Model = Any
 Batch: TypeAlias = "Mapping[str, Array]"
 Inputs: TypeAlias = "Batch | Sequence[Batch]"
+Values: TypeAlias = "Mapping[str, Array] | None"
+Sink: TypeAlias = "StepSink | None"
 FrameworkName = Literal["torch", "mindspore"]
 
 
@@ -263,15 +265,15 @@ class Trainer(SettingsReader, Protocol):
     """Takes one training step of a live model, with its loss and its optimizer."""
 
     def train(
-        self, training: Training, batch: Batch, *, loss_scale: float = 1.0, moved: Mapping[str, Array] | None = None
+        self, training: Training, batch: Batch, *, loss_scale: float = 1.0, moved: Values = None, sink: Sink = None
     ) -> TrainingStep:
         """Take one step in training mode on fixed random numbers, and see what it does.
 
         What of the batch bears no name of the model's inputs goes to the loss, in its order. The loss is multiplied by
         `loss_scale` for the way back, unless the step is the user's own. `moved` are other values of parameters, by
-        name, to begin with. The model, its optimizers, modes and random states are left as they were. Raises
-        UserCodeError where the step fails, CannotRunError for a loss that is no scalar, InputsError for a batch that
-        has nothing for the loss.
+        name, to begin with; `sink` sees the tensors. The model, its optimizers, modes and random states are left as
+        they were. Raises UserCodeError where the step fails, CannotRunError for a loss that is no scalar, InputsError
+        for a batch that has nothing for the loss.
         """
         ...
 

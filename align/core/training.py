@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -13,6 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from align.core.dtypes import Array
+
+StepPart = Literal["input", "output", "loss", "gradient", "parameter", "buffer"]
+
+
+class StepSink(Protocol):
+    """Receives the tensors of one training step in the order in which they arise; copy what is kept.
+
+    What modules are given and return comes under the keys of captures, call by call, the loss under "", and then
+    gradients as the optimizers saw them, parameters and buffers after the step by their names.
+    """
+
+    def add(self, part: StepPart, name: str, value: Array) -> None:
+        """Take one tensor."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from align.convert import diff_result, updates_result
 from align.core import trace_metadata
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
+from align.core.training import StepPart
 from align.core.verdicts import Coverage, Finding, LayerOutcome, Outcome, Verdict
 from align.evaluation import generation_result, validation_result
 from align.forward import forward_result
@@ -24,6 +25,7 @@ from align.runs.run_folder import KINDS, RunFolder
 from align.traces import stored_noise
 from align.traces.stored import manifest, stored_model
 from align.traces.unpaired_layer import UnpairedLayer
+from align.training import determinism_result
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")
 SOURCES = (Path(__file__).parents[2] / "align").rglob("*.py")
@@ -44,6 +46,8 @@ def named(text: str = PAGE) -> set[str]:
         trace_metadata.TraceSummary, trace_metadata.TracedCall, trace_metadata.TracedTensor,
         validation_result.Validation, validation_result.OutputDifference, validation_result.SampleDifference,
         validation_result.Combination,
+        determinism_result.DeterminismResult, determinism_result.RepeatedSide, determinism_result.UnrepeatedTensor,
+        determinism_result.PartCount,
         generation_result.GenerationComparison, generation_result.LogitsComparison,
         generation_result.PositionComparison, generation_result.TokenDifference,
     ],
@@ -57,6 +61,8 @@ def test_every_word_that_a_field_may_hold_is_described() -> None:
     assert {outcome.value for outcome in Outcome} <= set(re.findall(r"`([^`]+)`", PAGE))
     assert set(typing.get_args(diff_result.TensorOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
     assert set(typing.get_args(updates_result.UpdateOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
+    words = (determinism_result.Builds, determinism_result.RepeatCause, StepPart)
+    assert {one for word in words for one in typing.get_args(word) if one} <= set(re.findall(r"`([^`]+)`", PAGE))
     assert set(typing.get_args(LayerOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
 
 

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core.traces import capture_key
 from align.core.training import BatchParts, parameter_step
 from align.errors import CannotRunError, InputsError
+from align.models.nested_values import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Model
-    from align.core.training import ParameterStep, Training
+    from align.core.training import ParameterStep, StepPart, StepSink, Training
 
 # What modules call the share that they drop, or that they keep, where they hand it to a function themselves.
 _SHARES = re.compile(r"(?:\w+_)?(?:dropout|drop)(?:_(?:p|prob|rate|ratio))?|keep_prob")
@@ -43,15 +45,46 @@ class WatchedUpdates:
     """What a step shows: `gradients` by name of parameter, `called` modules, `updates` of optimizers.
 
     `held` are names and rates of all parameters in the groups of the optimizers, "" for one that is not the model's.
+    A `sink` is handed the tensors as arrays.
     """
 
-    def __init__(self, held: Sequence[tuple[str, float | None]]) -> None:
+    def __init__(
+        self,
+        held: Sequence[tuple[str, float | None]],
+        sink: StepSink | None = None,
+        as_array: Callable[[Any], Array | None] = lambda _: None,
+    ) -> None:
+        self._sink, self._as_array = sink, as_array
+        self._calls: Counter[str] = Counter()
         self.holders = Counter(name for name, _ in held if name)
         self.rates = dict(reversed(held))
         self.strangers = sum(not name for name, _ in held)
         self.gradients: dict[str, Any] = {}
         self.called: set[str] = set()
         self.updates = 0
+
+    def returned(self, path: str, given: Any, output: Any) -> None:
+        """Note a call of a module."""
+        self.called.add(path)
+        if self._sink is None:
+            return
+        call = self._calls[path]
+        self._calls[path] += 1
+        for name, leaf in leaves(given):
+            if (array := self._as_array(leaf)) is not None:
+                self._sink.add("input", f"{path}#{call}<{name}", array)
+        for name, leaf in leaves(output):
+            if (array := self._as_array(leaf)) is not None:
+                self._sink.add("output", capture_key(path, call, name), array)
+
+    def show(self, part: StepPart, values: Mapping[str, Any]) -> None:
+        """Hand over tensors, arrays or numbers by name."""
+        if self._sink is None:
+            return
+        for name, value in values.items():
+            array = self._as_array(value)
+            if array is not None or isinstance(value, (float, np.ndarray)):
+                self._sink.add(part, name, np.asarray(value) if array is None else array)
 
     def seen(self, name: str, before: Array, after: Array, gradient: Array | None) -> ParameterStep:
         """Sum up what the step did to a parameter."""

@@ -12,7 +12,7 @@ from align.core.training import TrainingStep
 from align.errors import UserCodeError
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
-from align.models.adapter_parts.mindspore.state import restored, same_random_numbers
+from align.models.adapter_parts.mindspore.state import operators_restarted, restored, same_random_numbers
 from align.models.adapter_parts.train import WatchedUpdates, batch_parts, dropping, scalar
 from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Model
-    from align.core.training import BatchParts, Training
+    from align.core.training import BatchParts, StepSink, Training
 
 
 class MindSporeTrainer:
     """The part of the adapter that trains; see Trainer."""
 
     as_tensor: Callable[..., Any]
+    as_array: Callable[[Any], Array | None]
 
     def train(
         self,
@@ -37,6 +38,7 @@ class MindSporeTrainer:
         *,
         loss_scale: float = 1.0,
         moved: Mapping[str, Array] | None = None,
+        sink: StepSink | None = None,
     ) -> TrainingStep:
         """Take one step; see Trainer."""
         model = training.model
@@ -51,7 +53,8 @@ class MindSporeTrainer:
             layer_by_layer(graph=False),
             _left_alone(training, before),
             same_random_numbers(),
-            _watched(training, own) as watch,
+            operators_restarted(model),
+            _watched(training, own, sink, self.as_array) as watch,
         ):
             for name, value in (moved or {}).items():
                 fill(own[name], value)
@@ -68,6 +71,10 @@ class MindSporeTrainer:
                 for name, one in own.items()
             }
             changed = {name: watch.change(before[name], to_array(one)) for name, one in others.items()}
+            watch.show("loss", {"": loss})
+            watch.show("gradient", watch.gradients)
+            watch.show("parameter", own)
+            watch.show("buffer", others)
         return TrainingStep(
             scalar(_array(loss)), seen, changed, frozenset(watch.called), watch.updates, watch.strangers
         )
@@ -124,11 +131,13 @@ def _step(
 
 
 @contextmanager
-def _watched(training: Training, own: Mapping[str, Any]) -> Iterator[WatchedUpdates]:
+def _watched(
+    training: Training, own: Mapping[str, Any], sink: StepSink | None, as_array: Callable[[Any], Array | None]
+) -> Iterator[WatchedUpdates]:
     """See which cells run, and the gradients when an optimizer is called."""
     names = {id(one): name for name, one in own.items()}
     held = [(names.get(id(one), ""), _rate(each, one)) for each in training.optimizers for one in each.parameters]
-    watch = WatchedUpdates(held)
+    watch = WatchedUpdates(held, sink, as_array)
 
     def updated(optimizer: Any, given: tuple[Any, ...]) -> None:
         watch.updates += 1
@@ -141,7 +150,7 @@ def _watched(training: Training, own: Mapping[str, Any]) -> Iterator[WatchedUpda
         for optimizer in training.optimizers:
             stack.callback(optimizer.register_forward_pre_hook(updated).remove)
         for path, cell in training.model.cells_and_names():
-            hook = cell.register_forward_hook(lambda *_, path=path: watch.called.add(path))
+            hook = cell.register_forward_hook(lambda _, given, output, path=path: watch.returned(path, given, output))
             stack.callback(hook.remove)
         yield watch
 

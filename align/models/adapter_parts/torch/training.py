@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Model
-    from align.core.training import BatchParts, Training
+    from align.core.training import BatchParts, StepSink, Training
 
 
 class TorchTrainer:
     """The part of the adapter that trains; see Trainer."""
 
     as_tensor: Callable[..., Any]
+    as_array: Callable[[Any], Array | None]
 
     def train(
         self,
@@ -36,6 +37,7 @@ class TorchTrainer:
         *,
         loss_scale: float = 1.0,
         moved: Mapping[str, Array] | None = None,
+        sink: StepSink | None = None,
     ) -> TrainingStep:
         """Take one step; see Trainer."""
         model = training.model
@@ -47,7 +49,11 @@ class TorchTrainer:
         step = (
             partial(training.step, tensors) if training.step else partial(_step, training, parts, tensors, loss_scale)
         )
-        with _left_alone(training, before), same_random_numbers(), _watched(training, own) as watch:
+        with (
+            _left_alone(training, before),
+            same_random_numbers(),
+            _watched(training, own, sink, self.as_array) as watch,
+        ):
             _fill(own, {} if moved is None else moved)
             start = {**before, **({} if moved is None else moved)}
             model.train()
@@ -60,6 +66,10 @@ class TorchTrainer:
             }
             after = {name: to_array(one) for name, one in model.named_buffers()}
             changed = {name: watch.change(buffers[name], after[name]) for name in buffers}
+            watch.show("loss", {"": loss})
+            watch.show("gradient", watch.gradients)
+            watch.show("parameter", own)
+            watch.show("buffer", after)
         return TrainingStep(
             scalar(_array(loss)), seen, changed, frozenset(watch.called), watch.updates, watch.strangers
         )
@@ -113,12 +123,14 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
 
 
 @contextmanager
-def _watched(training: Training, own: Mapping[str, Any]) -> Iterator[WatchedUpdates]:
+def _watched(
+    training: Training, own: Mapping[str, Any], sink: StepSink | None, as_array: Callable[[Any], Array | None]
+) -> Iterator[WatchedUpdates]:
     """See which modules run, and the gradients when an optimizer is called."""
     names = {id(one): name for name, one in own.items()}
     groups = [group for optimizer in training.optimizers for group in optimizer.param_groups]
     held = [(names.get(id(one), ""), float(group["lr"])) for group in groups for one in group["params"]]
-    watch = WatchedUpdates(held)
+    watch = WatchedUpdates(held, sink, as_array)
 
     def updated(*_: Any) -> None:
         watch.updates += 1
@@ -128,7 +140,7 @@ def _watched(training: Training, own: Mapping[str, Any]) -> Iterator[WatchedUpda
         for optimizer in training.optimizers:
             stack.callback(optimizer.register_step_pre_hook(updated).remove)
         for path, module in training.model.named_modules():
-            hook = module.register_forward_hook(lambda *_, path=path: watch.called.add(path))
+            hook = module.register_forward_hook(lambda _, given, output, path=path: watch.returned(path, given, output))
             stack.callback(hook.remove)
         yield watch
 
