@@ -29,6 +29,7 @@ from align.traces.capture_trace import capture_trace as capture_trace
 from align.traces.show_trace import show_trace as show_trace
 from align.training.check_determinism import check_determinism as check_determinism
 from align.training.check_parameters import check_parameters as check_parameters
+from align.training.compare_initial_values import compare_initial_values as compare_initial_values
 from align.training.freeze import freeze as freeze
 from align.training.make_deterministic import make_deterministic as make_deterministic
 

@@ -1,4 +1,5 @@
-"""One training step of a side, or of both, watched: which parameters it trains, and why others stay.
+"""One training step of a side, or of both, watched; and the values that training starts from.
 
-Offers `check_parameters`, `check_determinism` and their results. Uses core, measure, models, traces.
+Offers `check_parameters`, `check_determinism`, `compare_initial_values` and their results. Uses core, measure, models,
+rules, traces.
 """

@@ -130,7 +130,7 @@ def _likely(drawing: list[str], first: UnrepeatedTensor, *, fresh: bool) -> tupl
         return "own generator", f"draws from a generator of its own, which goes on: {first_few(drawing)}{seeded}"
     if fresh:
         return "kept state", "keeps something from step to step (a counter, a cache, a generator): two builds agree"
-    return "unseeded", "draws what no seed reaches (system randomness, a clock), or keeps something from step to step"
+    return "unseeded", "draws what no seed reaches (a kernel's own, system randomness, a clock), or keeps something"
 
 
 @contextmanager

@@ -50,6 +50,8 @@ LINES = [
     *(["forward", "--project", f"{name}.toml", *([] if name == "inputs" else GIVEN)] for name in PROJECTS),
     ["check-determinism", "gone.py:side", "--batch", "net.py:inputs"],
     ["check-determinism", "net.py:build", "--batch", "gone.npz"],
+    ["initial", "net.py:build", "gone.py:build"],
+    ["initial", *PAIR, "--map", "gone"],
     ["params", "net.py:build", "--batch", "gone.py:batch"],
     ["diff", "--updates", "net.npz", "net.npz", "net.npz", "gone"],
     ["lint", "net.py:build", "gone.py:build"],

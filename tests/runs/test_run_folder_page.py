@@ -25,7 +25,7 @@ from align.runs.run_folder import KINDS, RunFolder
 from align.traces import stored_noise
 from align.traces.stored import manifest, stored_model
 from align.traces.unpaired_layer import UnpairedLayer
-from align.training import determinism_result
+from align.training import determinism_result, initial_values_result
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")
 SOURCES = (Path(__file__).parents[2] / "align").rglob("*.py")
@@ -48,6 +48,7 @@ def named(text: str = PAGE) -> set[str]:
         validation_result.Combination,
         determinism_result.DeterminismResult, determinism_result.RepeatedSide, determinism_result.UnrepeatedTensor,
         determinism_result.PartCount,
+        initial_values_result.InitialValues, initial_values_result.InitialParameter, initial_values_result.Distribution,
         generation_result.GenerationComparison, generation_result.LogitsComparison,
         generation_result.PositionComparison, generation_result.TokenDifference,
     ],
@@ -62,6 +63,7 @@ def test_every_word_that_a_field_may_hold_is_described() -> None:
     assert set(typing.get_args(diff_result.TensorOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
     assert set(typing.get_args(updates_result.UpdateOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
     words = (determinism_result.Builds, determinism_result.RepeatCause, StepPart)
+    words += (initial_values_result.InitialOutcome, initial_values_result.Family)
     assert {one for word in words for one in typing.get_args(word) if one} <= set(re.findall(r"`([^`]+)`", PAGE))
     assert set(typing.get_args(LayerOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
 

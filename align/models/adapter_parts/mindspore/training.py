@@ -95,7 +95,8 @@ class MindSporeTrainer:
         mindspore.set_seed(seed)
         mindspore.manual_seed(seed)
         mindspore.dataset.config.set_seed(seed)
-        mindspore.set_context(deterministic="ON")  # `set_deterministic` raises when it is called again
+        if mindspore.get_context("deterministic") != "ON":
+            mindspore.set_context(deterministic="ON")  # `set_deterministic` raises when it is called again
         settings = [f"set_seed({seed})", f"manual_seed({seed})", f"dataset.config.set_seed({seed})"]
         settings += ['set_context(deterministic="ON")']
         if threads is not None:
