@@ -71,6 +71,16 @@ def test_one_factor_over_all_is_named_as_that(tmp_path: Path) -> None:
     assert result.verdict.outcome is Outcome.NOT_ALIGNED
 
 
+def test_a_factor_of_all_is_named_beside_what_is_too_small_to_tell(tmp_path: Path) -> None:
+    """A number alone may be off by as much from rounding: it does not speak against the others."""
+    before = {**BEFORE, "scale": np.float32([1.0])}
+    after = {**stepped(), "scale": np.float32([0.99])}
+    twin = {**stepped(lambda name, _, update: update * np.float32(1.01)), "scale": np.float32([0.9899])}
+    result = updates_of(tmp_path, before, after, before, twin)
+    assert result.factor == pytest.approx(1.01, rel=1e-3)
+    assert {one.reference: one.outcome for one in result.tensors}["scale"] == "same"
+
+
 def test_a_factor_of_some_is_no_factor_of_all(tmp_path: Path) -> None:
     result, found = planted(tmp_path, lambda name, _, update: update * np.float32(-1 if "bias" in name else 1))
     assert result.factor is None

@@ -122,6 +122,25 @@ def test_a_row_that_is_held_is_no_part_of_the_distribution() -> None:
     assert "30 of 1,200" in row.note
 
 
+def test_copies_count_once() -> None:
+    """Experts that start as copies of one: as many samples as there are values, and no false alarm."""
+
+    def stacked() -> Any:
+        return np.tile(normal(1.0, 1, 30), (40, 1))
+
+    rows = [compared(stacked, stacked, first_seed=100 * number, seeds=10) for number in range(10)]
+    assert {row.outcome for row in rows} == {"same"}
+    assert {row.samples for row in rows} == {300}
+    row = compared(stacked, lambda: normal(1.0))
+    assert (row.outcome, row.note) == ("structures differ", "values repeat within the parameter on one side only")
+
+
+def test_more_seeds_than_usual_are_still_apart() -> None:
+    row = compared(lambda: normal(1.0, 4, 4), lambda: normal(1.0, 4, 4), seeds=40)
+    assert row.samples == 640
+    assert row.statistic > 0.01
+
+
 def test_the_maps_transform_comes_first_and_sizes_are_each_sides_own() -> None:
     """A weight kept as (in, out): the scale follows from other sizes there, so a number is written."""
     reference = model(weight=lambda: uniform(30**-0.5, 40, 30))

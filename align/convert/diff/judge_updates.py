@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isclose, sqrt
+from math import isclose, prod, sqrt
 from typing import TYPE_CHECKING
 
 from align.convert.updates_result import ALIKE, UpdateDifference
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 # to 0.6 / sqrt(elements).
 TOLERANCE = 0.1
 ONE_ELEMENT = 0.6
-# What is one figure for all elements is known far better.
+# What is one figure for all elements is known far better; of few elements, less.
 FACTOR_TOLERANCE = 4e-3
+FEW_ELEMENTS = 0.02
 # From this cosine on the difference of the updates is proportional to the values; by chance, too few elements are. A
 # share of the values below some epsilons is rounding: BatchNorm's running variance times 0.9.
 PROPORTIONAL = 0.9
@@ -89,7 +90,7 @@ def _related(sums: UpdateSums, norms: tuple[float, float, float], rounding: floa
     decay = _decay(sums, d)
     if decay is not None:
         return _Relation("decay differs", factor, beside, decay)
-    sure = FACTOR_TOLERANCE + UNRELATED * beside / sqrt(sums.count) + rounding / u
+    sure = FACTOR_TOLERANCE + FEW_ELEMENTS / sums.count + UNRELATED * beside / sqrt(sums.count) + rounding / u
     if abs(factor - 1.0) > sure and beside <= TOLERANCE + rounding / v:
         return _Relation("one factor apart", factor, beside)
     return _Relation("same" if d <= limit else "updates differ", factor, beside)
@@ -134,12 +135,16 @@ def common_factor(tensors: Sequence[UpdateDifference]) -> float | None:
         return None
     middle = sorted(factors)[len(factors) // 2]
     close = all(isclose(one, middle, rel_tol=2 * FACTOR_TOLERANCE) for one in factors)
-    # What moved by less than its units cannot tell; all that moved visibly has to be apart.
-    return middle if close and not any(_moved_alike(one) for one in tensors) else None
+    return middle if close and not any(_contradicts(one, middle) for one in tensors) else None
 
 
-def _moved_alike(one: UpdateDifference) -> bool:
-    return one.outcome == "same" and (one.rounding or 0.0) < FACTOR_TOLERANCE
+def _contradicts(one: UpdateDifference, factor: float) -> bool:
+    """Tell whether an update that is alike is known well enough not to be apart by the factor as well."""
+    if one.outcome != "same" or one.rounding is None:
+        return False
+    size = prod(one.shape)
+    known = one.rounding + FACTOR_TOLERANCE + FEW_ELEMENTS / size + UNRELATED * (one.beside_factor or 0.0) / sqrt(size)
+    return abs(factor - (1.0 if one.factor is None else one.factor)) > known
 
 
 def by_distance(one: UpdateDifference) -> tuple[bool, float]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from align.training.initial.draw_values import DrawnParameter
     from align.training.initial_values_result import InitialOutcome
 
+# Share of the elements that hold a value of their own; below it, a parameter is made of copies.
+MOST_OWN = 0.75
 # Values that do not depend on the seed may come out of another computation: a table of sines.
 SAME_VALUES = 64 * EPSILON["float32"]
 EXACT_TEST = 500  # elements of each side, up to which p-values are exact
@@ -62,8 +64,22 @@ def _compare_random(ours: Array, theirs: Array) -> Judged:
         share = f"{np.count_nonzero(unlike):,} of {unlike.size:,} sampled elements"
         return Judged("structures differ", note=f"{share} hold one value on one side only, or another one")
     free = ~(fixed | others)
-    one, other = ours[:, free].ravel(), theirs[:, free].ravel()
+    ours, theirs = ours[:, free], theirs[:, free]
+    first = [_first_places(side) for side in (ours, theirs)]
+    if (first[0] is None) != (first[1] is None):
+        return Judged("structures differ", note="values repeat within the parameter on one side only")
+    if first[0] is not None:  # copies of one value would count several times
+        ours, theirs = ours[:, first[0]], theirs[:, first[0]]
+    one, other = ours.ravel(), theirs.ravel()
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
         return Judged("values differ", one.size, note="NaN or Inf")
     test = stats.ks_2samp(one, other, method="auto" if one.size <= EXACT_TEST else "asymp")
     return Judged("same", one.size, float(test.statistic), float(test.pvalue))
+
+
+def _first_places(table: Array) -> Array | None:
+    """Where each value of a build stands first, if many are copies of others in every build; else None."""
+    found = [np.unique(row, return_index=True)[1] for row in table]
+    if any(places.size > MOST_OWN * table.shape[1] for places in found):
+        return None
+    return np.sort(found[0])
