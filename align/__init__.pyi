@@ -3,6 +3,7 @@
 from align.checkpoints.inspect_checkpoint import inspect_checkpoint as inspect_checkpoint
 from align.convert.convert_checkpoint import convert_checkpoint as convert_checkpoint
 from align.convert.diff_checkpoints import diff_checkpoints as diff_checkpoints
+from align.convert.diff_updates import diff_updates as diff_updates
 from align.core.about import __version__ as __version__
 from align.core.training import Training as Training
 from align.curves.compare_losses import compare_losses as compare_losses
@@ -26,7 +27,9 @@ from align.report.result_frames import map_frame as map_frame
 from align.report.write_report import write_report as write_report
 from align.traces.capture_trace import capture_trace as capture_trace
 from align.traces.show_trace import show_trace as show_trace
+from align.training.check_determinism import check_determinism as check_determinism
 from align.training.check_parameters import check_parameters as check_parameters
+from align.training.compare_initial_values import compare_initial_values as compare_initial_values
 from align.training.compare_training_step import compare_training_step as compare_training_step
 from align.training.freeze import freeze as freeze
 from align.training.make_deterministic import make_deterministic as make_deterministic

@@ -16,7 +16,9 @@ import align.cli
 FRAMEWORKS = ("torch", "mindspore", "mindcv", "transformers", "onnx", "onnxruntime")
 HEAVY = (*FRAMEWORKS, "numpy", "pandas", "scipy", "typer", "rich", "ml_dtypes")
 VERBS = sorted(
-    info.name for info in pkgutil.iter_modules(align.cli.__path__) if info.name != "main" and info.name[0] != "_"
+    info.name.replace("_", "-")
+    for info in pkgutil.iter_modules(align.cli.__path__)
+    if info.name != "main" and info.name[0] != "_"
 )
 
 BLOCK = f"""

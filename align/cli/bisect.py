@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from align.cli._shared import (
+from align.cli.parts.shared import (
     CandidateArgument,
     CandidateCheckpointOption,
     InputsOption,
@@ -26,7 +26,7 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
-from align.cli._sides import made_from, requested
+from align.cli.parts.sides import made_from, requested
 
 if TYPE_CHECKING:
     from align.forward.bisect_result import Bisection, PrecisionBisection

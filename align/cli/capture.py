@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import (
+from align.cli.parts.shared import (
     BatchesOption,
     InputSpecsOption,
     JsonOption,
@@ -18,7 +18,7 @@ from align.cli._shared import (
     hand_over,
     progress_bar,
 )
-from align.cli._sides import DeviceOption, DtypeOption, ModeOption  # noqa: TC001 - typer reads the annotations
+from align.cli.parts.sides import DeviceOption, DtypeOption, ModeOption  # noqa: TC001 - typer reads the annotations
 
 SHOWN_DEPTH = 1
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import JsonOption, RunOption, hand_over, import_report_meanwhile, progress_bar
+from align.cli.parts.shared import JsonOption, RunOption, hand_over, import_report_meanwhile, progress_bar
 
 
 class Family(str, enum.Enum):

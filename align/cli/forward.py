@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from align.cli._shared import (
+from align.cli.parts.shared import (
     BatchesOption,
     CandidateArgument,
     CandidateCheckpointOption,
@@ -27,7 +27,7 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
-from align.cli._sides import (
+from align.cli.parts.sides import (
     CandidateDeviceOption,
     CandidateDtypeOption,
     CandidateModeOption,
@@ -38,7 +38,7 @@ from align.cli._sides import (
     numbered_sources,
     requested,
 )
-from align.cli._trace_folders import compared_folders
+from align.cli.parts.trace_folders import compared_folders
 
 if TYPE_CHECKING:
     from align.core.protocols import Inputs

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import JsonOption, RunOption, hand_over
+from align.cli.parts.shared import JsonOption, RunOption, hand_over
 
 
 def inspect_command(

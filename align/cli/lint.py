@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import (
+from align.cli.parts.shared import (
     CandidateArgument,
     JsonOption,
     MapOption,

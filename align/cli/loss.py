@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from align.cli._shared import JsonOption, ProjectOption, RunOption  # noqa: TC001 - typer reads them at run time
+from align.cli.parts.shared import JsonOption, ProjectOption, RunOption  # noqa: TC001 - typer reads them at run time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,7 +103,7 @@ def loss_command(  # noqa: PLR0913 - one argument for each option of the command
     json: JsonOption = False,
 ) -> int:
     """Compare two loss logs on the true global step, or show what is understood of one."""
-    from align.cli._shared import find_settings
+    from align.cli.parts.shared import find_settings
     from align.curves.compare_losses import LogReading
 
     settings = find_settings(project)
@@ -150,7 +150,7 @@ def _compare(
     run: Path | None,
     json: bool,
 ) -> int:
-    from align.cli._shared import finish
+    from align.cli.parts.shared import finish
     from align.curves.compare_losses import compare_readings
 
     comparison = compare_readings(logs, readings, **asked._asdict())

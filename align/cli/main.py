@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from align.cli._given_files import require_given_files
-from align.cli._run_folder import claimed_folder
+from align.cli.parts.given_files import require_given_files
+from align.cli.parts.run_folder import claimed_folder
 from align.core.about import __version__
 from align.core.message_words import printable
 from align.errors import AlignError
@@ -129,9 +129,9 @@ def build_app() -> typer.Typer:
     app.callback(invoke_without_command=True)(_options)
     here = importlib.import_module(str(__package__))
     for info in sorted(pkgutil.iter_modules(here.__path__), key=lambda info: info.name):
-        if not info.name.startswith("_") and info.name != "main":
+        if not info.ispkg and info.name != "main":
             module = importlib.import_module(f"{here.__name__}.{info.name}")
-            app.command(info.name)(_exiting(getattr(module, f"{info.name}_command")))
+            app.command(info.name.replace("_", "-"))(_exiting(getattr(module, f"{info.name}_command")))
     return app
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from align.cli._shared import (
+from align.cli.convert import Family  # noqa: TC001 - typer reads the annotations
+from align.cli.parts.shared import (
     InputSpecsOption,
     JsonOption,
     ProjectOption,
@@ -19,7 +20,6 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
-from align.cli.convert import Family  # noqa: TC001 - typer reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import JsonOption  # noqa: TC001 - as above
+from align.cli.parts.shared import JsonOption  # noqa: TC001 - as above
 
 
 def report_command(
@@ -19,7 +19,7 @@ def report_command(
 
     The exit code is that of the worst rung that was run.
     """
-    from align.cli._shared import progress_bar
+    from align.cli.parts.shared import progress_bar
     from align.core.verdicts import Outcome
     from align.report.write_report import write_report
 

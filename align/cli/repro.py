@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import (
+from align.cli.parts.shared import (
     CandidateArgument,
     CandidateCheckpointOption,
     InputsOption,
@@ -24,7 +24,7 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
-from align.cli._sides import made_from, requested
+from align.cli.parts.sides import made_from, requested
 
 
 def repro_command(  # noqa: PLR0913 - one parameter an option

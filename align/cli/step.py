@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import JsonOption, MapOption, RunOption, finish, progress_bar
+from align.cli.parts.shared import JsonOption, MapOption, RunOption, finish, progress_bar
 
 _SIDE = "`module:function` or `file.py:function` that returns (model, loss, optimizer), or a dict of these and a step."
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import JsonOption, hand_over
+from align.cli.parts.shared import JsonOption, hand_over
 
 
 class Action(str, enum.Enum):

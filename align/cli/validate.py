@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from align.cli._shared import (
+from align.cli.parts.shared import (
     CandidateArgument,
     CandidateCheckpointOption,
     JsonOption,
@@ -19,7 +19,7 @@ from align.cli._shared import (
     progress_bar,
     read_settings,
 )
-from align.cli._sides import made_from, requested
+from align.cli.parts.sides import made_from, requested
 
 Function = Annotated[str | None, typer.Option(metavar="FUNCTION", help="The candidate's own, if it has one.")]
 

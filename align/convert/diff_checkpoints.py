@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.checkpoints.open_checkpoint import open_checkpoint
-from align.checkpoints.open_trusted import open_trusted
-from align.checkpoints.wrapper_prefixes import (
-    matched_without_wrappers,
-    without_prefixes_of_all,
-    without_wrappers,
-    wrapper_words,
-)
-from align.convert.diff.pair_tensors import judge_diff, judge_pair, naming_warning, pair_tensors
+from align.convert.diff.pair_checkpoints import open_for_diff, pair_checkpoints, without_prefixes
+from align.convert.diff.pair_tensors import judge_diff, judge_pair
 from align.convert.diff.stored_pairs import measure_pairs
 from align.convert.diff_result import CheckpointDiff
 from align.core.message_words import counted
 from align.core.progress import Progress, silent
-from align.errors import CannotRunError, MapError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from align.convert.diff.pair_tensors import TensorPairs
     from align.convert.diff_result import TensorDifference
     from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.name_map import NameMap
-
-MATCHED = "names are matched without what a wrapper put there"
 
 
 def diff_checkpoints(  # noqa: PLR0913 - the options of one command
@@ -64,10 +53,10 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
     [('w', 0.5)]
     """
     strip = tuple(strip)
-    ours = _opened(reference, reference_key, "--key-a", trust_pickle)
-    theirs = _opened(candidate, candidate_key, "--key-b", trust_pickle)
-    ours, theirs = _stripped((ours, theirs), strip)
-    ours, theirs, map_warnings, pairs = _paired(ours, theirs, name_map)
+    ours = open_for_diff(reference, reference_key, "--key-a", trust_pickle)
+    theirs = open_for_diff(candidate, candidate_key, "--key-b", trust_pickle)
+    ours, theirs = without_prefixes((ours, theirs), strip)
+    ours, theirs, map_warnings, pairs = pair_checkpoints(ours, theirs, name_map)
     for checkpoint in (ours, theirs):
         if checkpoint.check is not None:
             checkpoint.check()
@@ -87,66 +76,6 @@ def diff_checkpoints(  # noqa: PLR0913 - the options of one command
         unchanged=tuple(tensor.reference for tensor in tensors if tensor.identical) if unchanged else None,
         strip=strip,
     )
-
-
-def _opened(path: Path | str, key: str | None, option: str, trust_pickle: bool) -> Checkpoint:
-    """Open one side; a hint names the option that chooses the entry of this side."""
-    try:
-        return (open_trusted if trust_pickle else open_checkpoint)(path, key)
-    except CannotRunError as error:
-        error.hint = error.hint.replace("--key", option)
-        raise
-
-
-def _stripped(sides: Sequence[Checkpoint], strip: Sequence[str]) -> list[Checkpoint]:
-    """Both sides with their tensors under the names without the prefixes."""
-    if not strip:
-        return list(sides)
-    names = without_prefixes_of_all([side.tensors for side in sides], strip)
-    return [
-        replace(side, tensors={new: replace(side.tensors[was], name=new) for new, was in own.items()})
-        for side, own in zip(sides, names, strict=True)
-    ]
-
-
-def _paired(
-    ours: Checkpoint, theirs: Checkpoint, name_map: NameMap | Path | str | None
-) -> tuple[Checkpoint, Checkpoint, Sequence[str], TensorPairs]:
-    """Both sides under the names that they pair by, what there is to say of these, and the pairs."""
-    if name_map is None:
-        ours, said = _as_named_by(ours, theirs)
-        pairs = pair_tensors(ours.tensors, theirs.tensors)
-        return ours, theirs, tuple(filter(None, [said, naming_warning(pairs)])), pairs
-    from align.convert.diff.map_between import map_between
-    from align.convert.planning.given_map import read_given_map
-
-    two_way = read_given_map(name_map)
-    try:
-        way = map_between(two_way, ours.tensors, theirs.tensors)
-    except MapError:
-        ours, theirs, said = _unwrapped(ours, theirs)
-        if not said:
-            raise
-        way = map_between(two_way, ours.tensors, theirs.tensors)
-        way = replace(way, warnings=(said, *way.warnings))
-    return ours, theirs, way.warnings, pair_tensors(ours.tensors, theirs.tensors, way.name_map)
-
-
-def _as_named_by(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, str]:
-    """The reference under the candidate's names, where these differ by what wrappers put there, and what that is."""
-    names = matched_without_wrappers(ours.tensors, theirs.tensors)
-    words = wrapper_words(names)
-    return (_renamed(ours, names), f"{MATCHED}: {words}") if words else (ours, "")
-
-
-def _unwrapped(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, Checkpoint, str]:
-    both = [without_wrappers(side.tensors, inner=True) for side in (ours, theirs)]
-    words = ", ".join(filter(None, map(wrapper_words, both)))
-    return _renamed(ours, both[0]), _renamed(theirs, both[1]), f"{MATCHED}: {words}" if words else ""
-
-
-def _renamed(side: Checkpoint, names: Mapping[str, str]) -> Checkpoint:
-    return replace(side, tensors={names[name]: replace(one, name=names[name]) for name, one in side.tensors.items()})
 
 
 def _measured(pairs: TensorPairs, progress: Progress) -> tuple[TensorDifference, ...]:

@@ -28,9 +28,9 @@ def seed_of_runs() -> int:
 
 
 @contextmanager
-def other_seed() -> Iterator[None]:
+def other_seed(seed: int = SEED + 1) -> Iterator[None]:
     """Let runs start from another seed for a while: what differs then depends on random numbers."""
-    token = _seed.set(SEED + 1)
+    token = _seed.set(seed)
     try:
         yield
     finally:

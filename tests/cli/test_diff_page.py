@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from align.cli.main import main
@@ -27,12 +28,35 @@ def test_the_page_quotes_what_the_command_prints(
     torch.save({"model": after, "step": 1}, tmp_path / "after.pth")
     monkeypatch.chdir(tmp_path)
 
-    (block,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    block, _ = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
     command, *quoted = block.removeprefix("$ ").splitlines()
     assert main(shlex.split(command)[1:]) == 1
     printed = capsys.readouterr().out.splitlines()
     assert len(quoted) > 10
     assert [line for line in quoted if line not in printed] == []
+
+
+def test_the_page_quotes_how_updates_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    shapes = {"body.weight": (8, 6), "head.weight": (4, 8), "head.bias": (32,), "gate": (16,)}
+    before = {name: generator.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    waves = {name: np.sin(np.arange(value.size, dtype="f4")).reshape(value.shape) for name, value in before.items()}
+    step = {name: 0.01 * wave for name, wave in waves.items()}
+    factors = {"body.weight": 1.0, "head.weight": 2.0, "head.bias": 1.0, "gate": 0.0}
+    after = {name: value - step[name] for name, value in before.items()}
+    other = {name: value - factors[name] * step[name] for name, value in before.items()}
+    other["head.bias"] -= 1e-4 * before["head.bias"]
+    for name, values in {"a0": before, "a1": after, "b0": before, "b1": other}.items():
+        np.savez(f"{name}.npz", **{key: value.astype(np.float32) for key, value in values.items()})
+    _, block = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    command, *quoted = block.removeprefix("$ ").splitlines()
+    assert main(shlex.split(command)[1:]) == 1
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert len(quoted) > 4
+    assert [line for line in quoted if line.rstrip() not in printed] == []
 
 
 def test_the_page_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import align
-from align.convert import diff_result
+from align.convert import diff_result, updates_result
 from align.core import trace_metadata
 from align.core.measurements import LimitSource, Measurement
 from align.core.traces import Capture
@@ -24,6 +24,7 @@ from align.runs.run_folder import KINDS, RunFolder
 from align.traces import stored_noise
 from align.traces.stored import manifest, stored_model
 from align.traces.unpaired_layer import UnpairedLayer
+from align.training import determinism_result, initial_values_result, step_result
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-folder.md").read_text(encoding="utf-8")
 SOURCES = (Path(__file__).parents[2] / "align").rglob("*.py")
@@ -37,12 +38,18 @@ def named(text: str = PAGE) -> set[str]:
     "value",
     [
         diff_result.CheckpointDiff, diff_result.TensorDifference,
+        updates_result.UpdatesDiff, updates_result.UpdateDifference,
         forward_result.ForwardComparison, forward_result.LayerComparison, UnpairedLayer, Measurement, Finding,
         Capture, Coverage, Verdict,
         trace_metadata.TraceHead, trace_metadata.KeptValues, trace_metadata.TensorStatistics,
         trace_metadata.TraceSummary, trace_metadata.TracedCall, trace_metadata.TracedTensor,
         validation_result.Validation, validation_result.OutputDifference, validation_result.SampleDifference,
         validation_result.Combination,
+        determinism_result.DeterminismResult, determinism_result.RepeatedSide, determinism_result.UnrepeatedTensor,
+        determinism_result.PartCount,
+        step_result.StepComparison, step_result.StepCulprit, step_result.ComparedLoss, step_result.ComparedLayer,
+        step_result.ComparedGradient,
+        initial_values_result.InitialValues, initial_values_result.InitialParameter, initial_values_result.Distribution,
         generation_result.GenerationComparison, generation_result.LogitsComparison,
         generation_result.PositionComparison, generation_result.TokenDifference,
     ],
@@ -55,6 +62,10 @@ def test_every_word_that_a_field_may_hold_is_described() -> None:
     assert set(typing.get_args(LimitSource)) <= named()
     assert {outcome.value for outcome in Outcome} <= set(re.findall(r"`([^`]+)`", PAGE))
     assert set(typing.get_args(diff_result.TensorOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
+    assert set(typing.get_args(updates_result.UpdateOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
+    words = (determinism_result.Builds, determinism_result.RepeatCause, determinism_result.StepPart)
+    words += (initial_values_result.InitialOutcome, initial_values_result.Family)
+    assert {one for word in words for one in typing.get_args(word) if one} <= set(re.findall(r"`([^`]+)`", PAGE))
     assert set(typing.get_args(LayerOutcome)) <= set(re.findall(r"`([^`]+)`", PAGE))
 
 

@@ -128,6 +128,29 @@ def test_a_clean_side_is_trained_whole(framework: str) -> None:
     assert result.verdict.outcome is Outcome.ALIGNED
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_dropout_does_not_stand_for_an_influence(framework: str) -> None:
+    """Each try draws the same masks: a loss that changes, changes because of the parameter."""
+
+    def dropping(plain: Any, layers: Any) -> Any:
+        plain.b, plain.spare = layers
+        return plain
+
+    if framework == "torch":
+        from torch import nn, optim
+
+        model = dropping(torch_net(faulty=False), (nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 2)), nn.Linear(2, 2)))
+        given = align.Training(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1))
+    else:
+        from mindspore import nn
+
+        layers = nn.SequentialCell(nn.Dropout(p=0.5), nn.Dense(6, 2)), nn.Dense(2, 2)
+        model = dropping(mindspore_net(faulty=False), layers)
+        given = align.Training(model, nn.CrossEntropyLoss(), nn.SGD(model.trainable_params(), 0.1))
+    found = states(align.check_parameters(given, batch=batch()))
+    assert found["spare.weight"] == (NONE[framework], "its module is never called")
+
+
 def test_two_sides_that_train_the_same_agree_and_a_cut_on_one_side_is_named() -> None:
     both = align.check_parameters(training("torch", faulty=True), training("mindspore", faulty=True), batch=batch())
     assert (both.verdict.outcome, both.unlike) == (Outcome.ALIGNED, ())

@@ -76,7 +76,7 @@ def _place(one: Culprit) -> str:
     if one["part"] == "code":
         near = say("step.near", layer=one["near"]) if one["near"] else ""
         return say("step.code", name=name, classes=classes) + near
-    return word("step_part", one["part"])
+    return word("faulty_part", one["part"])
 
 
 def _off(factor: Any) -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from align.core.protocols import Model
 
+# What operators call the seed of the network, and their own.
+SEED_NAMES = (("Seed0", "Seed1"), ("seed", "seed2"))
+
 
 @contextmanager
 def restored(model: Model) -> Iterator[None]:
@@ -55,6 +58,37 @@ def _untrained_kept(model: Model) -> Iterator[None]:
         for tensor, value in kept:
             if to_array(tensor).tobytes() != value.tobytes():
                 fill(tensor, value)
+
+
+@contextmanager
+def operators_restarted(model: Model) -> Iterator[None]:
+    """Let operators that draw with seeds of their own, as that of `nn.Dropout`, begin anew, from the seed of runs.
+
+    Their kernels go on drawing from call to call, and no seed that is set later reaches them: copies take their place.
+    """
+    kept = []
+    for number, (cell, name, operator) in enumerate(_drawing_operators(model), 1):
+        fresh = copy.deepcopy(operator)
+        for attribute, seed in zip(_seed_names(operator), (seed_of_runs() + 1, number), strict=True):
+            fresh.add_prim_attr(attribute, seed)
+        kept.append((cell, name, operator))
+        setattr(cell, name, fresh)
+    try:
+        yield
+    finally:
+        for cell, name, operator in kept:
+            setattr(cell, name, operator)
+
+
+def _drawing_operators(model: Model) -> Iterator[tuple[Any, str, Any]]:
+    for _, cell in model.cells_and_names():
+        operators = [(name, one) for name, one in vars(cell).items() if isinstance(one, launched().ops.Primitive)]
+        yield from ((cell, name, one) for name, one in operators if _seed_names(one))
+
+
+def _seed_names(operator: Any) -> tuple[str, ...]:
+    """What an operator calls its two seeds; () for one that has none."""
+    return next((names for names in SEED_NAMES if all(name in vars(operator) for name in names)), ())
 
 
 @contextmanager

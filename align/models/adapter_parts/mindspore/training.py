@@ -12,7 +12,7 @@ from align.errors import UserCodeError
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
 from align.models.adapter_parts.mindspore.gradient_forms import MindSporeGradients
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
-from align.models.adapter_parts.mindspore.state import restored, same_random_numbers
+from align.models.adapter_parts.mindspore.state import operators_restarted, restored, same_random_numbers
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.train import batch_parts, dropping, scalar
 from align.models.record_calls import bind_inputs
@@ -39,7 +39,8 @@ class MindSporeTrainer:
         own = {one.name: one for one in model.trainable_params()}
         tensors = own | named_tensors(model)
         held = _held(training, own)
-        with in_mode(graph=False), layer_by_layer(graph=False), _left_alone(training), same_random_numbers():
+        alone = _left_alone(training), same_random_numbers(), operators_restarted(model)
+        with in_mode(graph=False), layer_by_layer(graph=False), alone[0], alone[1], alone[2]:
             model.set_train(True)
             for number, batch in enumerate(batches):
                 for name, value in sink.begin(number, held).items():
@@ -72,7 +73,8 @@ class MindSporeTrainer:
         mindspore.set_seed(seed)
         mindspore.manual_seed(seed)
         mindspore.dataset.config.set_seed(seed)
-        mindspore.set_context(deterministic="ON")  # `set_deterministic` raises when it is called again
+        if mindspore.get_context("deterministic") != "ON":
+            mindspore.set_context(deterministic="ON")  # `set_deterministic` raises when it is called again
         settings = [f"set_seed({seed})", f"manual_seed({seed})", f"dataset.config.set_seed({seed})"]
         settings += ['set_context(deterministic="ON")']
         if threads is not None:

@@ -34,8 +34,9 @@ def require_given_files(given: Mapping[str, object]) -> None:
     for name in _FUNCTIONS:
         for side in _texts(given.get(name)):
             _require_module(side)
-    for source in (*_texts(given.get("inputs")), *_texts(given.get("candidate_inputs"))):
-        require_source(source)
+    for name in ("inputs", "candidate_inputs", "batch"):
+        for source in _texts(given.get(name)):
+            require_source(source)
 
 
 def require_source(source: Path | str) -> None:

@@ -28,4 +28,8 @@ def _kind(command: str, given: Mapping[str, object]) -> str:
         return "check"
     if command == "bisect" and (given.get("precision") or given.get("device")):
         return "precision"
+    if command == "check_determinism":
+        return "determinism"
+    if command == "diff" and given.get("updates"):
+        return "updates"
     return "log" if command == "loss" and given.get("candidate") is None else command

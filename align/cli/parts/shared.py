@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from align.cli._given_files import require_source
-from align.cli._sides import SIDES, given_side, requested
+from align.cli.parts.given_files import require_source
+from align.cli.parts.sides import SIDES, given_side, requested
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

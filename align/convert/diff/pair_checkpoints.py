@@ -1,0 +1,87 @@
+"""Checkpoints that are held against each other: opened, under the names that they pair by, and their tensors paired."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from align.checkpoints.open_checkpoint import open_checkpoint
+from align.checkpoints.open_trusted import open_trusted
+from align.checkpoints.wrapper_prefixes import (
+    matched_without_wrappers,
+    without_prefixes_of_all,
+    without_wrappers,
+    wrapper_words,
+)
+from align.convert.diff.pair_tensors import naming_warning, pair_tensors
+from align.errors import CannotRunError, MapError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from align.convert.diff.pair_tensors import TensorPairs
+    from align.core.checkpoints import Checkpoint
+    from align.core.name_map import NameMap
+
+MATCHED = "names are matched without what a wrapper put there"
+
+
+def open_for_diff(path: Path | str, key: str | None, option: str, trust_pickle: bool) -> Checkpoint:
+    """Open one side; a hint names the option that chooses the entry of this side."""
+    try:
+        return (open_trusted if trust_pickle else open_checkpoint)(path, key)
+    except CannotRunError as error:
+        error.hint = error.hint.replace("--key", option)
+        raise
+
+
+def without_prefixes(sides: Sequence[Checkpoint], strip: Sequence[str]) -> list[Checkpoint]:
+    """Both sides with their tensors under the names without the prefixes."""
+    if not strip:
+        return list(sides)
+    names = without_prefixes_of_all([side.tensors for side in sides], strip)
+    return [
+        replace(side, tensors={new: replace(side.tensors[was], name=new) for new, was in own.items()})
+        for side, own in zip(sides, names, strict=True)
+    ]
+
+
+def pair_checkpoints(
+    ours: Checkpoint, theirs: Checkpoint, name_map: NameMap | Path | str | None
+) -> tuple[Checkpoint, Checkpoint, Sequence[str], TensorPairs]:
+    """Both sides under the names that they pair by, what there is to say of these, and the pairs."""
+    if name_map is None:
+        ours, said = _as_named_by(ours, theirs)
+        pairs = pair_tensors(ours.tensors, theirs.tensors)
+        return ours, theirs, tuple(filter(None, [said, naming_warning(pairs)])), pairs
+    from align.convert.diff.map_between import map_between
+    from align.convert.planning.given_map import read_given_map
+
+    two_way = read_given_map(name_map)
+    try:
+        way = map_between(two_way, ours.tensors, theirs.tensors)
+    except MapError:
+        ours, theirs, said = _unwrapped(ours, theirs)
+        if not said:
+            raise
+        way = map_between(two_way, ours.tensors, theirs.tensors)
+        way = replace(way, warnings=(said, *way.warnings))
+    return ours, theirs, way.warnings, pair_tensors(ours.tensors, theirs.tensors, way.name_map)
+
+
+def _as_named_by(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, str]:
+    """The reference under the candidate's names, where these differ by what wrappers put there, and what that is."""
+    names = matched_without_wrappers(ours.tensors, theirs.tensors)
+    words = wrapper_words(names)
+    return (_renamed(ours, names), f"{MATCHED}: {words}") if words else (ours, "")
+
+
+def _unwrapped(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, Checkpoint, str]:
+    both = [without_wrappers(side.tensors, inner=True) for side in (ours, theirs)]
+    words = ", ".join(filter(None, map(wrapper_words, both)))
+    return _renamed(ours, both[0]), _renamed(theirs, both[1]), f"{MATCHED}: {words}" if words else ""
+
+
+def _renamed(side: Checkpoint, names: Mapping[str, str]) -> Checkpoint:
+    return replace(side, tensors={names[name]: replace(one, name=names[name]) for name, one in side.tensors.items()})

@@ -1,0 +1,1 @@
+"""Initial values of both sides: drawn, held against each other, and named."""

@@ -1,0 +1,85 @@
+"""Whether two parameters are drawn alike: constants exactly, what is random by a test of two samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats
+
+from align.core.dtypes import EPSILON
+from align.training.initial.name_distribution import BY_CHANCE, fixed_places, is_orthogonal
+
+if TYPE_CHECKING:
+    from align.core.dtypes import Array
+    from align.training.initial.draw_values import DrawnParameter
+    from align.training.initial_values_result import InitialOutcome
+
+# Share of the elements that hold a value of their own; below it, a parameter is made of copies.
+MOST_OWN = 0.75
+# Values that do not depend on the seed may come out of another computation: a table of sines.
+SAME_VALUES = 64 * EPSILON["float32"]
+EXACT_TEST = 500  # elements of each side, up to which p-values are exact
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found of a pair; the figures of the test are None where none was made."""
+
+    outcome: InitialOutcome
+    samples: int = 0
+    statistic: float | None = None
+    p_value: float | None = None
+    note: str = ""
+
+
+def judge_pair(ours: DrawnParameter, theirs: DrawnParameter) -> Judged:
+    """Compare a pair; `same` still hangs on the p-value, where there is one."""
+    if ours.whole.shape != theirs.whole.shape:
+        return Judged("shapes differ", note=f"{list(ours.whole.shape)} against {list(theirs.whole.shape)}")
+    if ours.random != theirs.random:
+        return Judged("random on one side")
+    if not ours.random:
+        return _compare_fixed(ours.whole, theirs.whole)
+    if is_orthogonal(ours.whole) != is_orthogonal(theirs.whole):
+        return Judged("structures differ", note="the rows are orthogonal on one side only")
+    return _compare_random(ours.table, theirs.table)
+
+
+def _compare_fixed(ours: Array, theirs: Array) -> Judged:
+    one, other = ours.astype(np.float64), theirs.astype(np.float64)
+    largest = np.abs(one).max(initial=0.0)
+    unlike = ~(np.abs(other - one) <= SAME_VALUES * largest) & ~(np.isnan(one) & np.isnan(other))
+    if not unlike.any():
+        return Judged("same", one.size)
+    return Judged("values differ", one.size, note=f"{np.count_nonzero(unlike):,} of {one.size:,} elements")
+
+
+def _compare_random(ours: Array, theirs: Array) -> Judged:
+    """Places that hold one value in all builds must be the same on both sides; the others are pooled and tested."""
+    fixed, others = fixed_places(ours), fixed_places(theirs)
+    unlike = (fixed != others) | (fixed & others & (ours[0] != theirs[0]))
+    if unlike.mean() > BY_CHANCE:
+        share = f"{np.count_nonzero(unlike):,} of {unlike.size:,} sampled elements"
+        return Judged("structures differ", note=f"{share} hold one value on one side only, or another one")
+    free = ~(fixed | others)
+    ours, theirs = ours[:, free], theirs[:, free]
+    first = [_first_places(side) for side in (ours, theirs)]
+    if (first[0] is None) != (first[1] is None):
+        return Judged("structures differ", note="values repeat within the parameter on one side only")
+    if first[0] is not None:  # copies of one value would count several times
+        ours, theirs = ours[:, first[0]], theirs[:, first[0]]
+    one, other = ours.ravel(), theirs.ravel()
+    if not (np.isfinite(one).all() and np.isfinite(other).all()):
+        return Judged("values differ", one.size, note="NaN or Inf")
+    test = stats.ks_2samp(one, other, method="auto" if one.size <= EXACT_TEST else "asymp")
+    return Judged("same", one.size, float(test.statistic), float(test.pvalue))
+
+
+def _first_places(table: Array) -> Array | None:
+    """Where each value of a build stands first, if many are copies of others in every build; else None."""
+    found = [np.unique(row, return_index=True)[1] for row in table]
+    if any(places.size > MOST_OWN * table.shape[1] for places in found):
+        return None
+    return np.sort(found[0])

@@ -1,0 +1,141 @@
+"""What a parameter's initial values look like: which family, how wide, and what the width follows from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from align.rules.initial_value_rules import initial_value_rules
+from align.training.initial_values_result import Distribution
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from align.core.dtypes import Array
+    from align.core.parameters import Parameter, ParameterSet
+    from align.rules.initial_value_rules import Fan
+    from align.training.initial.draw_values import DrawnParameter
+    from align.training.initial_values_result import Family
+
+# A normal distribution that is cut at two standard deviations keeps this share of its width.
+KEPT_WIDTH = 0.8796256610342398
+CUT = 2.0
+# Below this many elements a family is a guess.
+FEWEST = 50
+# Fitted families are judged by the distance of the distribution functions; one that is no family is further off.
+FITS = 2.0
+# Rows of an orthogonal matrix: their products relative to their squares; by chance that is 1 / sqrt(columns).
+ORTHOGONAL = 1e-4
+MOST_ROWS = 64
+# Share of the places that hold the same value in three builds by chance, in half precision.
+BY_CHANCE = 1e-3
+# Standard errors that a measured scale may be off by.
+ERRORS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the scale of a weight may follow from."""
+
+    fans: dict[Fan, int]
+    shape: tuple[int, ...]
+
+
+def sizes_of(parameter: Parameter, sets: ParameterSet) -> Sizes:
+    """The fans of a weight, or for a vector those of the weight of its layer."""
+    beside = [one for one in sets.parameters if one.module == parameter.module and len(one.shape) > 1]
+    weight = parameter if len(parameter.shape) > 1 else max(beside, key=lambda one: one.count, default=None)
+    fans: dict[Fan, int] = {}
+    if weight is not None:
+        field = int(np.prod(weight.shape[2:], dtype=np.int64))
+        fans = {"in": weight.shape[1] * field, "out": weight.shape[0] * field}
+        fans["sum"] = fans["in"] + fans["out"]
+    hidden = [one.shape[-1] for one in beside if one.attribute.startswith("weight_hh")]
+    return Sizes(fans | ({"hidden": hidden[0]} if hidden else {}), parameter.shape)
+
+
+def name_distribution(drawn: DrawnParameter, sizes: Sizes) -> Distribution:
+    """Name what was drawn for a parameter."""
+    values = drawn.table
+    if not np.isfinite(values).all():
+        return Distribution("not finite", np.nan, np.nan, None)
+    mean, std = float(values.mean()), float(values.std())
+    if drawn.low == drawn.high:
+        return Distribution("constant", mean, 0.0, drawn.low)
+    if not drawn.random:
+        return Distribution("fixed", mean, std, None)
+    if (gain := _orthogonal_gain(drawn.whole)) is not None:
+        return Distribution("orthogonal", mean, std, gain)
+    held = fixed_places(values)
+    share = float(held.mean()) if held.mean() > BY_CHANCE else 0.0
+    return replace(_fitted(values[:, ~held].ravel(), sizes), held=share)
+
+
+def fixed_places(values: Array) -> Array:
+    """The places that hold one value in all builds, which are the rows; as bools."""
+    return np.asarray((values == values[0]).all(axis=0))
+
+
+def is_orthogonal(value: Array) -> bool:
+    """Tell whether the rows of a matrix, or its columns if these are fewer, are orthogonal and of one length."""
+    return _orthogonal_gain(value) is not None
+
+
+def _orthogonal_gain(value: Array) -> float | None:
+    if value.ndim < 2:
+        return None
+    matrix = value.reshape(value.shape[0], -1).astype(np.float64)
+    matrix = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    if len(matrix) < 2:
+        return None
+    rows = matrix[:MOST_ROWS]
+    products = rows @ rows.T
+    squares = np.diag(products)
+    unlike = np.abs(products - np.diag(squares)).max() + np.ptp(squares)
+    return float(sqrt(squares.mean())) if unlike <= ORTHOGONAL * squares.mean() else None
+
+
+def _fitted(values: Array, sizes: Sizes) -> Distribution:
+    """The family that is nearest to what was drawn, if it is near."""
+    size, mean, std = values.size, float(values.mean()), float(values.std())
+    if size < FEWEST:
+        return Distribution("other", mean, std, None)
+    bound = float(np.abs(values).max()) * (size + 1) / size
+    cut = std / KEPT_WIDTH
+    shapes: dict[Family, tuple[float, Any, float]] = {
+        "uniform": (bound, stats.uniform(-bound, 2 * bound), ERRORS / size + 1e-5),
+        "normal": (std, stats.norm(mean, std), ERRORS / sqrt(2 * size)),
+        "truncated normal": (cut, stats.truncnorm(-CUT, CUT, mean, cut), ERRORS / sqrt(2 * size)),
+    }
+    ordered = np.sort(values)
+    distances = {name: _distance(ordered, one[1].cdf) for name, one in shapes.items()}
+    family = min(distances, key=lambda name: distances[name])
+    if distances[family] > FITS / sqrt(size):
+        return Distribution("other", mean, std, None)
+    scale, _, tolerance = shapes[family]
+    return Distribution(family, mean, std, *_reason(family, scale, tolerance, sizes))
+
+
+def _distance(ordered: Array, distribution: Callable[[Array], Array]) -> float:
+    """The largest distance of the distribution function of sorted values from a given one."""
+    steps = np.arange(ordered.size + 1) / ordered.size
+    expected = distribution(ordered)
+    return float(max((steps[1:] - expected).max(), (expected - steps[:-1]).max()))
+
+
+def _reason(family: str, scale: float, tolerance: float, sizes: Sizes) -> tuple[float, str, str]:
+    """The scale with what it follows from: the nearest scheme within the error of the measurement, else a number."""
+    found = []
+    for scheme in initial_value_rules().schemes:
+        meant = scheme.scale(sizes.fans) if scheme.family == family else None
+        if meant is not None and abs(scale / meant - 1.0) <= tolerance:
+            found.append((round(abs(scale / meant - 1.0), 4), meant, scheme))
+    plain = float(f"{scale:.1g}")
+    nearest = min(found, key=lambda one: one[0], default=None)
+    if nearest is not None and nearest[0] <= abs(scale / plain - 1.0):
+        return nearest[1], nearest[2].id, nearest[2].formula
+    return (plain if abs(scale / plain - 1.0) <= tolerance else float(f"{scale:.3g}")), "", ""
