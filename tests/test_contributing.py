@@ -28,6 +28,7 @@ from align.names.map_from_family import map_from_family
 from align.names.recognise_family import recognise_families
 from align.rules import model_families as families
 from align.rules import training_state_rules as state_rules
+from align.rules import update_rule_forms
 from align.rules.layer_rules import LayerFamily, mappings_folder, read_layer_rules
 from align.rules.model_families import model_families
 from align.rules.pitfalls import pitfalls, read_pitfalls
@@ -109,7 +110,7 @@ def test_each_recipe_names_places_that_are_there(recipe) -> None:
 def test_every_recipe_that_shows_a_file_is_run_here() -> None:
     assert {name for name, text in RECIPES.items() if "```" in text} == {
         "A layer rule", "A log format", "A checkpoint format", "A model family", "A pitfall", "State of an optimizer",
-        "A command",
+        "The rule of an optimizer", "A command",
     }  # fmt: skip
 
 
@@ -182,6 +183,17 @@ def test_the_state_of_an_optimizer_is_read(tmp_path, monkeypatch) -> None:
     read = state_rules.training_state_rules.__wrapped__()
     (kept,) = (one for one in state_rules.training_state_rules().optimizers if one.id == "Adam")
     assert read.optimizers == (kept,)
+
+
+def test_the_rule_of_an_optimizer_is_the_one_that_is_kept(tmp_path, monkeypatch) -> None:
+    (tmp_path / "update_rules.toml").write_text(example("The rule of an optimizer", "toml"), encoding="utf-8")
+    (kept,) = (one for one in update_rule_forms.update_rule_forms() if "AdamWeightDecay" in one.classes[0])
+    monkeypatch.setattr(update_rule_forms, "mappings_folder", lambda: tmp_path)
+    (shown,) = update_rule_forms.update_rule_forms.__wrapped__()
+    assert shown.kind == kept.kind
+    assert set(shown.classes) <= set(kept.classes)
+    assert shown.fixed == kept.fixed
+    assert shown.reads.items() <= kept.reads.items()
 
 
 def test_the_command_is_found_and_runs(tmp_path, monkeypatch, capsys) -> None:

@@ -18,7 +18,7 @@ HEAVY = (*FRAMEWORKS, "numpy", "pandas", "scipy", "typer", "rich", "ml_dtypes")
 VERBS = sorted(
     info.name.replace("_", "-")
     for info in pkgutil.iter_modules(align.cli.__path__)
-    if info.name != "main" and info.name[0] != "_"
+    if info.name != "main" and not info.ispkg
 )
 
 BLOCK = f"""
