@@ -37,7 +37,7 @@ def _replaced(maker: type) -> Iterator[tuple[type, str]]:
 
 
 def _is_other(own: object, inherited: object) -> bool:
-    """Tell a function of the user's: torch puts its own step, wrapped for the profiler, into classes that inherit it."""
+    """Tell a function of the user's: torch puts its own step, wrapped for a profiler, into classes that inherit it."""
     if not callable(own) or not callable(inherited):
         return False
     written = inspect.unwrap(own)

@@ -155,7 +155,7 @@ def test_a_rate_a_step_against_one_an_epoch_is_a_note() -> None:
 
 
 def test_over_how_many_steps_rates_were_compared_is_a_caveat_unless_it_is_all() -> None:
-    assert lint("stepped", "momentum").verdict.caveats == ("learning rates after step 1,000",)
+    assert lint("stepped", "momentum").verdict.caveats == ("learning rates after step 1,201",)
     assert lint("stepped", "momentum", steps=300).verdict.outcome is Outcome.ALIGNED
     assert lint("stepped", "momentum", steps=300).verdict.caveats == ("learning rates after step 300",)
     assert lint("cosine", "momentum_cosine").verdict.caveats == ()
