@@ -45,6 +45,21 @@ def test_a_layer_that_is_given_nothing_padded_is_an_error_beside_one_that_is(lay
     assert told(result) == [("conv-padding", "second", "error"), ("conv-padding", "first", "note")]
 
 
+@pytest.mark.parametrize(
+    "port", ["ThenActivates", "InOneExpression", "ByOwnMethod", "ByFunction", "Annotated", "BySharedLayer"]
+)
+def test_padding_is_seen_through_activations_variables_and_methods(layers: Any, port: str) -> None:
+    result = lint_models(layers.TwoPadded(), getattr(layers, port)())
+    assert told(result) == [("conv-padding", path, "note") for path in ("first", "second")]
+    assert result.verdict.outcome is Outcome.ALIGNED
+
+
+@pytest.mark.parametrize("port", ["OnlyTheFirst", "OnlyTheFirstByMethod", "PadsTooLate"])
+def test_what_was_padded_for_another_layer_is_not_padded_for_this_one(layers: Any, port: str) -> None:
+    result = lint_models(layers.TwoPadded(), getattr(layers, port)())
+    assert told(result) == [("conv-padding", "second", "error"), ("conv-padding", "first", "note")]
+
+
 def test_borders_that_a_function_fills_are_a_note(layers: Any) -> None:
     result = lint_models(layers.Reflects(), layers.ReflectsOutside())
     assert {(rule, severity) for rule, _, severity in told(result)} == {
