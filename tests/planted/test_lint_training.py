@@ -105,6 +105,8 @@ def test_what_trains_alike_gives_no_finding(reference: str, candidate: str) -> N
         ("sgd", "momentum_centralised", "grad_centralization"),
         ("sgd", "momentum_decay_by_step", "weight_decay"),
         ("focal", "softmax_port", "FocalLoss"),
+        ("unnamed_loss", "unnamed_loss_port", "Focal"),
+        ("trained_with_focal", "trained_with_focal_port", "Focal"),
     ],
 )
 def test_what_no_rule_knows_could_not_be_compared(reference: str, candidate: str, named: str) -> None:

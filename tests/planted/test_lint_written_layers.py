@@ -88,6 +88,17 @@ def test_the_epsilon_of_written_norms_and_activations_is_compared(layers: Any) -
     assert other.verdict.outcome is Outcome.NOT_ALIGNED
 
 
+def test_a_number_that_is_a_tensor_is_shown_as_it_was_written(layers: Any) -> None:
+    def lint(epsilon: float) -> LintResult:
+        port = layers.written_port(1e-6, 1e-3)
+        port[2].eps = layers.mindspore.Tensor(epsilon, layers.mindspore.float32)
+        return lint_models(layers.written(1e-6, 1e-3), port)
+
+    (finding,) = lint(1e-5).findings
+    assert (finding.reference_setting, finding.candidate_setting) == ("eps=0.001", "eps=1e-05")
+    assert lint(1e-3).findings == ()
+
+
 def test_a_written_norm_is_held_against_the_frameworks_own(layers: Any) -> None:
     class OwnNorm(layers.mnn.Cell):
         def __init__(self, epsilon: float) -> None:

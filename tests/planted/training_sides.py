@@ -261,6 +261,31 @@ def focal() -> Any:
     return FocalLoss()
 
 
+def unnamed_loss() -> Any:
+    """A loss whose name does not say so."""
+    return Focal()
+
+
+def trained_with_focal() -> Any:
+    net = TorchNet()
+    return Focal(), net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+
+class FocalCell(mnn.Cell):
+    def __init__(self, gamma: float = 2.0) -> None:
+        super().__init__()
+        self.gamma = gamma
+
+
+def unnamed_loss_port() -> Any:
+    return FocalCell()
+
+
+def trained_with_focal_port() -> Any:
+    net = PortNet()
+    return net, mnn.Momentum(net.trainable_params(), 0.1, 0.9), FocalCell()
+
+
 def kl_summed_port() -> Any:
     return mnn.KLDivLoss(reduction="sum")
 
