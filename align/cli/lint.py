@@ -25,7 +25,7 @@ def lint_command(  # noqa: PLR0913 - one parameter an option
     map_file: MapOption = None,
     steps: Annotated[
         int | None,
-        typer.Option(min=1, help="Steps over which learning rates are compared. [default: all, or 1000]"),
+        typer.Option(min=1, help="Steps over which learning rates are compared. [default: all, or 1000 and more]"),
     ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="Give every layer a row of its own.")] = False,
     project: ProjectOption = None,

@@ -35,14 +35,15 @@ class LayerSettings:
 class LearningRates:
     """The rate at each of the first steps, a single one if it stays.
 
-    `steps` is for how many steps the schedule was made, None if it does not say; `problem` is why the rates could not
-    be had, `by` the class of what changes them.
+    `steps` is for how many steps the schedule was made, None if it has no end; `reach` is the largest number of steps
+    that it names, 0 if none. `problem` is why the rates could not be had, `by` the class of what changes them.
     """
 
     values: tuple[float, ...] = ()
     steps: int | None = None
     problem: str = ""
     by: str = ""
+    reach: int = 0
 
     @property
     def scheduled(self) -> bool:

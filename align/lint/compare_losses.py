@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from align.models.open_side import Side
     from align.rules.pitfalls import Pitfall
 
-TOPIC = "losses"
+TOPIC, REDUCTION = "losses", "loss-reduction"
 FAMILIES = ("torch.nn.", "mindspore.nn.", "mindspore.mint.nn.")
-SAME_FUNCTION = {"SoftmaxCrossEntropyWithLogits": "CrossEntropyLoss", "MAELoss": "L1Loss"}
+SAME_FUNCTION = {
+    "SoftmaxCrossEntropyWithLogits": "CrossEntropyLoss",
+    "MAELoss": "L1Loss",
+    "MultilabelMarginLoss": "MultiLabelMarginLoss",
+}
 
 
 def compare_losses(sides: tuple[Side, Side], rules: Sequence[Pitfall]) -> ComparedPart:
@@ -34,9 +38,19 @@ def compare_losses(sides: tuple[Side, Side], rules: Sequence[Pitfall]) -> Compar
         return ComparedPart((_other_function(settings, functions),), 1, 1)
     compared = compare_settings([LayerPair(*settings)], own)
     missed = uncovered_settings((type(sides[0].model), type(sides[1].model)), settings, own)
-    problems = [*compared.missing, *(f"{one}, which no rule compares" for one in missed)]
+    problems = [
+        *compared.missing,
+        *(f"{one}, which no rule compares" for one in (*missed, *_reductions(settings, own))),
+    ]
     findings = tuple(replace(finding, part="loss") for finding in compared.findings)
     return ComparedPart(findings, 1, compared.compared, compared.unread, not_compared=tuple(problems))
+
+
+def _reductions(settings: tuple[LayerSettings, LayerSettings], rules: Sequence[Pitfall]) -> list[str]:
+    """The reduction of losses that no rule reads it of: that it is at its default does not tell that it is equal."""
+    known = next((rule for rule in rules if rule.id == REDUCTION), None)
+    unread = [one for one in settings if known is None or known.form_of(one.classes) is None]
+    return [f"the reduction of {one.classes[0]}" for one in unread]
 
 
 def _function(loss: LayerSettings) -> str:

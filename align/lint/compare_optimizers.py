@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from align.core.message_words import counted, first_few
-from align.lint.compare_schedules import common_steps, first_unlike_rate, steps_a_period
+from align.lint.compare_schedules import common_steps, first_unlike_rate, is_whole, steps_a_period
 from align.lint.compare_settings import LayerPair, compare_settings
 from align.lint.lint_result import ComparedPart, SettingFinding
 from align.lint.pair_groups import GroupPair, are_named, pair_groups
@@ -127,13 +127,15 @@ def _compare_rates(pair: GroupPair) -> ComparedPart:
     if problems:
         return ComparedPart(unread=1, not_compared=problems)
     steps = common_steps(mine, theirs)
-    caveats = () if _known_length(mine, theirs) else (f"learning rates after step {steps:,}",)
+    caveats = () if is_whole(mine, theirs) else (f"learning rates after step {steps:,}",)
     unlike = first_unlike_rate(mine, theirs)
     if unlike is None:
         return ComparedPart(compared=1, caveats=caveats)
     period = steps_a_period(mine, theirs)
     places = _shown(mine, unlike.step), _shown(theirs, unlike.step)
     words = f"differs from step {unlike.step} on, at {unlike.differing:,} of {unlike.steps:,} steps"
+    if unlike.behind:
+        words += f", behind the {unlike.behind:,} that one side is made for (--steps {unlike.behind} leaves them out)"
     change = f"a schedule that gives {unlike.rates[0]:.6g} at step {unlike.step}"
     if period:
         words = f"is equal if the scheduler that changes at each step is stepped every {period} steps"
@@ -155,11 +157,6 @@ def _compare_rates(pair: GroupPair) -> ComparedPart:
         part="optimizer",
     )
     return ComparedPart((finding,), compared=1, caveats=caveats)
-
-
-def _known_length(mine: LearningRates, theirs: LearningRates) -> bool:
-    known = [one.steps for one in (mine, theirs) if one.steps]
-    return bool(known) and max(known) <= common_steps(mine, theirs)
 
 
 def _shown(rates: LearningRates, step: int) -> str:

@@ -6,21 +6,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from align.core.layer_settings import LearningRates
 
 TOLERANCE = 1e-4
 """Of the larger rate. MindSpore computes schedules in float32 from the number of the step: up to 3e-5 in 1000 steps."""
+STEPS = 1000
+"""The steps over which learning rates are compared where a schedule has no end and names no larger number."""
+PERIODS = 3  # of the longest period: a restart that comes twice as late as the one before is seen twice
+MOST_STEPS = 100_000  # about two seconds for a scheduler of torch
 FLOOR = 1e-6  # of the highest rate: below, near the end of a cosine, cancellation is all that is left of a float32
 
 
 @dataclass(frozen=True, slots=True)
 class RatesDiffer:
-    """The first step, counted from 0, at which two schedules differ, both rates there, and in how many of the steps."""
+    """The first step, counted from 0, at which two schedules differ, both rates there, and in how many of the steps.
+
+    `behind` is the end of the schedule that is made for fewer steps than that, None if none is.
+    """
 
     step: int
     rates: tuple[float, float]
     differing: int
     steps: int
+    behind: int | None = None
 
 
 def first_unlike_rate(mine: LearningRates, theirs: LearningRates) -> RatesDiffer | None:
@@ -31,12 +41,39 @@ def first_unlike_rate(mine: LearningRates, theirs: LearningRates) -> RatesDiffer
     if not unlike:
         return None
     first = unlike[0]
-    return RatesDiffer(first, (mine.at(first), theirs.at(first)), len(unlike), steps)
+    behind = next((one.steps for one in (mine, theirs) if one.steps and one.steps <= first), None)
+    return RatesDiffer(first, (mine.at(first), theirs.at(first)), len(unlike), steps, behind)
+
+
+def steps_to_sample(rates: Iterable[LearningRates]) -> int:
+    """The steps that tell schedules apart: up to the last end if all have one, else some periods of the longest.
+
+    One that has no end goes on where the other's has come: only behind it a restart differs from what stays.
+    """
+    changing = [one for one in rates if one.scheduled and not one.problem]
+    ends = [one.steps for one in changing]
+    if changing and all(ends):
+        return min(max(one or 0 for one in ends), MOST_STEPS)
+    longest = max((max(one.reach, one.steps or 0) for one in changing), default=0)
+    return min(max(STEPS, PERIODS * longest + 1), MOST_STEPS)
 
 
 def common_steps(mine: LearningRates, theirs: LearningRates) -> int:
-    """The number of steps whose rates both sides have."""
-    return min((len(one.values) for one in (mine, theirs) if len(one.values) > 1), default=1)
+    """The number of steps whose rates both sides have, not behind the later end if all that change have one."""
+    length = min((len(one.values) for one in (mine, theirs) if len(one.values) > 1), default=1)
+    ends = _ends(mine, theirs)
+    return min(length, max(one or 0 for one in ends)) if ends and all(ends) else length
+
+
+def is_whole(mine: LearningRates, theirs: LearningRates) -> bool:
+    """Tell whether no step was left out: all that change have come to an end, or one has no rates behind it."""
+    ends, steps = _ends(mine, theirs), common_steps(mine, theirs)
+    stopped = any(one.steps == len(one.values) == steps for one in (mine, theirs))
+    return stopped or (all(ends) and max((one or 0 for one in ends), default=0) <= steps)
+
+
+def _ends(mine: LearningRates, theirs: LearningRates) -> list[int | None]:
+    return [one.steps for one in (mine, theirs) if one.scheduled]
 
 
 def steps_a_period(mine: LearningRates, theirs: LearningRates) -> int | None:

@@ -19,7 +19,8 @@ def frozen_findings(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap)
     """One finding for each side that freezes what the other trains; the outputs are equal, what is learned is not."""
     found = frozen_apart(name_map, *sides)
     classes = [next((module.class_name for module in side.modules), "") for side in sides]
-    for pairs, frozen in ((found.frozen_in_source, True), (found.frozen_in_target, False)):
+    apart = (found.frozen_in_source, "reference"), (found.frozen_in_target, "candidate")
+    for pairs, side in apart:
         if pairs:
             yield SettingFinding(
                 rule="frozen-on-one-side",
@@ -31,8 +32,8 @@ def frozen_findings(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap)
                 setting="trainable parameters",
                 reference_setting=f"trainable {found.trainable[0]:,}",
                 candidate_setting=f"trainable {found.trainable[1]:,}",
-                effect=f"{counted(len(pairs), 'parameter')} stay as they are on one side and are trained on the other",
-                change=freezing([pairing.target for pairing in pairs], frozen=frozen),
+                effect=f"{counted(len(pairs), 'parameter')} frozen in the {side} alone, and trained by the other side",
+                change=freezing([pairing.target for pairing in pairs], frozen=side == "reference"),
                 parameters=len(pairs),
                 example=pairs[0].source,
                 part="parameters",

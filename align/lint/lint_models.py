@@ -49,7 +49,8 @@ def lint_models(
     A side is a live model, optimizer or loss, a tuple of them with the schedulers of the optimizer, or
     `module:function` that makes one. Layers with parameters, and the groups of optimizers, are paired by `name_map`
     (made from the names if None), other layers by their place in the tree. Learning rates are compared over `steps`
-    steps, if None over all that a schedule is made for, else over 1000. Raises NothingInCommonError if nothing pairs.
+    steps, if None over all that the schedules are made for; where one has no end, over 1000 or more. Raises
+    NothingInCommonError if nothing pairs.
 
     >>> from align.models.frameworks.arrays import ArrayLayer, ArrayModel
     >>> def model(name, **settings):
@@ -121,7 +122,11 @@ def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
     counts = [sum(not known.isdisjoint(layer.classes) for layer in own) for own in alone]
     compared = _compare_layers(pairs, sides)
     findings = (*compared.findings, *frozen_findings((left, right), names))
-    return ComparedPart(findings, len(pairs), compared.compared, compared.unread, (counts[0], counts[1]))
+    unknown = [one for own in settings if len(own) == 1 for one in own if known.isdisjoint(one.classes)]
+    told = () if compared.compared or findings else tuple(f"no rule knows {one.classes[0]}" for one in unknown)
+    return ComparedPart(
+        findings, len(pairs), compared.compared, compared.unread, (counts[0], counts[1]), tuple(dict.fromkeys(told))
+    )
 
 
 def _compare_layers(pairs: list[LayerPair], sides: tuple[Side, Side]) -> ComparedSettings:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.errors import SharedModelError
 from align.lint.compare_optimizers import compare_optimizers
+from align.lint.compare_schedules import STEPS, steps_to_sample
 from align.lint.lint_result import ComparedPart, joined_parts
 from align.lint.uncovered_settings import uncovered_settings
 from align.rules.pitfalls import pitfalls
@@ -16,9 +18,6 @@ if TYPE_CHECKING:
     from align.lint.lint_sides import OptimizerSide
 
 TOPIC, KIND = "optimizers", "optimizer-method"
-STEPS = 1000
-"""The steps over which learning rates are compared where no schedule says for how many it was made."""
-MOST_STEPS = 100_000  # about two seconds for a scheduler of torch
 
 
 def lint_optimizers(
@@ -45,13 +44,19 @@ def lint_optimizers(
 def _read_both(
     sides: tuple[OptimizerSide, OptimizerSide], steps: int | None
 ) -> tuple[list[ParameterGroup], list[ParameterGroup]]:
-    """The groups with their rates, over all steps that the longer schedule is made for."""
+    """The groups with their rates, over the given number of steps or over those that tell the schedules apart."""
     left, right = (_read(side, steps or STEPS) for side in sides)
-    known = [group.rates.steps for group in (*left, *right) if group.rates.steps]
-    wanted = min(max(known), MOST_STEPS) if known and steps is None else steps or STEPS
-    if wanted == (steps or STEPS):
-        return left, right
-    return _read(sides[0], wanted), _read(sides[1], wanted)
+    if steps is not None:
+        return _over_all(left), _over_all(right)
+    wanted = steps_to_sample(group.rates for group in (*left, *right))
+    return (left, right) if wanted == STEPS else (_read(sides[0], wanted), _read(sides[1], wanted))
+
+
+def _over_all(groups: list[ParameterGroup]) -> list[ParameterGroup]:
+    """The groups with no end before the last step that was asked for."""
+    rates = [group.rates for group in groups]
+    ends = [own.steps and max(own.steps, len(own.values)) for own in rates]
+    return [replace(group, rates=replace(own, steps=end)) for group, own, end in zip(groups, rates, ends, strict=True)]
 
 
 def _read(side: OptimizerSide, steps: int) -> list[ParameterGroup]:

@@ -146,8 +146,21 @@ class _Modules:
         side = opened if isinstance(item, Side) else Side(self.label, opened.model, opened.reader)
         if isinstance(side.reader, SettingsReader) and _is_loss_side(side):
             self.loss = self.loss or side
+        elif self.model is None:
+            self.model = side
         else:
-            self.model = self.model or side
+            self._add_beside(self.model, side)
+
+    def _add_beside(self, model: Side, other: Side) -> None:
+        """Of two modules the one without parameters is a loss, whatever users call it."""
+        if _is_bare(model) and not _is_bare(other):
+            self.model, self.loss = other, self.loss or model
+        elif _is_bare(other) and not _is_bare(model):
+            self.loss = self.loss or other
+
+
+def _is_bare(side: Side) -> bool:
+    return not side.reader.read_parameters(side.model, side.label).parameters
 
 
 def _is_loss_side(side: Side) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from align.lint.calls_in_tree_order import calls_in_tree_order
 from align.lint.compare_settings import LayerPair
-from align.models.source_lines import is_padded_by_code
+from align.models.padding_in_code import is_padded_by_code
 from align.rules.layer_rules import rule_for
 from align.traces.module_calls import CalledModules
 from align.traces.pair_calls import pair_calls

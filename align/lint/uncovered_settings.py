@@ -1,4 +1,4 @@
-"""Settings of an optimizer or a loss that were chosen and that no rule compares: no verdict may pass over them."""
+"""Settings of an optimizer or a loss that no rule compares, chosen or unlike: no verdict may pass over them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from align.core.layer_settings import plain_settings
+from align.lint.replaced_methods import framework_class, replaced_methods
 from align.rules.setting_forms import equal_settings
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from align.core.layer_settings import LayerSettings, Setting
     from align.rules.pitfalls import Pitfall
+    from align.rules.setting_forms import Form
 
 # How a step is computed, not what it computes; the parameters and their rates, which are compared apart; and whether
 # labels are numbers of classes, which shows by itself.
@@ -25,32 +27,50 @@ IMPLEMENTATION = {
 def uncovered_settings(
     makers: tuple[type, type], sides: tuple[LayerSettings, LayerSettings], rules: Sequence[Pitfall]
 ) -> list[str]:
-    """Name the arguments of either constructor that are not at their default and that no rule of both classes reads."""
-    both = [[rule.form_of(side.classes) for side in sides] for rule in rules]
+    """Name what no rule of both classes reads: arguments of either constructor, and methods that users wrote.
+
+    Of arguments those that are not at their default, and those that both sides have, with unlike values.
+    """
+    known = known_arguments(rules, (sides[0].classes, sides[1].classes))
     found: list[str] = []
     for number, (maker, side) in enumerate(zip(makers, sides, strict=True)):
-        known = {
-            name.partition(".")[0]
-            for forms in both
-            if all(forms) and (form := forms[number])
-            for name in (*form.attributes, form.argument if form.attributes else "", *_beside(form.means))
-        }
-        chosen = _chosen(maker, side.values)
-        found += [f"{name}={value!r} of {_name(side)}" for name, value in chosen if name not in known]
-    return found
+        chosen = _chosen(framework_class(maker), side.values, sides[1 - number].values)
+        found += [f"{name}={value!r} of {_name(side)}" for name, value in chosen if name not in known[number]]
+    return found + [f"the method {name}" for maker in _unlike(makers) for name in replaced_methods(maker)]
 
 
-def _beside(means: str) -> Iterator[str]:
-    yield from ("reduce", "average", "reduction") if means == "reduction" else ()
+def _unlike(makers: tuple[type, type]) -> tuple[type, ...]:
+    """Both classes, none where they are one, whose methods are equal."""
+    return () if makers[0] is makers[1] else makers
 
 
-def _chosen(maker: type, values: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
-    """Arguments that a live object keeps and that are not as the constructor has them without."""
+def known_arguments(rules: Sequence[Pitfall], sides: tuple[Sequence[str], Sequence[str]]) -> list[set[str]]:
+    """The arguments of either side's class that rules compare, by the names of the classes and their bases."""
+    both = [forms for rule in rules if all(forms := [rule.form_of(classes) for classes in sides])]
+    return [{name for forms in both if (form := forms[number]) for name in _arguments(form)} for number in (0, 1)]
+
+
+def _arguments(form: Form) -> Iterator[str]:
+    if form.attributes:
+        yield from (name.partition(".")[0] for name in (*form.attributes, form.argument.replace("[", ".")))
+    yield from ("reduce", "average", "reduction") if form.means == "reduction" else ()
+
+
+def _chosen(maker: type, values: Mapping[str, Setting], others: Mapping[str, Setting]) -> Iterator[tuple[str, Setting]]:
+    """Arguments that a live object keeps and that are not as the constructor, or the other side, has them."""
+    for name, default in default_arguments(maker).items():
+        if name not in values:
+            continue
+        alike = default, others.get(name, default)
+        if not all(equal_settings(_tidy(values[name]), _tidy(one)) for one in alike):
+            yield name, values[name]
+
+
+def default_arguments(maker: type) -> dict[str, Setting]:
+    """The arguments of a constructor that may be left out, with what they are then, by name."""
     parameters = inspect.signature(_constructor(maker)).parameters.values()
     given = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
-    for name, default in sorted(plain_settings(given).items()):
-        if name in values and name not in IMPLEMENTATION and not equal_settings(_tidy(values[name]), _tidy(default)):
-            yield name, values[name]
+    return {name: value for name, value in sorted(plain_settings(given).items()) if name not in IMPLEMENTATION}
 
 
 def _constructor(maker: type) -> Callable[..., Any]:

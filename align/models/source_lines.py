@@ -1,4 +1,4 @@
-"""The line of the user's code that makes a layer, the one that calls it, and whether it pads in front: by live objects.
+"""The line of the user's code that makes a layer, and the one that calls it: by live objects.
 
 The frameworks' own classes are nobody's to change: what they make inside belongs to the line that makes them. Where
 several statements may have made a layer, the one that calls its class is taken, else the first.
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from align.models.live.source_code import FunctionSource
 
 FRAMEWORKS = ("torch", "mindspore")
+NOT_OWN = (*FRAMEWORKS, "builtins", "pybind11_builtins")  # a base of every cell of MindSpore is of the last
 CALLED = ("forward", "construct")
-UNCALLED = ("ModuleList", "CellList", "ModuleDict", "CellDict")  # lists whose items the code calls one by one
 INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -40,7 +40,7 @@ def made_at(owner: object, path: str, maker: object = None) -> str:
     where a list of the framework's is the model itself.
     """
     items: list[Item] = []
-    for names, chain in _climb(owner, path):
+    for names, chain in climb(owner, path):
         steps = zip(names, chain[:-1], chain[1:], strict=True)
         items = [Item(name, type(one).__name__, type(holder).__name__, _length(holder)) for name, holder, one in steps]
         if found := _chosen(chain[0], names[0], type(chain[1]).__name__):
@@ -52,8 +52,8 @@ def made_at(owner: object, path: str, maker: object = None) -> str:
 
 def called_at(owner: object, path: str) -> str:
     """Return `file.py:12`, the line that calls the layer at `path`, or the list that it stands in; "" as above."""
-    for names, chain in _climb(owner, path):
-        methods = [source for cls in _own_classes(chain[0]) for source in methods_of(cls)]
+    for names, chain in climb(owner, path):
+        methods = [source for cls in own_classes(chain[0]) for source in methods_of(cls)]
         forward = [source for source in methods if source.node.name in CALLED]
         others = [source for source in methods if source.node.name not in (*CALLED, "__init__")]
         for source in [*forward, *others]:
@@ -62,84 +62,7 @@ def called_at(owner: object, path: str) -> str:
     return ""
 
 
-def is_padded_by_code(owner: object, path: str) -> bool:
-    """Tell whether the user's code pads by a function (`F.pad`, `ops.pad`) what it hands the layer at `path`.
-
-    Of the code that calls the layer, or the list that it is the first of, the nearest around it counts, and that of a
-    layer that users wrote; a variable is followed to its last assignment.
-    """
-    for names, chain in _climb(owner, path):
-        own = [source for cls in _own_classes(chain[-1]) for source in methods_of(cls) if source.node.name in CALLED]
-        if any(isinstance(node, ast.Call) and _pads(node) for source in own for node in ast.walk(source.node)):
-            return True
-        calls = [
-            (source, call)
-            for cls in _own_classes(chain[0])
-            for source in methods_of(cls)
-            for call in _calls_of(source, names[0])
-        ]
-        leads = all(map(_is_first, chain[1:-1], names[1:]))
-        if leads and any(_is_padded(source, call) for source, call in calls):
-            return True
-        if calls and not all(_is_handed_on(source, call) for source, call in calls):
-            return False
-    return False
-
-
-def _pads(call: ast.Call) -> bool:
-    name = called_name(call).lower()
-    return "pad" in name and "unpad" not in name
-
-
-def _is_first(holder: Any, name: str) -> bool:
-    """Tell whether a list runs this item first, or runs nothing by itself."""
-    children = vars(holder).get("_modules") or vars(holder).get("_cells") or {}
-    return type(holder).__name__ in UNCALLED or next(iter(children), None) == name
-
-
-def _calls_of(source: FunctionSource, name: str) -> list[ast.Call]:
-    """The calls of `self.name`, or of an item of it in a loop."""
-    nodes = list(ast.walk(source.node))
-    called = [node for node in nodes if isinstance(node, ast.Call) and _calls(node, source, name)]
-    looped = [node for node in nodes if isinstance(node, ast.For) and _in_loop(node, source, name)]
-    lines = {line for node in looped for line in _in_loop(node, source, name)}
-    return called or [node for node in nodes if isinstance(node, ast.Call) and node.lineno in lines]
-
-
-def _is_padded(source: FunctionSource, call: ast.Call) -> bool:
-    """Tell whether an argument is what a padding function returned, at once or through a variable."""
-    return any(_gives_padded(_last_value(source, argument, call.lineno)) for argument in call.args)
-
-
-def _is_handed_on(source: FunctionSource, call: ast.Call) -> bool:
-    """Tell whether the first argument is one that the method itself was given, as it is."""
-    value = _last_value(source, call.args[0], call.lineno) if call.args else call
-    return isinstance(value, ast.Name) and value.id in {one.arg for one in source.node.args.args}
-
-
-def _gives_padded(value: ast.expr) -> bool:
-    """Tell whether an expression is the call of a padding function, or of a method of what one returned."""
-    if isinstance(value, ast.IfExp):
-        return _gives_padded(value.body) or _gives_padded(value.orelse)
-    if not isinstance(value, ast.Call):
-        return False
-    return _pads(value) or (isinstance(value.func, ast.Attribute) and _gives_padded(value.func.value))
-
-
-def _last_value(source: FunctionSource, argument: ast.expr, line: int) -> ast.expr:
-    """What was assigned to a variable last before a line; anything else as it stands."""
-    if not isinstance(argument, ast.Name):
-        return argument
-    assigned = [
-        node
-        for node in ast.walk(source.node)
-        if isinstance(node, ast.Assign) and node.lineno < line
-        if any(isinstance(target, ast.Name) and target.id == argument.id for target in node.targets)
-    ]
-    return max(assigned, key=lambda node: node.lineno).value if assigned else argument
-
-
-def _climb(owner: object, path: str) -> Iterator[tuple[list[str], list[object]]]:
+def climb(owner: object, path: str) -> Iterator[tuple[list[str], list[object]]]:
     """From the layer's parent up: the names that lead from each owner to the layer, and the owner and what is there."""
     names = path.split(".") if path else []
     chain: list[Any] = [owner]
@@ -159,14 +82,14 @@ def _length(layer: object) -> int:
     return len(layer) if isinstance(layer, Sized) else 0
 
 
-def _own_classes(layer: object) -> list[type]:
+def own_classes(layer: object) -> list[type]:
     """The layer's classes that are no framework's, most derived first."""
-    return [cls for cls in type(layer).__mro__ if cls.__module__.partition(".")[0] not in (*FRAMEWORKS, "builtins")]
+    return [cls for cls in type(layer).__mro__ if cls.__module__.partition(".")[0] not in NOT_OWN]
 
 
 def _chosen(parent: object, name: str, class_name: str) -> LayerConstruction | None:
     """The place where an object's own classes make what it keeps under a name."""
-    classes = _own_classes(parent)
+    classes = own_classes(parent)
     for cls in classes:
         found = [construction for source in methods_of(cls) for construction in layer_constructions(source, name)]
         told = [construction for construction in found if not construction.hands_on or cls is classes[-1]]
@@ -178,8 +101,8 @@ def _chosen(parent: object, name: str, class_name: str) -> LayerConstruction | N
 def _calling_line(source: FunctionSource, name: str) -> int:
     """The line of a method that calls `self.name`, or an item of it in a loop; the first that names it, 0 if none."""
     nodes = list(ast.walk(source.node))
-    called = [node.lineno for node in nodes if isinstance(node, ast.Call) and _calls(node, source, name)]
-    looped = [line for node in nodes if isinstance(node, ast.For) for line in _in_loop(node, source, name)]
+    called = [node.lineno for node in nodes if isinstance(node, ast.Call) and calls_own(node, source, name)]
+    looped = [line for node in nodes if isinstance(node, ast.For) for line in loop_lines(node, source, name)]
     named = [
         node.lineno
         for node in nodes
@@ -188,12 +111,13 @@ def _calling_line(source: FunctionSource, name: str) -> int:
     return min(called or looped or named, default=0)
 
 
-def _calls(call: ast.Call, source: FunctionSource, name: str) -> bool:
+def calls_own(call: ast.Call, source: FunctionSource, name: str) -> bool:
+    """Tell whether a call calls `self.name`, or an item of it."""
     function = call.func.value if isinstance(call.func, ast.Subscript) else call.func
     return is_own(function, source.own, name)
 
 
-def _in_loop(loop: ast.For, source: FunctionSource, name: str) -> list[int]:
+def loop_lines(loop: ast.For, source: FunctionSource, name: str) -> list[int]:
     """The lines of a loop over `self.name` that call what it loops over."""
     if not any(is_own(node, source.own, name) for node in ast.walk(loop.iter)):
         return []

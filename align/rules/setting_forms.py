@@ -83,7 +83,7 @@ class Form:
             less = settings.get("output_padding", 0) if self.means == "crop" else 0
             return _padding(value, settings, classes, less)
         if self.means == "reduction":
-            return "none" if not settings.get("reduce") else "mean" if settings.get("average") else "sum"
+            return _reduction(settings) if value is None else value
         common = _changed(self.means, value, axes_of(classes))
         return next((to for own, to, *_ in self.values if _equal(own, common)), common)
 
@@ -167,6 +167,12 @@ def _changed(form: FormName, value: Setting, axes: int) -> Setting:
     if form == "present":
         return value is not None and value is not False
     return value.lower() if form == "lower" and isinstance(value, str) else value
+
+
+def _reduction(flags: Mapping[str, Setting]) -> Setting:
+    if not flags.get("reduce"):
+        return "none"
+    return "mean" if flags.get("average") else "sum"
 
 
 def _collapsed(value: Setting) -> Setting:

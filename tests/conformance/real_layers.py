@@ -73,10 +73,16 @@ def distance(mine: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def drawn(text: str, seed: int) -> np.ndarray:
-    """`2,3` normal values; `<5:2,3` whole numbers below five; `~0.01:2,3` small values; `+:2,3` values in (0, 1)."""
+    """`2,3` normal values; `<5:2,3` whole numbers below five, `<<5:2,3` as int64, `=5:2` the number five; `~0.01:2,3`
+    small values; `+:2,3` values in (0, 1).
+    """
     kind, _, shape = text.rpartition(":")
     generator = np.random.default_rng(seed)
     size = tuple(map(int, filter(None, shape.split(","))))
+    if kind.startswith("="):
+        return np.full(size, int(kind[1:]), np.int32)
+    if kind.startswith("<<"):
+        return generator.integers(0, int(kind[2:]), size)
     if kind.startswith("<"):
         return generator.integers(0, int(kind[1:]), size).astype(np.int32)
     if kind == "+":

@@ -39,9 +39,11 @@ PAIRS = [
 NO_LAYER = {
     "conv-padding-mode": "zeros are the only padding that the class knows",
     "embedding-max-norm": "the class has no such setting, and of another class the values are not known",
+    "bce-positive-weight": "the finding writes no values, for there may be a thousand",
     "kl-div-log-target": "the change is in front of the layer",
     "layer-norm-axes": "the axis is counted from the front, which the layer alone does not tell",
     "loss-class-weights": "the finding writes no values, for there may be a thousand",
+    "loss-weights": "the finding writes no values, for there may be a thousand",
     "lstm-projection": "the class cannot project",
 }
 # Classes that have none of the settings: another one is to be written, which is not built.

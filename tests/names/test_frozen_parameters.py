@@ -9,6 +9,9 @@ import pytest
 from align.core.verdicts import Outcome
 from align.lint.lint_models import lint_models
 from align.names.map_parameters import map_parameters
+from align.report.kinds.lint import lint_blocks
+from align.report.rendering.blocks import Lines
+from align.runs.run_folder import as_document
 
 pytestmark = pytest.mark.frameworks
 
@@ -59,6 +62,17 @@ def test_what_the_port_alone_freezes_is_told_too() -> None:
     (finding,) = lint_models(torch_model(), port(frozen=1)).findings
     assert (finding.reference_setting, finding.candidate_setting) == ("trainable 14", "trainable 12")
     assert finding.change == "requires_grad = True for 0.weight, 0.bias"
+
+
+def test_what_each_side_freezes_alone_is_told_with_its_own_count() -> None:
+    candidate = port()
+    candidate[2].bias.requires_grad = False
+    result = lint_models(torch_model(frozen=2), candidate)
+    assert [one.parameters for one in result.findings] == [4, 1]
+    document = as_document(result, {}, hashed=False)
+    told = " ".join(" ".join(block.lines) for block in lint_blocks(document) if isinstance(block, Lines))
+    assert "4 parameters frozen in the reference alone" in told
+    assert "1 parameter frozen in the candidate alone" in told
 
 
 def test_a_buffer_that_the_port_trains_is_frozen_in_the_reference() -> None:

@@ -128,3 +128,95 @@ def written_port(eps: float, other: float) -> Any:
     return mnn.SequentialCell(
         mnn.Dense(3, 4), RootNormCell(4, eps), SmoothCell(other), mnn.Dense(4, 5), RootNormCell(5, eps)
     )
+
+
+class TwoPadded(nn.Module):
+    """Two layers that pad by themselves, with an activation between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(n, n + 1, 3, stride=2, padding=1) for n in (3, 4))
+
+    def forward(self, x: Any) -> Any:
+        return self.second(F.relu(self.first(x)))
+
+
+class TwoBare(mnn.Cell):
+    """The same layers, that pad nothing: what is below hands them more or less of what is padded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        own = {"stride": 2, "pad_mode": "valid", "has_bias": True}
+        self.first, self.second = mnn.Conv2d(3, 4, 3, **own), mnn.Conv2d(4, 5, 3, **own)
+        self.act, self.border = mnn.ReLU(), mnn.ZeroPad2d(1)
+
+    def edge(self, x: Any) -> Any:
+        return ops.pad(x, (1, 1, 1, 1))
+
+    def last(self, x: Any) -> Any:
+        return self.second(x)
+
+
+def frame(x: Any) -> Any:
+    return ops.pad(x, (1, 1, 1, 1))
+
+
+class ThenActivates(TwoBare):
+    def construct(self, x: Any) -> Any:
+        x = self.first(ops.pad(x, (1, 1, 1, 1)))
+        x = ops.pad(x, (1, 1, 1, 1))
+        x = ops.relu(x)
+        return self.second(x)
+
+
+class InOneExpression(TwoBare):
+    def construct(self, x: Any) -> Any:
+        y = self.first(ops.cast(ops.pad(x, (1, 1, 1, 1)), mindspore.float32))
+        return self.second(self.act(ops.pad(y, (1, 1, 1, 1))))
+
+
+class ByOwnMethod(TwoBare):
+    def construct(self, x: Any) -> Any:
+        x = self.first(self.edge(x))
+        return self.second(self.edge(ops.relu(x)))
+
+
+class ByFunction(TwoBare):
+    def construct(self, x: Any) -> Any:
+        x = self.first(frame(x))
+        x = frame(ops.relu(x))
+        return self.last(x)
+
+
+class Annotated(TwoBare):
+    def construct(self, x: Any) -> Any:
+        padded: Any = ops.pad(x, (1, 1, 1, 1))
+        x = ops.relu(self.first(padded))
+        if (y := ops.pad(x, (1, 1, 1, 1))) is not None:
+            y += 0.0
+        return self.second(y)
+
+
+class BySharedLayer(TwoBare):
+    def construct(self, x: Any) -> Any:
+        x = self.first(self.border(x)); x = ops.relu(x); x = self.border(x); return self.second(x)  # noqa: E702 # fmt: skip
+
+
+class OnlyTheFirst(TwoBare):
+    def construct(self, x: Any) -> Any:
+        x = self.first(ops.pad(x, (1, 1, 1, 1)))
+        x = ops.relu(x)
+        return self.second(x)
+
+
+class OnlyTheFirstByMethod(TwoBare):
+    def construct(self, x: Any) -> Any:
+        return self.last(ops.relu(self.first(self.edge(x))))
+
+
+class PadsTooLate(TwoBare):
+    def construct(self, x: Any) -> Any:
+        x = self.first(ops.pad(x, (1, 1, 1, 1)))
+        y = self.second(ops.relu(x))
+        x = ops.pad(x, (1, 1, 1, 1))
+        return ops.pad(y, (1, 1, 1, 1)), x

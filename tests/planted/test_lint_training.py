@@ -33,6 +33,11 @@ PLACES = [
     ("cross-entropy-ignored-index", "smoothed", "softmax_port"),
     ("loss-class-weights", "weighted", "softmax_port"),
     ("loss-function", "plain", "squared_port"),
+    ("loss-reduction", "kl", "kl_summed_port"),
+    ("bce-positive-weight", "positive", "logits_port"),
+    ("adagrad-start", "adagrad", "adagrad_default"),
+    ("rmsprop-centered", "rms", "rms_uncentered"),
+    ("sgd-momentum", "sgd", "momentum_preset_wrong"),
 ]
 
 
@@ -71,6 +76,14 @@ def test_what_differs_in_training_is_found(rule: str, reference: str, candidate:
         ("smoothed", "smoothed_port"),
         ("weighted", "weighted_port"),
         ("plain", "softmax_port"),
+        ("kl", "kl_port"),
+        ("positive", "positive_port"),
+        ("plain_named", "softmax_port"),
+        ("adagrad", "adagrad_port"),
+        ("rms", "rms_port"),
+        ("sgd", "momentum_preset"),
+        ("sgd_preset", "momentum"),
+        ("sgd_clipped", "sgd_clipped"),
     ],
 )
 def test_what_trains_alike_gives_no_finding(reference: str, candidate: str) -> None:
@@ -84,11 +97,16 @@ def test_what_trains_alike_gives_no_finding(reference: str, candidate: str) -> N
     [
         ("plateau", "momentum", "ReduceLROnPlateau"),
         ("sign", "momentum", "Sign"),
-        ("positive", "logits_port", "pos_weight"),
+        ("sgd", "momentum_clipped", "Clipped.construct"),
+        ("sgd_clipped", "momentum", "ClippedTorch.step"),
+        ("plain_weighted", "softmax_port", "Weighted.forward"),
+        ("torch_adam", "adam_preset", "use_nesterov=True"),
         ("torch_adam", "adam_looking_ahead", "use_nesterov=True"),
         ("sgd", "momentum_centralised", "grad_centralization"),
         ("sgd", "momentum_decay_by_step", "weight_decay"),
         ("focal", "softmax_port", "FocalLoss"),
+        ("unnamed_loss", "unnamed_loss_port", "Focal"),
+        ("trained_with_focal", "trained_with_focal_port", "Focal"),
     ],
 )
 def test_what_no_rule_knows_could_not_be_compared(reference: str, candidate: str, named: str) -> None:
@@ -139,7 +157,7 @@ def test_a_rate_a_step_against_one_an_epoch_is_a_note() -> None:
 
 
 def test_over_how_many_steps_rates_were_compared_is_a_caveat_unless_it_is_all() -> None:
-    assert lint("stepped", "momentum").verdict.caveats == ("learning rates after step 1,000",)
+    assert lint("stepped", "momentum").verdict.caveats == ("learning rates after step 1,201",)
     assert lint("stepped", "momentum", steps=300).verdict.outcome is Outcome.ALIGNED
     assert lint("stepped", "momentum", steps=300).verdict.caveats == ("learning rates after step 300",)
     assert lint("cosine", "momentum_cosine").verdict.caveats == ()

@@ -45,6 +45,21 @@ def test_a_layer_that_is_given_nothing_padded_is_an_error_beside_one_that_is(lay
     assert told(result) == [("conv-padding", "second", "error"), ("conv-padding", "first", "note")]
 
 
+@pytest.mark.parametrize(
+    "port", ["ThenActivates", "InOneExpression", "ByOwnMethod", "ByFunction", "Annotated", "BySharedLayer"]
+)
+def test_padding_is_seen_through_activations_variables_and_methods(layers: Any, port: str) -> None:
+    result = lint_models(layers.TwoPadded(), getattr(layers, port)())
+    assert told(result) == [("conv-padding", path, "note") for path in ("first", "second")]
+    assert result.verdict.outcome is Outcome.ALIGNED
+
+
+@pytest.mark.parametrize("port", ["OnlyTheFirst", "OnlyTheFirstByMethod", "PadsTooLate"])
+def test_what_was_padded_for_another_layer_is_not_padded_for_this_one(layers: Any, port: str) -> None:
+    result = lint_models(layers.TwoPadded(), getattr(layers, port)())
+    assert told(result) == [("conv-padding", "second", "error"), ("conv-padding", "first", "note")]
+
+
 def test_borders_that_a_function_fills_are_a_note(layers: Any) -> None:
     result = lint_models(layers.Reflects(), layers.ReflectsOutside())
     assert {(rule, severity) for rule, _, severity in told(result)} == {
@@ -71,6 +86,17 @@ def test_the_epsilon_of_written_norms_and_activations_is_compared(layers: Any) -
     other = lint_models(layers.written(1e-6, 1e-3), layers.written_port(1e-6, 1e-2))
     assert [(rule, path) for rule, path, _ in told(other)] == [("written-epsilon", "2")]
     assert other.verdict.outcome is Outcome.NOT_ALIGNED
+
+
+def test_a_number_that_is_a_tensor_is_shown_as_it_was_written(layers: Any) -> None:
+    def lint(epsilon: float) -> LintResult:
+        port = layers.written_port(1e-6, 1e-3)
+        port[2].eps = layers.mindspore.Tensor(epsilon, layers.mindspore.float32)
+        return lint_models(layers.written(1e-6, 1e-3), port)
+
+    (finding,) = lint(1e-5).findings
+    assert (finding.reference_setting, finding.candidate_setting) == ("eps=0.001", "eps=1e-05")
+    assert lint(1e-3).findings == ()
 
 
 def test_a_written_norm_is_held_against_the_frameworks_own(layers: Any) -> None:

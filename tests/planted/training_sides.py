@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from mindspore import mint
 from mindspore import nn as mnn
+from mindspore.experimental import optim as experimental
 from torch import nn
 from torch.optim import lr_scheduler
 
@@ -258,3 +259,137 @@ class FocalLoss(Focal):
 
 def focal() -> Any:
     return FocalLoss()
+
+
+def unnamed_loss() -> Any:
+    """A loss whose name does not say so."""
+    return Focal()
+
+
+def trained_with_focal() -> Any:
+    net = TorchNet()
+    return Focal(), net, torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+
+class FocalCell(mnn.Cell):
+    def __init__(self, gamma: float = 2.0) -> None:
+        super().__init__()
+        self.gamma = gamma
+
+
+def unnamed_loss_port() -> Any:
+    return FocalCell()
+
+
+def trained_with_focal_port() -> Any:
+    net = PortNet()
+    return net, mnn.Momentum(net.trainable_params(), 0.1, 0.9), FocalCell()
+
+
+def kl_summed_port() -> Any:
+    return mnn.KLDivLoss(reduction="sum")
+
+
+def kl() -> Any:
+    return nn.KLDivLoss(reduction="batchmean")
+
+
+def kl_port() -> Any:
+    return mnn.KLDivLoss(reduction="batchmean")
+
+
+def positive_port() -> Any:
+    return mnn.BCEWithLogitsLoss(pos_weight=mindspore.Tensor([3.0]))
+
+
+class Weighted(nn.CrossEntropyLoss):
+    def forward(self, inputs: Any, target: Any) -> Any:
+        return 2 * super().forward(inputs, target)
+
+
+class Named(nn.CrossEntropyLoss):
+    """Nothing but a name."""
+
+
+def plain_weighted() -> Any:
+    return Weighted()
+
+
+def plain_named() -> Any:
+    return Named()
+
+
+def adagrad() -> Any:
+    return torch.optim.Adagrad(TorchNet().parameters(), lr=0.1)
+
+
+def adagrad_default() -> Any:
+    return mnn.Adagrad(trained(), learning_rate=0.1)
+
+
+def adagrad_port() -> Any:
+    return mnn.Adagrad(trained(), accum=0.0, learning_rate=0.1)
+
+
+def rms() -> Any:
+    return torch.optim.RMSprop(TorchNet().parameters(), lr=0.1, momentum=0.9, centered=True)
+
+
+def rms_port() -> Any:
+    return experimental.RMSprop(trained(), lr=0.1, momentum=0.9, centered=True)
+
+
+def rms_uncentered() -> Any:
+    return experimental.RMSprop(trained(), lr=0.1, momentum=0.9)
+
+
+class Clipped(mnn.Momentum):
+    def construct(self, gradients: Any) -> Any:
+        return super().construct(tuple(mindspore.ops.clip_by_value(one, -1, 1) for one in gradients))
+
+
+class Preset(mnn.Momentum):
+    """Settings of its own, and the step of its base."""
+
+    def __init__(self, params: Any, momentum: float = 0.9, **others: Any) -> None:
+        super().__init__(params, 0.1, momentum, **others)
+
+
+def momentum_clipped() -> Any:
+    return Clipped(trained(), 0.1, 0.9)
+
+
+def momentum_preset() -> Any:
+    return Preset(trained())
+
+
+def momentum_preset_wrong() -> Any:
+    return Preset(trained(), momentum=0.5)
+
+
+class PresetAdam(mnn.Adam):
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, 0.1, use_nesterov=True)
+
+
+def adam_preset() -> Any:
+    return PresetAdam(trained())
+
+
+class ClippedTorch(torch.optim.SGD):
+    def step(self, closure: Any = None) -> Any:
+        torch.nn.utils.clip_grad_norm_(self.param_groups[0]["params"], 1.0)
+        return super().step(closure)
+
+
+class PresetTorch(torch.optim.SGD):
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, lr=0.1, momentum=0.9)
+
+
+def sgd_clipped() -> Any:
+    return ClippedTorch(TorchNet().parameters(), lr=0.1, momentum=0.9)
+
+
+def sgd_preset() -> Any:
+    return PresetTorch(TorchNet().parameters())

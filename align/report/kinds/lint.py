@@ -86,6 +86,6 @@ def _setting(group: list[dict[str, Any]]) -> str:
 
 
 def _effects(findings: list[dict[str, Any]]) -> Lines:
-    effects = {finding["rule"]: finding["effect"] for finding in findings}
-    lines = tuple(say("lint.effect", rule=rule, effect=effect) for rule, effect in effects.items())
+    effects = dict.fromkeys((finding["rule"], finding["effect"]) for finding in findings)
+    lines = tuple(say("lint.effect", rule=rule, effect=effect) for rule, effect in effects)
     return Lines(say("lint.effect_title"), lines)

@@ -17,6 +17,7 @@ from align.core.layer_settings import LayerSettings, LearningRates, ParameterGro
 from align.errors import UserCodeError
 from align.models.adapter_parts.mindspore.settings import cell_settings, plain_value, public_classes
 from align.models.live.living_objects import living_objects
+from align.models.schedule_lengths import largest_step, scheduler_end
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
 
 OWN_STATE = ("group_", "decay_flags", "dynamic_", "is_group", "param_length", "need_scale", "optim_filter")
-HORIZONS = ("decay_steps", "total_steps", "total_step", "max_steps")
+HORIZONS = ("total_steps", "total_step", "max_steps")  # as users call the length of their schedules
 COMPUTED = "weight_decay is computed step by step"
 CENTRALISED = "grad_centralization=True, which no rule compares"
 UNDECAYED = "beta and gamma"
@@ -150,7 +151,8 @@ def _stepped(optimizer: Any, schedulers: Sequence[Any], steps: int) -> list[Lear
         lambda: _put_back(optimizer, schedulers, lambda: _rates_by_step(groups, schedulers, steps)),
         lambda error: UserCodeError(f"stepping {by}", error),
     )
-    return [LearningRates(tuple(own), by=by) for own in values]
+    known, reach = max(map(scheduler_end, schedulers)) or None, largest_step(schedulers)
+    return [LearningRates(tuple(own), known, by=by, reach=reach) for own in values]
 
 
 def _rates_by_step(groups: Sequence[Any], schedulers: Sequence[Any], steps: int) -> list[list[float]]:
@@ -253,13 +255,22 @@ def _rates(source: Any, steps: int) -> LearningRates:
         return LearningRates(values) if kept.ndim == 0 else LearningRates(values, len(listed), by="a list of rates")
     by = type(source).__name__
     values = run_user_code(lambda: _called(source, steps), lambda error: UserCodeError(f"calling {by}", error))
-    return LearningRates(values, _horizon(source), by=by)
+    return LearningRates(values, _end(source), by=by, reach=largest_step(_cells(source)))
 
 
-def _horizon(schedule: Any) -> int | None:
-    """The number of steps that a schedule says it is made for."""
-    found = [getattr(cell, name, None) for _, cell in schedule.cells_and_names() for name in HORIZONS]
+def _end(schedule: Any) -> int | None:
+    """The number of steps that a schedule is made for, None where it has no end."""
+    found = [getattr(cell, name, None) for cell in _cells(schedule) for name in _lengths(cell)]
     return max((one for one in found if isinstance(one, int) and one > 0), default=None)
+
+
+def _lengths(schedule: Any) -> tuple[str, ...]:
+    """The attributes that hold a length: `decay_steps` is one of those that come to an end, else it is a period."""
+    from mindspore import nn
+
+    cycles = getattr(schedule, "update_decay_steps", False)
+    ends = isinstance(schedule, (nn.CosineDecayLR, nn.PolynomialDecayLR)) and not cycles
+    return (*HORIZONS, "decay_steps") if ends else HORIZONS
 
 
 def _called(schedule: Any, steps: int) -> tuple[float, ...]:

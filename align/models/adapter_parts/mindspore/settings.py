@@ -60,7 +60,12 @@ def plain_value(value: Any) -> object:
     if not isinstance(value, mindspore.Tensor):
         return value
     single = value.size == 1 and (value.ndim == 0 or not isinstance(value, mindspore.Parameter))
-    return value.asnumpy().item() if single and value.dtype != mindspore.bfloat16 else True
+    return _number(value.asnumpy().reshape(())[()]) if single and value.dtype != mindspore.bfloat16 else True
+
+
+def _number(value: Any) -> object:
+    """A number of an array in the digits of its own precision: 1e-5 of float32, not 9.99999974e-06."""
+    return float(str(value)) if value.dtype.kind == "f" else value.item()
 
 
 def _initializer(value: Any) -> str:

@@ -16,6 +16,7 @@ from align.core.layer_settings import LayerSettings, LearningRates, ParameterGro
 from align.errors import UserCodeError
 from align.models.adapter_parts.torch.settings import group_settings
 from align.models.live.living_objects import living_objects
+from align.models.schedule_lengths import largest_step, scheduler_end, scheduler_parts
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from align.core.protocols import Model
 
-HORIZONS = {"OneCycleLR": "total_steps", "CosineAnnealingLR": "T_max", "PolynomialLR": "total_iters"}
 CYCLED = ("momentum", "betas", "weight_decay")
 
 
@@ -132,7 +132,7 @@ def _without(settings: LayerSettings, names: set[str]) -> LayerSettings:
 
 def _outermost(schedulers: Sequence[Any]) -> list[Any]:
     """Those that no other holds, as SequentialLR holds its parts."""
-    held = {id(one) for each in schedulers for one in getattr(each, "_schedulers", ())}
+    held = {id(one) for each in schedulers for one in scheduler_parts(each)}
     return [one for one in schedulers if id(one) not in held]
 
 
@@ -143,21 +143,20 @@ def _sampled(optimizer: Any, schedulers: Sequence[Any], steps: int) -> tuple[lis
         return [LearningRates(problem=problem) for _ in groups], set()
     if not schedulers:
         return [LearningRates((float(group["lr"]),)) for group in groups], set()
-    known = max((_horizon(one) for one in schedulers), default=0) or None
+    known = max(map(scheduler_end, schedulers), default=0) or None
     by = " and ".join(sorted({type(one).__name__ for one in schedulers}))
-    length = min([steps, *(one.total_steps for one in schedulers if type(one).__name__ == "OneCycleLR")])
+    length = min([steps, *(scheduler_end(one) for one in schedulers if _stops(one))])
     values, changed = run_user_code(
         lambda: _stepped(_copies(optimizer, schedulers), length), lambda error: UserCodeError(f"stepping {by}", error)
     )
-    return [LearningRates(tuple(own), known, by=by) for own in values], changed
+    reach = largest_step(schedulers)
+    return [LearningRates(tuple(own), known, by=by, reach=reach) for own in values], changed
 
 
-def _horizon(scheduler: Any) -> int:
-    """The number of steps that a scheduler is made for, 0 if it does not say: behind them, some start anew."""
-    if parts := getattr(scheduler, "_schedulers", ()):
-        milestones = getattr(scheduler, "_milestones", None)
-        return milestones[-1] + (_horizon(parts[-1]) or 1) if milestones else max(map(_horizon, parts))
-    return int(getattr(scheduler, HORIZONS.get(type(scheduler).__name__, ""), 0) or 0)
+def _stops(scheduler: Any) -> bool:
+    """Tell whether a scheduler, or the last of its parts, cannot be stepped behind its end."""
+    parts = scheduler_parts(scheduler)
+    return _stops(parts[-1]) if parts else type(scheduler).__name__ == "OneCycleLR"
 
 
 def _problem(optimizer: Any, schedulers: Sequence[Any]) -> str:
