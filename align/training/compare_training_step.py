@@ -116,7 +116,7 @@ class _Seen:
     names: NameMap
     parameters: tuple[ParameterSet, ParameterSet]
     traces: tuple[StepTrace, StepTrace]
-    noise: StepNoise | None
+    noise: StepNoise
     calls: CallPairs
     judge: StepJudge
     replaced: ReplacedStep
@@ -248,7 +248,7 @@ def _with_line(model: Model, culprit: StepCulprit) -> StepCulprit:
 
 def _judged_values(seen: _Seen, values: Mapping[str, Array], what: str, *, alone: bool) -> list[JudgedValue]:
     pairs = paired_values(seen.names, seen.traces[0].values(0, what), values)
-    noise = None if seen.noise is None else seen.noise.alone if alone else seen.noise.together
+    noise = seen.noise.alone if alone else seen.noise.together
     return [*judge_values(pairs, noise, (0, what), alone=alone)]
 
 
@@ -278,9 +278,8 @@ def _later_gradients(
             if one.meant is not None:
                 earlier.setdefault(one.pairing.target, []).append(one.meant)
         pairs = paired_values(seen.names, *(trace.values(step, GIVEN) for trace in seen.traces))
-        noise = None if seen.noise is None else seen.noise.together
         taken = (one for one in pairs if one.pairing.target in right)
-        judged = [*judge_values(taken, noise, (step, COMPUTED), alone=False, earlier=earlier)]
+        judged = [*judge_values(taken, seen.noise.together, (step, COMPUTED), alone=False, earlier=earlier)]
         related = [one for one in judged if one.relation.cause]
         if found := value_culprits(related, "gradients", "step", owners, step + 1):
             yield from found
@@ -293,9 +292,8 @@ def _buffers(seen: _Seen, owners: Mapping[str, str]) -> list[StepCulprit]:
     after = {name: value for name, value in seen.traces[0].values(0, AFTER).items() if name in buffers}
     held = {name: value for name, value in seen.replaced.after.items() if value.dtype.kind == "f"}
     pairs = [one for one in paired_values(seen.names, after, held) if one.meant is not None and one.value is not None]
-    noise = None if seen.noise is None else seen.noise.alone
     found = []
-    for pair, one in zip(pairs, judge_values(iter(pairs), noise, (0, AFTER), alone=True), strict=True):
+    for pair, one in zip(pairs, judge_values(iter(pairs), seen.noise.alone, (0, AFTER), alone=True), strict=True):
         before = seen.start.get(pair.pairing.target)
         if one.factor > 1.0 and before is not None and pair.meant is not None and pair.value is not None:
             found.append(replace(one, relation=relate_statistics(before, pair.meant, pair.value)))
@@ -304,7 +302,7 @@ def _buffers(seen: _Seen, owners: Mapping[str, str]) -> list[StepCulprit]:
 
 def _losses(seen: _Seen) -> Iterator[ComparedLoss]:
     first, second = seen.traces
-    wide = seen.noise.losses if seen.noise is not None else ()
+    wide = seen.noise.losses
     for number, (mine, theirs) in enumerate(zip(first.losses, second.losses, strict=False)):
         limit = None
         if mine is not None and isfinite(mine):

@@ -175,6 +175,15 @@ def test_parts_of_a_batch_without_their_mean_are_named() -> None:
     assert places(compared(torch_loop("parts"), torch_loop("parts"))) == []
 
 
+def test_a_reference_without_float64_is_rounded_at_random() -> None:
+    result = compared(mindspore_side(), torch_side())
+    assert places(result) == []
+    assert [one.code for one in result.findings] == ["noise-unmeasured"]
+    assert "fc1.bias" in {one.reference for one in result.gradients if one.outcome == "could not tell"}
+    found = places(compared(mindspore_side(between=halved), torch_side()))
+    assert found == [("backward", "code", "", "gradient-factor")]
+
+
 def test_nothing_of_a_side_is_changed() -> None:
     torch, mindspore = torch_side(optimizer="adam"), mindspore_side(optimizer="adam")
 

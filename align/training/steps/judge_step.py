@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from align.training.steps.measure_step_noise import StepNoise
     from align.training.steps.replace_step import ReplacedTensor, Way
 
-NO_NOISE: Mapping[str, Measurement] = {}
-
 
 @dataclass(frozen=True, slots=True)
 class SeenTensor:
@@ -39,13 +37,13 @@ class SeenTensor:
 class StepJudge:
     """Judges what a ReplacedStep shows; all that was `seen` is kept, without values."""
 
-    def __init__(self, noise: StepNoise | None) -> None:
+    def __init__(self, noise: StepNoise) -> None:
         self._noise = noise
         self.seen: list[SeenTensor] = []
 
     def __call__(self, tensor: ReplacedTensor) -> float:
         """Judge one tensor; return its factor."""
-        known = None if self._noise is None else getattr(self._noise, tensor.way)
+        known = getattr(self._noise, tensor.way)
         factor, relation = inf, UNKNOWN
         if tensor.meant is not None and tensor.value is not None:
             dtypes = tensor.meant.dtype.name, tensor.own.dtype

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from align.core.dtypes import EPSILON
 from align.core.protocols import ModelRunner
 from align.core.verdicts import Finding
 from align.errors import UserCodeError
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from align.training.steps.replace_step import ReplacedTensor
 
 WIDE = "float64"
+SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +48,71 @@ class StepNoise:
 
 def measure_step_noise(
     opened: TrainingSide, batches: Sequence[Batch], trace: StepTrace, folder: Path
-) -> tuple[StepNoise | None, tuple[Finding, ...]]:
-    """Take the reference's steps in float64; None, and a finding that says why, where it cannot."""
+) -> tuple[StepNoise, tuple[Finding, ...]]:
+    """Take the reference's steps in float64; where it cannot, with values rounded at random, and a finding says why.
+
+    Rounding at random moves each element by up to a unit in the last place: what a layer is given, its parameters, the
+    gradients that come back to it. That shows how much of it reaches what the layer makes, not what the layer adds.
+    """
     try:
         wide = _widened(opened)
         if isinstance(wide, str):
-            return None, _unmeasured(opened, wide)
-        forward: dict[str, Measurement] = {}
-        backward: dict[str, Measurement] = {}
-
-        def seen(tensor: ReplacedTensor) -> float:
-            if tensor.meant is not None and tensor.value is not None:
-                own = forward if tensor.way == "forward" else backward
-                own |= noise_of(tensor.capture, tensor.meant, tensor.value, WIDE)
-            return 0.0
-
-        alone = ReplacedStep(trace, Themselves(trace), seen)
-        opened.trainer.take_steps(wide, batches[:1], alone)
-        writer = StepWriter(folder, {}, seen=0, begun=lambda step: trace.values(step - 1, AFTER) if step else {})
-        with writer:
-            opened.trainer.take_steps(wide, batches, writer)
+            return _moved_noise(opened, batches, trace, folder), _unmeasured(opened, wide)
+        return _noise(opened, wide, batches, trace, folder, WIDE), ()
     except UserCodeError as error:
-        return None, _unmeasured(opened, error.message)
+        return _moved_noise(opened, batches, trace, folder), _unmeasured(opened, error.message)
+
+
+def _moved_noise(opened: TrainingSide, batches: Sequence[Batch], trace: StepTrace, folder: Path) -> StepNoise:
+    return _noise(opened, opened.training, batches, trace, folder.with_name(f"{folder.name}-moved"), "")
+
+
+def _noise(
+    opened: TrainingSide, training: Training, batches: Sequence[Batch], trace: StepTrace, folder: Path, dtype: str
+) -> StepNoise:
+    """Take the steps in another dtype, or with rounded values for ""."""
+    forward: dict[str, Measurement] = {}
+    backward: dict[str, Measurement] = {}
+
+    def seen(tensor: ReplacedTensor) -> float:
+        if tensor.meant is not None and tensor.value is not None:
+            own = forward if tensor.way == "forward" else backward
+            own |= noise_of(tensor.capture, tensor.meant, tensor.value, dtype)
+        return 0.0
+
+    moved = np.asarray if dtype else RandomRounding()
+    start = {} if dtype else {name: moved(one) for name, one in opened.side.reader.read_values(training.model).items()}
+    alone = ReplacedStep(trace, Themselves(trace), seen, start, moved)
+    opened.trainer.take_steps(training, batches[:1], alone)
+
+    def begun(step: int) -> Mapping[str, Array]:
+        return {name: moved(one) for name, one in trace.values(step - 1, AFTER).items()} if step else start
+
+    with StepWriter(folder, {}, seen=0, begun=begun) as writer:
+        opened.trainer.take_steps(training, batches, writer)
     together = StepTrace(folder, writer.losses, writer.updates)
-    of_values = _of_values(trace, alone.computed_gradients, COMPUTED, 0) | _of_values(trace, alone.after, AFTER, 0)
+    of_values = _of_values(trace, alone.computed_gradients, (COMPUTED, 0), dtype)
+    of_values |= _of_values(trace, alone.after, (AFTER, 0), dtype)
     gathered: dict[str, Measurement] = {}
     for step in range(len(batches)):
         for what in (COMPUTED, GIVEN):
-            gathered |= _of_values(trace, together.values(step, what), what, step)
-    return StepNoise(forward, backward, of_values, gathered, tuple(writer.losses)), ()
+            gathered |= _of_values(trace, together.values(step, what), (what, step), dtype)
+    return StepNoise(forward, backward, of_values, gathered, tuple(writer.losses))
+
+
+class RandomRounding:
+    """Moves each element of a floating array by up to one unit in the last place, at random."""
+
+    def __init__(self) -> None:
+        self._generator = np.random.default_rng(SEED)
+
+    def __call__(self, value: Array) -> Array:
+        """Return a copy that was moved."""
+        unit = EPSILON.get(value.dtype.name)
+        if unit is None:
+            return value
+        share = 1.0 + unit * self._generator.uniform(-1.0, 1.0, value.shape)
+        return np.asarray(value.astype(np.float64) * share).astype(value.dtype)
 
 
 def _widened(opened: TrainingSide) -> Training | str:
@@ -89,14 +129,17 @@ def _widened(opened: TrainingSide) -> Training | str:
     return replace(training, model=model, loss=loss, optimizer=None, step=None)
 
 
-def _of_values(trace: StepTrace, wide: Mapping[str, Array], what: str, step: int) -> dict[str, Measurement]:
+def _of_values(
+    trace: StepTrace, values: Mapping[str, Array], which: tuple[str, int], dtype: str
+) -> dict[str, Measurement]:
     found: dict[str, Measurement] = {}
+    what, step = which
     ordinary = trace.values(step, what)
-    for name in wide.keys() & ordinary.keys():
-        found |= noise_of(value_capture(name, step, what, ordinary[name]), ordinary[name], wide[name], WIDE)
+    for name in values.keys() & ordinary.keys():
+        found |= noise_of(value_capture(name, step, what, ordinary[name]), ordinary[name], values[name], dtype)
     return found
 
 
 def _unmeasured(opened: TrainingSide, reason: str) -> tuple[Finding, ...]:
-    message = f"limits come from a table by dtype, since nothing was measured in float64: {reason}"
+    message = f"limits come from values that were rounded at random, as the step does not run in float64: {reason}"
     return (Finding("noise-unmeasured", "note", opened.label, message),)

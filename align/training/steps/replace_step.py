@@ -109,8 +109,9 @@ class PairedLayers:
 class ReplacedStep:
     """A StepSink for one step of a side. `seen` is told each tensor as the side made it, and each gradient.
 
-    `fits(tensor)` says whether what the side made is near enough to give way where the pair is not certain. The values
-    of parameters to begin with are `values`; gradients of parameters and values after the step are kept.
+    It returns the multiple of the limit: where a pair is not certain, only what is within it gives way. The values of
+    parameters to begin with are `values`; gradients of parameters and values after the step are kept. All that is given
+    to the side is `moved` first, so that the effect of its rounding can be seen.
     """
 
     layers = True
@@ -121,8 +122,10 @@ class ReplacedStep:
         partners: Partners,
         seen: Callable[[ReplacedTensor], float],
         values: Mapping[str, Array] | None = None,
+        moved: Callable[[Array], Array] = np.asarray,
     ) -> None:
         self._reference, self._partners, self._seen, self._values = reference, partners, seen, values or {}
+        self._moved = moved
         self._layouts = LearnedLayouts()
         self._views: dict[str, tuple[Capture, Layout]] = {}
         self._awaited: dict[str, Capture] = {}
@@ -169,7 +172,7 @@ class ReplacedStep:
         leader = self._leader(mine)
         if leader.key in self._reference.gradients:
             self._awaited.setdefault(leader.key, own)
-        return np.asarray(view.to_candidate(meant), dtype=value.dtype)
+        return np.asarray(self._moved(view.to_candidate(meant)), dtype=value.dtype)
 
     def awaited(self, capture: Capture) -> None:
         """Nothing: what the reference's gradients came back to is awaited."""
@@ -199,7 +202,7 @@ class ReplacedStep:
         meant = None if leader.key in self._sent else self._reference.gradient(mine)
         if mine.key in self._reference.leaders:
             self._sent.add(leader.key)
-        return None if meant is None else view.to_candidate(meant)
+        return None if meant is None else self._moved(view.to_candidate(meant))
 
     def _leader(self, mine: Capture) -> Capture:
         return self._reference.leaders.get(mine.key, mine)
