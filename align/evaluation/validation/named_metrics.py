@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.errors import InputsError, UserCodeError
-from align.evaluation.validation.dataset_batches import as_array
 from align.evaluation.validation.metrics import METRICS
+from align.models.inputs import as_array
 from align.models.open_side import find_function
 from align.models.user_code import run_user_code
 
