@@ -190,8 +190,15 @@ def environments(reference: Side, candidate: Side) -> dict[str, dict[str, str]]:
 
 
 def unseen_layers(*sides: Side) -> Iterator[Finding]:
-    """Note the sides whose layers cannot be seen."""
+    """Note the sides whose layers cannot be seen, and those whose compiled code is run uncompiled so that they can."""
     for side in sides:
+        jitted = side.reader.jitted_code(side.model) if isinstance(side.reader, GraphRunner) else ()
+        if jitted and not side.compiled:
+            message = (
+                f"`mindspore.jit` compiles {first_few(jitted)}: run uncompiled here, so that its layers are seen; "
+                "--candidate-mode graph compares what a candidate returns compiled"
+            )
+            yield Finding("jit-uncompiled", "note", side.label, message)
         if side.compiled:
             message = "compiled in graph mode: only the network's outputs are compared"
             yield Finding("outputs-only", "note", side.label, message)
@@ -210,22 +217,24 @@ def copied_sides(*sides: Side) -> Iterator[Finding]:
             yield Finding("side-copied", "note", side.label, side.copied)
 
 
-def load_function(side: str) -> Callable[[], Any]:
+def load_function(side: str, what: str = "model file") -> Callable[[], Any]:
     """Return the function that `package.module:function` or `file.py:function` names; whatever it raises is wrapped.
 
-    A model that stands there, which may be called as well, is what the function returns.
+    A model that stands there, which may be called as well, is what the function returns. `what` a file that is not
+    there is called.
     """
-    function = find_function(side)
+    function = find_function(side, what)
     if any(reader.owns(function) for reader in model_readers().values()):
         return lambda: function
     return lambda: _guarded(side, function, _FOLDERS_AFTER_IMPORT.get(side.rpartition(":")[0], ""))
 
 
-def find_function(side: str) -> Callable[..., Any]:
+def find_function(side: str, what: str = "model file") -> Callable[..., Any]:
     """Return what `package.module:function` or `file.py:function` names, which can be called; raises SideError."""
     place, separator, name = side.rpartition(":")
     if not separator or not place or not name.isidentifier():
         raise SideError(side, "it is not of the form `module:function`")
+    require_file(side, what)
     module = _guarded(side, lambda: _imported(place))
     function = getattr(module, name, None)
     if not callable(function):
