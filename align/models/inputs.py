@@ -61,7 +61,7 @@ def read_batches(source: InputsSource) -> tuple[dict[str, Array], ...]:
     if not isinstance(source, (str, list, tuple)):
         return (_batch(source, source),)
     if isinstance(source, str):
-        made: Any = load_function(source)()
+        made: Any = load_function(source, "inputs file")()
         several = isinstance(made, (list, tuple)) and made and all(hasattr(one, "items") for one in made)
         return tuple(_batch(source, one) for one in (made if several else [made]))
     if not source:

@@ -77,7 +77,7 @@ class Dataset:
         def failed(error: BaseException) -> UserCodeError:
             return UserCodeError(f"reading {self.label}", error)
 
-        made = load_function(self._source)() if isinstance(self._source, str) else self._source
+        made = load_function(self._source, "data file")() if isinstance(self._source, str) else self._source
         if not hasattr(made, "__iter__"):
             raise InputsError(f"{self.label} returned a {type(made).__name__}, not batches", WANTED)
         end = object()

@@ -51,4 +51,4 @@ class NamedMetric:
 def _found(metric: str) -> Metric:
     if ":" not in metric:
         raise InputsError(f"no metric is called {metric!r}", f"give `module:function`, or one of: {', '.join(METRICS)}")
-    return find_function(metric)
+    return find_function(metric, "metric file")
