@@ -24,7 +24,6 @@ from align.cli._run_folder import claimed_folder
 from align.core.about import __version__
 from align.core.message_words import printable
 from align.errors import AlignError, UserCodeError
-from align.models.kept_process import refuse_sudden_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,6 +82,8 @@ def run() -> None:
     The exit code is the command's to the last: threads and exit handlers of the user's code outlive the calls that
     made them, and end no process either.
     """
+    from align.models.kept_process import refuse_sudden_ends  # a small module: it imports nothing but Python's own
+
     refuse_sudden_ends()
     if "--debug" not in sys.argv:
         sys.excepthook = _say_and_leave
