@@ -6,18 +6,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from align.checkpoints.framework_of_names import declared_framework, source_framework
+from align.checkpoints.framework_of_names import declared_framework
 from align.checkpoints.inspection_result import Inspection, TensorFacts
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.open_trusted import open_trusted
 from align.checkpoints.tied_tensors import overlapping_names, tied_names
-from align.checkpoints.training_state import training_state
-from align.core.message_words import counted, first_few
+from align.checkpoints.training_state import training_notes
 from align.errors import SeveralEntriesError
-from align.rules.training_state_rules import training_state_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from align.core.checkpoints import Checkpoint, StoredTensor
@@ -60,19 +57,8 @@ def _described(checkpoint: Checkpoint) -> Inspection:
         overlaps=overlapping_names(tensors),
         other={name: tensor.reason for name, tensor in checkpoint.odd.items()} | checkpoint.other,
         crc_unchecked=checkpoint.check is not None,
-        notes=(*checkpoint.notes, *_training_notes(checkpoint)),
+        notes=(*checkpoint.notes, *training_notes(checkpoint)),
     )
-
-
-def _training_notes(checkpoint: Checkpoint) -> Iterator[str]:
-    """One line for each kind of what training left among the weights."""
-    names = checkpoint.tensors
-    framework, _ = source_framework(checkpoint.metadata, names)
-    reasons: dict[str, list[str]] = {}
-    for name, reason in training_state(names, training_state_rules(), framework).items():
-        reasons.setdefault(reason, []).append(name)
-    for reason, found in reasons.items():
-        yield f"no weights but {reason}: {counted(len(found), 'tensor')} ({first_few(found)})"
 
 
 def _undecided(checkpoint: Checkpoint, error: SeveralEntriesError) -> Inspection:

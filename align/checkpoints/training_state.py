@@ -1,19 +1,26 @@
 """Tensors of a checkpoint that are no weights: what optimizers, loss scalers and averaging wrappers keep.
 
 A name alone proves nothing: a model may have a parameter called `momentum` and a module called `moments`. The state of
-an optimizer is known by the parameters that it belongs to, and the numbers beside it by that state.
+an optimizer is known by the parameters that it belongs to, the numbers beside it by that state, and a count that stands
+alone by being an integer in front of all modules. What counts, every reader of checkpoints asks here.
 """
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from math import prod
 from typing import TYPE_CHECKING
+
+from align.checkpoints.framework_of_names import source_framework
+from align.core.dtypes import numpy_dtype
+from align.core.message_words import counted, first_few
+from align.rules.training_state_rules import training_state_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from align.checkpoints.framework_of_names import FrameworkName
-    from align.core.checkpoints import StoredTensor
+    from align.core.checkpoints import Checkpoint, StoredTensor
     from align.core.parameters import Shape
     from align.rules.training_state_rules import OptimizerState, TrainingStateRules
 
@@ -23,6 +30,26 @@ STATE = "optimizer state"
 COUNTER = "a wrapper's count of averaged models"
 REASONS = frozenset({STATE, COUNTER})
 ENOUGH = 2  # parameters of one state, or kinds of state, that need no number beside them
+
+
+def state_beside_weights(checkpoint: Checkpoint) -> dict[str, str]:
+    """Name -> reason of what is no weight in a file, which tells whose names it has."""
+    framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
+    return training_state(checkpoint.tensors, training_state_rules(), framework)
+
+
+def training_notes(checkpoint: Checkpoint) -> Iterator[str]:
+    """One line for each kind of what training left among the weights."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in state_beside_weights(checkpoint).items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, found in reasons.items():
+        yield f"no weights but {reason}: {counted(len(found), 'tensor')} ({first_few(found)})"
+
+
+def is_count(tensor: StoredTensor) -> bool:
+    """Tell whether a tensor is one whole number, which no weight is."""
+    return len(tensor.shape) <= 1 and prod(tensor.shape) == 1 and numpy_dtype(tensor.dtype).kind in "iu"
 
 
 def training_state(tensors: Tensors, rules: TrainingStateRules, framework: FrameworkName) -> dict[str, str]:
@@ -47,7 +74,11 @@ def _optimizer_state(tensors: Tensors, rules: TrainingStateRules) -> Iterator[st
                 heads |= set(_places(head))
     yield from owners
     numbers = [name for name in numbers if name not in owners.values()]  # an optimizer has no state for its own numbers
-    yield from (n for n in numbers if _head(n) in heads or _are_several(tensors, numbers, _head(n)))
+    yield from (
+        name
+        for name in numbers
+        if _head(name) in heads or _counts_alone(tensors[name], rules) or _are_several(tensors, numbers, _head(name))
+    )
 
 
 def _states(tensors: Tensors, optimizer: OptimizerState) -> dict[str, dict[str, dict[str, str]]]:
@@ -97,21 +128,26 @@ def _numbers(tensors: Tensors, rules: TrainingStateRules) -> list[str]:
     return [
         name
         for name, tensor in tensors.items()
-        if len(tensor.shape) <= 1 and any(fnmatchcase(name.rpartition(".")[2], glob) for glob in rules.numbers)
+        if len(tensor.shape) <= 1
+        and (_counts_alone(tensor, rules) or any(fnmatchcase(name.rpartition(".")[2], one) for one in rules.numbers))
     ]
+
+
+def _counts_alone(tensor: StoredTensor, rules: TrainingStateRules) -> bool:
+    return tensor.name in rules.counts and is_count(tensor)
 
 
 def _are_several(tensors: Tensors, numbers: list[str], head: str) -> bool:
     """Whether some numbers stand together of which one is an integer, a count of steps: no weight is."""
     together = [name for name in numbers if _head(name) == head]
-    return len(together) >= ENOUGH and any(tensors[name].dtype.startswith("int") for name in together)
+    return len(together) >= ENOUGH and any(is_count(tensors[name]) for name in together)
 
 
 def _counters(tensors: Tensors, rules: TrainingStateRules) -> Iterator[str]:
     for counter in rules.counters:
         tensor = tensors.get(counter.name)
         others = [name for name in tensors if name != counter.name]
-        if tensor is not None and tensor.shape == () and tensor.dtype.startswith("int"):
+        if tensor is not None and tensor.shape == () and is_count(tensor):
             yield from [counter.name] if others and all(name.startswith(counter.prefix) for name in others) else []
 
 

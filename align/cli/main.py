@@ -23,7 +23,7 @@ from align.cli.parts.given_files import require_given_files
 from align.cli.parts.run_folder import claimed_folder
 from align.core.about import __version__
 from align.core.message_words import printable
-from align.errors import AlignError
+from align.errors import AlignError, UserCodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 EPILOG = "Exit codes: 0 aligned, 1 not aligned, 2 could not compare or could not run. --debug shows tracebacks."
 TAKES_SEVERAL = frozenset({"--reference-runs"})
+LEAVE = os._exit  # align's own way out, whatever the user's code makes of that name
 INTERRUPTED = 128  # a shell's code for a program that a signal ended is this and the signal's number
 
 
@@ -76,7 +77,14 @@ def spread(arguments: Sequence[str]) -> list[str]:
 
 
 def run() -> None:
-    """Entry point of the `align` command: whatever happens, exit code 1 means "not aligned" and nothing else."""
+    """Entry point of the `align` command: whatever happens, exit code 1 means "not aligned" and nothing else.
+
+    The exit code is the command's to the last: threads and exit handlers of the user's code outlive the calls that
+    made them, and end no process either.
+    """
+    from align.models.kept_process import refuse_sudden_ends  # a small module: it imports nothing but Python's own
+
+    refuse_sudden_ends()
     if "--debug" not in sys.argv:
         sys.excepthook = _say_and_leave
     for stream in (sys.stdout, sys.stderr):
@@ -113,7 +121,7 @@ def _say_and_leave(kind: type[BaseException], error: BaseException, trace: Trace
     hint = "Hint: add --debug to see the traceback, and report it please"
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{said}\n{hint}\n")
-    os._exit(AlignError.exit_code)
+    LEAVE(AlignError.exit_code)
 
 
 def build_app() -> typer.Typer:
@@ -144,6 +152,8 @@ def _exiting(command: Callable[..., int]) -> Callable[..., None]:
                 code = command(*args, **kwargs)
         except KeyboardInterrupt as interrupt:  # typer would leave without a word
             code = _interrupted(interrupt)
+        except SystemExit as end:  # of the user's code, such as a method that a reader of models calls
+            raise UserCodeError("the code of a side", end) from end
         raise typer.Exit(code)
 
     return wrapped

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align.checkpoints.training_state import training_notes
 from align.convert.diff.pair_checkpoints import open_for_diff, pair_checkpoints, without_prefixes
 from align.convert.diff.pair_tensors import judge_diff, judge_pair
 from align.convert.diff.stored_pairs import measure_pairs
@@ -88,7 +89,8 @@ def _described(tensors: Mapping[str, StoredTensor], names: tuple[str, ...]) -> d
 
 
 def _beside(checkpoint: Checkpoint) -> Iterator[str]:
-    """One line for each entry of a nested file that holds tensors and was not compared."""
+    """One line for each kind of what is no weight, and each entry of a nested file that was not compared."""
+    yield from (f"{checkpoint.path.name}: {note}" for note in training_notes(checkpoint))
     for name, count in checkpoint.other_tensors.items():
         held = counted(count, "tensor")
         yield f"{checkpoint.path.name}: {name} ({checkpoint.other[name]}) holds {held}: NOT COMPARED"

@@ -53,6 +53,11 @@ def _name(dtype: np.dtype[Any]) -> str:
     return dtype.name
 
 
+def in_numpy(name: str) -> bool:
+    """Tell whether NumPy has a dtype of this name itself, and not from `ml_dtypes`: what an `.npz` file can hold."""
+    return name not in _EXTENDED
+
+
 def is_float(name: str) -> bool:
     """Tell whether values of this dtype are rounded, so that a tolerance makes sense."""
     return name in FLOATS

@@ -41,11 +41,11 @@ def import_user_code(place: str) -> Any:
     return _loaded(path) or _load(path, package)
 
 
-def require_file(side: str) -> None:
-    """Raise MissingFileError if the file of `file.py:function` is not there; nothing is imported."""
+def require_file(side: str, what: str = "model file") -> None:
+    """Raise MissingFileError, which says `what` it is, if the file of `file.py:function` is not there."""
     place, separator, _ = side.rpartition(":")
     if separator and place.endswith(".py"):
-        existing_file(Path(place), "model file")
+        existing_file(Path(place), what)
 
 
 def put_first(folder: Path) -> None:

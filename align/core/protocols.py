@@ -225,10 +225,7 @@ class ModelPlacer(ModelRunner, Protocol):
     """Chooses where and in which precision a model, or one layer of it, computes."""
 
     def place(self, model: Model, device: str | None, dtype: str | None) -> None:
-        """Move a model to a device and cast its floating tensors, in place; None leaves them.
-
-        Raises CannotRunError for a device that is not there.
-        """
+        """Move and cast a model in place, or leave it where None; raises CannotRunError for a device not there."""
         ...
 
     def placed_layer(self, model: Model, path: str, device: str | None, dtype: str | None) -> Callable[..., Any]:
@@ -242,6 +239,10 @@ class GraphRunner(ModelRunner, Protocol):
 
     def in_graph_mode(self) -> ModelReader:
         """Return an adapter that runs them so: its sinks see the model's own inputs and outputs only."""
+        ...
+
+    def jitted_code(self, model: Model) -> tuple[str, ...]:
+        """Name what the user's code compiles of a model; outside of graph mode it is run uncompiled."""
         ...
 
 

@@ -61,6 +61,10 @@ _INPUTS = (
     "check that the inputs have the names of what the model's forward or construct takes, or its order, and that none "
     "without a default is lacking"
 )
+_UNFIT_INPUTS = (
+    "or, since no layer had returned, this model takes inputs of other shapes and dtypes (--candidate-inputs gives the "
+    "candidate its own)"
+)
 
 # The first pattern that fits decides: a missing kernel is often told by the dtypes that it lacks.
 _PATTERNS: dict[FailureKind, str] = {
@@ -134,12 +138,13 @@ def failure_hint(kind: FailureKind) -> str:
     return "; ".join(filter(None, (_HINTS[kind], _DEBUG)))
 
 
-def hint_in_model(kind: FailureKind, *, entered: bool, returned: bool) -> str:
-    """The hint for a model that failed, before its own code was `entered`, or before any layer `returned`."""
-    if kind == "arguments" and not entered:
+def hint_in_model(kind: FailureKind, failure: ModelFailure) -> str:
+    """The hint for a model that failed; inputs are doubted last, and never where its own line outside of layers did."""
+    if kind == "arguments" and not (failure.layer or failure.line):
         return f"{_INPUTS}; {_DEBUG}"
-    if kind in ("shape", "dtype") and not returned:
-        return f"no layer had returned: inputs have other shapes and dtypes than it takes, or {failure_hint(kind)}"
+    own_line = failure.line and not failure.layer
+    if kind in ("shape", "dtype") and not failure.after and not own_line:
+        return f"{_HINTS[kind]}; {_UNFIT_INPUTS}; {_DEBUG}"
     return failure_hint(kind)
 
 

@@ -50,8 +50,7 @@ class ModelFailedError(UserCodeError):
         given = ", ".join(f"{name} {what}" for name, what in inputs.items())
         super().__init__(f"the {what} model, {failure}on inputs {given},", error)
         self.layer, self.failure = failure.layer, failure
-        entered = bool(failure.layer or failure.line)
-        self.hint = hint_in_model(self.kind, entered=entered, returned=bool(failure.after))
+        self.hint = hint_in_model(self.kind, failure)
 
 
 class UnreadableModelError(CannotRunError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from align.core.progress import silent
@@ -70,6 +71,9 @@ def validate_models(  # noqa: PLR0913 - one parameter an option
     samples = len(datasets["reference"].facts), len(datasets.get("candidate", datasets["reference"]).facts)
     names = metrics["reference"].label, metrics.get("candidate", metrics["reference"]).label
     verdict = judge_validation(rows, first.result(), names, (*samples, first.finite))
+    if first.alike:
+        caveat = f"{first.alike:,} of {first.elements:,} output elements are NaN or Inf on both sides"
+        verdict = replace(verdict, caveats=(caveat,))
     causes, alternatives = find_causes(rows) if verdict.outcome is Outcome.NOT_ALIGNED else ((), ())
     return Validation(
         reference=sides[0].label,

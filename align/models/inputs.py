@@ -14,7 +14,7 @@ import numpy as np
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.core.atomic_files import atomic_writer, existing_file
 from align.core.checkpoints import StoredTensor
-from align.core.dtypes import FLOATS, is_float, numpy_dtype
+from align.core.dtypes import FLOATS, in_numpy, is_float, is_numeric, numpy_dtype
 from align.core.protocols import ModelCaller
 from align.core.registry import checkpoint_formats, model_readers
 from align.errors import InputsError
@@ -61,7 +61,7 @@ def read_batches(source: InputsSource) -> tuple[dict[str, Array], ...]:
     if not isinstance(source, (str, list, tuple)):
         return (_batch(source, source),)
     if isinstance(source, str):
-        made: Any = load_function(source)()
+        made: Any = load_function(source, "inputs file")()
         several = isinstance(made, (list, tuple)) and made and all(hasattr(one, "items") for one in made)
         return tuple(_batch(source, one) for one in (made if several else [made]))
     if not source:
@@ -89,7 +89,10 @@ def _batch(source: object, made: Any) -> dict[str, Array]:
         place = source if isinstance(source, str) else "what is given as inputs"
         hint = "return a dict of input name -> numpy array, or a list of them for several batches"
         raise InputsError(f"{place} returned {_called(made)}", hint)
-    return _checked(source, {str(name): _as_array(value) for name, value in made.items()})
+    arrays = {str(name): as_array(value) for name, value in made.items()}
+    if unlike := [f"{name} ({_kind(value)})" for name, value in made.items() if arrays[str(name)].dtype.hasobject]:
+        raise _no_numbers(unlike)
+    return _checked(source, arrays)
 
 
 def _called(made: Any) -> str:
@@ -102,23 +105,38 @@ def _called(made: Any) -> str:
     return f"a {name} of other things than dicts ({strange})"
 
 
-def _as_array(value: Any) -> Array:
+def as_array(value: Any) -> Array:
     """An array, or a tensor of any framework, on any device, of any dtype and with or without a gradient."""
-    for adapter in model_readers().values():
-        if isinstance(adapter, ModelCaller) and (found := adapter.as_array(value)) is not None:
-            return np.array(found)
     try:
+        for adapter in model_readers().values():
+            if isinstance(adapter, ModelCaller) and (found := adapter.as_array(value)) is not None:
+                return np.array(found)
         return np.asarray(value)
-    except (TypeError, ValueError):  # ragged lists, tensors that NumPy cannot take
+    except (TypeError, ValueError, RuntimeError):  # ragged lists, tensors of a dtype that NumPy cannot take
         return np.empty((), np.object_)
 
 
+def _kind(value: Any) -> str:
+    return str(getattr(value, "dtype", type(value).__name__))
+
+
+def _no_numbers(unlike: Sequence[str]) -> InputsError:
+    hint = "give a dict of input name -> numpy array; cast a dtype that no framework takes, for example to float32"
+    return InputsError(f"inputs that are no numeric arrays of a known dtype: {', '.join(unlike)}", hint)
+
+
+def unknown_dtypes(inputs: Mapping[str, Array]) -> list[str]:
+    """Name each input that is no array of numbers of which a framework makes a tensor, with its dtype."""
+    return [f"{name} ({value.dtype})" for name, value in inputs.items() if not is_numeric(value.dtype.name)]
+
+
 def _checked(source: object, inputs: dict[str, Array]) -> dict[str, Array]:
-    strange = [name for name, value in inputs.items() if value.dtype.kind not in "fiubcV" or value.dtype.fields]
-    if strange or not inputs:
+    if unlike := unknown_dtypes(inputs):
+        raise _no_numbers(unlike)
+    if not inputs:
         place = source if isinstance(source, (str, Path)) else "the mapping"
-        what = f"inputs {strange} are no numeric arrays" if strange else f"{place} holds no inputs"
-        raise InputsError(what, "give a dict of input name -> numpy array")
+        raise InputsError(f"{place} holds no inputs", "give a dict of input name -> numpy array")
+    inputs = {name: value.astype(numpy_dtype(value.dtype.name), copy=False) for name, value in inputs.items()}
     if hollow := [name for name, value in inputs.items() if _is_hollow(value)]:
         hint = "look at what made them: NaN in gives NaN out, whatever the models do"
         raise InputsError(f"{', '.join(hollow)}: no finite number among the inputs", hint)
@@ -145,13 +163,13 @@ def make_inputs(specs: Sequence[str], seed: int) -> dict[str, Array]:
 
 
 def save_inputs(path: Path, inputs: Inputs) -> None:
-    """Write inputs as `.npz`, whole or not at all; bfloat16, which it cannot hold, as float32.
+    """Write inputs as `.npz`, whole or not at all; bfloat16 and float8, which it cannot hold, as float32.
 
     Nothing is lost: floating inputs are cast to the dtype of the model that they are given to. Several batches are
     told apart by their names, `batch1/x`.
     """
     arrays = named_arrays(inputs)
-    wide = {name: value.astype(np.float32) if value.dtype.kind == "V" else value for name, value in arrays.items()}
+    wide = {name: value if in_numpy(value.dtype.name) else value.astype(np.float32) for name, value in arrays.items()}
     tensors = [StoredTensor(name, v.shape, v.dtype.name, partial(np.asarray, v)) for name, v in wide.items()]
     with atomic_writer(path) as stream:
         checkpoint_formats()["npz"].write(stream, tensors, {})  # np.savez takes no input called `file`

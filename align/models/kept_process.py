@@ -5,53 +5,59 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+_SUDDEN_ENDS = ("_exit", "execv", "execve")  # every other `os.exec*` calls one of these
+_TOLD = 2  # arguments of such a call that a message shows: no environment
 
 
 class ProgramEnded(SystemExit):
-    """The user's code called `os._exit`; `call` is what it wrote."""
+    """The user's code called `os._exit` or `os.exec*`; `call` is what it wrote."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.call = f"os._exit({status})"
+    def __init__(self, name: str, arguments: tuple[object, ...]) -> None:
+        super().__init__(2)
+        self.call = f"os.{name}({', '.join(map(repr, arguments[:_TOLD]))})"
+
+
+def refuse_sudden_ends() -> Callable[[], None]:
+    """Let what would end this process past all that stands around raise ProgramEnded; return what undoes it.
+
+    In processes that are forked from this one it does what it always does.
+    """
+    before = {name: getattr(os, name) for name in _SUDDEN_ENDS}
+    own = os.getpid()
+    for name, end in before.items():
+        setattr(os, name, partial(_raise_instead, own, name, end))
+    return partial(vars(os).update, before)
+
+
+def _raise_instead(own: int, name: str, end: Callable[..., NoReturn], *arguments: Any, **named: Any) -> NoReturn:
+    if os.getpid() != own:
+        end(*arguments, **named)
+    raise ProgramEnded(name, (*arguments, *named.values()))
 
 
 @contextlib.contextmanager
 def kept_process(folder: str = "") -> Iterator[None]:
     """Give the user's code no arguments of ours, start it in `folder`, and undo what it does to the process.
 
-    `os._exit` raises ProgramEnded here: it would end align with a code of the user's choice, past all that stands
-    around. In processes that the user's code starts it does what it always does.
+    `os._exit` and `os.exec*` raise ProgramEnded here: they would end align with a code of the user's choice.
     """
-    argv, before = sys.argv, _current_folder()
+    argv, hook, before = sys.argv, sys.excepthook, _current_folder()
     sys.argv = argv[:1]
     _go_to(folder)
-    try:
-        with _no_sudden_end():
-            yield
-    finally:
-        sys.argv = argv
-        _go_to(before)
-
-
-@contextlib.contextmanager
-def _no_sudden_end() -> Iterator[None]:
-    own, end = os.getpid(), os._exit
-
-    def raise_instead(status: int) -> NoReturn:
-        if os.getpid() != own:
-            end(status)
-        raise ProgramEnded(status)
-
-    os._exit = raise_instead
+    allow_ends = refuse_sudden_ends()
     try:
         yield
     finally:
-        os._exit = end
+        allow_ends()
+        sys.argv, sys.excepthook = argv, hook
+        _go_to(before)
 
 
 def _current_folder() -> str:

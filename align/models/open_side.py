@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from align.checkpoints.open_checkpoint import open_checkpoint, require_checkpoint
+from align.checkpoints.training_state import state_beside_weights
 from align.checkpoints.wrapper_prefixes import matched_without_wrappers, wrapper_words
 from align.core.import_user_code import import_user_code, require_file
+from align.core.message_words import counted, first_few
 from align.core.protocols import GraphRunner, ModelPlacer, ModelRunner, Preparer
 from align.core.registry import check_packages, model_readers
 from align.core.verdicts import Finding
@@ -41,7 +43,7 @@ class Side:
 
     A `compiled` one runs past all hooks: its outputs are all that is seen. `copied` says why the model is a copy of
     the one that was built, "" if it is not; `unwrapped` what wrappers put into the names of the model or of its
-    checkpoint, "" if these are equal.
+    checkpoint, "" if these are equal; `not_loaded` what a training left in the checkpoint beside the weights.
     """
 
     label: str
@@ -51,6 +53,7 @@ class Side:
     compiled: bool = False
     copied: str = ""
     unwrapped: str = ""
+    not_loaded: str = ""
 
     @property
     def filled(self) -> bool:
@@ -139,22 +142,26 @@ def prepare_side(side: Side, request: SideRequest) -> Side:
     if request == SideRequest(request.side):
         return side
     before = side.prepared
-    words = _fill(side, request.checkpoint) if request.checkpoint is not None else side.unwrapped
+    if request.checkpoint is not None:
+        side = _filled(side, request.checkpoint)
     prepared = Preparation(
         before.checkpoint if request.checkpoint is None else request.checkpoint,
         request.device or before.device,
         request.dtype or before.dtype,
     )
-    return _placed(replace(side, prepared=prepared, unwrapped=words), request.device, request.dtype, request.mode)
+    return _placed(replace(side, prepared=prepared), request.device, request.dtype, request.mode)
 
 
-def _fill(side: Side, checkpoint: Path | str) -> str:
-    """Fill a model from a checkpoint; return what wrappers put into the names of either, in words."""
-    tensors = open_checkpoint(Path(checkpoint)).tensors
+def _filled(side: Side, checkpoint: Path | str) -> Side:
+    """Fill a model from a checkpoint, but for what is no weight there and no parameter of the model."""
+    opened = open_checkpoint(Path(checkpoint))
     wanted = side.reader.read_parameters(side.model, side.label).names
+    beside = [name for name in state_beside_weights(opened) if name not in wanted]
+    tensors = {name: tensor for name, tensor in opened.tensors.items() if name not in beside}
     names = matched_without_wrappers(tensors, wanted)
     side.reader.load_values(side.model, {names[name]: tensor.load() for name, tensor in tensors.items()})
-    return wrapper_words(names)
+    left_out = f"{counted(len(beside), 'tensor')} ({first_few(beside)})" if beside else ""
+    return replace(side, unwrapped=wrapper_words(names), not_loaded=left_out)
 
 
 def check_dtype(dtype: str | None) -> None:
@@ -183,39 +190,51 @@ def environments(reference: Side, candidate: Side) -> dict[str, dict[str, str]]:
 
 
 def unseen_layers(*sides: Side) -> Iterator[Finding]:
-    """Note the sides whose layers cannot be seen."""
+    """Note the sides whose layers cannot be seen, and those whose compiled code is run uncompiled so that they can."""
     for side in sides:
+        jitted = side.reader.jitted_code(side.model) if isinstance(side.reader, GraphRunner) else ()
+        if jitted and not side.compiled:
+            message = (
+                f"`mindspore.jit` compiles {first_few(jitted)}: run uncompiled here, so that its layers are seen; "
+                "--candidate-mode graph compares what a candidate returns compiled"
+            )
+            yield Finding("jit-uncompiled", "note", side.label, message)
         if side.compiled:
             message = "compiled in graph mode: only the network's outputs are compared"
             yield Finding("outputs-only", "note", side.label, message)
 
 
 def copied_sides(*sides: Side) -> Iterator[Finding]:
-    """Note the sides whose model is a copy, since it shared tensors with the other side's, or has a wrapper's names."""
+    """Note the sides whose model is a copy of one that shared tensors, has a wrapper's names, or left state unread."""
     for side in sides:
         if side.unwrapped:
             message = f"names of the checkpoint are matched without what a wrapper put there: {side.unwrapped}"
             yield Finding("names-unwrapped", "note", side.label, message)
+        if side.not_loaded:
+            message = f"not loaded, since no weights and no parameters of the model: {side.not_loaded}"
+            yield Finding("training-state-not-loaded", "note", side.label, message)
         if side.copied:
             yield Finding("side-copied", "note", side.label, side.copied)
 
 
-def load_function(side: str) -> Callable[[], Any]:
+def load_function(side: str, what: str = "model file") -> Callable[[], Any]:
     """Return the function that `package.module:function` or `file.py:function` names; whatever it raises is wrapped.
 
-    A model that stands there, which may be called as well, is what the function returns.
+    A model that stands there, which may be called as well, is what the function returns. `what` a file that is not
+    there is called.
     """
-    function = find_function(side)
+    function = find_function(side, what)
     if any(reader.owns(function) for reader in model_readers().values()):
         return lambda: function
     return lambda: _guarded(side, function, _FOLDERS_AFTER_IMPORT.get(side.rpartition(":")[0], ""))
 
 
-def find_function(side: str) -> Callable[..., Any]:
+def find_function(side: str, what: str = "model file") -> Callable[..., Any]:
     """Return what `package.module:function` or `file.py:function` names, which can be called; raises SideError."""
     place, separator, name = side.rpartition(":")
     if not separator or not place or not name.isidentifier():
         raise SideError(side, "it is not of the form `module:function`")
+    require_file(side, what)
     module = _guarded(side, lambda: _imported(place))
     function = getattr(module, name, None)
     if not callable(function):

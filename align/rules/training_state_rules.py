@@ -40,10 +40,14 @@ class WrapperCounter:
 
 @dataclass(frozen=True, slots=True)
 class TrainingStateRules:
-    """`numbers` are globs over the names of what an optimizer or a loss scaler counts and sets."""
+    """`numbers` are globs over the names of what an optimizer or a loss scaler counts and sets.
+
+    `counts` are names of what training counts, which are known where they stand alone.
+    """
 
     optimizers: tuple[OptimizerState, ...]
     numbers: tuple[str, ...]
+    counts: tuple[str, ...]
     counters: tuple[WrapperCounter, ...]
 
 
@@ -56,6 +60,7 @@ def training_state_rules() -> TrainingStateRules:
         return TrainingStateRules(
             tuple(OptimizerState(**_tuples(entry)) for entry in table["optimizer"]),
             tuple(table["numbers"]["names"]),
+            tuple(table["numbers"]["counts"]),
             tuple(WrapperCounter(**entry) for entry in table["counter"]),
         )
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:

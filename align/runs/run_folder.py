@@ -72,9 +72,9 @@ class RunFolder:
         if not path.is_dir():
             raise RunFolderError(f"run folder not found: {path}", "every command writes one with --run DIR")
         if not any(folder.file(kind).is_file() for kind in KINDS):
-            raise RunFolderError(
-                f"{path} holds no results", "run `align map`, `forward` or `loss` with --run DIR first"
-            )
+            commands = ", ".join(f"`{kind}`" for kind in KINDS[:-1])
+            hint = f"run one of the commands that reports show with --run DIR first: {commands} or `{KINDS[-1]}`"
+            raise RunFolderError(f"{path} holds no results", hint)
         return folder
 
     def file(self, kind: str) -> Path:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _NO_PROBE = "the other side has no probe of this name"
+_NO_TENSOR = "the other model returned no tensor, as far as was seen"
 
 
 def pair_calls(left: CalledModules, right: CalledModules) -> CallPairs:
@@ -93,7 +94,8 @@ def _alone(
     done = {id(call) for call in paired}
     for call in own.calls:
         if id(call) not in done:
-            reason = _NO_PROBE if is_probe(call.module) else _reason(call, own, other)
+            nothing = not call.module and all(one.module for one in other.calls)
+            reason = _NO_PROBE if is_probe(call.module) else _NO_TENSOR if nothing else _reason(call, own, other)
             yield UnpairedLayer(side, call.module, call.class_name, call.call, reason)
 
 
@@ -109,7 +111,8 @@ def _reason(call: Call, own: CalledModules, other: CalledModules) -> str:
         return "no module of the other side holds the same parameters"
     calls = [one for one in other.calls if one.module in counterparts]
     if not calls:
-        return f"its counterpart {counterparts[-1]} is not called, or is run past its hooks"
+        name = counterparts[-1] or "the model itself"
+        return f"its counterpart {name} is not called, is run past its hooks, or returns no tensor"
     if all(one.call != call.call for one in calls):
         return f"its counterpart {counterparts[-1]} is called less often"
     return "the other side has no module of the same parameters that ends here with the same output shape"

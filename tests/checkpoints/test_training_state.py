@@ -68,8 +68,19 @@ def test_a_number_that_is_trained_itself_is_a_weight() -> None:
 
 
 def test_several_numbers_need_no_state_if_one_counts() -> None:
-    assert list(state(WEIGHTS | {"epoch_num": (), "step_num": ()})) == ["epoch_num", "step_num"]
-    assert state(WEIGHTS | {"epoch_num": ()}) == {}
+    assert list(state(WEIGHTS | {"epoch_num": (), "scale_sense": ()})) == ["epoch_num", "scale_sense"]
+    assert state(WEIGHTS | {"scale_sense": ()}) == {}
+
+
+@pytest.mark.parametrize("name", ["global_step", "epoch_num", "step_num", "epoch"])
+def test_a_lone_count_is_an_integer_in_front_of_all_modules(name) -> None:
+    for shape in ((), (1,)):
+        assert state(WEIGHTS | {name: shape}, integers=(name,)) == {name: STATE}
+        assert state(under("net.") | {name: shape}, integers=(name,)) == {name: STATE}
+    for own in ({name: (3,)}, {f"net.{name}": ()}, {f"{name}.weight": ()}):
+        assert state(WEIGHTS | own, integers=(name, "weight")) == {}
+    assert state(WEIGHTS | {name: ()}, integers=()) == {}
+    assert state(WEIGHTS | {name: ()}, "torch", integers=(name,)) == {}
 
 
 def test_torch_has_no_optimizer_state_among_its_weights() -> None:

@@ -284,7 +284,7 @@ def test_an_inputs_file_without_arrays(here: Path, capsys: pytest.CaptureFixture
     [
         ("no_inputs", "returned a list of other things than dicts (int)"),
         ("no_batches", "returned an empty list: no batches"),
-        ("texts", "inputs ['x'] are no numeric arrays"),
+        ("texts", "inputs that are no numeric arrays of a known dtype: x (<U"),
         ("broken", "RuntimeError: no weights on this machine"),
         ("absent", "absent"),
     ],

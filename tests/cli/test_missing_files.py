@@ -91,6 +91,8 @@ def test_a_missing_file_is_told_before_a_framework_is_imported(tmp_path: Path) -
     errors = [line for line in done.stderr.splitlines() if line.startswith("align: ")]
     assert len(errors) == len(LINES)
     assert [line for line in errors if "gone" not in line] == []
+    for what in ("data file", "metric file", "step file", "loss file", "inputs file", "model file", "map file"):
+        assert any(line.startswith(f"align: {what} not found: gone") for line in errors), what
     assert done.stderr.count("Hint: ") == len(LINES)
 
 

@@ -134,3 +134,74 @@ def test_names_that_stay_may_be_called_what_they_are(trained, tmp_path) -> None:
     assert convert_checkpoint(trained, tmp_path / "out.safetensors", target="nn").warnings == ()
     with pytest.raises(UsageError, match="--target mint contradicts the source"):
         convert_checkpoint(trained, tmp_path / "no.safetensors", target="mint")
+
+
+BATCH_NORM = ("gamma", "beta", "moving_mean", "moving_variance")
+BATCH_NORM_PORT = """
+import numpy as np
+from align.models.frameworks.arrays import ArrayLayer, ArrayModel
+
+def port():
+    own = {name: np.ones(3, np.float32) for name in ("gamma", "beta", "moving_mean", "moving_variance")}
+    return ArrayModel((ArrayLayer("bn", "mindspore.nn.BatchNorm2d", lambda x, **own: x * 2.0, own),))
+"""
+
+
+def counted(tmp_path, prefix="", steps=77, name="global_step"):
+    """A file as `save_checkpoint(net, file, append_dict={name: steps})` writes it."""
+    own = {f"{prefix}bn.{attribute}": np.ones(3, np.float32) for attribute in BATCH_NORM}
+    np.savez(tmp_path / "counted.npz", **own, **{name: np.array(steps)})
+    convert_checkpoint(tmp_path / "counted.npz", tmp_path / "counted.ckpt")
+    (tmp_path / "port.py").write_text(BATCH_NORM_PORT, encoding="utf-8")
+    return tmp_path / "counted.ckpt"
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+@pytest.mark.parametrize("by_model", [False, True])
+def test_a_lone_count_is_no_weight_and_hides_no_wrapper(tmp_path, prefix, by_model) -> None:
+    said = {"source_model": f"{tmp_path / 'port.py'}:port"} if by_model else {}
+    record = convert_checkpoint(counted(tmp_path, prefix), tmp_path / "out.pth", **said)
+    assert record.dropped == {"global_step": "optimizer state"}
+    assert {tensor.target.rpartition(".")[0] for tensor in record.tensors} == {"bn"}
+    assert any(line.startswith("optimizer state: 1 tensor NOT CONVERTED (global_step)") for line in record.warnings)
+    assert any("the global_step of the file is 77" in line for line in record.warnings)
+
+
+def test_a_count_that_a_map_knows_as_a_parameter_is_converted(tmp_path) -> None:
+    names = [*(f'"bn.{name}" = "bn.{name}"' for name in BATCH_NORM), '"global_step" = "seen"']
+    (tmp_path / "map.toml").write_text("\n".join(["[names]", *names]), encoding="utf-8")
+    record = convert_checkpoint(counted(tmp_path), tmp_path / "out.pth", name_map=tmp_path / "map.toml")
+    assert "seen" in [tensor.target for tensor in record.tensors]
+    assert record.dropped == {}
+
+
+def test_a_number_of_that_name_that_counts_nothing_is_a_weight(tmp_path) -> None:
+    record = convert_checkpoint(counted(tmp_path, steps=np.float32(1.5)), tmp_path / "out.pth")
+    assert "global_step" in [tensor.target for tensor in record.tensors]
+    assert record.dropped == {}
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_every_reader_pairs_the_weights_beside_a_lone_count(tmp_path, prefix) -> None:
+    import align
+
+    path, port = counted(tmp_path, prefix), f"{tmp_path / 'port.py'}:port"
+    (tmp_path / "plain").mkdir()
+    plain = counted(tmp_path / "plain", name="other")
+    diff = align.diff_checkpoints(plain, path)
+    assert (len(diff.tensors), tuple(diff.missing), tuple(diff.extra)) == (4, ("other",), ("global_step",))
+    assert "counted.ckpt: no weights but optimizer state: 1 tensor (global_step)" in diff.warnings
+    side = align.open_side(port, path)
+    assert side.not_loaded == "1 tensor (global_step)"
+    inputs = {"x": np.ones((2, 3), np.float32)}
+    result = align.compare_forward(port, side, inputs=inputs)
+    assert result.verdict.outcome.value == "aligned"
+    assert [finding.severity for finding in result.findings if finding.code == "training-state-not-loaded"] == ["note"]
+
+
+def test_what_is_no_count_must_still_be_a_parameter_of_the_model(tmp_path) -> None:
+    import align
+
+    path = counted(tmp_path, name="other")
+    with pytest.raises(InputsError, match="unexpected: other"):
+        align.open_side(f"{tmp_path / 'port.py'}:port", path)

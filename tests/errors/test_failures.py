@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from align.errors.failures import failure_hint, failure_kind, hint_in_model
+from align.errors.failures import ModelFailure, failure_hint, failure_kind, hint_in_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,12 +121,19 @@ def test_only_a_call_of_the_model_itself_asks_to_check_the_inputs() -> None:
     kinds: list[FailureKind] = ["jit", "compiler", "kernel", "arguments", "index", "dtype", "shape", "end", "other"]
     assert len({failure_hint(kind) for kind in kinds}) == len(kinds)
     for kind in kinds:
-        assert "check that the inputs" not in hint_in_model(kind, entered=True, returned=False)
-    assert "check that the inputs" in hint_in_model("arguments", entered=False, returned=False)
-    told = hint_in_model("shape", entered=True, returned=False)
-    assert told.startswith("no layer had returned: inputs have other shapes and dtypes than it takes, or ")
-    assert told.endswith(failure_hint("shape"))
-    assert hint_in_model("shape", entered=True, returned=True) == failure_hint("shape")
+        assert "check that the inputs" not in hint_in_model(kind, ModelFailure("fc", line="net.py:3"))
+    assert "check that the inputs" in hint_in_model("arguments", ModelFailure())
+
+
+@pytest.mark.parametrize("kind", ["shape", "dtype"])
+def test_inputs_are_doubted_last_and_not_for_what_the_models_own_line_does(kind: FailureKind) -> None:
+    usual = failure_hint(kind)
+    told = hint_in_model(kind, ModelFailure("fc", "Linear", line="net.py:3"))
+    assert told.startswith(usual.partition("; add --debug")[0])
+    assert told.index("this model takes inputs of other shapes") > told.index("go together")
+    assert "--candidate-inputs" in told
+    assert hint_in_model(kind, ModelFailure(line="net.py:3")) == usual
+    assert hint_in_model(kind, ModelFailure("fc", "Linear", "norm", "net.py:3")) == usual
 
 
 @pytest.mark.frameworks

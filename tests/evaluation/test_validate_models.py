@@ -10,7 +10,7 @@ import pytest
 
 import align
 from align.core.verdicts import Outcome
-from align.errors import InputsError, UsageError, UserCodeError
+from align.errors import InputsError, MissingFileError, UsageError, UserCodeError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 
 if TYPE_CHECKING:
@@ -167,6 +167,24 @@ def test_nan_on_one_side_is_not_aligned_and_on_both_not_compared() -> None:
     assert validate(port(function=broken)).verdict.outcome is Outcome.NOT_ALIGNED
     both = align.validate_models(reference(function=broken), port(function=broken), data=DATA)
     assert both.verdict.outcome is Outcome.NOT_COMPARED
+
+
+def test_nan_in_one_logit_of_both_sides_is_left_out_and_said() -> None:
+    def blind(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        return x @ weight.T * np.array([1, 1, 1, 1, np.nan], np.float32)
+
+    result = align.validate_models(reference(function=blind), port(function=blind), data=DATA)
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert result.verdict.caveats == ("60 of 300 output elements are NaN or Inf on both sides",)
+    assert validate().verdict.caveats == ()
+    assert validate(port(function=blind)).verdict.caveats == ()
+
+
+def test_data_and_metrics_that_are_not_there_are_called_so() -> None:
+    with pytest.raises(MissingFileError, match=r"data file not found: gone\.py"):
+        validate(data="gone.py:data")
+    with pytest.raises(MissingFileError, match=r"metric file not found: gone\.py"):
+        validate(metric="gone.py:metric")
 
 
 def test_a_score_that_rounding_flips_is_no_fault_of_a_port_whose_outputs_agree() -> None:

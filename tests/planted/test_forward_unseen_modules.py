@@ -143,8 +143,43 @@ def test_what_is_compiled_by_jit_is_run_layer_by_layer() -> None:
     result = compare(torch_model(), mindspore_model("jit"))
     assert (result.verdict.outcome, result.unseen) == (Outcome.ALIGNED, ())
     assert ("body", "body.inner") in [(row.reference, row.candidate) for row in result.layers]
+    (note,) = (finding for finding in result.findings if finding.code == "jit-uncompiled")
+    assert "compiles mindspore_model.<locals>.Compiled.construct: run uncompiled" in note.message
+    assert "--candidate-mode graph" in note.message
     result = compare(torch_model(), mindspore_model("jit", scale=1.1))
     assert result.verdict.outcome is Outcome.NOT_ALIGNED
+
+
+def test_compiled_functions_are_found_in_methods_modules_and_on_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+    import types
+
+    code = """
+import mindspore
+from mindspore import nn
+
+@mindspore.jit
+def double(x): return x * 2
+
+class Calls(nn.Cell):
+    def construct(self, x): return double(x)
+
+class Plain(nn.Cell):
+    def construct(self, x): return x
+
+class Method(nn.Cell):
+    @mindspore.jit
+    def tail(self, x): return x
+    def construct(self, x): return self.tail(x)
+"""
+    module = types.ModuleType("jitted_port")
+    monkeypatch.setitem(sys.modules, "jitted_port", module)
+    exec(code, vars(module))
+    put = module.Plain()
+    put.construct = module.mindspore.jit(put.construct)
+    reader = align.open_side(module.Plain()).reader
+    found = [reader.jitted_code(cell) for cell in (module.Calls(), module.Method(), put, module.Plain())]
+    assert found == [("double",), ("Method.tail",), ("Plain.construct",), ()]
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -221,3 +256,23 @@ def test_captured_folders_list_what_was_not_seen(tmp_path: Any) -> None:
         [("candidate", "head", "not seen")],
         [("candidate", "body", "not seen")],
     ]
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_port_that_returns_nothing_is_told_as_one_that_ran(forgets: bool) -> None:
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch_model()
+
+        def forward(self, x: Any) -> Any:
+            y = self.inner(x)
+            return None if forgets and self is port else y
+
+    port = Net()
+    result = align.compare_forward(Net(), port, inputs=X)
+    reasons = [(one.module, one.reason) for one in result.unpaired]
+    assert reasons == ([("", "the other model returned no tensor, as far as was seen")] if forgets else [])
+    assert result.verdict.outcome is (Outcome.NOT_COMPARED if forgets else Outcome.ALIGNED)

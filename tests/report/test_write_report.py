@@ -15,6 +15,8 @@ import pytest
 import align
 from align.errors import FrameworkMissingError, ReportError, RunFolderError
 from align.report.write_report import write_report
+from align.runs.claim_run_folder import claim_run_folder
+from align.runs.run_folder import KINDS
 
 BLOCKER = """
 import sys
@@ -130,8 +132,17 @@ def test_a_result_with_a_lost_field_stops_the_report_and_writes_nothing(samples,
 
 
 def test_a_folder_without_results_is_refused(tmp_path):
-    with pytest.raises(RunFolderError, match="holds no results"):
+    with pytest.raises(RunFolderError, match="holds no results") as caught:
         write_report(tmp_path)
+    assert all(f"`{kind}`" in caught.value.hint for kind in KINDS)
+
+
+def test_a_report_is_made_beside_a_run_that_is_going_on(samples, tmp_path):
+    run = samples.write_sample_run(tmp_path / "run")
+    with claim_run_folder(run, "forward"):
+        summary = json.loads(write_report(run, html=False).summary.read_text(encoding="utf-8"))
+    assert summary["outcome"] == "could not compare"
+    assert any("has not come to its end" in str(rung["reason"]) for rung in summary["rungs"])
 
 
 def test_a_missing_package_is_named_with_the_install_line(samples, tmp_path, monkeypatch):

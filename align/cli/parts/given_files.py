@@ -16,11 +16,15 @@ _FILES = {
     "points": "points file",
 }
 _CHECKPOINTS = ("reference_checkpoint", "candidate_checkpoint", "checkpoint", "source")
-# Parameters of commands that may be `file.py:function`.
-_FUNCTIONS = (
-    "reference", "candidate", "side", "source_model", "target_model", "data", "candidate_data", "metric",
-    "candidate_metric", "loss", "reference_step", "candidate_step",
-)  # fmt: skip
+# Parameters of commands that may be `file.py:function`, and what a file is that one of them names.
+_MODEL, _INPUTS = "model file", "inputs file"
+_FUNCTIONS = {
+    **dict.fromkeys(("reference", "candidate", "side", "source_model", "target_model"), _MODEL),
+    **dict.fromkeys(("data", "candidate_data"), "data file"),
+    **dict.fromkeys(("metric", "candidate_metric"), "metric file"),
+    **dict.fromkeys(("reference_step", "candidate_step"), "step file"),
+    "loss": "loss file",
+}
 
 
 def require_given_files(given: Mapping[str, object]) -> None:
@@ -31,9 +35,9 @@ def require_given_files(given: Mapping[str, object]) -> None:
     for name in _CHECKPOINTS:
         for path in _texts(given.get(name)):
             _require_checkpoint(path)
-    for name in _FUNCTIONS:
+    for name, what in _FUNCTIONS.items():
         for side in _texts(given.get(name)):
-            _require_module(side)
+            _require_module(side, what)
     for name in ("inputs", "candidate_inputs", "batch"):
         for source in _texts(given.get(name)):
             require_source(source)
@@ -42,9 +46,9 @@ def require_given_files(given: Mapping[str, object]) -> None:
 def require_source(source: Path | str) -> None:
     """Raise MissingFileError if inputs, of a file or a function, name a file that is not there."""
     if isinstance(source, Path) or ":" not in source:
-        _require_file(source, "inputs file")
+        _require_file(source, _INPUTS)
     else:
-        _require_module(source)
+        _require_module(source, _INPUTS)
 
 
 def _require_file(path: Path | str, what: str) -> None:
@@ -59,10 +63,10 @@ def _require_checkpoint(path: str) -> None:
     require_checkpoint(path)
 
 
-def _require_module(side: str) -> None:
+def _require_module(side: str, what: str) -> None:
     from align.core.import_user_code import require_file
 
-    require_file(side)
+    require_file(side, what)
 
 
 def _texts(given: object) -> Iterator[str]:

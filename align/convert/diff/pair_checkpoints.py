@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from align.checkpoints.open_checkpoint import open_checkpoint
 from align.checkpoints.open_trusted import open_trusted
+from align.checkpoints.training_state import state_beside_weights
 from align.checkpoints.wrapper_prefixes import (
     matched_without_wrappers,
     without_prefixes_of_all,
@@ -72,15 +73,25 @@ def pair_checkpoints(
 
 def _as_named_by(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, str]:
     """The reference under the candidate's names, where these differ by what wrappers put there, and what that is."""
-    names = matched_without_wrappers(ours.tensors, theirs.tensors)
+    parts = zip(_weights_and_state(ours), _weights_and_state(theirs), strict=True)
+    names = {was: new for own, other in parts for was, new in matched_without_wrappers(own, other).items()}
     words = wrapper_words(names)
     return (_renamed(ours, names), f"{MATCHED}: {words}") if words else (ours, "")
 
 
 def _unwrapped(ours: Checkpoint, theirs: Checkpoint) -> tuple[Checkpoint, Checkpoint, str]:
-    both = [without_wrappers(side.tensors, inner=True) for side in (ours, theirs)]
+    both = [
+        {name: name for name in state} | without_wrappers(weights, inner=True)
+        for weights, state in map(_weights_and_state, (ours, theirs))
+    ]
     words = ", ".join(filter(None, map(wrapper_words, both)))
     return _renamed(ours, both[0]), _renamed(theirs, both[1]), f"{MATCHED}: {words}" if words else ""
+
+
+def _weights_and_state(side: Checkpoint) -> tuple[list[str], list[str]]:
+    """The names of its weights and of what stands beside them, where a count hides no wrapper."""
+    state = state_beside_weights(side)
+    return [name for name in side.tensors if name not in state], list(state)
 
 
 def _renamed(side: Checkpoint, names: Mapping[str, str]) -> Checkpoint:

@@ -111,7 +111,8 @@ def choose_names(
     weights = {name: tensor for name, tensor in tensors.items() if name not in beside}
     chosen = _without(beside, _with_or_without_prefix(way, weights) if way else _by_file(task, weights))
     fills, name_map = _filled(chosen)
-    fills = with_counted_steps(fills, tensors)
+    paired = {pairing.source for pairing in name_map.pairings}  # a map or model may know them as parameters
+    fills = with_counted_steps(fills, {name: tensors[name] for name in beside if name not in paired})
     warnings = [*([told] if told and request.source_model is None else []), *exporter_warnings(tensors)]
     return replace(
         chosen,

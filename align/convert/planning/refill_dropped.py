@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import numpy_dtype
+from align.checkpoints.training_state import is_count
 from align.core.name_map import Fill
 from align.names.user_rules import literal_name
 from align.rules.layer_rules import defaults
@@ -53,7 +52,8 @@ def default_fill(name: str) -> Fill | None:
 def with_counted_steps(fills: Iterable[Fill], tensors: Mapping[str, StoredTensor]) -> tuple[Fill, ...]:
     """Fill counters of batches with the number of steps that the file tells, in the place of their default.
 
-    A batch norm counts the batches that it was trained on, which is one a step. A value that a record kept stays.
+    `tensors` are those beside the weights. A batch norm counts the batches that it was trained on, which is one a step.
+    A value that a record kept stays.
     """
     steps = _steps(tensors)
     return tuple(
@@ -67,7 +67,7 @@ def with_counted_steps(fills: Iterable[Fill], tensors: Mapping[str, StoredTensor
 def _steps(tensors: Mapping[str, StoredTensor]) -> int | None:
     """The one whole number of that name, at the end of any path; None if there is none or there are several."""
     found = [one for name, one in tensors.items() if name.rpartition(".")[2] == STEPS]
-    if len(found) != 1 or prod(found[0].shape) != 1 or numpy_dtype(found[0].dtype).kind not in "iu":
+    if len(found) != 1 or not is_count(found[0]):
         return None
     steps = int(found[0].load().reshape(()))
     return steps if steps > 0 else None

@@ -13,6 +13,7 @@ import numpy as np
 
 from align.errors import InputsError, UsageError, UserCodeError
 from align.evaluation.validation.sample_fingerprints import sample_fingerprints
+from align.models.inputs import as_array, unknown_dtypes
 from align.models.open_side import load_function
 from align.models.user_code import run_user_code
 
@@ -76,7 +77,7 @@ class Dataset:
         def failed(error: BaseException) -> UserCodeError:
             return UserCodeError(f"reading {self.label}", error)
 
-        made = load_function(self._source)() if isinstance(self._source, str) else self._source
+        made = load_function(self._source, "data file")() if isinstance(self._source, str) else self._source
         if not hasattr(made, "__iter__"):
             raise InputsError(f"{self.label} returned a {type(made).__name__}, not batches", WANTED)
         end = object()
@@ -97,7 +98,7 @@ def _batch(raw: Any, what: str) -> Batch:
     given, labels = _parts(raw, what)
     named = given if isinstance(given, Mapping) else dict(enumerate(_several(given)))
     inputs = {str(name): as_array(value) for name, value in named.items()}
-    strange = [name for name, value in inputs.items() if value.dtype.kind not in "fiubcV" or not value.ndim]
+    strange = unknown_dtypes(inputs) or [name for name, value in inputs.items() if not value.ndim]
     if strange or not inputs:
         raise InputsError(f"{what} has inputs that are no batches of numbers: {', '.join(strange) or 'none'}", WANTED)
     sizes = {name: len(value) for name, value in inputs.items()}
@@ -128,13 +129,3 @@ def _parts(raw: Any, what: str) -> tuple[Any, Any]:
     found = f"a mapping of {', '.join(map(str, raw))}" if isinstance(raw, Mapping) else f"a {type(raw).__name__}"
     found += f" of {len(raw)}" if isinstance(raw, (tuple, list)) else ""
     raise InputsError(f"{what} has no labels: it is {found}", WANTED)
-
-
-def as_array(value: Any) -> Array:
-    """A tensor of any framework, wherever it lies, as an array; of dtype object what makes none."""
-    try:
-        if hasattr(value, "asnumpy"):
-            return np.asarray(value.asnumpy())
-        return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-    except (TypeError, ValueError):  # ragged lists, dtypes that NumPy does not know
-        return np.empty((), np.object_)

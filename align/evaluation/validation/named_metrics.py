@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.errors import InputsError, UserCodeError
-from align.evaluation.validation.dataset_batches import as_array
 from align.evaluation.validation.metrics import METRICS
+from align.models.inputs import as_array
 from align.models.open_side import find_function
 from align.models.user_code import run_user_code
 
@@ -51,4 +51,4 @@ class NamedMetric:
 def _found(metric: str) -> Metric:
     if ":" not in metric:
         raise InputsError(f"no metric is called {metric!r}", f"give `module:function`, or one of: {', '.join(METRICS)}")
-    return find_function(metric)
+    return find_function(metric, "metric file")

@@ -33,11 +33,11 @@ class SampleTally:
     """Compares batches of outputs, (samples, ...) each, and keeps only figures and the worst samples.
 
     `near` counts samples of the reference whose two best classes are so close that rounding may exchange them, `finite`
-    the numbers among its outputs that are neither NaN nor Inf.
+    the numbers among its outputs that are neither NaN nor Inf, `alike` those that are so on both sides, of `elements`.
     """
 
     def __init__(self) -> None:
-        self.samples = self.near = self.finite = 0
+        self.samples = self.near = self.finite = self.alike = self.elements = 0
         self._flipped = self._ties = 0
         self._indexes: list[int] = []
         self._worst: list[tuple[tuple[bool, float, int], SampleDifference]] = []
@@ -62,7 +62,10 @@ class SampleTally:
             if differences[row] > 0:
                 self._note(row, float(differences[row]), flips.get(row, {}))
         self.samples += len(reference)
-        self.finite += measurement.count - measurement.nan_reference - measurement.inf_reference
+        odd = measurement.nan_reference + measurement.inf_reference
+        self.finite += measurement.count - odd
+        self.alike += 0 if measurement.non_finite_mismatch else odd
+        self.elements += measurement.count
 
     def result(self) -> OutputDifference:
         """All that was added; at least one batch must have been."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.core.dtypes import is_float
+from align.core.dtypes import in_numpy, is_float
 from align.core.layer_scripts import Factory, LayerScript, as_call, leaf_expressions
 from align.core.protocols import LayerScripter
 from align.errors import CannotRunError, UserCodeError
@@ -114,7 +114,7 @@ class ScriptedLayer:
         forms, place = self._reader.script_forms, self._files.input_name(self.name, name)
         text = forms.tensor.format(f'given["{place}"]')
         had, has = (_saved_dtype(value) for value in (self._files.inputs[place], self._seen.inputs[name]))
-        cast = had != has or self._seen.inputs[name].dtype.kind == "V"
+        cast = had != has or not in_numpy(self._seen.inputs[name].dtype.name)
         return forms.cast.format(text, dtype=self._seen.inputs[name].dtype.name) if cast else text
 
     @property
@@ -179,4 +179,4 @@ def _equal(mine: Array | None, theirs: Array) -> bool:
 
 
 def _saved_dtype(value: Array) -> str:
-    return np.dtype(np.float32).name if value.dtype.kind == "V" else value.dtype.name
+    return value.dtype.name if in_numpy(value.dtype.name) else np.dtype(np.float32).name

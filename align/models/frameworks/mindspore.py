@@ -29,6 +29,7 @@ from align.models.adapter_parts.mindspore.arrays import (
 from align.models.adapter_parts.mindspore.backward import differentiate
 from align.models.adapter_parts.mindspore.elementwise import elementwise_functions
 from align.models.adapter_parts.mindspore.functions import captured_operators
+from align.models.adapter_parts.mindspore.jitted_code import jitted_code
 from align.models.adapter_parts.mindspore.memory import copied_network, mindspore_memory
 from align.models.adapter_parts.mindspore.optimizers import MindSporeOptimizers
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer, place_network, placed_cell
@@ -157,6 +158,10 @@ class MindSporeFramework(MindSporeOptimizers, MindSporeTrainer):
     def in_graph_mode(self) -> MindSporeFramework:
         """Return an adapter that runs networks compiled; see GraphRunner."""
         return MindSporeFramework(graph=True)
+
+    def jitted_code(self, model: Model) -> tuple[str, ...]:
+        """Name what `mindspore.jit` compiles; see GraphRunner."""
+        return jitted_code(model)
 
     def run(
         self, model: Model, inputs: Inputs, sink: CaptureSink, stand_ins: Mapping[str, Model] | None = None

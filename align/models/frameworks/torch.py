@@ -37,6 +37,7 @@ from align.models.adapter_parts.torch.state import (
     evaluated,
     is_scripted,
     refuse_empty,
+    refuse_program,
     refuse_shapeless,
     refuse_unrunnable,
     restored,
@@ -75,8 +76,9 @@ class TorchFramework(TorchOptimizers, TorchTrainer):
     script_forms = FORMS
 
     def owns(self, model: Model) -> bool:
-        """Tell whether the model is a torch.nn.Module."""
+        """Tell whether the model is a torch.nn.Module; raises CannotRunError for a program of torch.export."""
         torch = sys.modules.get("torch")
+        refuse_program(model)
         return torch is not None and isinstance(model, torch.nn.Module)
 
     def read_parameters(self, model: Model, label: str) -> ParameterSet:

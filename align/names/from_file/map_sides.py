@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from align.checkpoints.framework_of_names import declared_framework, source_framework
 from align.checkpoints.open_checkpoint import open_checkpoint
-from align.checkpoints.training_state import training_state
+from align.checkpoints.training_state import state_beside_weights
 from align.core.checkpoints import StoredTensor
 from align.core.dtypes import dtype_name
 from align.errors import CannotRunError, SideError
@@ -16,7 +16,6 @@ from align.models.open_side import Side, SideRequest, open_side
 from align.models.open_sides import open_sides
 from align.names.from_file.file_parameters import parameters_of_file
 from align.rules.layer_rules import layer_rules
-from align.rules.training_state_rules import training_state_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -105,7 +104,7 @@ def _read_checkpoint(path: Path) -> MapSide:
     checkpoint = open_checkpoint(path)
     framework, _ = source_framework(checkpoint.metadata, checkpoint.tensors)
     told = declared_framework(checkpoint.metadata) or (framework if framework == "mindspore" else None)
-    state = training_state(checkpoint.tensors, training_state_rules(), framework)
+    state = state_beside_weights(checkpoint)
     tensors = {name: tensor for name, tensor in checkpoint.tensors.items() if name not in state}
     parameters = parameters_of_file(str(path), framework, tensors, layer_rules())
     return MapSide(replace(parameters, framework=told), None, tensors, state)

@@ -11,6 +11,7 @@ import pytest
 
 from align.core.registry import model_readers
 from align.errors import CannotRunError, InputsError, ModelFailedError, UnreadableModelError, UserCodeError
+from align.models.open_side import open_side
 
 pytestmark = pytest.mark.frameworks
 
@@ -472,6 +473,17 @@ def test_an_exported_program_is_refused_with_the_reason_and_its_original_is_run(
     with pytest.raises(CannotRunError, match=r"torch\.export"), adapter.evaluating(exported):
         pass
     assert [one.module for one in run(adapter, model, x=np.ones((1, 3), np.float32)).captures] == ["0", "1", ""]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_program_that_is_no_module_is_refused_with_the_same_reason(adapter: Any) -> None:
+    import torch
+
+    program = torch.export.export(torch.nn.Linear(3, 2).eval(), (torch.ones(1, 3),))
+    with pytest.raises(CannotRunError, match=r"it is a program of torch\.export") as caught:
+        open_side(program)
+    assert "exported from" in caught.value.hint
+    assert not adapter.owns(object())
 
 
 @pytest.mark.parametrize("compiled", ["trace", "script"])

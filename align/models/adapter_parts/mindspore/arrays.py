@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from align.core.dtypes import in_numpy
+
 if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Model
@@ -32,10 +34,11 @@ def launched() -> Any:
 
 
 def to_tensor(array: Array) -> Any:
-    """Copy an array in."""
+    """Copy an array in; float8, of which MindSpore makes no tensors, as float32, which holds the same numbers."""
     mindspore = launched()
-    if array.dtype == ml_dtypes.bfloat16:
-        return mindspore.Tensor(array.astype(np.float32)).astype(mindspore.bfloat16)
+    if not in_numpy(array.dtype.name):
+        wide = mindspore.Tensor(array.astype(np.float32))
+        return wide.astype(mindspore.bfloat16) if array.dtype == ml_dtypes.bfloat16 else wide
     return mindspore.Tensor(np.ascontiguousarray(array).reshape(array.shape))
 
 

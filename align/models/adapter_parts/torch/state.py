@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from align.core.protocols import Model
 
 _EXPORTED = "torch.export._unlift"  # where the class stands of which `ExportedProgram.module()` is one
+_PROGRAM = ("torch.export.exported_program", "ExportedProgram")
+_OPERATORS = "a program of torch.export, which calls operators in the place of its layers, and has no evaluation mode"
 _ACCELERATORS = ("cuda", "npu", "xpu")
 # What nearly all attributes of modules are: asking torch takes three times as long.
 _NO_TENSORS = frozenset({type(None), bool, int, float, str, tuple, list, set, dict, OrderedDict})
@@ -134,8 +136,7 @@ def refuse_unrunnable(model: Model) -> None:
     if exported:
         what = f"its module {exported[0]!r} is" if exported[0] else "it is"
         raise CannotRunError(
-            f"the torch model cannot be run layer by layer: {what} a program of torch.export, which calls operators in "
-            "the place of its layers, and has no evaluation mode",
+            f"the torch model cannot be run layer by layer: {what} {_OPERATORS}",
             "give the model that it was exported from; names alone can be mapped without a run",
         )
     if is_scripted(model):
@@ -143,6 +144,13 @@ def refuse_unrunnable(model: Model) -> None:
             f"{model.original_name} is a TorchScript model: it runs its layers where none can be seen",
             "give the model that it was traced or scripted from; names alone can be mapped without a run",
         )
+
+
+def refuse_program(model: object) -> None:
+    """Raise CannotRunError for what `torch.export.export` returns, which is no module but holds one."""
+    if (type(model).__module__, type(model).__name__) == _PROGRAM:
+        hint = "give the model that it was exported from; the names of its `.module()` can be mapped without a run"
+        raise CannotRunError(f"the torch model cannot be run layer by layer: it is {_OPERATORS}", hint)
 
 
 def _is_exported(module: Model) -> bool:
