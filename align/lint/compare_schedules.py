@@ -14,7 +14,7 @@ TOLERANCE = 1e-4
 """Of the larger rate. MindSpore computes schedules in float32 from the number of the step: up to 3e-5 in 1000 steps."""
 STEPS = 1000
 """The steps over which learning rates are compared where a schedule has no end and names no larger number."""
-PERIODS = 3  # of the longest period: a restart that comes twice as late as the one before is seen twice
+PERIODS = 2  # of the longest period: a change that comes late is seen, and what follows on it
 MOST_STEPS = 100_000  # about two seconds for a scheduler of torch
 FLOOR = 1e-6  # of the highest rate: below, near the end of a cosine, cancellation is all that is left of a float32
 

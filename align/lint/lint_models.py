@@ -122,7 +122,8 @@ def _layers(sides: tuple[Side, Side], given: Given) -> ComparedPart:
     counts = [sum(not known.isdisjoint(layer.classes) for layer in own) for own in alone]
     compared = _compare_layers(pairs, sides)
     findings = (*compared.findings, *frozen_findings((left, right), names))
-    unknown = [one for own in settings if len(own) == 1 for one in own if known.isdisjoint(one.classes)]
+    bare = not (left.parameters or right.parameters)  # of a loss that users wrote nothing else is to be seen
+    unknown = [one for own in settings if len(own) == 1 for one in own if bare and known.isdisjoint(one.classes)]
     told = () if compared.compared or findings else tuple(f"no rule knows {one.classes[0]}" for one in unknown)
     return ComparedPart(
         findings, len(pairs), compared.compared, compared.unread, (counts[0], counts[1]), tuple(dict.fromkeys(told))

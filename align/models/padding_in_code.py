@@ -51,7 +51,17 @@ def is_padded_by_code(owner: object, path: str) -> bool:
 
 
 def _methods(layer: object) -> list[FunctionSource]:
-    return [source for cls in own_classes(layer) for source in methods_of(cls)]
+    """The methods of a layer's own classes, without those that a class overrides and does not call."""
+    found: dict[str, list[FunctionSource]] = {}
+    for source in (source for cls in own_classes(layer) for source in methods_of(cls)):
+        others = found.setdefault(source.node.name, [])
+        if not others or _calls_super(others[-1]):
+            others.append(source)
+    return [source for own in found.values() for source in own]
+
+
+def _calls_super(source: FunctionSource) -> bool:
+    return any(called_name(node) == "super" for node in ast.walk(source.node))
 
 
 def _is_padding(call: ast.Call) -> bool:

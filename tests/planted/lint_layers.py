@@ -220,3 +220,10 @@ class PadsTooLate(TwoBare):
         y = self.second(ops.relu(x))
         x = ops.pad(x, (1, 1, 1, 1))
         return ops.pad(y, (1, 1, 1, 1)), x
+
+
+class Overridden(ThenActivates):
+    """What the base pads is not run."""
+
+    def construct(self, x: Any) -> Any:
+        return self.second(ops.relu(self.first(ops.pad(x, (1, 1, 1, 1)))))

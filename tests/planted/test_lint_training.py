@@ -157,7 +157,7 @@ def test_a_rate_a_step_against_one_an_epoch_is_a_note() -> None:
 
 
 def test_over_how_many_steps_rates_were_compared_is_a_caveat_unless_it_is_all() -> None:
-    assert lint("stepped", "momentum").verdict.caveats == ("learning rates after step 1,201",)
+    assert lint("stepped", "momentum").verdict.caveats == ("learning rates after step 1,000",)
     assert lint("stepped", "momentum", steps=300).verdict.outcome is Outcome.ALIGNED
     assert lint("stepped", "momentum", steps=300).verdict.caveats == ("learning rates after step 300",)
     assert lint("cosine", "momentum_cosine").verdict.caveats == ()
@@ -196,3 +196,14 @@ def test_reading_the_rates_leaves_optimizer_and_scheduler_as_they_were() -> None
     other = optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
     assert lint_models((model, optimizer, scheduler), (nn.Linear(2, 2), other)).findings
     assert (optimizer.param_groups[0]["lr"], dict(scheduler.state_dict())) == before
+
+
+def test_a_model_of_one_layer_that_no_rule_knows_hides_nothing_of_its_optimizer() -> None:
+    import torch
+
+    def side() -> tuple[object, object]:
+        net = torch.nn.Module()
+        net.scale = torch.nn.Parameter(torch.ones(3))
+        return net, torch.optim.Adam(net.parameters(), lr=0.1)
+
+    assert lint_models(side(), side()).verdict.outcome is Outcome.ALIGNED

@@ -54,7 +54,7 @@ def test_padding_is_seen_through_activations_variables_and_methods(layers: Any, 
     assert result.verdict.outcome is Outcome.ALIGNED
 
 
-@pytest.mark.parametrize("port", ["OnlyTheFirst", "OnlyTheFirstByMethod", "PadsTooLate"])
+@pytest.mark.parametrize("port", ["OnlyTheFirst", "OnlyTheFirstByMethod", "PadsTooLate", "Overridden"])
 def test_what_was_padded_for_another_layer_is_not_padded_for_this_one(layers: Any, port: str) -> None:
     result = lint_models(layers.TwoPadded(), getattr(layers, port)())
     assert told(result) == [("conv-padding", "second", "error"), ("conv-padding", "first", "note")]
