@@ -27,7 +27,7 @@ CUT = 2.0
 # Below this many elements a family is a guess.
 FEWEST = 50
 # Fitted families are judged by the distance of the distribution functions; one that is no family is further off.
-FITS = 2.0
+FITS = 2.4
 # Rows of an orthogonal matrix: their products relative to their squares; by chance that is 1 / sqrt(columns).
 ORTHOGONAL = 1e-4
 MOST_ROWS = 64
