@@ -63,7 +63,7 @@ def check_determinism(
     for number, one in enumerate(given):
         progress("repeat", number, len(given))
         with other_seed(seed), _operations_told(unordered):
-            opened, twin, told = _opened(one, told, threads)
+            opened, twin, told = _opened(one, seed, threads)
             sides.append(_repeated(opened, twin, arrays))
     progress("repeat", len(given), len(given))
     findings = [Finding("no-deterministic-kernel", "warning", "torch", one) for one in sorted(unordered)]
@@ -71,16 +71,17 @@ def check_determinism(
 
 
 def _opened(
-    given: str | Training, told: Determinism, threads: int | None
+    given: str | Training, seed: int, threads: int | None
 ) -> tuple[TrainingSide, TrainingSide | None, Determinism]:
-    """A side, built twice from one seed if it can be; a framework that building imports is seeded before."""
+    """A side, built twice from one seed if it can be; a framework that the first build imports had none."""
+    told = make_deterministic(seed, threads=threads)
     opened = open_training(given)
     if not isinstance(given, str):
         return opened, None, told
-    now = make_deterministic(told.seed, threads=threads)
+    now = make_deterministic(seed, threads=threads)
     if now.settings != told.settings:
         opened = open_training(given)
-        make_deterministic(told.seed, threads=threads)
+        make_deterministic(seed, threads=threads)
     return opened, open_training(given), now
 
 

@@ -23,6 +23,7 @@ _GENERATORS = frozenset(
         ("mindspore", "Generator"),
     }
 )
+_FOREIGN = frozenset({"builtins", "types", "numpy", "torch", "mindspore", "collections", "functools"})
 _TRANSPARENT = frozenset({"_modules", "_cells"})  # where frameworks keep the modules inside
 _RUNS = ("forward", "construct", "__call__")
 
@@ -76,9 +77,14 @@ def _parts(value: Any, is_module: Callable[[Any], bool]) -> Iterator[tuple[str, 
         yield "", value.__func__
     elif isinstance(value, FunctionType):
         yield from _named_by(value)
-    elif is_module(value):
+    elif is_module(value) or _is_plain(value):
         yield from (("" if name in _TRANSPARENT else name, one) for name, one in vars(value).items())
         yield from (("", one) for name in _RUNS if isinstance(one := getattr(type(value), name, None), FunctionType))
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether a value is an object of a class that is no framework's: a sampler that a user wrote."""
+    return hasattr(value, "__dict__") and type(value).__module__.partition(".")[0] not in _FOREIGN
 
 
 def _named_by(function: FunctionType) -> Iterator[tuple[str, Any]]:

@@ -254,6 +254,27 @@ def test_a_side_that_is_built_is_built_twice(
         assert (side.first.part, side.first.name) == ("initial value", "2.weight")
 
 
+def test_two_sides_of_one_framework_are_built_from_the_same_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text(FACTORIES, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for function in ("clean", "port"):
+        result = align.check_determinism(f"train.py:{function}", f"train.py:{function}", batch="train.py:batch")
+        assert result.verdict.outcome is Outcome.ALIGNED
+        assert [side.builds for side in result.sides] == ["same", "same"]
+
+
+def test_a_generator_in_an_object_of_the_users_is_found() -> None:
+    class Sampler:
+        def __init__(self) -> None:
+            self.rng = np.random.default_rng(0)
+
+    given = torch_training(lambda module, hidden: hidden + float(module.sampler.rng.random()))
+    given.model.noise.sampler = Sampler()
+    assert "noise.sampler.rng (numpy Generator)" in side_of(given)[1].reason
+
+
 def test_what_no_seed_reaches_is_told_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").write_text(FACTORIES, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

@@ -27,14 +27,18 @@ CUT = 2.0
 # Below this many elements a family is a guess.
 FEWEST = 50
 # Fitted families are judged by the distance of the distribution functions; one that is no family is further off.
-FITS = 2.0
+FITS = 2.4
 # Rows of an orthogonal matrix: their products relative to their squares; by chance that is 1 / sqrt(columns).
 ORTHOGONAL = 1e-4
 MOST_ROWS = 64
 # Share of the places that hold the same value in three builds by chance, in half precision.
 BY_CHANCE = 1e-3
-# Standard errors that a measured scale may be off by.
+# First digits of numbers that are written as a scale.
+USUAL = "125"
+# Standard errors that a measured scale may be off by; and shares of 1 / elements that a bound may be below the true
+# one, which is so by chance in e^-12 of all samples.
 ERRORS = 4.0
+BOUND_ERRORS = 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ def _fitted(values: Array, sizes: Sizes) -> Distribution:
     bound = float(np.abs(values).max()) * (size + 1) / size
     cut = std / KEPT_WIDTH
     shapes: dict[Family, tuple[float, Any, float]] = {
-        "uniform": (bound, stats.uniform(-bound, 2 * bound), ERRORS / size + 1e-5),
+        "uniform": (bound, stats.uniform(-bound, 2 * bound), BOUND_ERRORS / size + 1e-5),
         "normal": (std, stats.norm(mean, std), ERRORS / sqrt(2 * size)),
         "truncated normal": (cut, stats.truncnorm(-CUT, CUT, mean, cut), ERRORS / sqrt(2 * size)),
     }
@@ -128,7 +132,10 @@ def _distance(ordered: Array, distribution: Callable[[Array], Array]) -> float:
 
 
 def _reason(family: str, scale: float, tolerance: float, sizes: Sizes) -> tuple[float, str, str]:
-    """The scale with what it follows from: the nearest scheme within the error of the measurement, else a number."""
+    """The scale with what it follows from: the nearest scheme within the error of the measurement, else a number.
+
+    A number of the kind that people write (0.02) takes the place of a scheme that is further off.
+    """
     found = []
     for scheme in initial_value_rules().schemes:
         meant = scheme.scale(sizes.fans) if scheme.family == family else None
@@ -136,6 +143,7 @@ def _reason(family: str, scale: float, tolerance: float, sizes: Sizes) -> tuple[
             found.append((round(abs(scale / meant - 1.0), 4), meant, scheme))
     plain = float(f"{scale:.1g}")
     nearest = min(found, key=lambda one: one[0], default=None)
-    if nearest is not None and nearest[0] <= abs(scale / plain - 1.0):
+    usual = f"{plain:e}"[0] in USUAL
+    if nearest is not None and (not usual or nearest[0] <= abs(scale / plain - 1.0)):
         return nearest[1], nearest[2].id, nearest[2].formula
     return (plain if abs(scale / plain - 1.0) <= tolerance else float(f"{scale:.3g}")), "", ""
