@@ -312,7 +312,11 @@ FAULTS = (
     _of_optimizer("weight decay", lambda nn, own: nn.SGD(own, 0.1, weight_decay=0.01), "sgd", "weight-decay"),
     _of_optimizer("less momentum", lambda nn, own: nn.Momentum(own, 0.1, 0.8), "momentum", "momentum"),
     _of_optimizer(
-        "dampening", lambda nn, own: nn.SGD(own, 0.1, 0.5, momentum=0.9), "momentum", "dampening", "first-dampening"
+        "dampening",
+        lambda nn, own: nn.SGD(own, 0.1, momentum=0.9, dampening=0.5),
+        "momentum",
+        "dampening",
+        "first-dampening",
     ),
     _of_optimizer("nesterov", lambda nn, own: nn.SGD(own, 0.1, momentum=0.9, nesterov=True), "momentum", "nesterov"),
     _of_optimizer("epsilon", lambda nn, own: nn.Adam(own, 1e-3, eps=1e-4), "adam", "epsilon"),

@@ -28,9 +28,9 @@ def without_loss_scale(
     `by_optimizers` is what the candidate's optimizers multiply by, over the reference's.
     """
     loss = next((one for one in culprits if one.part == "loss" and one.cause == "gradient-factor"), None)
-    factors = [one.relation.facts.get("factor") if one.factor > 1.0 else 1.0 for one in given]
+    factors = [one.relation.facts.get("factor") if one.factor > 1.0 else 1.0 for one in given] or [1.0]
     scale = loss.facts["factor"] if loss is not None else None
-    if not isinstance(scale, (int, float)) or not factors:
+    if not isinstance(scale, (int, float)):
         return [*culprits], [*given], None
     if not all(_undoes(scale * by_optimizers, one) for one in factors):
         return [*culprits], [*given], None

@@ -1,0 +1,74 @@
+"""The losses, layers and gradients of both sides, each against its limit."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from align.training.step_result import ComparedGradient, ComparedLayer, ComparedLoss
+from align.training.steps.compare_values import judge_values, paired_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.training.step_result import StepOutcome
+    from align.training.steps.both_steps import SeenSteps
+    from align.training.steps.compare_values import JudgedValue
+
+# Relative: how far apart two losses may be where no float64 run tells, and in how many units of the noise where one
+# does.
+LOSS_SHARE = 1e-4
+LOSS_NOISE = 10.0
+LOSS_UNITS = 64 * 1.2e-7
+
+
+def judged_gradients(seen: SeenSteps, values: Mapping[str, Array], what: str, *, alone: bool) -> list[JudgedValue]:
+    """Hold the gradients of parameters in the first step against the reference's, each layer `alone` or the whole."""
+    pairs = paired_values(seen.names, seen.traces[0].values(0, what), values)
+    noise = seen.noise.alone if alone else seen.noise.together
+    return [*judge_values(pairs, noise, (0, what), alone=alone)]
+
+
+def compared_losses(seen: SeenSteps) -> Iterator[ComparedLoss]:
+    """Yield the losses of all steps; one that is no number has no limit."""
+    first, second = seen.traces
+    wide = seen.noise.losses
+    for number, (mine, theirs) in enumerate(zip(first.losses, second.losses, strict=False)):
+        limit = None
+        if mine is not None and isfinite(mine):
+            known = wide[number] if number < len(wide) else None
+            limit = LOSS_SHARE * abs(mine)
+            if known is not None and isfinite(known):
+                limit = max(LOSS_NOISE * abs(known - mine), LOSS_UNITS * abs(mine))
+        yield ComparedLoss(number + 1, mine, theirs, None if number else seen.replaced.loss, limit)
+
+
+def compared_layers(seen: SeenSteps) -> Iterator[ComparedLayer]:
+    """Yield each paired call with the worst factors of what it makes by itself."""
+    worst: dict[tuple[str, int, str], float] = {}
+    for one in seen.judge.seen:
+        if (one.way == "forward") == (one.own.role == "output"):
+            key = one.own.module, one.own.call, one.way
+            worst[key] = max(worst.get(key, 0.0), one.factor)
+    for pair in seen.calls.pairs:
+        a, b = pair.reference, pair.candidate
+        own = (b.module, b.call)
+        yield ComparedLayer(
+            a.module, b.module, a.class_name, b.class_name, b.call, a.depth,
+            worst.get((*own, "forward")), worst.get((*own, "backward")),
+        )  # fmt: skip
+
+
+def compared_gradients(
+    alone: Sequence[JudgedValue], together: Sequence[JudgedValue], owners: Mapping[str, str]
+) -> Iterator[ComparedGradient]:
+    """Yield each paired parameter; what decides is the layer alone."""
+    gathered = {(one.pairing.source, one.pairing.target): one for one in together}
+    for one in alone:
+        names = one.pairing.source, one.pairing.target
+        whole = gathered.get(names, one)
+        outcome: StepOutcome = "could not tell" if one.is_noise else "not aligned" if one.factor > 1.0 else "aligned"
+        yield ComparedGradient(
+            *names, owners.get(names[1], ""), outcome, whole.measurement, whole.limit, whole.factor, one.factor
+        )
