@@ -70,6 +70,13 @@ def refuse_one_object(sides: Sides) -> None:
         raise SharedModelError(_labels(sides), "are one object: a comparison of a model with itself tells nothing")
 
 
+def refuse_shared(sides: Sides) -> None:
+    """Raise SharedModelError if both sides are one object, or share tensors."""
+    refuse_one_object(sides)
+    if shared := shared_tensors(_memory(sides[0]), _memory(sides[1])):
+        raise SharedModelError(_labels(sides), f"share {_named(shared)}: a step of the one would move the other")
+
+
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     """What makes a side another than its model as it was built."""

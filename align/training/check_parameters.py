@@ -12,7 +12,7 @@ from align.errors import CannotRunError, UsageError
 from align.models.inputs import read_inputs
 from align.traces.pair_traces import choose_map
 from align.training.explain_untrained import Explainer, Untrained
-from align.training.open_training import open_training
+from align.training.open_training import open_training, open_trainings
 from align.training.parameters_result import (
     CheckedBuffer,
     CheckedParameter,
@@ -63,7 +63,7 @@ def check_parameters(
     align.errors.CannotRunError: arrays models cannot be trained
     """
     arrays = read_inputs(batch)
-    opened = [open_training(one) for one in (reference, candidate) if one is not None]
+    opened = [open_training(reference)] if candidate is None else [*open_trainings(reference, candidate)]
     sets = [side.side.reader.read_parameters(side.side.model, side.label) for side in opened]
     sides = []
     for number, (side, parameters) in enumerate(zip(opened, sets, strict=True)):

@@ -18,7 +18,7 @@ from align.models.inputs import read_inputs
 from align.models.open_side import environments
 from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
 from align.training.freeze import freeze
-from align.training.open_training import open_training
+from align.training.open_training import open_trainings
 from align.training.step_result import StepComparison
 from align.training.steps.both_steps import SeenSteps, StepTask
 from align.training.steps.compare_values import carried_over
@@ -27,6 +27,7 @@ from align.training.steps.find_step_faults import owners_of
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepTrace, StepWriter
+from align.training.steps.refuse_random_steps import refuse_random_steps
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
 from align.training.steps.step_tables import compared_gradients, compared_layers, compared_losses, judged_gradients
 
@@ -62,7 +63,7 @@ def compare_training_step(
     again. What bears no name of the model's own inputs goes to the loss. Before each step the candidate is given the
     reference's parameters and buffers, and at each update the reference's gradients. Dropout is switched off. Neither
     side is changed. Raises CannotRunError for a model without trainable parameters and a loss that is no scalar,
-    NothingInCommonError if no layer pairs.
+    SharedModelError for sides that are one object or share tensors, NothingInCommonError if no layer pairs.
 
     >>> from align.core.training import Training
     >>> from align.models.frameworks.arrays import ArrayModel
@@ -77,7 +78,7 @@ def compare_training_step(
     arrays = read_inputs(batch)
     given = batches_of(arrays)
     batches = [given[number % len(given)] for number in range(max(steps, len(given)))]
-    opened = open_training(reference), open_training(candidate)
+    opened = open_trainings(reference, candidate)
     stages = count(1)
     with tempfile.TemporaryDirectory(prefix="align-") as folder, ExitStack() as stack:
         for side in opened:
@@ -91,6 +92,7 @@ def _compare(task: StepTask, given: NameMap | Path | str | None) -> StepComparis
     names = choose_map(given, parameters)
     task.begun()
     first = _record(task.sides[0], task, task.folder / SIDES[0])
+    refuse_random_steps(task.sides[0], task.batches, first, task.folder / "again")
     task.begun()
     noise, findings = measure_step_noise(task.sides[0], task.batches, first, task.folder / "wide")
     task.begun()
@@ -152,6 +154,8 @@ def _judged(task: StepTask, seen: SeenSteps) -> StepComparison:
     alone = judged_gradients(seen, seen.replaced.computed_gradients, COMPUTED, alone=True)
     together = judged_gradients(seen, seen.traces[1].values(0, COMPUTED), COMPUTED, alone=False)
     culprits, scale = find_step_culprits(task, seen, alone, together)
+    if culprits:
+        refuse_random_steps(task.sides[1], task.batches, seen.traces[1], task.folder / "candidate-again", seen.start)
     losses = tuple(compared_losses(seen))
     gradients = tuple(compared_gradients(alone, together, owners_of(seen.parameters[1])))
     return StepComparison(
@@ -191,5 +195,9 @@ def _verdict(culprits: Sequence[StepCulprit], gradients: Sequence[ComparedGradie
         reason = f"{counted(len(culprits), 'place')} at fault, the first is {where} ({first.kind})"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if not compared:
-        return Verdict(Outcome.NOT_COMPARED, "no gradient of a parameter could be compared", coverage)
+        return Verdict(
+            Outcome.NOT_COMPARED,
+            "no gradient of a parameter could be compared; align params says of each why",
+            coverage,
+        )
     return Verdict(Outcome.ALIGNED, f"{counted(compared, 'gradient')} of parameters agree, each layer alone", coverage)

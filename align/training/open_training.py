@@ -9,6 +9,7 @@ from align.core.protocols import Trainer
 from align.core.training import Training
 from align.errors import CannotRunError, SideError
 from align.models.open_side import Side, build_side, load_function
+from align.models.open_sides import refuse_shared
 
 _PARTS = tuple(field.name for field in fields(Training))
 _HINT = (
@@ -45,6 +46,13 @@ def open_training(given: str | Training) -> TrainingSide:
         if not side.reader.is_optimizer(optimizer):
             raise SideError(label, f"its optimizer is a {type(optimizer).__name__}, none of {side.reader.name}'s")
     return TrainingSide(Side(label, side.model, side.reader), training, side.reader)
+
+
+def open_trainings(reference: str | Training, candidate: str | Training) -> tuple[TrainingSide, TrainingSide]:
+    """Open both sides; raises SharedModelError too, where a step of the one would move the other."""
+    sides = open_training(reference), open_training(candidate)
+    refuse_shared((sides[0].side, sides[1].side))
+    return sides
 
 
 def _training(label: str, made: Any) -> Training:

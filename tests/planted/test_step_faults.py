@@ -11,6 +11,7 @@ from step_nets import NETS, batch, mindspore_side, torch_side
 
 import align
 from align.core.verdicts import Outcome
+from align.errors import CannotRunError, SharedModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,6 +183,37 @@ def test_a_reference_without_float64_is_rounded_at_random() -> None:
     assert "fc1.bias" in {one.reference for one in result.gradients if one.outcome == "could not tell"}
     found = places(compared(mindspore_side(between=halved), torch_side()))
     assert found == [("backward", "code", "", "gradient-factor")]
+
+
+def test_a_step_that_draws_random_numbers_is_refused() -> None:
+    import torch
+
+    side = torch_side()
+    forward = side.model.fc2.forward
+    side.model.fc2.forward = lambda x: torch.nn.functional.dropout(forward(x), 0.5)
+    for sides in ((side, mindspore_side()), (mindspore_side(), side)):
+        with pytest.raises(CannotRunError, match="Mlp draws random numbers"):
+            compared(*sides)
+
+
+def test_sides_that_share_tensors_are_refused() -> None:
+    side = torch_side()
+    with pytest.raises(SharedModelError, match="one object"):
+        compared(side, side)
+    other = torch_side()
+    other.model.fc1.weight = side.model.fc1.weight
+    with pytest.raises(SharedModelError, match="fc1.weight"):
+        compared(side, other)
+
+
+def test_a_loss_that_depends_on_no_parameter_is_not_compared() -> None:
+    import torch
+
+    def cut(outputs: Any, label: Any) -> Any:
+        return torch.nn.functional.cross_entropy(outputs.detach(), label)
+
+    sides = [replace(torch_side(), loss=cut) for _ in range(2)]
+    assert compared(*sides).verdict.outcome is Outcome.NOT_COMPARED
 
 
 def test_nothing_of_a_side_is_changed() -> None:

@@ -69,7 +69,8 @@ def judge_values(
     for one in pairs:
         if one.meant is None or one.value is None:
             relation = relate_gradients(one.meant, one.value)
-            yield JudgedValue(one.pairing, None, None, np.inf if relation.cause else 0.0, relation=relation)
+            off = bool(relation.cause)
+            yield JudgedValue(one.pairing, None, None, np.inf if off else 0.0, is_noise=not off, relation=relation)
             continue
         key = value_capture(one.pairing.source, *what, one.meant).key
         found = judged(

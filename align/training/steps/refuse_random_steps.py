@@ -1,0 +1,53 @@
+"""A step that draws random numbers cannot be compared: what differs by them would count as rounding, or as a fault."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.errors import CannotRunError
+from align.models.restore_state import other_seed
+from align.training.steps.record_step import COMPUTED, StepTrace, StepWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+    from align.core.protocols import Batch
+    from align.training.open_training import TrainingSide
+
+# Of the loss, and of all gradients as one vector: other orders of sums change far less, dropout far more.
+SAME = 1e-3
+_NOTHING: Mapping[str, Array] = {}
+
+
+def refuse_random_steps(
+    side: TrainingSide, batches: Sequence[Batch], trace: StepTrace, folder: Path, start: Mapping[str, Array] = _NOTHING
+) -> None:
+    """Take the first step again from another seed; raises CannotRunError if loss or gradients are then others.
+
+    `start` are the values that it began from, where they are not the side's own.
+    """
+    with other_seed(), StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
+        side.trainer.take_steps(side.training, batches[:1], writer)
+    again = StepTrace(folder, writer.losses, writer.updates)
+    values = trace.values(0, COMPUTED)
+    apart = _distance(values, again.values(0, COMPUTED))
+    losses = [one for one in (trace.losses[0], again.losses[0]) if one is not None and np.isfinite(one)]
+    if apart > SAME or (len(losses) == 2 and abs(losses[0] - losses[1]) > SAME * abs(losses[0])):
+        raise CannotRunError(
+            f"a training step of {side.label} draws random numbers: from another seed gradients differ by {apart:.2g}",
+            "switch off what draws (dropout in code, noise, augmentation), or give it as a part of the batch; "
+            "align check-determinism names what draws",
+        )
+
+
+def _distance(ones: Mapping[str, Array], others: Mapping[str, Array]) -> float:
+    """Relative distance of all gradients as one vector; 0 where there are none, or where they are not finite."""
+    square = apart = 0.0
+    for name in ones.keys() & others.keys():
+        one, other = ones[name].astype(np.float64), others[name].astype(np.float64)
+        square, apart = square + float(np.sum(one**2)), apart + float(np.sum((one - other) ** 2))
+    return float(np.sqrt(apart / square)) if square and np.isfinite(apart) and np.isfinite(square) else 0.0
