@@ -182,10 +182,12 @@ def _held_norm(model: Any) -> None:
 def _other_momentum(model: Any) -> None:
     from mindspore import nn
 
-    if hasattr(model, "norm"):
-        model.norm = nn.BatchNorm1d(24, momentum=0.1)
-    else:
-        model.block1.norm1 = nn.BatchNorm2d(8, momentum=0.1)
+    holder, prefix, width = (model, "norm", 24) if hasattr(model, "norm") else (model.block1, "norm1", 8)
+    names = [one.name for one in getattr(holder, prefix).get_parameters()]
+    made = (nn.BatchNorm1d if width == 24 else nn.BatchNorm2d)(width, momentum=0.1)
+    setattr(holder, prefix, made)
+    for one, name in zip(made.get_parameters(), names, strict=True):
+        one.name = name
 
 
 def _optimizer(make: Callable[[Any, Any], Any], kind: str = "sgd") -> Make:

@@ -145,7 +145,9 @@ def torch_loop(kind: str) -> align.Training:
         for part in parts:
             value = loss(model(given["x"][part]), given["label"][part])
             (value / (1 if kind == "parts summed" else len(parts)) * (8.0 if "scale" in kind else 1.0)).backward()
-        if kind == "scale removed":
+        if kind == "scale removed after clipping":
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if "scale removed" in kind:
             for one in model.parameters():
                 one.grad /= 8.0
         if kind == "clipped":
@@ -164,6 +166,7 @@ def torch_loop(kind: str) -> align.Training:
         ("never cleared", [("gradients", "step", "", "gradients-not-cleared")]),
         ("scale kept", [("loss", "loss", "", "gradient-factor")]),
         ("clipped", [("gradients", "step", "", "gradients-clipped-by-norm")]),
+        ("scale removed after clipping", [("gradients", "step", "", "gradient-factor")]),
     ],
 )
 def test_loops_of_the_users_own(kind: str, expected: list[Any]) -> None:
@@ -202,7 +205,7 @@ def test_sides_that_share_tensors_are_refused() -> None:
         compared(side, side)
     other = torch_side()
     other.model.fc1.weight = side.model.fc1.weight
-    with pytest.raises(SharedModelError, match="fc1.weight"):
+    with pytest.raises(SharedModelError, match="share 1 tensor"):
         compared(side, other)
 
 

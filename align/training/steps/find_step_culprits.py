@@ -53,6 +53,8 @@ def find_step_culprits(
     culprits += _updates(task, seen, scaled=scale is not None)
     culprits += _buffers(seen, owners)
     culprits += _later_gradients(seen, owners, together, {name for one in culprits for name in one.parameters})
+    if scale is not None and not culprits and scale_of_optimizers(task.sides) == 1.0:
+        culprits += value_culprits(_scaled_back(seen, alone), "gradients", "step", owners)
     return [_with_line(task.sides[1].side.model, one) for one in culprits], scale
 
 
@@ -106,6 +108,16 @@ def _given(task: StepTask, seen: SeenSteps, computed: Sequence[JudgedValue]) -> 
     return [
         min(both, key=lambda one: one.factor) for both in zip(by_dtype, by_noise, strict=True) if not both[0].is_noise
     ]
+
+
+def _scaled_back(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue]:
+    """What the step makes of its own scaled gradients: clipping by a norm that counts the scale shows only there."""
+    right = {one.pairing.target for one in computed if one.factor <= 1.0 and not one.is_noise}
+    pairs = paired_values(seen.names, *(trace.values(0, GIVEN) for trace in seen.traces))
+    taken = (one for one in pairs if one.pairing.target in right)
+    judged = [*judge_values(taken, seen.noise.together, (0, COMPUTED), alone=False)]
+    related = [one for one in judged if one.relation.cause]
+    return clipped_by_norm(related, seen.traces[1].values(0, GIVEN))
 
 
 def _later_gradients(
