@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,10 +82,18 @@ def compare_training_step(
     opened = open_trainings(reference, candidate)
     stages = count(1)
     with tempfile.TemporaryDirectory(prefix="align-") as folder, ExitStack() as stack:
-        for side in opened:
-            stack.enter_context(freeze(side.training.model, batchnorm=False, dropout=True))
+        held = [stack.enter_context(freeze(side.training.model, batchnorm=False)).dropout for side in opened]
         task = StepTask(opened, batches, Path(folder), lambda: progress("step", next(stages), STAGES))
-        return _compare(task, name_map)
+        result = _compare(task, name_map)
+        return replace(result, findings=(*result.findings, *_dropout_findings(held)))
+
+
+def _dropout_findings(held: Sequence[tuple[str, ...]]) -> Iterator[Finding]:
+    if any(held):
+        counts = " and ".join(
+            f"{counted(len(one), 'layer')} of the {role}" for one, role in zip(held, SIDES, strict=True)
+        )
+        yield Finding("dropout-off", "note", "dropout", f"dropout was switched off in {counts}")
 
 
 def _compare(task: StepTask, given: NameMap | Path | str | None) -> StepComparison:
