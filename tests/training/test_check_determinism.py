@@ -306,3 +306,14 @@ def test_an_operation_without_a_deterministic_kernel_is_told() -> None:
 def test_a_seed_that_there_is_not_is_refused() -> None:
     with pytest.raises(UsageError):
         align.check_determinism(torch_training(), batch=batch(), seed=-1)
+
+
+def test_a_model_without_parameters_is_run_too() -> None:
+    import torch
+
+    class Squares(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return (x * x).sum()
+
+    result = align.check_determinism(align.Training(Squares()), batch={"x": np.ones(3, np.float32)})
+    assert result.verdict.outcome is Outcome.ALIGNED

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 
 class TorchGradients:
-    """The forms of one step; `like` is any parameter of the model."""
+    """The forms of one step; `like` is any parameter of the model, None for a model without one."""
 
     def __init__(self, like: Any) -> None:
         import torch
 
-        self._anchor = torch.zeros((), device=like.device, requires_grad=True)
+        device = "cpu" if like is None else like.device
+        self._anchor = torch.zeros((), device=device, requires_grad=True)
 
     def to_array(self, value: Any) -> Array | None:
         """Copy out a tensor."""
