@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Training:
     """A model with what trains it, all of one framework.
 
-    `loss(outputs, *targets)` returns a scalar; None if the model itself does. `optimizer` is one optimizer, several, or
-    None. `step(batch)`, if given, is the user's own step: it is handed the batch as tensors by name, calls the
-    optimizer itself, and may return the loss.
+    `loss(outputs, *targets)` returns a scalar; None if the model itself does: alone, first of several, or as `loss`.
+    `optimizer` is one optimizer, several, or None. `step(batch)`, if given, is the user's own step: it is handed the
+    batch as tensors by name, calls the optimizer itself, and may return the loss.
 
     >>> Training(model=None, loss=None).step is None
     True

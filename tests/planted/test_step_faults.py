@@ -173,6 +173,15 @@ def test_loops_of_the_users_own(kind: str, expected: list[Any]) -> None:
     assert places(compared(torch_side(), torch_loop(kind))) == expected
 
 
+def test_a_cell_that_takes_the_step_is_a_step_of_the_users_own() -> None:
+    from mindspore import nn
+
+    side = mindspore_side(optimizer="momentum")
+    train = nn.TrainOneStepCell(nn.WithLossCell(side.model, side.loss), side.optimizer)
+    side = replace(side, loss=None, step=lambda given: train(given["x"], given["label"]))
+    assert places(compared(torch_side(optimizer="momentum"), side)) == []
+
+
 def test_parts_of_a_batch_without_their_mean_are_named() -> None:
     found = places(compared(torch_loop("parts"), torch_loop("parts summed")))
     assert found == [("loss", "loss", "", "gradient-factor")]

@@ -331,3 +331,45 @@ def test_what_cannot_be_checked_ends_in_one_message() -> None:
         align.check_parameters(given, batch={"x": batch()["x"]})
     with pytest.raises(SideError, match="its optimizer is a Linear"):
         align.check_parameters(align.Training(given.model, given.loss, torch.nn.Linear(1, 1)), batch=batch())
+
+
+@pytest.mark.parametrize("form", ["alone", "first", "named", "attribute"])
+def test_a_model_may_return_its_own_loss(form: str) -> None:
+    import types
+
+    import torch
+
+    class WithLoss(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = torch_net(faulty=False)
+
+        def forward(self, x: Any, label: Any) -> Any:
+            logits = self.net(x)
+            loss = torch.nn.functional.cross_entropy(logits, label)
+            forms = {"alone": loss, "first": (loss, logits), "named": {"loss": loss, "logits": logits}}
+            return forms.get(form, types.SimpleNamespace(loss=loss, logits=logits))
+
+    model = WithLoss()
+    given = align.Training(model, None, torch.optim.SGD(model.parameters(), 0.1))
+    result = align.check_parameters(given, batch=batch())
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert result.sides[0].loss is not None
+
+
+def test_a_model_that_returns_no_loss_is_told() -> None:
+    import torch
+
+    class Logits(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = torch_net(faulty=False)
+
+        def forward(self, x: Any) -> Any:
+            return {"logits": self.net(x), "loss": None}
+
+    model = Logits()
+    with pytest.raises(CannotRunError, match="returns no loss"):
+        align.check_parameters(
+            align.Training(model, None, torch.optim.SGD(model.parameters(), 0.1)), batch={"x": batch()["x"]}
+        )

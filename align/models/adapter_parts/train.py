@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from align.core.training import BatchParts
 from align.errors import CannotRunError, InputsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from align.core.protocols import Batch, Model
     from align.core.training import Training
@@ -50,13 +51,30 @@ def scalar(loss: Any) -> float | None:
     )
 
 
+def own_loss(outputs: Any) -> Any:
+    """The loss of a model that returns its own: all of it, what it calls `loss`, or the first of several.
+
+    Raises CannotRunError if there is none.
+    """
+    if isinstance(outputs, (tuple, list)):
+        loss = next(iter(outputs), None)
+    else:
+        loss = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", outputs)
+    if loss is None:
+        raise CannotRunError(
+            "the model returns no loss", "give a loss beside it, or the labels that it wants as inputs"
+        )
+    return loss
+
+
 def batch_parts(training: Training, batch: Batch, forward: Callable[..., Any]) -> BatchParts:
     """Which arrays of a batch go to the model, and which to its loss.
 
     Those that bear names of the model's parameters are its inputs; if none does, as many as it must have come first.
-    Without a loss, or with a step of the user's own, all are inputs. Raises InputsError if none is left for the loss.
+    Without a loss all are inputs, unless a step of the user's own hands out the rest. Raises InputsError if none is
+    left for the loss.
     """
-    if training.loss is None or training.step is not None:
+    if training.loss is None and training.step is None:
         return BatchParts(dict(batch), {})
     parameters = inspect.signature(forward).parameters.values()
     named = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
@@ -64,7 +82,7 @@ def batch_parts(training: Training, batch: Batch, forward: Callable[..., Any]) -
     needed = sum(one.default is one.empty and one.kind == one.POSITIONAL_OR_KEYWORD for one in parameters)
     inputs = inputs or [*batch][: max(1, needed)]
     targets = {name: value for name, value in batch.items() if name not in inputs}
-    if not targets:
+    if not targets and training.step is None:
         raise InputsError(
             f"the batch has {', '.join(batch)}, and nothing for the loss",
             "name the model's inputs as its forward does, and add the labels under another name",

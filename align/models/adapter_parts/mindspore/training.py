@@ -14,7 +14,7 @@ from align.models.adapter_parts.mindspore.gradient_forms import MindSporeGradien
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
 from align.models.adapter_parts.mindspore.state import operators_restarted, restored, same_random_numbers
 from align.models.adapter_parts.step_calls import StepCalls
-from align.models.adapter_parts.train import batch_parts, dropping, scalar
+from align.models.adapter_parts.train import batch_parts, dropping, own_loss, scalar
 from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
 
@@ -93,7 +93,7 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
     def forward() -> Any:
         args, kwargs = bind_inputs(model.construct, {name: tensors[name] for name in batch.inputs})
         outputs = model(*args, **kwargs)
-        loss = outputs if training.loss is None else training.loss(outputs, *targets)
+        loss = own_loss(outputs) if training.loss is None else training.loss(outputs, *targets)
         scalar(_array(loss))
         return loss * scale
 

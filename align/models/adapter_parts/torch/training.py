@@ -14,7 +14,7 @@ from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.gradient_forms import TorchGradients
 from align.models.adapter_parts.torch.optimizers import schedulers_of
 from align.models.adapter_parts.torch.state import is_scripted, restored, same_random_numbers, uncompiled
-from align.models.adapter_parts.train import batch_parts, dropping, scalar
+from align.models.adapter_parts.train import batch_parts, dropping, own_loss, scalar
 from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
 
@@ -92,7 +92,11 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
         optimizer.zero_grad(set_to_none=True)
     args, kwargs = bind_inputs(training.model.forward, {name: tensors[name] for name in batch.inputs})
     outputs = training.model(*args, **kwargs)
-    loss = outputs if training.loss is None else training.loss(outputs, *(tensors[name] for name in batch.targets))
+    loss = (
+        own_loss(outputs)
+        if training.loss is None
+        else training.loss(outputs, *(tensors[name] for name in batch.targets))
+    )
     scalar(_array(loss))
     if loss.requires_grad:
         (loss * scale).backward()
