@@ -6,16 +6,12 @@ from typing import Annotated
 
 import typer
 
-from align.cli.parts.shared import JsonOption, RunOption, finish, progress_bar
-
-_SIDE = "`module:function` or `file.py:function` that returns (model, loss, optimizer), or a dict of these and a step."
+from align.cli.parts.shared import TRAINING_SIDE, BatchOption, JsonOption, RunOption, finish, progress_bar
 
 
 def check_determinism_command(  # noqa: PLR0913 - one parameter an option
-    reference: Annotated[str, typer.Argument(metavar="SIDE", help=_SIDE)],
-    batch: Annotated[
-        str, typer.Option(metavar="FILE", help="Inputs and labels by name (.npz), or `module:function`: one batch.")
-    ],
+    reference: Annotated[str, typer.Argument(metavar="SIDE", help=TRAINING_SIDE)],
+    batch: BatchOption,
     candidate: Annotated[
         str | None, typer.Argument(metavar="[SIDE2]", help="Another side, checked in the same way by itself.")
     ] = None,

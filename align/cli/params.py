@@ -6,17 +6,13 @@ from typing import Annotated
 
 import typer
 
-from align.cli.parts.shared import JsonOption, MapOption, RunOption, finish, progress_bar
+from align.cli.parts.shared import TRAINING_SIDE, BatchOption, JsonOption, MapOption, RunOption, finish, progress_bar
 from align.errors import UsageError
-
-_SIDE = "`module:function` or `file.py:function` that returns (model, loss, optimizer), or a dict of these and a step."
 
 
 def params_command(  # noqa: PLR0913 - one parameter an option
-    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help=_SIDE)],
-    batch: Annotated[
-        str, typer.Option(metavar="FILE", help="Inputs and labels by name (.npz), or `module:function`: one batch.")
-    ],
+    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help=TRAINING_SIDE)],
+    batch: BatchOption,
     candidate: Annotated[
         str | None, typer.Argument(metavar="[CANDIDATE]", help="The same of the port; left out, one side is checked.")
     ] = None,

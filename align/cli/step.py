@@ -6,17 +6,13 @@ from typing import Annotated
 
 import typer
 
-from align.cli.parts.shared import JsonOption, MapOption, RunOption, finish, progress_bar
-
-_SIDE = "`module:function` or `file.py:function` that returns (model, loss, optimizer), or a dict of these and a step."
+from align.cli.parts.shared import TRAINING_SIDE, BatchOption, JsonOption, MapOption, RunOption, finish, progress_bar
 
 
 def step_command(  # noqa: PLR0913 - one parameter an option
-    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help=_SIDE)],
+    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help=TRAINING_SIDE)],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same of the port.")],
-    batch: Annotated[
-        str, typer.Option(metavar="FILE", help="Inputs and labels by name (.npz), or `module:function`: one batch.")
-    ],
+    batch: BatchOption,
     map_file: MapOption = None,
     steps: Annotated[int, typer.Option(metavar="N", help="How many steps.")] = 3,
     show_all: Annotated[bool, typer.Option("--all", help="List all layers and gradients.")] = False,

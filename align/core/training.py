@@ -39,18 +39,10 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class BatchParts:
-    """One batch of arrays by name: `inputs` go to the model, `targets` to the loss, in their order.
-
-    `all` is the batch as it was given, for a step of the user's own.
-    """
+    """One batch of arrays by name: `inputs` go to the model, `targets` to the loss, in their order."""
 
     inputs: Mapping[str, Array]
     targets: Mapping[str, Array]
-
-    @property
-    def all(self) -> dict[str, Array]:
-        """Inputs and targets."""
-        return {**self.inputs, **self.targets}
 
 
 class StepSink(Protocol):

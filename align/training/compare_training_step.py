@@ -105,14 +105,15 @@ def _compare(task: StepTask, given: NameMap | Path | str | None) -> StepComparis
     task.begun()
     noise, findings = measure_step_noise(task.sides[0], task.batches, first, task.folder / "wide")
     task.begun()
-    second = _record_from(task, names, first)
+    start = _start(task, names)
+    second = _record_from(task, names, first, start)
     if given is None and not names.complete:
         names = map_in_order((first.forward, second.forward), parameters, names)
-        second = _record_from(task, names, first)
+        start = _start(task, names)
+        second = _record_from(task, names, first, start)
     calls = pair_traces((first.forward, second.forward), parameters, names)
     task.begun()
     judge = StepJudge(noise)
-    start = _start(task, names)
     replaced = ReplacedStep(first, PairedLayers(first, calls.pairs), judge, start)
     task.sides[1].trainer.take_steps(task.sides[1].training, task.batches[:1], replaced)
     task.begun()
@@ -132,14 +133,13 @@ def _parameters(side: TrainingSide) -> ParameterSet:
 def _record(side: TrainingSide, task: StepTask, folder: Path) -> StepTrace:
     with StepWriter(folder, side.side.reader.environment()) as writer:
         side.trainer.take_steps(side.training, task.batches, writer)
-    return StepTrace(folder, writer.losses, writer.updates)
+    return StepTrace(folder, writer.losses)
 
 
-def _record_from(task: StepTask, names: NameMap, reference: StepTrace) -> StepTrace:
+def _record_from(task: StepTask, names: NameMap, reference: StepTrace, start: Mapping[str, Array]) -> StepTrace:
     """The candidate's steps, each from the reference's state, and with its gradients at each update."""
     side = task.sides[1]
     own = side.side.reader.read_values(side.side.model)
-    start = _start(task, names)
 
     def begun(step: int) -> Mapping[str, Array]:
         return carried_over(names, reference.values(step - 1, AFTER), own) if step else start
@@ -150,7 +150,7 @@ def _record_from(task: StepTask, names: NameMap, reference: StepTrace) -> StepTr
     folder = task.folder / SIDES[1]
     with StepWriter(folder, side.side.reader.environment(), begun=begun, updated=updated) as writer:
         side.trainer.take_steps(side.training, task.batches, writer)
-    return StepTrace(folder, writer.losses, writer.updates)
+    return StepTrace(folder, writer.losses)
 
 
 def _start(task: StepTask, names: NameMap) -> dict[str, Array]:

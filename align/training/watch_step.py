@@ -42,8 +42,7 @@ class TrainingStep:
     """What was seen of one step: the loss, None if a step of the user's own does not return it.
 
     `parameters` are by name, `buffers` the largest change of each; `called` are the paths of modules that ran,
-    `updates` is how often an optimizer was called, `strangers` how many parameters of the optimizers are none of the
-    model.
+    `updates` is how often an optimizer was called.
     """
 
     loss: float | None
@@ -51,7 +50,6 @@ class TrainingStep:
     buffers: Mapping[str, float]
     called: frozenset[str]
     updates: int
-    strangers: int
 
 
 def watch_step(
@@ -124,9 +122,8 @@ class _Summary:
 
     def told(self) -> TrainingStep:
         """What was seen."""
-        strangers = sum(not name for name, _ in self._held)
         called = frozenset(self._called)
-        return TrainingStep(self._loss, self._parameters, self._buffers, called, self._updates, strangers)
+        return TrainingStep(self._loss, self._parameters, self._buffers, called, self._updates)
 
 
 def _change(before: Array, after: Array) -> float:

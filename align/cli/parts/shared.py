@@ -52,6 +52,12 @@ InputSpecsOption = Annotated[
     list[str] | None,
     typer.Option("--input", metavar="SPEC", help="Draw an input from the seed: x=float32[2,3,224,224]"),
 ]
+TRAINING_SIDE = (
+    "`module:function` or `file.py:function` that returns (model, loss, optimizer), or a dict of these and a step."
+)
+BatchOption = Annotated[
+    str, typer.Option(metavar="FILE", help="Inputs and labels by name (.npz), or `module:function`: one batch.")
+]
 SeedOption = Annotated[int, typer.Option(help="Seed of --input.")]
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from align.core.piece_transforms import Pad, apart_from_whole
 from align.core.transforms import steps_of
-from align.measure.limits import part_key
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation, relate_gradients
 from align.training.steps.judge_step import is_noise, judged
 from align.training.steps.record_step import value_capture
@@ -86,7 +85,7 @@ def _known(noise: Mapping[str, Measurement] | None, key: str) -> Mapping[str, Me
     """The noise of the whole tensor alone: parts of the reference's layout are none of the candidate's."""
     if noise is None or key not in noise:
         return None
-    return {part_key(key, ""): noise[key]}
+    return {key: noise[key]}
 
 
 def carried_over(name_map: NameMap, source: Mapping[str, Array], target: Mapping[str, Array]) -> dict[str, Array]:

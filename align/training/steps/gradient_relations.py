@@ -45,17 +45,6 @@ def relate_gradients(meant: Array | None, value: Array | None, earlier: Sequence
     return _summed(right, own, earlier, left) or _scaled(right, own, left) or _cut_off(right, own) or UNKNOWN
 
 
-def factor_between(meant: Array, value: Array) -> float | None:
-    """The one factor between two gradients; None if there is none."""
-    right, own = meant.astype(np.float64).reshape(-1), value.astype(np.float64).reshape(-1)
-    square = float(right @ right)
-    if right.shape != own.shape or not square or not np.isfinite(square):
-        return None
-    factor = float(right @ own) / square
-    residual = np.sqrt(np.mean((own - factor * right) ** 2))
-    return factor if residual <= LEFT * np.sqrt(np.mean(own**2)) and factor else None
-
-
 def _scaled(right: Array, own: Array, left: float) -> GradientRelation | None:
     factor = float(right @ own) / float(right @ right)
     rest = np.sqrt(np.mean((own - factor * right) ** 2))

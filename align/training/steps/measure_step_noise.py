@@ -90,7 +90,7 @@ def _noise(
 
     with StepWriter(folder, {}, seen=0, begun=begun) as writer:
         opened.trainer.take_steps(training, batches, writer)
-    together = StepTrace(folder, writer.losses, writer.updates)
+    together = StepTrace(folder, writer.losses)
     of_values = _of_values(trace, alone.computed_gradients, (COMPUTED, 0), dtype)
     of_values |= _of_values(trace, alone.after, (AFTER, 0), dtype)
     gathered: dict[str, Measurement] = {}

@@ -57,7 +57,6 @@ class StepWriter:
         self._given: set[str] = set()
         self._awaited: dict[str, Capture] = {}
         self.losses: list[float | None] = []
-        self.updates: list[int] = []
 
     @property
     def layers(self) -> bool:
@@ -67,7 +66,6 @@ class StepWriter:
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
         """Start a step."""
         self._step, self._computed, self._given, self._awaited = step, {}, set(), {}
-        self.updates.append(0)
         return self._begun(step)
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
@@ -101,7 +99,6 @@ class StepWriter:
 
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         """Write what an optimizer gets of itself."""
-        self.updates[-1] += 1
         found = {name: value for name, value in gradients.items() if value is not None}
         for name in found.keys() - self._given:  # of a parameter in two optimizers the first counts
             self._write(name, GIVEN, found[name])
@@ -133,9 +130,9 @@ class StepWriter:
 class StepTrace:
     """The steps of a side, read from its folder."""
 
-    def __init__(self, folder: Path, losses: Sequence[float | None], updates: Sequence[int]) -> None:
+    def __init__(self, folder: Path, losses: Sequence[float | None]) -> None:
         self.forward, self.backward, self.updates = (TraceFolder(folder / part) for part in PARTS)
-        self.losses, self.update_counts = losses, updates
+        self.losses = losses
 
     @cached_property
     def gradients(self) -> dict[str, Capture]:

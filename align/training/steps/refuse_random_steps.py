@@ -32,7 +32,7 @@ def refuse_random_steps(
     """
     with other_seed(), StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
         side.trainer.take_steps(side.training, batches[:1], writer)
-    again = StepTrace(folder, writer.losses, writer.updates)
+    again = StepTrace(folder, writer.losses)
     values = trace.values(0, COMPUTED)
     apart = _distance(values, again.values(0, COMPUTED))
     losses = [one for one in (trace.losses[0], again.losses[0]) if one is not None and np.isfinite(one)]

@@ -1,0 +1,42 @@
+"""The commands of docs/params.md and docs/step.md print what the pages quote, and the pages name every option."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from align.cli.main import main
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def page(command: str) -> str:
+    return (DOCS / f"{command}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(("command", "file"), [("params", "port.py"), ("step", "sides.py")])
+def test_the_page_quotes_what_the_command_prints(
+    command: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(rf"```python\n(# {file}.*?)```", page(command), re.DOTALL)
+    (tmp_path / file).write_text(block, encoding="utf-8")
+    (console,) = re.findall(r"```console\n\$ (.*?)```", page(command), re.DOTALL)
+    typed, *quoted = console.splitlines()
+    assert main(shlex.split(typed)[1:]) == 1
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert len(quoted) > 8
+    assert [line for line in quoted if " ".join(line.split()) not in printed] == []
+
+
+@pytest.mark.parametrize("command", ["params", "step"])
+def test_the_page_names_every_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main([command, "--help"])
+    known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
+    assert set(re.findall(r"--[a-z-]+", page(command).split("## Example")[0])) == known
