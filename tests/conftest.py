@@ -7,9 +7,10 @@ without end by a limit on the processor's time, far above what the test needs, w
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,3 +122,36 @@ def lines_run(work: Callable[[int], object], size: int) -> int:
 def bytes_read() -> Callable[[], int]:
     """Bytes that this process has read so far, from whatever file."""
     return lambda: int(Path("/proc/self/io").read_text(encoding="ascii").split()[1])
+
+
+@pytest.fixture
+def settings_put_back(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What is set for a whole process must not reach other tests."""
+    import numpy as np  # not before each worker has a core of its own, for it starts threads
+
+    states = random.getstate(), np.random.get_state()
+    imported = {"torch", "mindspore"} <= sys.modules.keys()
+    with _frameworks_put_back() if imported or request.node.get_closest_marker("frameworks") else nullcontext():
+        yield
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+
+
+@contextmanager
+def _frameworks_put_back() -> Iterator[None]:
+    import mindspore
+    import torch
+
+    states = torch.random.get_rng_state(), mindspore.get_rng_state()
+    before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
+    cudnn = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+    workers, seed = mindspore.dataset.config.get_num_parallel_workers(), mindspore.dataset.config.get_seed()
+    yield
+    torch.random.set_rng_state(states[0])
+    mindspore.set_rng_state(states[1])
+    torch.use_deterministic_algorithms(before[0])
+    torch.set_num_threads(before[1])
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = cudnn
+    mindspore.dataset.config.set_num_parallel_workers(workers)
+    mindspore.dataset.config.set_seed(seed)
+    mindspore.set_context(deterministic="OFF")

@@ -6,33 +6,13 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from align.cli.main import main
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 PAGE = (Path(__file__).parents[2] / "docs" / "determinism.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-
-
-@pytest.fixture
-def settings_put_back() -> Iterator[None]:
-    """What is set for a whole process must not reach other tests."""
-    import mindspore
-    import torch
-
-    before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    workers, seed = mindspore.dataset.config.get_num_parallel_workers(), mindspore.dataset.config.get_seed()
-    yield
-    torch.use_deterministic_algorithms(before[0])
-    torch.set_num_threads(before[1])
-    mindspore.dataset.config.set_num_parallel_workers(workers)
-    mindspore.dataset.config.set_seed(seed)
-    mindspore.set_context(deterministic="OFF")
 
 
 @pytest.mark.frameworks
