@@ -25,6 +25,7 @@ def batch():
 def clean(unused=False):
     import torch
 
+    torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2))
     if unused:
         model.register_module("unused", torch.nn.Identity())
