@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from align.cli.parts.shared import (
+    TRAINING_SIDE,
     BatchesOption,
     InputSpecsOption,
     JsonOption,
@@ -19,13 +20,16 @@ from align.cli.parts.shared import (
     progress_bar,
 )
 from align.cli.parts.sides import DeviceOption, DtypeOption, ModeOption  # noqa: TC001 - typer reads the annotations
+from align.errors import UsageError
 
 SHOWN_DEPTH = 1
 
 
 def capture_command(  # noqa: PLR0913 - one parameter an option
-    side: Annotated[str, typer.Argument(help="A model: `package.module:function` or `file.py:function`.")],
     folder: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Trace folder to write.")],
+    side: Annotated[
+        str | None, typer.Argument(help="A model: `package.module:function` or `file.py:function`.")
+    ] = None,
     inputs: BatchesOption = None,
     made: InputSpecsOption = None,
     seed: SeedOption = 0,
@@ -44,12 +48,36 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
     backward: Annotated[bool, typer.Option("--backward", help="Capture gradients too, in DIR/backward.")] = False,
     noise: Annotated[bool, typer.Option(help="Measure rounding noise by a second run in float64.")] = True,
     values: Annotated[bool, typer.Option(help="Keep the values of the parameters.")] = True,
+    step: Annotated[
+        str | None, typer.Option(metavar="FACTORY", help=f"Capture training steps instead. {TRAINING_SIDE}")
+    ] = None,
+    steps: Annotated[int, typer.Option(metavar="N", help="How many training steps.")] = 3,
+    batch: Annotated[
+        str | None, typer.Option(metavar="FILE", help="With --step: inputs and labels (.npz), or `module:function`.")
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """Run a model on fixed inputs and write what every module returned into a folder; its framework is enough.
 
-    `align forward DIR DIR` compares two such folders where neither framework is installed.
+    `align forward DIR DIR` compares two such folders where neither framework is installed, and `align step DIR DIR`
+    two of training steps.
     """
+    if step is not None:
+        others: dict[str, object] = {
+            "SIDE": side,
+            "--inputs": inputs,
+            "--input": made,
+            "--checkpoint": checkpoint,
+            "--device": device,
+        }
+        others |= {"--dtype": dtype, "--mode": mode, "--tensors": tensors, "--functions": functions}
+        others |= {"--layer-inputs": layer_inputs, "--backward": backward}
+        others |= {"--no-noise": not noise, "--no-values": not values}
+        return _capture_steps(step, folder, batch, steps, json, [name for name, given in others.items() if given])
+    if batch is not None:
+        raise UsageError("--batch is of training steps", "give --inputs, or --step FACTORY")
+    if side is None:
+        raise UsageError("no model is given", "write `align capture SIDE -o DIR`, or --step FACTORY for training steps")
     from align.models.open_side import open_side
     from align.traces.capture_trace import capture_trace
 
@@ -71,4 +99,20 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
         result = dataclasses.replace(result, calls=tuple(call for call in result.calls if call.depth <= SHOWN_DEPTH))
     made_from: dict[str, Path | str] = {"model": side, **({"checkpoint": checkpoint} if checkpoint else {})}
     hand_over(result, made_from, None, json)
+    return 0
+
+
+def _capture_steps(factory: str, folder: Path, batch: str | None, steps: int, json: bool, others: list[str]) -> int:
+    """Capture training steps; raises UsageError for `others`, which belong to a forward run."""
+    from align.training.capture_training_step import capture_training_step
+
+    if others:
+        raise UsageError(
+            f"{others[0]} is of a forward run, not of --step", "the factory returns the model as it is to be"
+        )
+    if batch is None:
+        raise UsageError("no batch is given", "give inputs and labels by name: --batch FILE.npz")
+    with progress_bar() as progress:
+        result = capture_training_step(factory, folder, batch=batch, steps=steps, progress=progress)
+    hand_over(result, {"step": factory, "batch": batch}, None, json)
     return 0

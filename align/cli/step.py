@@ -6,15 +6,24 @@ from typing import Annotated
 
 import typer
 
-from align.cli.parts.shared import TRAINING_SIDE, BatchOption, JsonOption, MapOption, RunOption, finish, progress_bar
+from align.cli.parts.shared import TRAINING_SIDE, JsonOption, MapOption, RunOption, finish, progress_bar
+
+FOLDER = "Or a folder of captured steps."
 
 
 def step_command(  # noqa: PLR0913 - one parameter an option
-    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help=TRAINING_SIDE)],
+    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help=f"{TRAINING_SIDE} {FOLDER}")],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same of the port.")],
-    batch: BatchOption,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Inputs and labels by name (.npz), or `module:function`; folders bring theirs."
+        ),
+    ] = None,
     map_file: MapOption = None,
-    steps: Annotated[int, typer.Option(metavar="N", help="How many steps.")] = 3,
+    steps: Annotated[
+        int | None, typer.Option(metavar="N", help="How many steps (3); folders hold as many as were captured.")
+    ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="List all layers and gradients.")] = False,
     run: RunOption = None,
     json: JsonOption = False,

@@ -6,10 +6,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from align.core.atomic_files import atomic_folder
 from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.forward.compare_forward import compare_forward
-from align.forward.repro.atomic_folder import atomic_folder
 from align.forward.repro.choose_layer import choose_pair
 from align.forward.repro.script_layer import LayerFiles, ScriptedLayer, scripter_of
 from align.forward.repro.watch_call import Given, watch_call

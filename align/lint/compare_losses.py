@@ -28,22 +28,31 @@ SAME_FUNCTION = {
 
 def compare_losses(sides: tuple[Side, Side], rules: Sequence[Pitfall]) -> ComparedPart:
     """Compare two losses; what no rule compares, and a loss that no rule knows, could not be compared."""
-    own = [rule for rule in rules if rule.topic == TOPIC]
     settings = root_settings(sides[0]), root_settings(sides[1])
+    found = compare_loss_settings(settings, rules)
+    if not _same_function(settings):
+        return found
+    own = [rule for rule in rules if rule.topic == TOPIC]
+    missed = uncovered_settings((type(sides[0].model), type(sides[1].model)), settings, own)
+    problems = (f"{one}, which no rule compares" for one in (*missed, *_reductions(settings, own)))
+    return replace(found, not_compared=(*found.not_compared, *problems))
+
+
+def compare_loss_settings(settings: tuple[LayerSettings, LayerSettings], rules: Sequence[Pitfall]) -> ComparedPart:
+    """Compare what is known of two losses that need not be there: what they compute, and the settings of rules."""
     functions = _function(settings[0]), _function(settings[1])
     unknown = [one.classes[0] for one, name in zip(settings, functions, strict=True) if not name]
     if unknown:
         return ComparedPart(not_compared=tuple(f"no rule knows {name}" for name in dict.fromkeys(unknown)))
-    if functions[0] != functions[1]:
+    if not _same_function(settings):
         return ComparedPart((_other_function(settings, functions),), 1, 1)
-    compared = compare_settings([LayerPair(*settings)], own)
-    missed = uncovered_settings((type(sides[0].model), type(sides[1].model)), settings, own)
-    problems = [
-        *compared.missing,
-        *(f"{one}, which no rule compares" for one in (*missed, *_reductions(settings, own))),
-    ]
+    compared = compare_settings([LayerPair(*settings)], [rule for rule in rules if rule.topic == TOPIC])
     findings = tuple(replace(finding, part="loss") for finding in compared.findings)
-    return ComparedPart(findings, 1, compared.compared, compared.unread, not_compared=tuple(problems))
+    return ComparedPart(findings, 1, compared.compared, compared.unread, not_compared=tuple(compared.missing))
+
+
+def _same_function(settings: tuple[LayerSettings, LayerSettings]) -> bool:
+    return "" != _function(settings[0]) == _function(settings[1])
 
 
 def _reductions(settings: tuple[LayerSettings, LayerSettings], rules: Sequence[Pitfall]) -> list[str]:

@@ -18,7 +18,7 @@ from align.errors import CannotRunError, SideError, UsageError, UserCodeError
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from align.core.protocols import Model, ModelReader
     from align.errors import AlignError
@@ -184,9 +184,16 @@ def _placed(side: Side, device: str | None, dtype: str | None, mode: str | None)
 
 def environments(reference: Side, candidate: Side) -> dict[str, dict[str, str]]:
     """The environments of two sides by framework; one of the same framework that differs is told apart."""
-    mine, theirs = reference.reader.environment(), candidate.reader.environment()
-    same = reference.reader.name == candidate.reader.name and mine != theirs
-    return {reference.reader.name: mine, candidate.reader.name + (" (candidate)" if same else ""): theirs}
+    mine, theirs = ((one.reader.name, one.reader.environment()) for one in (reference, candidate))
+    return named_environments(mine, theirs)
+
+
+def named_environments(
+    reference: tuple[str, Mapping[str, str]], candidate: tuple[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """The same of sides that are known by framework and environment only."""
+    same = reference[0] == candidate[0] and reference[1] != candidate[1]
+    return {reference[0]: {**reference[1]}, candidate[0] + (" (candidate)" if same else ""): {**candidate[1]}}
 
 
 def unseen_layers(*sides: Side) -> Iterator[Finding]:

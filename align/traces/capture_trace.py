@@ -25,7 +25,7 @@ from align.traces.kept_elements import keep_part, read_kept
 from align.traces.rounding_noise import NoiseSink
 from align.traces.show_trace import show_trace
 from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE, TENSORS
-from align.traces.stored.stored_model import MODEL, VALUES, write_model, write_values
+from align.traces.stored_model import MODEL, VALUES, write_model, write_values
 from align.traces.stored_noise import write_noise
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import tell_file

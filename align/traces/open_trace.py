@@ -9,7 +9,7 @@ from align.checkpoints.open_checkpoint import open_checkpoint
 from align.errors import MissingFileError, RunFolderError
 from align.traces.stored.checksums import AGAIN, check_files
 from align.traces.stored.manifest import INPUTS, MANIFEST, NOISE
-from align.traces.stored.stored_model import MODEL, VALUES, read_model
+from align.traces.stored_model import MODEL, VALUES, read_model
 from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from align.core.trace_metadata import CallStart, TracedCall, TracedTensor, Trace
 from align.errors import MissingFileError
 from align.traces.open_trace import check_beside
 from align.traces.stored.manifest import NOISE
-from align.traces.stored.stored_model import MODEL, read_model
+from align.traces.stored_model import MODEL, read_model
 from align.traces.stored_noise import read_noise
 from align.traces.trace_folder import TraceFolder
 

@@ -26,7 +26,7 @@ from align.traces.stored.manifest import (
     capture_as_json,
     returned_as_json,
 )
-from align.traces.stored.stored_model import MODEL, VALUES
+from align.traces.stored_model import MODEL, VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,58 +13,62 @@ from align.core.message_words import counted
 from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
-from align.errors import CannotRunError, UsageError
-from align.models.batches import batches_of
-from align.models.inputs import read_inputs
-from align.models.open_side import environments
-from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
-from align.training.freeze import freeze
-from align.training.open_training import open_trainings
+from align.errors import UsageError
+from align.models.open_side import named_environments
+from align.traces.pair_traces import open_names
+from align.training.freeze import without_dropout
+from align.training.open_training import open_training, open_trainings
 from align.training.step_result import StepComparison
-from align.training.steps.both_steps import SeenSteps, StepTask
-from align.training.steps.compare_values import carried_over
+from align.training.steps.compare_recorded import see_recorded_steps
 from align.training.steps.find_step_culprits import find_step_culprits
 from align.training.steps.find_step_faults import owners_of
-from align.training.steps.judge_step import StepJudge
-from align.training.steps.measure_step_noise import measure_step_noise
-from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepTrace, StepWriter
+from align.training.steps.measure_step_noise import UNMEASURED
+from align.training.steps.record_step import COMPUTED
+from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps, record_reference
 from align.training.steps.refuse_random_steps import refuse_random_steps
-from align.training.steps.replace_step import PairedLayers, ReplacedStep
+from align.training.steps.step_folder import read_steps
 from align.training.steps.step_tables import compared_gradients, compared_layers, compared_losses, judged_gradients
+from align.training.steps.take_steps_beside import take_steps_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from align.core.dtypes import Array
     from align.core.name_map import NameMap
-    from align.core.parameters import ParameterSet
     from align.core.progress import Progress
+    from align.core.protocols import Batch
     from align.core.training import Training
     from align.models.inputs import InputsSource
     from align.training.open_training import TrainingSide
     from align.training.step_result import ComparedGradient, ComparedLoss, StepCulprit
+    from align.training.steps.both_steps import SeenSteps
+    from align.training.steps.recorded_steps import RecordedSteps
+
+    Given = str | Path | Training
+    Opened = TrainingSide | ReferenceSteps
 
 STAGES = 5
 STEPS = 3
 
 
 def compare_training_step(
-    reference: str | Training,
-    candidate: str | Training,
+    reference: str | Path | Training,
+    candidate: str | Path | Training,
     *,
-    batch: InputsSource,
+    batch: InputsSource | None = None,
     name_map: NameMap | Path | str | None = None,
-    steps: int = STEPS,
+    steps: int | None = None,
     progress: Progress = silent,
 ) -> StepComparison:
     """Take training steps on both sides, each from the reference's state, and name what is wrong by itself.
 
     A side is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step]) or a
-    dict of these. `batch` is one batch, or several in a list that follow one another; of one, each step takes it
-    again. What bears no name of the model's own inputs goes to the loss. Before each step the candidate is given the
-    reference's parameters and buffers, and at each update the reference's gradients. Dropout is switched off. Neither
-    side is changed. Raises CannotRunError for a model without trainable parameters and a loss that is no scalar,
-    SharedModelError for sides that are one object or share tensors, NothingInCommonError if no layer pairs.
+    dict of these; or a folder that `capture_training_step` wrote, which brings its batches and the number of steps.
+    `batch` is one batch, or several in a list that follow one another; of one, each step takes it again, STEPS times if
+    `steps` does not say. What bears no name of the model's own inputs goes to the loss. Before each step a live
+    candidate is given the reference's parameters and buffers, and at each update the reference's gradients. Dropout is
+    switched off. Neither side is changed. Raises CannotRunError for a model without trainable parameters and a loss
+    that is no scalar, SharedModelError for sides that are one object or share tensors, NothingInCommonError if no layer
+    pairs, UnlikeTracesError for folders of other batches, or other values to begin with.
 
     >>> from align.core.training import Training
     >>> from align.models.frameworks.arrays import ArrayModel
@@ -74,110 +78,82 @@ def compare_training_step(
     Traceback (most recent call last):
     align.errors.CannotRunError: arrays models cannot be trained
     """
-    if steps < 1:
-        raise UsageError(f"{steps} is no number of steps", "give 1 or more")
-    arrays = read_inputs(batch)
-    given = batches_of(arrays)
-    batches = [given[number % len(given)] for number in range(max(steps, len(given)))]
-    opened = open_trainings(reference, candidate)
+    sides = _opened(reference, candidate)
+    batches = _batches(batch, steps, [one.steps for one in sides if isinstance(one, ReferenceSteps)])
     stages = count(1)
     with tempfile.TemporaryDirectory(prefix="align-") as folder, ExitStack() as stack:
-        held = [stack.enter_context(freeze(side.training.model, batchnorm=False)).dropout for side in opened]
-        task = StepTask(opened, batches, Path(folder), lambda: progress("step", next(stages), STAGES))
-        result = _compare(task, name_map)
-        return replace(result, findings=(*result.findings, *_dropout_findings(held)))
+        live = [one for one in sides if not isinstance(one, ReferenceSteps)]
+        found = [stack.enter_context(without_dropout(one)) for one in live]
+        seen = _seen(sides, batches, name_map, Path(folder), lambda: progress("step", next(stages), STAGES))
+        result = _judged(seen, Path(folder))
+    return replace(result, findings=(*result.findings, *(one for own in found for one in own)))
 
 
-def _dropout_findings(held: Sequence[tuple[str, ...]]) -> Iterator[Finding]:
-    if any(held):
-        counts = " and ".join(
-            f"{counted(len(one), 'layer')} of the {role}" for one, role in zip(held, SIDES, strict=True)
-        )
-        yield Finding("dropout-off", "note", "dropout", f"dropout was switched off in {counts}")
+def _opened(reference: Given, candidate: Given) -> tuple[Opened, Opened]:
+    """Read folders of captured steps, and open the others; two live sides together, as they must not share tensors."""
+    given = reference, candidate
+    folders = [Path(one) if isinstance(one, (str, Path)) and Path(one).is_dir() else None for one in given]
+    named = [str(one) if isinstance(one, Path) else one for one in given]
+    if folders == [None, None]:
+        return open_trainings(named[0], named[1])
+    first, second = (read_steps(one) if one else open_training(name) for one, name in zip(folders, named, strict=True))
+    return first, second
 
 
-def _compare(task: StepTask, given: NameMap | Path | str | None) -> StepComparison:
-    parameters = _parameters(task.sides[0]), _parameters(task.sides[1])
-    names = choose_map(given, parameters)
-    task.begun()
-    first = _record(task.sides[0], task, task.folder / SIDES[0])
-    refuse_random_steps(task.sides[0], task.batches, first, task.folder / "again")
-    task.begun()
-    noise, findings = measure_step_noise(task.sides[0], task.batches, first, task.folder / "wide")
-    task.begun()
-    start = _start(task, names)
-    second = _record_from(task, names, first, start)
-    if given is None and not names.complete:
-        names = map_in_order((first.forward, second.forward), parameters, names)
-        start = _start(task, names)
-        second = _record_from(task, names, first, start)
-    calls = pair_traces((first.forward, second.forward), parameters, names)
-    task.begun()
-    judge = StepJudge(noise)
-    replaced = ReplacedStep(first, PairedLayers(first, calls.pairs), judge, start)
-    task.sides[1].trainer.take_steps(task.sides[1].training, task.batches[:1], replaced)
-    task.begun()
-    return _judged(task, SeenSteps(names, parameters, (first, second), noise, calls, judge, replaced, start, findings))
+def _batches(batch: InputsSource | None, steps: int | None, recorded: Sequence[RecordedSteps]) -> Sequence[Batch]:
+    """The batches of all steps: those that are given, or those of captured steps."""
+    if not recorded:
+        if batch is None:
+            raise UsageError("no batch is given", "give inputs and labels by name: --batch FILE.npz")
+        return batches_of_steps(batch, STEPS if steps is None else steps)
+    known = recorded[0].batches
+    if batch is not None or steps not in (None, len(known)):
+        hint = "leave --batch and --steps out, or capture the steps anew"
+        raise UsageError(f"{recorded[0].label} was captured for {counted(len(known), 'step')} on its own batch", hint)
+    return known
 
 
-def _parameters(side: TrainingSide) -> ParameterSet:
-    found = side.side.reader.read_parameters(side.side.model, side.label)
-    if not any(one.trainable for one in found.parameters):
-        raise CannotRunError(
-            f"{side.label} has no trainable parameter, of {counted(len(found.parameters), 'parameter')}",
-            "set requires_grad where the function builds it",
-        )
-    return found
+def _seen(
+    sides: tuple[Opened, Opened],
+    batches: Sequence[Batch],
+    name_map: NameMap | Path | str | None,
+    folder: Path,
+    begun: Callable[[], None],
+) -> SeenSteps:
+    """Record what is live, and put both sides beside each other."""
+    first, second = sides
+    if not isinstance(first, ReferenceSteps):
+        layers = isinstance(second, ReferenceSteps)
+        first = record_reference(first, batches, folder / SIDES[0], begun=begun, layers=layers)
+    begun()
+    if isinstance(second, ReferenceSteps):
+        seen = see_recorded_steps(first, second.steps, name_map)
+        theirs = [one for one in second.findings if one.code != UNMEASURED]  # limits are the reference's
+        return replace(seen, findings=(*seen.findings, *theirs))
+    return take_steps_beside(first, second, name_map, folder / SIDES[1], begun)
 
 
-def _record(side: TrainingSide, task: StepTask, folder: Path) -> StepTrace:
-    with StepWriter(folder, side.side.reader.environment()) as writer:
-        side.trainer.take_steps(side.training, task.batches, writer)
-    return StepTrace(folder, writer.losses)
-
-
-def _record_from(task: StepTask, names: NameMap, reference: StepTrace, start: Mapping[str, Array]) -> StepTrace:
-    """The candidate's steps, each from the reference's state, and with its gradients at each update."""
-    side = task.sides[1]
-    own = side.side.reader.read_values(side.side.model)
-
-    def begun(step: int) -> Mapping[str, Array]:
-        return carried_over(names, reference.values(step - 1, AFTER), own) if step else start
-
-    def updated(step: int, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
-        return carried_over(names, reference.values(step, GIVEN), gradients)
-
-    folder = task.folder / SIDES[1]
-    with StepWriter(folder, side.side.reader.environment(), begun=begun, updated=updated) as writer:
-        side.trainer.take_steps(side.training, task.batches, writer)
-    return StepTrace(folder, writer.losses)
-
-
-def _start(task: StepTask, names: NameMap) -> dict[str, Array]:
-    """The reference's values in the candidate's parameters and buffers."""
-    first, second = (side.side.reader.read_values(side.side.model) for side in task.sides)
-    return carried_over(names, first, second)
-
-
-def _judged(task: StepTask, seen: SeenSteps) -> StepComparison:
-    alone = judged_gradients(seen, seen.replaced.computed_gradients, COMPUTED, alone=True)
+def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
+    first, live = seen.first, seen.live
+    alone = judged_gradients(seen, first.computed_gradients, COMPUTED, alone=live is not None)
     together = judged_gradients(seen, seen.traces[1].values(0, COMPUTED), COMPUTED, alone=False)
-    culprits, scale = find_step_culprits(task, seen, alone, together)
-    if culprits:
-        refuse_random_steps(task.sides[1], task.batches, seen.traces[1], task.folder / "candidate-again", seen.start)
+    culprits, scale = find_step_culprits(seen, alone, together)
+    if culprits and live is not None:
+        batches = seen.sides[0].batches
+        refuse_random_steps(live, batches, seen.traces[1], folder / "candidate-again", seen.start)
     losses = tuple(compared_losses(seen))
     gradients = tuple(compared_gradients(alone, together, owners_of(seen.parameters[1])))
     return StepComparison(
-        task.sides[0].label,
-        task.sides[1].label,
-        len(task.batches),
+        seen.sides[0].label,
+        seen.sides[1].label,
+        len(losses),
         losses,
         tuple(compared_layers(seen)),
         gradients,
         tuple(culprits),
         (*seen.findings, *open_names(seen.names), *_loss_findings(losses, culprits, scale)),
-        environments(*(side.side for side in task.sides)),
-        _verdict(culprits, gradients),
+        named_environments(*((side.framework, side.environment) for side in seen.sides)),
+        _verdict(culprits, gradients, apart=live is None),
     )
 
 
@@ -188,14 +164,16 @@ def _loss_findings(
     if scale is not None:
         message = f"the loss is scaled by {scale:.6g} times the reference's scale, and the gradients are unscaled by it"
         yield Finding("loss-scale", "note", "loss", message, {"factor": scale})
-    if first.reference is None or first.alone is None or first.limit is None or scale is not None:
+    own = first.candidate if first.alone is None else first.alone
+    known = any(one.kind in ("loss", "forward") for one in culprits) or scale is not None
+    if first.reference is None or own is None or first.limit is None or known:
         return
-    if not abs(first.alone - first.reference) <= first.limit and not any(one.kind == "loss" for one in culprits):
-        message = f"the loss of the same outputs is {first.alone:.6g}, the reference's {first.reference:.6g}, and its"
+    if not abs(own - first.reference) <= first.limit:
+        message = f"the loss of the same outputs is {own:.6g}, the reference's {first.reference:.6g}, and its"
         yield Finding("loss-value-differs", "warning", "loss", f"{message} gradient is the same")
 
 
-def _verdict(culprits: Sequence[StepCulprit], gradients: Sequence[ComparedGradient]) -> Verdict:
+def _verdict(culprits: Sequence[StepCulprit], gradients: Sequence[ComparedGradient], *, apart: bool) -> Verdict:
     compared = sum(one.outcome != "could not tell" for one in gradients)
     coverage = Coverage("gradients of parameters", compared, len(gradients) - compared)
     if culprits:
@@ -209,4 +187,5 @@ def _verdict(culprits: Sequence[StepCulprit], gradients: Sequence[ComparedGradie
             "no gradient of a parameter could be compared; align params says of each why",
             coverage,
         )
-    return Verdict(Outcome.ALIGNED, f"{counted(compared, 'gradient')} of parameters agree, each layer alone", coverage)
+    how = "in the whole step" if apart else "each layer alone"
+    return Verdict(Outcome.ALIGNED, f"{counted(compared, 'gradient')} of parameters agree, {how}", coverage)

@@ -28,6 +28,7 @@ from align.training.updates_result import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from align.core.dtypes import Array
     from align.core.layer_settings import ParameterGroup
     from align.training.updates.observed_steps import ObservedSteps
     from align.training.updates.update_rules import UpdateRule
@@ -47,26 +48,44 @@ def explain_updates(parameters: Sequence[SteppedParameter]) -> UpdatesResult:
     >>> explain_updates([SteppedParameter("w", "w", ones, [ones], [ones * 0.9], [ones * 0.9])]).same
     True
     """
-    norms = _global_norms(parameters)
+    norms = _global_norms([one.gradients for one in parameters])
+    own = _global_norms([one.candidate_gradients or one.gradients for one in parameters])
     explainer = Explainer()
-    rows = tuple(_compared(one, norms, explainer) for one in parameters)
+    rows = tuple(_compared(one, (norms, own), explainer) for one in parameters)
     return UpdatesResult(len(norms), rows, tuple(_findings(rows)))
 
 
-def _global_norms(parameters: Sequence[SteppedParameter]) -> list[float]:
+def _global_norms(gradients: Sequence[Sequence[Array]]) -> list[float]:
     """The norm of all gradients of each step."""
-    norms = [[gradient_norm(one) for one in each.gradients] for each in parameters]
+    norms = [[gradient_norm(one) for one in each] for each in gradients]
     return [float(np.linalg.norm(row)) for row in zip(*norms, strict=True)]
 
 
-def _compared(one: SteppedParameter, norms: Sequence[float], explainer: Explainer) -> ParameterUpdates:
+def _compared(
+    one: SteppedParameter, norms: tuple[Sequence[float], Sequence[float]], explainer: Explainer
+) -> ParameterUpdates:
     reference, candidate = _sides(one, norms)
-    rules = _rule(one.reference_group, len(norms)), _rule(one.candidate_group, len(norms))
-    figures = measure_updates(reference, candidate, rules[0])
+    rules = _rule(one.reference_group, len(norms[0])), _rule(one.candidate_group, len(norms[0]))
+    figures = _figures(one, reference, candidate, rules[0])
     if figures.difference <= 1:
         return _row(one, figures, ("same", [], None, None), None)
     candidate_known = None if rules[1] is None else worst_excess(candidate, rules[1]) <= SLACK
     return _row(one, figures, _explained(reference, candidate, rules, figures, explainer), candidate_known)
+
+
+def _figures(
+    one: SteppedParameter, reference: ObservedSteps, candidate: ObservedSteps, rule: UpdateRule | None
+) -> UpdateFigures:
+    """Hold both movements against each other, or the candidate's against the reference's rule for its own gradients.
+
+    Nothing is judged where gradients are not the same, and no rule gives the reference's movements.
+    """
+    if one.candidate_gradients is None:
+        return measure_updates(reference, candidate, rule)
+    if rule is None or worst_excess(reference, rule) > SLACK:
+        return UpdateFigures(0.0, 0.0, None, None, 0.0, 0, (0, 0))
+    missed = worst_excess(candidate, rule) / SLACK
+    return UpdateFigures(missed, 0.0, None, 0 if missed > 1 else None, 1.0, 0, (0, 0))
 
 
 def _rule(group: ParameterGroup | None, steps: int) -> UpdateRule | None:
@@ -75,16 +94,19 @@ def _rule(group: ParameterGroup | None, steps: int) -> UpdateRule | None:
     return None if rule is None else replace(rule, rates=rule.rates[: steps + 1])
 
 
-def _sides(one: SteppedParameter, norms: Sequence[float]) -> tuple[ObservedSteps, ObservedSteps]:
+def _sides(
+    one: SteppedParameter, norms: tuple[Sequence[float], Sequence[float]]
+) -> tuple[ObservedSteps, ObservedSteps]:
     """Both sides, in the coarser dtype of the two where they keep values in unlike ones."""
-    gradients = gradient_steps(one.gradients, norms)
+    gradients = gradient_steps(one.gradients, norms[0])
+    theirs = gradient_steps(one.candidate_gradients or one.gradients, norms[1])
     dtypes = [one.reference_after[0].dtype, one.candidate_after[0].dtype]
     coarser = max(dtypes, key=lambda dtype: EPSILON[dtype.name]).name
     own = [one.before, *one.reference_after[:-1]]
     others = own if one.candidate_reset else [one.before, *one.candidate_after[:-1]]
     reference = observed_steps(own, one.reference_after, gradients, coarser)
     before = [each.astype(dtypes[1]) for each in others]
-    return reference, observed_steps(before, one.candidate_after, gradients, coarser)
+    return reference, observed_steps(before, one.candidate_after, theirs, coarser)
 
 
 def _explained(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from align.core.message_words import counted
 from align.core.protocols import ModelFreezer
+from align.core.verdicts import Finding
 from align.errors import CannotRunError
 from align.models.open_side import build_side
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from align.core.protocols import Model
+    from align.training.open_training import TrainingSide
 
 _MISSING = object()
 
@@ -70,3 +75,11 @@ def freeze(model: Model, *, batchnorm: bool = True, dropout: bool = True) -> Fro
             frozen._before.append((module, name, vars(module).get(name, _MISSING)))  # noqa: SLF001 - its own
             setattr(module, name, value)
     return frozen
+
+
+@contextmanager
+def without_dropout(opened: TrainingSide) -> Iterator[tuple[Finding, ...]]:
+    """Switch dropout off in the model of a side while the block runs; a finding tells of how many layers."""
+    with freeze(opened.training.model, batchnorm=False) as held:
+        message = f"dropout was switched off in {counted(len(held.dropout), 'layer')}"
+        yield (Finding("dropout-off", "note", opened.label, message),) if held.dropout else ()

@@ -108,3 +108,24 @@ class StepComparison:
     findings: tuple[Finding, ...]
     environment: dict[str, dict[str, str]]
     verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedSteps:
+    """Training steps of one side in a folder; it decides nothing, so there is no verdict.
+
+    `calls` counts the calls of layers in the first step, `gradients` the parameters that have one, `values` parameters
+    and buffers.
+    """
+
+    result_kind = "steps"
+    folder: str
+    side: str
+    framework: str
+    losses: tuple[float | None, ...]
+    calls: int
+    gradients: int
+    values: int
+    nbytes: int
+    environment: dict[str, str]
+    findings: tuple[Finding, ...]

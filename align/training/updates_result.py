@@ -22,6 +22,7 @@ class SteppedParameter:
     All arrays have one shape, the candidate's in the reference's layout; there is a gradient and a value after it for
     each step, the gradient as the optimizer is handed it. Both optimizers begin without any state. The groups say by
     which settings each side stepped, None where they are not known; their rates begin with the first of these steps.
+    With `candidate_gradients`, the candidate stepped under its own, and is held against the reference's rule.
     """
 
     reference: str
@@ -33,6 +34,7 @@ class SteppedParameter:
     reference_group: ParameterGroup | None = None
     candidate_group: ParameterGroup | None = None
     candidate_reset: bool = False
+    candidate_gradients: Sequence[Array] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,11 @@ def page(command: str) -> str:
     return (DOCS / f"{command}.md").read_text(encoding="utf-8")
 
 
+def write_block(command: str, file: str) -> None:
+    (block,) = re.findall(rf"```python\n(# {file}.*?)```", page(command), re.DOTALL)
+    Path(file).write_text(block, encoding="utf-8")
+
+
 @pytest.mark.frameworks
 @pytest.mark.parametrize(("command", "file"), [("params", "port.py"), ("step", "sides.py")])
 def test_the_page_quotes_what_the_command_prints(
@@ -25,14 +30,25 @@ def test_the_page_quotes_what_the_command_prints(
 ) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.chdir(tmp_path)
-    (block,) = re.findall(rf"```python\n(# {file}.*?)```", page(command), re.DOTALL)
-    (tmp_path / file).write_text(block, encoding="utf-8")
-    (console,) = re.findall(r"```console\n\$ (.*?)```", page(command), re.DOTALL)
+    write_block(command, file)
+    console = re.findall(r"```console\n\$ (.*?)```", page(command), re.DOTALL)[0]
     typed, *quoted = console.splitlines()
     assert main(shlex.split(typed)[1:]) == 1
     printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert len(quoted) > 8
     assert [line for line in quoted if " ".join(line.split()) not in printed] == []
+
+
+@pytest.mark.frameworks
+def test_the_commands_for_two_machines_do_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_block("step", "sides.py")
+    section = page("step").split("## Two machines")[1].split("\n## ")[0]
+    typed = re.findall(r"^\$ align (.*)$", section, re.MULTILINE)
+    assert [main(shlex.split(one)) for one in typed] == [0, 1, 0, 2]  # the example's port is not filled
+    assert "3 places are wrong by themselves" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["params", "step"])

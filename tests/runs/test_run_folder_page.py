@@ -21,8 +21,8 @@ from align.evaluation import generation_result, validation_result
 from align.forward import forward_result
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.runs.run_folder import KINDS, RunFolder
-from align.traces import stored_noise
-from align.traces.stored import manifest, stored_model
+from align.traces import stored_model, stored_noise
+from align.traces.stored import manifest
 from align.traces.unpaired_layer import UnpairedLayer
 from align.training import determinism_result, initial_values_result, step_result
 

@@ -17,7 +17,7 @@ from align.errors import RunFolderError, UnlikeTracesError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.traces.open_trace import open_trace
 from align.traces.stored.manifest import HEADER_BYTES, INPUTS, MANIFEST, NOISE, TENSORS
-from align.traces.stored.stored_model import MODEL, VALUES
+from align.traces.stored_model import MODEL, VALUES
 from align.traces.trace_folder import TraceFolder
 
 if TYPE_CHECKING:

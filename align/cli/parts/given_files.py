@@ -19,7 +19,7 @@ _CHECKPOINTS = ("reference_checkpoint", "candidate_checkpoint", "checkpoint", "s
 # Parameters of commands that may be `file.py:function`, and what a file is that one of them names.
 _MODEL, _INPUTS = "model file", "inputs file"
 _FUNCTIONS = {
-    **dict.fromkeys(("reference", "candidate", "side", "source_model", "target_model"), _MODEL),
+    **dict.fromkeys(("reference", "candidate", "side", "step", "source_model", "target_model"), _MODEL),
     **dict.fromkeys(("data", "candidate_data"), "data file"),
     **dict.fromkeys(("metric", "candidate_metric"), "metric file"),
     **dict.fromkeys(("reference_step", "candidate_step"), "step file"),

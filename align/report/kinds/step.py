@@ -21,8 +21,9 @@ TONES: dict[str, Tone] = {"aligned": "plain", "not aligned": "bad", "could not t
 
 def step_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
     """Show a `mindalign.step` document; `show_all` lists all layers, and all gradients of parameters."""
-    blocks: list[Block] = [_panel(document["culprits"])] if document["culprits"] else []
-    blocks.append(_losses(document["losses"]))
+    apart = "_apart" if any(one["code"] == "steps-recorded-apart" for one in document["findings"]) else ""
+    blocks: list[Block] = [_panel(document["culprits"], apart)] if document["culprits"] else []
+    blocks.append(_losses(document["losses"], say(f"step.losses{apart}")))
     wrong = [one for one in document["gradients"] if one["outcome"] == "not aligned"]
     shown = document["gradients"] if show_all else wrong[:MOST_SHOWN]
     if shown:
@@ -32,14 +33,15 @@ def step_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
     return [*blocks, *findings_blocks(document["findings"]), verdict_block(document["verdict"])]
 
 
-def _panel(culprits: Sequence[Culprit]) -> Facts:
+def _panel(culprits: Sequence[Culprit], apart: str) -> Facts:
     facts: list[tuple[str, str]] = []
     for number, one in enumerate(culprits[:MOST_SHOWN], 1):
         labelled = _told(one)
         facts += [(f"{number if place == 0 else '':<3}{label}", text) for place, (label, text) in enumerate(labelled)]
     if len(culprits) > MOST_SHOWN:
         facts.append(("", say("step.more", count=len(culprits) - MOST_SHOWN)))
-    return Facts(say("step.one" if len(culprits) == 1 else "step.several", count=len(culprits)), tuple(facts), "bad")
+    title = "one" if len(culprits) == 1 else "several"
+    return Facts(say(f"step.{title}{apart}", count=len(culprits)), tuple(facts), "bad")
 
 
 def _told(one: Culprit) -> list[tuple[str, str]]:
@@ -84,7 +86,7 @@ def _off(factor: Any) -> str:
     return say("step.missing") if size == float("inf") else say("step.times", factor=format_number(size, 3))
 
 
-def _losses(losses: Sequence[dict[str, Any]]) -> Table:
+def _losses(losses: Sequence[dict[str, Any]], title: str) -> Table:
     columns = (
         Column(say("step.step"), "number"),
         Column(say("word.reference"), "number"),
@@ -96,7 +98,7 @@ def _losses(losses: Sequence[dict[str, Any]]) -> Table:
     rows = [
         Row((str(one["step"]), *(_number(one[key], 7) for key in keys), _number(one["limit"], 2))) for one in losses
     ]
-    return Table(say("step.losses"), columns, tuple(rows))
+    return Table(title, columns, tuple(rows))
 
 
 def _gradients(gradients: Sequence[dict[str, Any]], left: int) -> Table:

@@ -1,47 +1,74 @@
-"""Both sides of a comparison of training steps, and what was seen of them."""
+"""The steps of both sides, and what the candidate does where it is given the reference's tensors throughout."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from align.core.dtypes import Array
     from align.core.name_map import NameMap
     from align.core.parameters import ParameterSet
-    from align.core.protocols import Batch
     from align.core.verdicts import Finding
     from align.traces.module_calls import CallPairs
     from align.training.open_training import TrainingSide
     from align.training.steps.judge_step import StepJudge
     from align.training.steps.measure_step_noise import StepNoise
     from align.training.steps.record_step import StepTrace
-    from align.training.steps.replace_step import ReplacedStep
+    from align.training.steps.recorded_steps import RecordedSteps
 
 
-@dataclass(frozen=True)
-class StepTask:
-    """The sides, what they are given, and where their steps are kept."""
+class FirstStep(Protocol):
+    """What came of the candidate's first step: its loss, gradients of parameters, and values after it."""
 
-    sides: tuple[TrainingSide, TrainingSide]
-    batches: Sequence[Batch]
-    folder: Path
-    begun: Callable[[], None]
+    @property
+    def loss(self) -> float | None:
+        """The loss, None if the step returns none."""
+        ...
+
+    @property
+    def computed_gradients(self) -> Mapping[str, Array]:
+        """The gradients that the way back gave."""
+        ...
+
+    @property
+    def given_gradients(self) -> Mapping[str, Array]:
+        """Those that the optimizers were called with."""
+        ...
+
+    @property
+    def after(self) -> Mapping[str, Array]:
+        """All parameters and buffers at its end."""
+        ...
 
 
 @dataclass(frozen=True)
 class SeenSteps:
-    """What both sides did, and what the candidate did in its first step with the reference's tensors throughout."""
+    """What both sides did.
+
+    With a `live` candidate, `first` is its first step with the reference's tensors throughout, which `judge` judged
+    layer by layer; without one it is the ordinary first step, and `judge` keeps what is wrong by itself in that.
+    `start` are the candidate's values before it.
+    """
 
     names: NameMap
-    parameters: tuple[ParameterSet, ParameterSet]
-    traces: tuple[StepTrace, StepTrace]
+    sides: tuple[RecordedSteps, RecordedSteps]
     noise: StepNoise
     calls: CallPairs
     judge: StepJudge
-    replaced: ReplacedStep
+    first: FirstStep
     start: Mapping[str, Array]
     findings: tuple[Finding, ...]
+    live: TrainingSide | None = None
+
+    @property
+    def traces(self) -> tuple[StepTrace, StepTrace]:
+        """What was recorded of both."""
+        return self.sides[0].trace, self.sides[1].trace
+
+    @property
+    def parameters(self) -> tuple[ParameterSet, ParameterSet]:
+        """Parameters and buffers of both."""
+        return self.sides[0].parameters, self.sides[1].parameters

@@ -7,35 +7,33 @@ from typing import TYPE_CHECKING
 
 from align.core.protocols import LayerRebuilder
 from align.errors import CannotRunError, UserCodeError
-from align.lint.compare_losses import compare_losses
-from align.models.open_side import Side
+from align.lint.compare_losses import compare_loss_settings
 from align.rules.pitfalls import pitfalls
+from align.training.steps.find_step_faults import LayerFaults
+from align.training.steps.judge_step import StepJudge
+from align.training.steps.replace_step import PairedLayers, ReplacedStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from align.core.protocols import Model
     from align.lint.lint_result import SettingFinding
     from align.training.open_training import TrainingSide
     from align.training.step_result import StepCulprit
+    from align.training.steps.both_steps import SeenSteps
+    from align.training.steps.recorded_steps import RecordedSteps
 
 LEFT = 1e-3  # of a factor: far above rounding, far below the next number of samples
 
 
-def explain_loss(
-    culprit: StepCulprit,
-    sides: tuple[TrainingSide, TrainingSide],
-    samples: int,
-    agrees_with: Callable[[Model], bool],
-) -> StepCulprit:
+def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     """Name the settings that differ, "confirmed" if the candidate's loss agrees once it is built with the reference's.
 
-    `samples` is the length of the batch, `agrees_with(loss)` takes the step with another loss.
+    That is tried with a live candidate: its loss takes the step on the reference's tensors.
     """
-    findings = _settings(sides)
+    findings = _settings(seen.sides)
+    batch = seen.sides[0].batches[0]
+    samples = max((value.shape[0] for value in batch.values() if value.ndim), default=0)
     if findings:
-        rebuilt = _rebuilt(sides[1], findings)
-        confirmed = rebuilt is not None and agrees_with(rebuilt)
+        confirmed = seen.live is not None and _agrees(seen, seen.live, findings)
         told = {one.setting: f"{one.reference_setting} vs {one.candidate_setting}" for one in findings}
         return replace(
             culprit,
@@ -54,12 +52,30 @@ def _is_one_of(factor: float, samples: int) -> bool:
     return abs(factor / samples - 1.0) < LEFT or abs(factor * samples - 1.0) < LEFT
 
 
-def _settings(sides: tuple[TrainingSide, TrainingSide]) -> list[SettingFinding]:
+def _settings(sides: tuple[RecordedSteps, RecordedSteps]) -> list[SettingFinding]:
     """Settings that differ, of losses that both are modules of a framework."""
-    losses = [Side(side.label, side.training.loss, side.side.reader) for side in sides]
-    if not all(side.side.reader.owns(side.training.loss) for side in sides):
+    losses = sides[0].loss, sides[1].loss
+    if losses[0] is None or losses[1] is None:
         return []
-    return [one for one in compare_losses((losses[0], losses[1]), pitfalls()).findings if one.severity == "error"]
+    return [
+        one for one in compare_loss_settings((losses[0], losses[1]), pitfalls()).findings if one.severity == "error"
+    ]
+
+
+def _agrees(seen: SeenSteps, candidate: TrainingSide, findings: list[SettingFinding]) -> bool:
+    """Tell whether the loss with the reference's settings is right."""
+    loss = _rebuilt(candidate, findings)
+    if loss is None:
+        return False
+    judge, trace, pairs = StepJudge(seen.noise), seen.traces[0], seen.calls.pairs
+    sink = ReplacedStep(trace, PairedLayers(trace, pairs), judge, seen.start)
+    try:
+        candidate.trainer.take_steps(replace(candidate.training, loss=loss), seen.sides[0].batches[:1], sink)
+    except UserCodeError:
+        return False
+    faults = LayerFaults(pairs, {})
+    faults.take(judge.seen)
+    return all(one.part != "loss" for one in faults.culprits())
 
 
 def _rebuilt(side: TrainingSide, findings: list[SettingFinding]) -> Model | None:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import is_float
-from align.errors import UserCodeError
-from align.models.source_lines import called_at, made_at
 from align.training.steps.compare_values import judge_values, paired_values
 from align.training.steps.explain_loss import explain_loss
 from align.training.steps.find_step_faults import LayerFaults, owners_of, value_culprits
+from align.training.steps.gradient_relations import NOT_CLEARED
 from align.training.steps.gradient_scale import clipped_by_norm, without_loss_scale
-from align.training.steps.judge_step import StepJudge
+from align.training.steps.keep_by_itself import tensors_by_themselves, values_by_themselves
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN
-from align.training.steps.replace_step import PairedLayers, ReplacedStep
 from align.training.steps.statistics_relations import relate_statistics
 from align.training.steps.step_updates import compare_step_updates, scale_of_optimizers, update_culprits
 
@@ -25,17 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.core.protocols import Model
     from align.training.step_result import StepCulprit
-    from align.training.steps.both_steps import SeenSteps, StepTask
+    from align.training.steps.both_steps import SeenSteps
     from align.training.steps.compare_values import JudgedValue
+    from align.training.steps.recorded_steps import LineFinder
 
 # Of what a layer is given: a kernel that adds in float32 leaves so much in a mean, one that adds in float64 nothing.
 STATISTIC_UNITS = 16 * 1.2e-7
 
 
 def find_step_culprits(
-    task: StepTask, seen: SeenSteps, alone: Sequence[JudgedValue], together: Sequence[JudgedValue]
+    seen: SeenSteps, alone: Sequence[JudgedValue], together: Sequence[JudgedValue]
 ) -> tuple[list[StepCulprit], float | None]:
     """Return all that is wrong by itself, and the factor of a loss scale that is taken off again, None for none.
 
@@ -43,65 +41,47 @@ def find_step_culprits(
     """
     owners = owners_of(seen.parameters[1])
     faults = LayerFaults(seen.calls.pairs, owners)
-    faults.take(seen.judge.seen)
-    faults.take_gradients(alone)
-    found, given, scale = without_loss_scale(
-        faults.culprits(), _given(task, seen, alone), scale_of_optimizers(task.sides)
-    )
-    culprits = [_explained(task, seen, one) if one.part == "loss" else one for one in found]
-    culprits += value_culprits(clipped_by_norm(given, seen.replaced.given_gradients), "gradients", "step", owners)
-    culprits += _updates(task, seen, scaled=scale is not None)
+    if seen.live is None:
+        faults.take(tensors_by_themselves(seen.judge.seen))
+        faults.take_gradients(values_by_themselves(alone, seen.judge.seen, owners))
+    else:
+        faults.take(seen.judge.seen)
+        faults.take_gradients(alone)
+    found, given, scale = without_loss_scale(faults.culprits(), _given(seen, alone), scale_of_optimizers(seen.sides))
+    culprits = [explain_loss(one, seen) if one.part == "loss" else one for one in found]
+    culprits += value_culprits(clipped_by_norm(given, seen.first.given_gradients), "gradients", "step", owners)
+    culprits += _updates(seen, scaled=scale is not None)
     culprits += _buffers(seen, owners)
     culprits += _later_gradients(seen, owners, together, {name for one in culprits for name in one.parameters})
-    if scale is not None and not culprits and scale_of_optimizers(task.sides) == 1.0:
+    if scale is not None and not culprits and scale_of_optimizers(seen.sides) == 1.0:
         culprits += value_culprits(_scaled_back(seen, alone), "gradients", "step", owners)
-    return [_with_line(task.sides[1].side.model, one) for one in culprits], scale
+    return [_with_line(seen.sides[1].line_of, one) for one in culprits], scale
 
 
-def _explained(task: StepTask, seen: SeenSteps, culprit: StepCulprit) -> StepCulprit:
-    """Say why the loss is wrong; a setting is tried in one more step on the reference's tensors."""
-    side = task.sides[1]
-
-    def agrees_with(loss: Model) -> bool:
-        judge = StepJudge(seen.noise)
-        sink = ReplacedStep(seen.traces[0], PairedLayers(seen.traces[0], seen.calls.pairs), judge, seen.start)
-        try:
-            side.trainer.take_steps(replace(side.training, loss=loss), task.batches[:1], sink)
-        except UserCodeError:
-            return False
-        faults = LayerFaults(seen.calls.pairs, {})
-        faults.take(judge.seen)
-        return all(one.part != "loss" for one in faults.culprits())
-
-    samples = max((value.shape[0] for value in task.batches[0].values() if value.ndim), default=0)
-    return explain_loss(culprit, task.sides, samples, agrees_with)
-
-
-def _with_line(model: Model, culprit: StepCulprit) -> StepCulprit:
+def _with_line(line_of: LineFinder, culprit: StepCulprit) -> StepCulprit:
     """Tell the line that makes a layer, or that calls the layer beside which code is wrong."""
     if culprit.part not in ("layer", "code"):
         return culprit
     layer = culprit.part == "layer" and culprit.candidate
-    line = made_at(model, culprit.candidate) if layer else called_at(model, culprit.near) if culprit.near else ""
+    line = line_of(culprit.candidate) if layer else line_of(culprit.near, calls=True) if culprit.near else ""
     return replace(culprit, line=line)
 
 
-def _updates(task: StepTask, seen: SeenSteps, *, scaled: bool) -> list[StepCulprit]:
+def _updates(seen: SeenSteps, *, scaled: bool) -> list[StepCulprit]:
     """What the optimizers do otherwise with the reference's gradients; a scale that is `scaled` off is no fault."""
-    trained = {one.name for one in seen.parameters[1].parameters if one.trainable}
-    found = update_culprits(compare_step_updates(task.sides, seen.traces, seen.names, seen.start, trained))
+    found = update_culprits(compare_step_updates(seen))
     return [one for one in found if not (scaled and one.cause == "gradient-scale")]
 
 
-def _given(task: StepTask, seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue]:
+def _given(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue]:
     """What a step of the user's own makes of right gradients before an optimizer gets them.
 
     What is off by more than the noise of the gradient, and by more than arithmetic in its dtype explains, is wrong.
     """
-    if all(side.training.step is None for side in task.sides):
+    if not any(side.own_step for side in seen.sides):
         return []
     right = {one.pairing.target for one in computed if one.factor <= 1.0 and not one.is_noise}
-    given = seen.traces[0].values(0, GIVEN), seen.replaced.given_gradients
+    given = seen.traces[0].values(0, GIVEN), seen.first.given_gradients
     pairs = [one for one in paired_values(seen.names, *given) if one.pairing.target in right]
     by_dtype = judge_values(iter(pairs), None, (0, GIVEN), alone=True)
     by_noise = judge_values(iter(pairs), seen.noise.alone, (0, COMPUTED), alone=True)
@@ -123,7 +103,10 @@ def _scaled_back(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[Judge
 def _later_gradients(
     seen: SeenSteps, owners: Mapping[str, str], first: Sequence[JudgedValue], named: set[str]
 ) -> Iterator[StepCulprit]:
-    """Gradients that are right in the first step and not in a later one: what a step leaves behind for the next."""
+    """Gradients that are right in the first step and not in a later one: what a step leaves behind for the next.
+
+    Of sides apart, whose states are no longer the same, only those of the step before in them count.
+    """
     right = {one.pairing.target for one in first if one.factor <= 1.0} - named
     earlier: dict[str, list[Array]] = {}
     for step in range(1, len(seen.traces[0].losses)):
@@ -133,7 +116,7 @@ def _later_gradients(
         pairs = paired_values(seen.names, *(trace.values(step, GIVEN) for trace in seen.traces))
         taken = (one for one in pairs if one.pairing.target in right)
         judged = [*judge_values(taken, seen.noise.together, (step, COMPUTED), alone=False, earlier=earlier)]
-        related = [one for one in judged if one.relation.cause]
+        related = [one for one in judged if one.relation.cause and (seen.live or one.relation.cause == NOT_CLEARED)]
         if found := value_culprits(related, "gradients", "step", owners, step + 1):
             yield from found
             return
@@ -143,7 +126,7 @@ def _buffers(seen: SeenSteps, owners: Mapping[str, str]) -> list[StepCulprit]:
     """Running statistics after the first step on the reference's tensors."""
     buffers = {one.name for one in seen.parameters[0].parameters if one.buffer}
     after = {name: value for name, value in seen.traces[0].values(0, AFTER).items() if name in buffers}
-    held = {name: value for name, value in seen.replaced.after.items() if value.dtype.kind == "f"}
+    held = {name: value for name, value in seen.first.after.items() if value.dtype.kind == "f"}
     pairs = [one for one in paired_values(seen.names, after, held) if one.meant is not None and one.value is not None]
     found = []
     for pair, one in zip(pairs, judge_values(iter(pairs), seen.noise.alone, (0, AFTER), alone=True), strict=True):
@@ -152,6 +135,8 @@ def _buffers(seen: SeenSteps, owners: Mapping[str, str]) -> list[StepCulprit]:
             if np.abs(pair.value - pair.meant).max() <= STATISTIC_UNITS * _size_of_inputs(seen, pair.pairing.source):
                 continue  # a mean of nearly nothing, of large values that cancel
             found.append(replace(one, relation=relate_statistics(before, pair.meant, pair.value)))
+    if not seen.live:
+        found = values_by_themselves(found, seen.judge.seen, owners)
     return value_culprits(found, "buffer", "layer", owners)
 
 

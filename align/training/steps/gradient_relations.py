@@ -18,6 +18,7 @@ LEFT = 1e-3
 # What is left of half precision is its rounding.
 LEFT_OF_HALF = 3e-2
 FEWEST_AT_BOUND = 2
+NOT_CLEARED = "gradients-not-cleared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def _summed(right: Array, own: Array, earlier: Sequence[Array], left: float) -> 
         np.mean(own**2)
     ):
         return None
-    return GradientRelation("gradients-not-cleared", {"steps": len(earlier) + 1})
+    return GradientRelation(NOT_CLEARED, {"steps": len(earlier) + 1})
 
 
 def _cut_off(right: Array, own: Array) -> GradientRelation | None:

@@ -35,20 +35,27 @@ class SeenTensor:
 
 
 class StepJudge:
-    """Judges what a ReplacedStep shows; all that was `seen` is kept, without values."""
+    """Judges tensors and gradients of a step; all that was `seen` is kept, without values.
 
-    def __init__(self, noise: StepNoise) -> None:
-        self._noise = noise
+    What was `gathered` through the whole step has the limits of that; a ReplacedStep shows each layer alone.
+    """
+
+    def __init__(self, noise: StepNoise, *, gathered: bool = False) -> None:
+        self._noise: dict[Way, Mapping[str, Measurement]] = {"forward": noise.forward, "backward": noise.backward}
+        if gathered:
+            self._noise = {"forward": noise.gathered_forward, "backward": noise.gathered_backward}
+        self._gathered = gathered
         self.seen: list[SeenTensor] = []
 
     def __call__(self, tensor: ReplacedTensor) -> float:
         """Judge one tensor; return its factor."""
-        known = getattr(self._noise, tensor.way)
+        known = self._noise[tensor.way]
         factor, relation = inf, UNKNOWN
         if tensor.meant is not None and tensor.value is not None:
             dtypes = tensor.meant.dtype.name, tensor.own.dtype
             whole = tensor.way == "backward" and not tensor.capture.module
-            factor = judged(tensor.meant, tensor.value, known, tensor.capture.key, dtypes, whole=whole).factor
+            key, alone = tensor.capture.key, not self._gathered
+            factor = judged(tensor.meant, tensor.value, known, key, dtypes, alone=alone, whole=whole).factor
         elif tensor.way == "backward":
             factor = inf if _is_anything(tensor.meant) or _is_anything(tensor.value) else 0.0
         if factor > 1.0 and tensor.way == "backward":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from align.core.dtypes import EPSILON
 from align.core.protocols import ModelRunner
 from align.core.verdicts import Finding
 from align.errors import UserCodeError
-from align.traces.rounding_noise import noise_of
+from align.traces.rounding_noise import NoiseSink, noise_of
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepTrace, StepWriter, value_capture
 from align.training.steps.replace_step import ReplacedStep, Themselves
 
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     from align.core.measurements import Measurement
     from align.core.protocols import Batch
     from align.core.training import Training
+    from align.traces.trace_folder import TraceFolder
     from align.training.open_training import TrainingSide
     from align.training.steps.replace_step import ReplacedTensor
 
 WIDE = "float64"
+UNMEASURED = "noise-unmeasured"
 SEED = 0
 
 
@@ -36,39 +39,47 @@ class StepNoise:
 
     Of what layers take and return (`forward`) and of the gradients that come back to it (`backward`), each layer alone,
     by the keys of captures; of gradients and values of parameters (`alone`, and `together` where errors gather through
-    the whole step, by the keys of `value_capture`); and of the loss of each step.
+    the whole step, by the keys of `value_capture`); and of the loss of each step. `gathered_forward` and
+    `gathered_backward` are those of layers where errors gather, of captured steps only.
     """
 
     forward: Mapping[str, Measurement] = field(default_factory=dict)
     backward: Mapping[str, Measurement] = field(default_factory=dict)
     alone: Mapping[str, Measurement] = field(default_factory=dict)
     together: Mapping[str, Measurement] = field(default_factory=dict)
+    gathered_forward: Mapping[str, Measurement] = field(default_factory=dict)
+    gathered_backward: Mapping[str, Measurement] = field(default_factory=dict)
     losses: tuple[float | None, ...] = ()
 
 
 def measure_step_noise(
-    opened: TrainingSide, batches: Sequence[Batch], trace: StepTrace, folder: Path
+    opened: TrainingSide, batches: Sequence[Batch], trace: StepTrace, folder: Path, *, layers: bool = False
 ) -> tuple[StepNoise, tuple[Finding, ...]]:
     """Take the reference's steps in float64; where it cannot, with values rounded at random, and a finding says why.
 
     Rounding at random moves each element by up to a unit in the last place: what a layer is given, its parameters, the
     gradients that come back to it. That shows how much of it reaches what the layer makes, not what the layer adds.
+    With `layers`, noise that gathers is measured for them too.
     """
+    noise = partial(_noise, opened, batches, trace, folder, layers=layers)
     try:
         wide = _widened(opened)
         if isinstance(wide, str):
-            return _moved_noise(opened, batches, trace, folder), _unmeasured(opened, wide)
-        return _noise(opened, wide, batches, trace, folder, WIDE), ()
+            return noise(opened.training, ""), _unmeasured(opened, wide)
+        return noise(wide, WIDE), ()
     except UserCodeError as error:
-        return _moved_noise(opened, batches, trace, folder), _unmeasured(opened, error.message)
+        return noise(opened.training, ""), _unmeasured(opened, error.message)
 
 
-def _moved_noise(opened: TrainingSide, batches: Sequence[Batch], trace: StepTrace, folder: Path) -> StepNoise:
-    return _noise(opened, opened.training, batches, trace, folder.with_name(f"{folder.name}-moved"), "")
-
-
-def _noise(
-    opened: TrainingSide, training: Training, batches: Sequence[Batch], trace: StepTrace, folder: Path, dtype: str
+def _noise(  # noqa: PLR0913 - a side and its steps
+    opened: TrainingSide,
+    batches: Sequence[Batch],
+    trace: StepTrace,
+    folder: Path,
+    training: Training,
+    dtype: str,
+    *,
+    layers: bool,
 ) -> StepNoise:
     """Take the steps in another dtype, or with rounded values for ""."""
     forward: dict[str, Measurement] = {}
@@ -88,7 +99,8 @@ def _noise(
     def begun(step: int) -> Mapping[str, Array]:
         return {name: moved(one) for name, one in trace.values(step - 1, AFTER).items()} if step else start
 
-    with StepWriter(folder, {}, seen=0, begun=begun) as writer:
+    folder = folder if dtype else folder.with_name(f"{folder.name}-moved")
+    with StepWriter(folder, {}, seen=int(layers), begun=begun) as writer:
         opened.trainer.take_steps(training, batches, writer)
     together = StepTrace(folder, writer.losses)
     of_values = _of_values(trace, alone.computed_gradients, (COMPUTED, 0), dtype)
@@ -97,7 +109,18 @@ def _noise(
     for step in range(len(batches)):
         for what in (COMPUTED, GIVEN):
             gathered |= _of_values(trace, together.values(step, what), (what, step), dtype)
-    return StepNoise(forward, backward, of_values, gathered, tuple(writer.losses))
+    ways = _of_layers((trace.forward, together.forward), dtype), _of_layers((trace.backward, together.backward), dtype)
+    return StepNoise(forward, backward, of_values, gathered, *ways, tuple(writer.losses))
+
+
+def _of_layers(traces: tuple[TraceFolder, TraceFolder], dtype: str) -> dict[str, Measurement]:
+    """Of what layers took and returned in the whole step, or of the gradients that came back to it."""
+    sink = NoiseSink(traces[0], dtype)
+    for one in traces[1].captures:
+        sink.add(one, traces[1].value(one))
+    for one in traces[1].inputs:
+        sink.enter(one.module, one.call, {one.output: traces[1].value(one)})
+    return sink.noise
 
 
 class RandomRounding:
@@ -142,4 +165,4 @@ def _of_values(
 
 def _unmeasured(opened: TrainingSide, reason: str) -> tuple[Finding, ...]:
     message = f"limits come from values that were rounded at random, as the step does not run in float64: {reason}"
-    return (Finding("noise-unmeasured", "note", opened.label, message),)
+    return (Finding(UNMEASURED, "note", opened.label, message),)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
 
 PARTS = FORWARD, BACKWARD, UPDATES = "forward", "backward", "updates"
-COMPUTED, GIVEN, AFTER = "computed", "given", "after"
+BEFORE, COMPUTED, GIVEN, AFTER = "before", "computed", "given", "after"
 
 
 def value_capture(name: str, step: int, what: str, value: Array) -> Capture:
@@ -62,6 +62,11 @@ class StepWriter:
     def layers(self) -> bool:
         """Only those of the first steps."""
         return self._step < self._seen
+
+    def start(self, values: Mapping[str, Array]) -> None:
+        """Write the values from which the first step begins."""
+        for name, value in values.items():
+            self._write(name, BEFORE, value)
 
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
         """Start a step."""

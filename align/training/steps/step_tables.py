@@ -31,17 +31,18 @@ def judged_gradients(seen: SeenSteps, values: Mapping[str, Array], what: str, *,
 
 
 def compared_losses(seen: SeenSteps) -> Iterator[ComparedLoss]:
-    """Yield the losses of all steps; one that is no number has no limit."""
+    """Yield the losses of all steps; one that is no number has no limit, nor have later ones of sides apart."""
     first, second = seen.traces
     wide = seen.noise.losses
     for number, (mine, theirs) in enumerate(zip(first.losses, second.losses, strict=False)):
         limit = None
-        if mine is not None and isfinite(mine):
+        if mine is not None and isfinite(mine) and (seen.live or not number):
             known = wide[number] if number < len(wide) else None
             limit = LOSS_SHARE * abs(mine)
             if known is not None and isfinite(known):
                 limit = max(LOSS_NOISE * abs(known - mine), LOSS_UNITS * abs(mine))
-        yield ComparedLoss(number + 1, mine, theirs, None if number else seen.replaced.loss, limit)
+        alone = seen.first.loss if seen.live and not number else None
+        yield ComparedLoss(number + 1, mine, theirs, alone, limit)
 
 
 def compared_layers(seen: SeenSteps) -> Iterator[ComparedLayer]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.protocols import OptimizerReader
 from align.training.compare_updates import explain_updates
 from align.training.step_result import StepCulprit
 from align.training.steps.compare_values import paired_values
@@ -13,36 +12,34 @@ from align.training.updates.read_rule import read_rule
 from align.training.updates_result import SteppedParameter
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from align.core.dtypes import Array
-    from align.core.layer_settings import ParameterGroup
     from align.core.name_map import NameMap
-    from align.training.open_training import TrainingSide
     from align.training.step_result import Sureness
-    from align.training.steps.record_step import StepTrace
+    from align.training.steps.both_steps import SeenSteps
+    from align.training.steps.recorded_steps import RecordedSteps
     from align.training.updates_result import UpdateFinding, UpdatesResult
 
     Key = tuple[str, str]
 
 
-def compare_step_updates(
-    sides: tuple[TrainingSide, TrainingSide],
-    traces: tuple[StepTrace, StepTrace],
-    name_map: NameMap,
-    start: Mapping[str, Array],
-    trained: Collection[str],
-) -> UpdatesResult:
-    """Compare what both optimizers made of one gradient a step, from the same values; `start` are those before.
+def compare_step_updates(seen: SeenSteps) -> UpdatesResult:
+    """Compare what both optimizers made of the gradients of each step.
 
-    Left out are parameters of the candidate that are not `trained`, and those that some step gives no gradient.
+    A live candidate was handed the reference's gradients, and its values before each step; of one that was recorded
+    apart they are its own. Left out are parameters of the candidate that are not trained, and those that some step
+    gives no gradient.
     """
+    name_map, traces, start = seen.names, seen.traces, seen.start
+    trained = {one.name for one in seen.parameters[1].parameters if one.trainable}
     steps = len(traces[0].losses)
     gradients = [_meant(name_map, traces[0].values(step, GIVEN)) for step in range(steps)]
     after = [_both(name_map, *(trace.values(step, AFTER) for trace in traces)) for step in range(steps)]
     before = _meant(name_map, traces[0].values(0, AFTER), start)
-    groups = _groups(sides[0], steps), _groups(sides[1], steps)
-    known: list[Mapping[Key, object]] = [*gradients, *after]
+    groups, apart = (seen.sides[0].groups, seen.sides[1].groups), seen.live is None
+    theirs = [_both(name_map, *(trace.values(step, GIVEN) for trace in traces)) for step in range(steps) if apart]
+    known: list[Mapping[Key, object]] = [*gradients, *after, *theirs]
     whole = [key for key in before if key[1] in trained and all(key in own for own in known)]
     return explain_updates(
         [
@@ -54,7 +51,8 @@ def compare_step_updates(
                 [own[key][1] for own in after],
                 groups[0].get(key[0]),
                 groups[1].get(key[1]),
-                candidate_reset=True,
+                candidate_reset=not apart,
+                candidate_gradients=[own[key][1] for own in theirs] or None,
             )
             for key in whole
         ]
@@ -66,9 +64,9 @@ def update_culprits(result: UpdatesResult) -> list[StepCulprit]:
     return [_culprit(one) for one in result.findings]
 
 
-def scale_of_optimizers(sides: tuple[TrainingSide, TrainingSide]) -> float:
+def scale_of_optimizers(sides: tuple[RecordedSteps, RecordedSteps]) -> float:
     """By what the candidate's optimizers multiply gradients, over the reference's; 1 where that is not one number."""
-    rules = [[read_rule(group) for group in _groups(side, 1).values()] for side in sides]
+    rules = [[read_rule(group) for group in side.groups.values()] for side in sides]
     scales = [{one.gradient_scale for one in own if one is not None} for own in rules]
     if any(len(own) != 1 for own in scales):
         return 1.0
@@ -99,19 +97,6 @@ def _sureness(finding: UpdateFinding) -> Sureness:
 
 def _told(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _groups(side: TrainingSide, steps: int) -> dict[str, ParameterGroup]:
-    """The group of each parameter, with its rates step by step."""
-    reader = side.side.reader
-    found: dict[str, ParameterGroup] = {}
-    if not isinstance(reader, OptimizerReader):
-        return found
-    for optimizer in side.training.optimizers:
-        schedulers = reader.schedulers_of(optimizer, ())
-        for group in reader.read_groups(optimizer, side.training.model, schedulers, steps + 1):
-            found |= dict.fromkeys(group.names or (), group)
-    return found
 
 
 def _meant(

@@ -62,7 +62,7 @@ def read_model(folder: Path) -> tuple[ParameterSet, list[LayerSettings]] | None:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["schema"] != MODEL_SCHEMA:
             raise RunFolderError(f"{path} has schema {document['schema']!r}, expected {MODEL_SCHEMA!r}", _AGAIN)
-        return _parameters(document["parameters"]), [_layer(layer) for layer in document["settings"]]
+        return _parameters(document["parameters"]), [layer_from(layer) for layer in document["settings"]]
     except (ValueError, KeyError, TypeError) as error:
         raise RunFolderError(f"{path} is damaged: {type(error).__name__}: {error}", _AGAIN) from error
 
@@ -80,7 +80,8 @@ def _parameters(table: dict[str, Any]) -> ParameterSet:
     return ParameterSet(table["label"], table["framework"], tuple(own), tuple(modules), table["order"], shared)
 
 
-def _layer(table: dict[str, Any]) -> LayerSettings:
+def layer_from(table: dict[str, Any]) -> LayerSettings:
+    """Settings from their JSON form."""
     values = {name: _setting(value) for name, value in table["values"].items()}
     return LayerSettings(table["path"], tuple(table["classes"]), values)
 

@@ -1,0 +1,80 @@
+"""Training steps of one side written into a folder, to be compared on another machine, or later."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from align.core.atomic_files import atomic_folder
+from align.core.progress import silent
+from align.core.protocols import SettingsReader
+from align.training.compare_training_step import STEPS
+from align.training.freeze import without_dropout
+from align.training.open_training import open_training
+from align.training.step_result import CapturedSteps
+from align.training.steps.record_step import AFTER, COMPUTED
+from align.training.steps.recorded_steps import batches_of_steps, record_reference
+from align.training.steps.step_folder import FILES, write_steps
+
+if TYPE_CHECKING:
+    from align.core.progress import Progress
+    from align.core.training import Training
+    from align.models.inputs import InputsSource
+    from align.training.steps.recorded_steps import ReferenceSteps
+
+STAGES = 3
+
+
+def capture_training_step(
+    side: str | Training,
+    folder: Path | str,
+    *,
+    batch: InputsSource,
+    steps: int = STEPS,
+    progress: Progress = silent,
+) -> CapturedSteps:
+    """Take training steps of one side and write all that `compare_training_step` needs of them into a folder.
+
+    `side`, `batch` and `steps` are as there. The folder holds losses, tensors and gradients of the layers in the first
+    step, gradients and values of parameters and buffers of all steps, their rounding, the settings of the optimizer,
+    and the batches. It is written whole or not at all; one that holds captured steps is replaced. Raises
+    DestinationError for a folder that holds something else, or cannot be written.
+
+    >>> from align.core.training import Training
+    >>> from align.models.frameworks.arrays import ArrayModel
+    >>> import numpy as np
+    >>> side = Training(ArrayModel(()))
+    >>> capture_training_step(side, "none", batch={"x": np.ones(2)})  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    align.errors.CannotRunError: arrays models cannot be trained
+    """
+    opened, batches, stages = open_training(side), batches_of_steps(batch, steps), count(1)
+    reader, destination = opened.side.reader, Path(folder)
+    with without_dropout(opened) as findings, atomic_folder(destination, FILES) as part:
+        found = record_reference(
+            opened, batches, part, begun=lambda: progress("capture", next(stages), STAGES), layers=True
+        )
+        found = replace(found, findings=(*found.findings, *findings))
+        settings = reader.read_settings(opened.side.model) if isinstance(reader, SettingsReader) else []
+        write_steps(part, found, settings)
+        result = _told(destination, found, sum(path.stat().st_size for path in part.rglob("*") if path.is_file()))
+    progress("capture", STAGES, STAGES)
+    return result
+
+
+def _told(folder: Path, captured: ReferenceSteps, nbytes: int) -> CapturedSteps:
+    steps = captured.steps
+    return CapturedSteps(
+        str(folder),
+        steps.label,
+        steps.framework,
+        tuple(steps.trace.losses),
+        len({(one.module, one.call) for one in steps.trace.forward.captures}),
+        len(steps.trace.values(0, COMPUTED)),
+        len(steps.trace.values(0, AFTER)),
+        nbytes,
+        {**steps.environment},
+        captured.findings,
+    )

@@ -1,0 +1,149 @@
+"""Steps of two sides that were recorded apart, each from its own state: what of the candidate's is wrong by itself.
+
+Nothing gives way to the reference's tensors here. So a place is at fault where what it was given is right, and what it
+made is not: what lies behind it cannot be judged. From the second step on, each side goes its own way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.message_words import first_few
+from align.core.name_map import SIDES
+from align.core.verdicts import Finding
+from align.errors import UnlikeTracesError
+from align.measure.tensor_layouts import LearnedLayouts
+from align.traces.pair_inputs import call_key, inputs_of_calls
+from align.traces.pair_traces import choose_map, map_in_order, pair_traces
+from align.training.steps.both_steps import SeenSteps
+from align.training.steps.compare_values import paired_values
+from align.training.steps.judge_step import StepJudge
+from align.training.steps.record_step import AFTER, BEFORE, COMPUTED, GIVEN
+from align.training.steps.replace_step import PairedLayers, ReplacedTensor
+from align.training.updates.read_rule import read_rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from align.core.dtypes import Array
+    from align.core.name_map import NameMap
+    from align.core.traces import Capture
+    from align.traces.module_calls import CallPair, CallPairs
+    from align.training.steps.record_step import StepTrace
+    from align.training.steps.recorded_steps import RecordedSteps, ReferenceSteps
+
+# How far the values that two sides begin from may be apart, in units of the largest of a tensor: a checkpoint that was
+# converted holds the very values.
+SAME_START = 1e-6
+
+
+@dataclass(frozen=True)
+class OrdinaryStep:
+    """The first step of a side as it was recorded; see FirstStep."""
+
+    loss: float | None
+    computed_gradients: Mapping[str, Array]
+    given_gradients: Mapping[str, Array]
+    after: Mapping[str, Array]
+
+
+def see_recorded_steps(
+    reference: ReferenceSteps, candidate: RecordedSteps, given: NameMap | Path | str | None
+) -> SeenSteps:
+    """Put both recordings side by side; `given` is the name map, which is made otherwise.
+
+    Raises UnlikeTracesError for steps on other batches, and for sides that do not begin from the same values.
+    """
+    sides = reference.steps, candidate
+    _refuse_other_batches(*sides)
+    parameters, forward = (sides[0].parameters, sides[1].parameters), (sides[0].trace.forward, sides[1].trace.forward)
+    names = choose_map(given, parameters)
+    if given is None and not names.complete:
+        names = map_in_order(forward, parameters, names)
+    calls = pair_traces(forward, parameters, names)
+    trace = candidate.trace
+    start = trace.values(0, BEFORE)
+    _refuse_other_start(names, sides, start)
+    judge = StepJudge(reference.noise, gathered=True)
+    _judge_tensors((sides[0].trace, trace), calls, judge)
+    first = OrdinaryStep(trace.losses[0], *(trace.values(0, what) for what in (COMPUTED, GIVEN, AFTER)))
+    findings = (*reference.findings, *_apart(*sides))
+    return SeenSteps(names, sides, reference.noise, calls, judge, first, start, findings)
+
+
+def _apart(reference: RecordedSteps, candidate: RecordedSteps) -> Iterator[Finding]:
+    """What could not be told of steps that were recorded apart."""
+    message = "recorded apart: limits are those of a whole step, and what lies behind a fault is not judged"
+    yield Finding("steps-recorded-apart", "note", candidate.label, message)
+    unknown = {one.settings.classes[0] for one in reference.groups.values() if read_rule(one) is None}
+    if unknown or not reference.groups:
+        message = f"updates were not compared: no rule of {first_few(sorted(unknown)) or 'its optimizer'} is known"
+        yield Finding("updates-not-compared", "warning", reference.label, message)
+
+
+def _refuse_other_batches(reference: RecordedSteps, candidate: RecordedSteps) -> None:
+    ours, theirs = len(reference.batches), len(candidate.batches)
+    hint = "capture both with one batch file, and with as many steps: `align capture --step FACTORY --batch FILE`"
+    both = f"{reference.label} and {candidate.label}"
+    if ours != theirs:
+        raise UnlikeTracesError(both, [f"they were captured for {ours} and {theirs} steps"], hint)
+    for number, (one, other) in enumerate(zip(reference.batches, candidate.batches, strict=True), 1):
+        if not _same_batch(one, other):
+            raise UnlikeTracesError(both, [f"their batches of step {number} are not the same"], hint)
+
+
+def _same_batch(one: Mapping[str, Array], other: Mapping[str, Array]) -> bool:
+    """By their names, or by their order where the sides call them otherwise."""
+    names = (list(one), list(one)) if one.keys() == other.keys() else (list(one), list(other))
+    pairs = [(one[mine], other[theirs]) for mine, theirs in zip(*names, strict=False)]
+    return len(one) == len(other) and all(a.shape == b.shape and np.array_equal(a, b) for a, b in pairs)
+
+
+def _refuse_other_start(names: NameMap, sides: tuple[RecordedSteps, RecordedSteps], start: Mapping[str, Array]) -> None:
+    pairs = paired_values(names, sides[0].trace.values(0, BEFORE), start)
+    other = [one.pairing.target for one in pairs if one.meant is not None and not _near(one.meant, one.value)]
+    if other:
+        hint = f"fill the {SIDES[1]} with the {SIDES[0]}'s values where it is built (`align convert`); capture it again"
+        fault = f"their steps begin from other values of {first_few(other)}"
+        raise UnlikeTracesError(f"{sides[0].label} and {sides[1].label}", [fault], hint)
+
+
+def _near(meant: Array, value: Array | None) -> bool:
+    if value is None or not meant.size:
+        return True
+    wide = meant.astype(np.float64)
+    return bool(np.abs(value.astype(np.float64) - wide).max() <= SAME_START * np.abs(wide).max())
+
+
+def _judge_tensors(traces: tuple[StepTrace, StepTrace], calls: CallPairs, judge: StepJudge) -> None:
+    """Hold each tensor of surely paired calls, and the gradient that came back to it, against the reference's."""
+    layouts, pairs = LearnedLayouts(), [one for one in calls.pairs if one.certain]
+    for mine, own in _paired_tensors(traces, pairs):
+        meant, value = traces[0].forward.value(mine), traces[1].forward.value(own)
+        view = layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
+        turned = None if view is None else view.to_reference(value)
+        judge(ReplacedTensor("forward", mine, own, meant, turned))
+        right, came = traces[0].gradient(mine), traces[1].gradient(own)
+        if view is None or right is None or traces[0].leaders.get(mine.key, mine) is not mine:
+            continue
+        if came is not None:
+            judge(ReplacedTensor("backward", mine, own, right, view.to_reference(came)))
+        elif own.role == "output":  # an input that awaits none was cut off before: what made it shows that
+            judge(ReplacedTensor("backward", mine, own, right, None))
+
+
+def _paired_tensors(traces: tuple[StepTrace, StepTrace], pairs: list[CallPair]) -> Iterator[tuple[Capture, Capture]]:
+    """What paired calls were given and returned, both sides' captures."""
+    partners, given = PairedLayers(traces[0], pairs), inputs_of_calls(traces[1].forward)
+    for pair in pairs:
+        own = {one.output: one for one in given.get(call_key(pair), ())}
+        values = {name: traces[1].forward.value(one) for name, one in own.items()}
+        for name, mine in partners.inputs(*call_key(pair), values).items():
+            yield mine, own[name]
+        for capture in pair.candidate.outputs:
+            if (found := partners.output(capture)) is not None:
+                yield found, capture

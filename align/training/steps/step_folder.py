@@ -1,0 +1,141 @@
+"""A folder with the steps of a side, read where neither its model nor its framework is."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from align.core.atomic_files import sha256_of, write_text
+from align.core.json_data import to_json_data
+from align.core.layer_settings import LearningRates, ParameterGroup
+from align.core.verdicts import Finding
+from align.errors import RunFolderError
+from align.models.inputs import read_batches, save_inputs
+from align.traces.stored_model import MODEL, layer_from, read_model, write_model
+from align.traces.stored_noise import read_noise, write_noise
+from align.training.steps.measure_step_noise import StepNoise
+from align.training.steps.record_step import PARTS, StepTrace
+from align.training.steps.recorded_steps import RecordedSteps, ReferenceSteps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from align.core.layer_settings import LayerSettings
+
+SCHEMA = "mindalign.training-steps/1"
+STEPS, BATCHES, NOISE = "steps.json", "batches.npz", "noise"
+FILES = (STEPS, BATCHES, NOISE, MODEL, *PARTS)
+_AGAIN = "copy the folder again, or capture the steps again"
+_KINDS = ("forward", "backward", "alone", "together", "gathered_forward", "gathered_backward")
+
+
+def write_steps(folder: Path, reference: ReferenceSteps, settings: Iterable[LayerSettings]) -> None:
+    """Write what is known of steps whose tensors are in the folder already; `settings` are those of the layers."""
+    steps, noise = reference.steps, reference.noise
+    write_model(folder, steps.parameters, [*settings])
+    save_inputs(folder / BATCHES, tuple(steps.batches))
+    for kind in _KINDS:
+        (folder / NOISE / kind).mkdir(parents=True)
+        write_noise(folder / NOISE / kind, getattr(noise, kind))
+    paths = [one.path for one in steps.parameters.modules]
+    document = {
+        "schema": SCHEMA,
+        "side": steps.label,
+        "framework": steps.framework,
+        "environment": steps.environment,
+        "losses": steps.trace.losses,
+        "noise_losses": noise.losses,
+        "groups": _told_groups(steps.groups),
+        "loss": steps.loss,
+        "own_step": steps.own_step,
+        "findings": reference.findings,
+        "made_at": {path: line for path in paths if (line := steps.line_of(path))},
+        "called_at": {path: line for path in paths if (line := steps.line_of(path, calls=True))},
+        "files": {name: sha256_of(folder / name) for name in sorted(_files(folder))},
+    }
+    write_text(folder / STEPS, json.dumps(to_json_data(document), ensure_ascii=False) + "\n")
+
+
+def read_steps(folder: Path) -> ReferenceSteps:
+    """Read a folder back; raises RunFolderError for none, for another schema and for damage."""
+    if not (folder / STEPS).is_file():
+        hint = "write it with `align capture --step FACTORY --batch FILE -o DIR`"
+        raise RunFolderError(f"{folder} holds no training steps", hint)
+    try:
+        document = json.loads((folder / STEPS).read_text(encoding="utf-8"))
+        if document["schema"] != SCHEMA:
+            raise RunFolderError(f"{folder / STEPS} has schema {document['schema']!r}, expected {SCHEMA!r}", _AGAIN)
+        _check(folder, document["files"])
+        return _reference(folder, document)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunFolderError(f"{folder / STEPS} is damaged: {type(error).__name__}: {error}", _AGAIN) from error
+
+
+def _files(folder: Path) -> Iterable[str]:
+    """All that is not checked by the traces themselves; a manifest stands for its tensors."""
+    return (
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != STEPS and path.suffix != ".safetensors"
+    )
+
+
+def _check(folder: Path, files: Mapping[str, str]) -> None:
+    for name, known in files.items():
+        path = folder / name
+        if not path.is_file():
+            raise RunFolderError(f"{path} is missing", _AGAIN)
+        if sha256_of(path) != known:
+            raise RunFolderError(f"{path} is not the file that was written", _AGAIN)
+
+
+def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
+    model = read_model(folder)
+    if model is None:
+        raise RunFolderError(f"{folder / MODEL} is missing", _AGAIN)
+    steps = RecordedSteps(
+        document["side"],
+        document["framework"],
+        document["environment"],
+        model[0],
+        {name: group for one in document["groups"] for name, group in _group(one)},
+        layer_from(document["loss"]) if document["loss"] else None,
+        document["own_step"],
+        partial(_line, (document["made_at"], document["called_at"])),
+        read_batches(folder / BATCHES),
+        StepTrace(folder, [_number(one) for one in document["losses"]]),
+    )
+    kinds = {kind: read_noise(folder / NOISE / kind)[0] or {} for kind in _KINDS}
+    noise = StepNoise(**kinds, losses=tuple(_number(one) for one in document["noise_losses"]))
+    return ReferenceSteps(steps, noise, tuple(Finding(**one) for one in document["findings"]))
+
+
+def _line(lines: tuple[Mapping[str, str], Mapping[str, str]], path: str, *, calls: bool = False) -> str:
+    return lines[calls].get(path, "")
+
+
+def _number(value: float | str | None) -> float | None:
+    """A loss as it was before JSON, which has no NaN."""
+    return None if value is None else float(value)
+
+
+def _told_groups(groups: Mapping[str, ParameterGroup]) -> list[dict[str, Any]]:
+    """Each group once, with the names of its parameters here."""
+    found: dict[int, dict[str, Any]] = {}
+    for name, group in groups.items():
+        found.setdefault(id(group), {"group": group, "parameters": []})["parameters"].append(name)
+    return [*found.values()]
+
+
+def _group(table: Mapping[str, Any]) -> Iterable[tuple[str, ParameterGroup]]:
+    own, rates = table["group"], table["group"]["rates"]
+    group = ParameterGroup(
+        layer_from(own["settings"]),
+        None if own["names"] is None else tuple(own["names"]),
+        own["count"],
+        LearningRates(**{**rates, "values": tuple(float(one) for one in rates["values"])}),
+        tuple(own["problems"]),
+    )
+    return ((name, group) for name in table["parameters"])
