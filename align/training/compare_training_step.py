@@ -18,7 +18,6 @@ from align.models.batches import batches_of
 from align.models.inputs import read_inputs
 from align.models.open_side import environments
 from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
-from align.training.freeze import freeze
 from align.training.open_training import open_trainings
 from align.training.step_result import StepComparison
 from align.training.steps.both_steps import SeenSteps, StepTask
@@ -30,6 +29,7 @@ from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepTrace, StepWriter
 from align.training.steps.refuse_random_steps import refuse_random_steps
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
+from align.training.steps.replay_dropout import DropoutReplay
 from align.training.steps.step_tables import compared_gradients, compared_layers, compared_losses, judged_gradients
 
 if TYPE_CHECKING:
@@ -62,9 +62,10 @@ def compare_training_step(
     A side is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step]) or a
     dict of these. `batch` is one batch, or several in a list that follow one another; of one, each step takes it
     again. What bears no name of the model's own inputs goes to the loss. Before each step the candidate is given the
-    reference's parameters and buffers, and at each update the reference's gradients. Dropout is switched off. Neither
-    side is changed. Raises CannotRunError for a model without trainable parameters and a loss that is no scalar,
-    SharedModelError for sides that are one object or share tensors, NothingInCommonError if no layer pairs.
+    reference's parameters and buffers, and at each update the reference's gradients. Layers for dropout get the same
+    masks on both sides; other dropout is switched off. Neither side is changed. Raises CannotRunError for a model
+    without trainable parameters and a loss that is no scalar, SharedModelError for sides that are one object or share
+    tensors, NothingInCommonError if no layer pairs.
 
     >>> from align.core.training import Training
     >>> from align.models.frameworks.arrays import ArrayModel
@@ -82,18 +83,14 @@ def compare_training_step(
     opened = open_trainings(reference, candidate)
     stages = count(1)
     with tempfile.TemporaryDirectory(prefix="align-") as folder, ExitStack() as stack:
-        held = [stack.enter_context(freeze(side.training.model, batchnorm=False)).dropout for side in opened]
+        dropout = stack.enter_context(DropoutReplay(opened, batches[0]))
         task = StepTask(opened, batches, Path(folder), lambda: progress("step", next(stages), STAGES))
         result = _compare(task, name_map)
-        return replace(result, findings=(*result.findings, *_dropout_findings(held)))
-
-
-def _dropout_findings(held: Sequence[tuple[str, ...]]) -> Iterator[Finding]:
-    if any(held):
-        counts = " and ".join(
-            f"{counted(len(one), 'layer')} of the {role}" for one, role in zip(held, SIDES, strict=True)
-        )
-        yield Finding("dropout-off", "note", "dropout", f"dropout was switched off in {counts}")
+        if dropout.given_up(result.culprits):
+            result = _compare(replace(task, folder=task.folder / "without-masks", begun=lambda: None), name_map)
+        culprits = (*dropout.culprits, *result.culprits)
+        findings = (*result.findings, *dropout.findings)
+        return replace(result, culprits=culprits, findings=findings, verdict=_verdict(culprits, result.gradients))
 
 
 def _compare(task: StepTask, given: NameMap | Path | str | None) -> StepComparison:
@@ -200,7 +197,7 @@ def _verdict(culprits: Sequence[StepCulprit], gradients: Sequence[ComparedGradie
     coverage = Coverage("gradients of parameters", compared, len(gradients) - compared)
     if culprits:
         first = culprits[0]
-        where = first.candidate or first.part
+        where = first.candidate or (first.part == "layer" and first.reference) or first.part
         reason = f"{counted(len(culprits), 'place')} at fault, the first is {where} ({first.kind})"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if not compared:

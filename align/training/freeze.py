@@ -10,9 +10,12 @@ from align.errors import CannotRunError
 from align.models.open_side import build_side
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
     from types import TracebackType
 
     from align.core.protocols import Model
+
+    Held = tuple[str, Model, dict[str, Any]]
 
 _MISSING = object()
 
@@ -59,11 +62,25 @@ def freeze(model: Model, *, batchnorm: bool = True, dropout: bool = True) -> Fro
     Traceback (most recent call last):
     align.errors.CannotRunError: arrays models have no layers to freeze
     """
+    reader = _freezer(model)
+    norms = [*reader.batch_norms(model)] if batchnorm else []
+    drops = [*reader.dropouts(model)] if dropout else []
+    return _held(norms, drops)
+
+
+def hold_dropout(model: Model, *, but: Collection[str] = ()) -> Frozen:
+    """Switch dropout off as `freeze` does, but in the layers at these paths."""
+    return _held([], [one for one in _freezer(model).dropouts(model) if one[0] not in but])
+
+
+def _freezer(model: Model) -> ModelFreezer:
     reader = build_side(model).reader
     if not isinstance(reader, ModelFreezer):
         raise CannotRunError(f"{reader.name} models have no layers to freeze", "give a model of torch or MindSpore")
-    norms = [*reader.batch_norms(model)] if batchnorm else []
-    drops = [*reader.dropouts(model)] if dropout else []
+    return reader
+
+
+def _held(norms: Sequence[Held], drops: Sequence[Held]) -> Frozen:
     frozen = Frozen(tuple(path for path, _, _ in norms), tuple(path for path, _, _ in drops))
     for _, module, attributes in (*norms, *drops):
         for name, value in attributes.items():

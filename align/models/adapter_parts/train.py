@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from align.core.training import Training
 
 # What modules call the share that they drop, or that they keep, where they hand it to a function themselves.
+_DROPS = re.compile(r"Drop|Stochastic_?Depth")
 _SHARES = re.compile(r"(?:\w+_)?(?:dropout|drop)(?:_(?:p|prob|rate|ratio))?|keep_prob")
 
 
@@ -31,7 +32,8 @@ def dropping(
     """
     for path, module in modules:
         attributes = vars(module)
-        found = {name: value for name, value in off.items() if name in attributes and "Drop" in type(module).__name__}
+        drops = _DROPS.search(type(module).__name__)
+        found = {name: value for name, value in off.items() if drops and name in attributes}
         shares = {name for name, value in attributes.items() if isinstance(value, float) and 0.0 < value < 1.0}
         found |= {name: 1.0 if name == "keep_prob" else 0.0 for name in shares if _SHARES.fullmatch(name)}
         if found:
