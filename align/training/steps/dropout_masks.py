@@ -37,7 +37,7 @@ def draw_mask(place: int, shape: Shape, share: float, spatial: int = 0) -> Array
 
 @dataclass
 class ListedCalls:
-    """A DropoutSink that masks nothing, and lists the calls of each run of the model.
+    """A DropoutSink whose masks are 1, and that lists the calls of each run of the model.
 
     `outside` are the paths of layers that were called while the model itself was not: by a step that calls parts of
     it, or on the way back, where what was not kept is computed anew.
@@ -61,13 +61,14 @@ class ListedCalls:
         """Start a run."""
         self._calls = []
 
-    def mask(self, layer: DropoutLayer, shape: Shape, *, active: bool) -> None:
-        """List the call."""
+    def mask(self, layer: DropoutLayer, shape: Shape, *, active: bool) -> Array:
+        """List the call; what is multiplied is computed anew on the way back where a true mask would be."""
         if self._calls is None:
             self.outside.append(layer.path)
-            return
-        kind, share = type(layer.module).__name__, layer.share if active else 0.0
-        self._calls.append(DropoutCall(len(self._calls), layer.path, kind, shape, share, layer.spatial))
+        else:
+            kind, share = type(layer.module).__name__, layer.share if active else 0.0
+            self._calls.append(DropoutCall(len(self._calls), layer.path, kind, shape, share, layer.spatial))
+        return np.ones([1] * len(shape))
 
     def end(self) -> None:
         """Keep the run."""
