@@ -293,9 +293,14 @@ def test_layers_that_are_called_outside_of_the_model_get_no_masks() -> None:
 
 
 def test_layers_are_left_as_they_were() -> None:
-    one, other = reference(), port()
+    import torch
+
+    class Thinned(torch.nn.Dropout):
+        """Of another name, and computes the same."""
+
+    one, other = reference(drop=Thinned(SHARE)), port()
     before = {**vars(other.model.drop)}
-    small(one, other)
+    assert told(small(one, other)) == ["dropout-replayed"]
     assert one.model.drop.p == SHARE
     assert not one.model.drop._forward_hooks
     assert not one.model._forward_hooks
