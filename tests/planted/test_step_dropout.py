@@ -189,10 +189,36 @@ def test_a_port_that_drops_in_code_lacks_no_layer() -> None:
 
     dropping = port(in_code, drop_rate=SHARE)
     result = small(reference(), dropping)
-    assert places(result) == []
-    assert told(result) == ["dropout-off", "dropout-not-replayed"]
+    assert (places(result), told(result)) == ([], ["dropout-off"])
     silent = port(without, drop_rate=SHARE)  # it keeps a share, and does nothing with it
     assert places(small(reference(), silent)) == [("forward", "layer", "drop", "dropout-missing")]
+
+
+def test_attention_of_the_port_s_own_may_drop_by_a_layer() -> None:
+    import torch
+    from mindspore import nn, ops
+
+    class Attention(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.in_proj, self.out_proj = nn.Dense(8, 24), nn.Dense(8, 8)
+            self.weights_drop = nn.Dropout(p=SHARE)
+
+        def construct(self, x: Any) -> Any:
+            query, key, value = self.in_proj(x).split(8, axis=-1)
+            weights = ops.softmax(query @ key.swapaxes(-1, -2) / 8**0.5, -1)
+            return self.out_proj(self.weights_drop(weights) @ value)
+
+    def original(net: Any, x: Any, _: Any) -> Any:
+        return net.head(net.drop(net.attention(x, x, x)[0])).mean(1)
+
+    def own(net: Any, x: Any, _: Any) -> Any:
+        return net.head(net.drop(net.attention(x))).mean(1)
+
+    attention = torch.nn.MultiheadAttention(8, 1, SHARE, batch_first=True)
+    one = reference(original, attention=attention, head=torch.nn.Linear(8, 3))
+    result = compared(one, port(own, attention=Attention(), head=nn.Dense(8, 3)), inputs(12, 5, 8))
+    assert (places(result), told(result)) == ([], ["dropout-replayed", "dropout-off"])
 
 
 def test_tensors_of_another_shape_get_no_masks() -> None:

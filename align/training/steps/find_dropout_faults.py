@@ -11,7 +11,7 @@ from align.models.source_lines import made_at
 from align.training.freeze import hold_dropout
 from align.training.step_result import StepCulprit
 from align.training.steps.dropout_masks import ListedCalls
-from align.training.steps.pair_dropout_calls import unlike_kinds, unlike_shares
+from align.training.steps.pair_dropout_calls import are_alike, unlike_kinds, unlike_shares
 from align.training.watch_step import watch_step
 
 if TYPE_CHECKING:
@@ -44,12 +44,10 @@ class DroppingSide:
         reader, model = opened.side.reader, opened.training.model
         if not isinstance(reader, DropoutReader):
             return cls(opened)
-        layers, known = (
-            reader.dropout_layers(model),
-            {path: (one, names) for path, one, names in reader.dropouts(model)},
-        )
-        others = known.keys() - {one.path for one in layers}
-        return cls(opened, layers, {path: _shares(vars(known[path][0]), known[path][1]) for path in others})
+        layers = reader.dropout_layers(model)
+        own = {one.path for one in layers}
+        others = [(path, module, names) for path, module, names in reader.dropouts(model) if path not in own]
+        return cls(opened, layers, {path: _shares(vars(module), names) for path, module, names in others})
 
     def suspects(self, share: float, other: DroppingSide) -> set[str]:
         """Paths of what may drop this share in code: layers that are not called, and modules that the other lacks."""
@@ -70,7 +68,8 @@ def dropout_culprits(paired: PairedDropout, sides: Sides, batch: Batch) -> list[
 
     Both sides must drop what they drop of themselves.
     """
-    found = [_unlike(pair, sides[1]) for pair in paired.pairs if unlike_shares(pair) or unlike_kinds(pair)]
+    alike = [pair for pair in paired.pairs if are_alike(pair)]
+    found = [_unlike(pair, sides[1]) for pair in alike if unlike_shares(pair) or unlike_kinds(pair)]
     found += [_forgotten(one, sides[1]) for one in _alone(paired.alone[0], *sides, batch)]
     found += [_added(one, *sides) for one in _alone(paired.alone[1], *sides[::-1], batch)]
     return [*{(one.reference, one.candidate, one.cause): one for one in found}.values()]

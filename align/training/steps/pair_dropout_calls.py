@@ -22,14 +22,19 @@ _NAMED = 0.5  # of the calls of the side that has fewer: so many of one name, an
 
 @dataclass(frozen=True, slots=True)
 class PairedDropout:
-    """Pairs of calls, and the calls that stand on one side only; the calls `fit` if each has a partner of its shape.
+    """Pairs of calls, and the calls that stand `alone` on one side; calls that drop nothing may be left out.
 
-    Calls that drop nothing on both sides have none, and need none.
+    They are `clear` if all pairs are of one shape and no other pairs could be meant.
     """
 
     pairs: tuple[Pair, ...]
     alone: tuple[tuple[DropoutCall, ...], tuple[DropoutCall, ...]] = ((), ())
-    fit: bool = True
+    clear: bool = True
+
+    @property
+    def fit(self) -> bool:
+        """Tell whether each call has its partner."""
+        return self.clear and not any(self.alone)
 
 
 def pair_dropout(reference: ListedCalls, candidate: ListedCalls) -> PairedDropout:
@@ -39,7 +44,7 @@ def pair_dropout(reference: ListedCalls, candidate: ListedCalls) -> PairedDropou
     return PairedDropout(
         tuple(pair for one in found for pair in one.pairs),
         (tuple(call for one in found for call in one.alone[0]), tuple(call for one in found for call in one.alone[1])),
-        len(runs[0]) == len(runs[1]) and all(one.fit for one in found),
+        len(runs[0]) == len(runs[1]) and all(one.clear for one in found),
     )
 
 
@@ -85,15 +90,24 @@ def _nearest(reference: Run, candidate: Run) -> PairedDropout:
     """Pair what is alike in order; where one side has nothing in between, the other's calls stand alone."""
     keys = _keys(reference, candidate)
     pairs: list[Pair] = []
-    alone: tuple[list[DropoutCall], list[DropoutCall]] = [], []
+    gaps = []
     for _, start, stop, first, last in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
         mine, theirs = reference[start:stop], candidate[first:last]
         if len(mine) == len(theirs):
             pairs += zip(mine, theirs, strict=True)
-        elif not mine or not theirs:
-            alone[0].extend(mine)
-            alone[1].extend(theirs)
-    return PairedDropout(tuple(pairs), (tuple(alone[0]), tuple(alone[1])), fit=False)
+        else:
+            gaps.append((mine, theirs))
+    sure = [(mine, theirs) for mine, theirs in gaps if not mine or not theirs]
+    alone = tuple(one for mine, _ in sure for one in mine), tuple(one for _, theirs in sure for one in theirs)
+    clear = len(sure) == len(gaps) and all(a.shape == b.shape for a, b in pairs)
+    return PairedDropout(tuple(pairs), alone, clear and _is_told_apart(alone, pairs))
+
+
+def _is_told_apart(alone: tuple[Run, Run], pairs: Sequence[Pair]) -> bool:
+    """Tell whether calls stand alone by name or size, and not by chance among others of one size."""
+    named = all(a.path == b.path for a, b in pairs)
+    sizes = [{prod(pair[side].shape) for pair in pairs} for side in (0, 1)]
+    return named or not any(prod(one.shape) in sizes[side] for side in (0, 1) for one in alone[side])
 
 
 def _keys(reference: Run, candidate: Run) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
@@ -102,6 +116,11 @@ def _keys(reference: Run, candidate: Run) -> tuple[Sequence[Hashable], Sequence[
     if len(common) >= _NAMED * max(1, min(len(reference), len(candidate))):
         return names
     return _sizes(reference), _sizes(candidate)
+
+
+def are_alike(pair: Pair) -> bool:
+    """Tell whether two calls surely stand for each other, though the tensor may lie otherwise: by name or size."""
+    return pair[0].path == pair[1].path or prod(pair[0].shape) == prod(pair[1].shape)
 
 
 def unlike_shares(pair: Pair) -> bool:

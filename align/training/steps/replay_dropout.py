@@ -7,6 +7,7 @@ masks would make steps differ that are the same, so there are none.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.core.dropout import DropoutReader
@@ -20,7 +21,7 @@ from align.training.steps.pair_dropout_calls import PairedDropout, pair_dropout
 from align.training.watch_step import watch_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from align.core.dropout import DropoutCall
     from align.core.protocols import Batch
@@ -47,7 +48,7 @@ class DropoutReplay:
             self._held.append(self._stack.enter_context(hold_dropout(side.opened.training.model)).dropout)
         self._stack.enter_context(self._masks)
         if paired is not None and not self._reason:
-            self._replay(paired.pairs)
+            self._replay(paired)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -61,16 +62,15 @@ class DropoutReplay:
         self._reason = "; ".join(_outside(role, paths) for role, paths in outside if paths)
         if not self._reason:
             self.culprits = dropout_culprits(paired, self._sides, self._batch)
-            self._reason = "" if paired.fit else _unfit(paired, self._sides)
+            missing = any(one.cause == "dropout-missing" for one in self.culprits)
+            self._reason = "" if paired.fit or (paired.clear and not missing) else _unfit(paired, self._sides)
         return paired
 
-    def _replay(self, pairs: tuple[Pair, ...]) -> None:
-        """Let masks take the place of what both sides draw."""
-        self._replayed = tuple(pair for pair in pairs if pair[0].share)
-        plans: tuple[Mapping[tuple[int, str], DropoutCall], ...] = (
-            {},
-            {(theirs.place, theirs.path): mine for mine, theirs in pairs},
-        )
+    def _replay(self, paired: PairedDropout) -> None:
+        """Let masks take the place of what both sides draw; what the other side drops in code is off on both."""
+        self._replayed = tuple(pair for pair in paired.pairs if pair[0].share)
+        plans = [{(one.place, one.path): replace(one, share=0.0) for one in calls} for calls in paired.alone]
+        plans[1] |= {(theirs.place, theirs.path): mine for mine, theirs in paired.pairs}
         for side, plan in zip(self._sides, plans, strict=True):
             reader, model = side.opened.side.reader, side.opened.training.model
             if isinstance(reader, DropoutReader):

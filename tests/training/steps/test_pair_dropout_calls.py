@@ -42,10 +42,12 @@ def test_a_layer_that_drops_nothing_needs_no_partner() -> None:
 def test_the_layer_without_a_partner_is_told_by_names_else_by_sizes() -> None:
     whole = run(("a", (4, 8), 0.1), ("b", (4, 8), 0.1), ("c", (4, 8), 0.1))
     paired = pair_runs(whole, run(("a", (4, 8), 0.1), ("c", (4, 8), 0.1)))
-    assert (paired.fit, lone(paired)) == (False, (["b"], []))
+    assert (paired.fit, paired.clear, lone(paired)) == (False, True, (["b"], []))
     sized = run(("a", (4, 8), 0.1), ("b", (4, 16), 0.1), ("c", (4, 8), 0.1))
     paired = pair_runs(sized, run(("x", (8, 4), 0.1), ("y", (8, 4), 0.1)))
     assert (names(paired), lone(paired)) == ([("a", "x"), ("c", "y")], (["b"], []))
+    among_equals = pair_runs(whole, run(("x", (4, 8), 0.1), ("y", (4, 8), 0.1)))
+    assert (len(lone(among_equals)[0]), among_equals.clear) == (1, False)
 
 
 def test_what_could_stand_for_several_stands_for_none() -> None:
