@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from align.core.layer_settings import LayerSettings, ParameterGroup, Setting
     from align.core.parameters import ParameterSet, TensorMemory
     from align.core.traces import CaptureSink, CodeSeen, Influences
-    from align.core.training import StepSink, Training
 
 Model = Any
 Batch: TypeAlias = "Mapping[str, Array]"
@@ -256,45 +255,6 @@ class BackwardRunner(ModelRunner, Protocol):
         In evaluation mode, in the order in which gradients arrive; tensors to which none arrives are left out. The
         model is left as it was, its gradients too. Raises UserCodeError where it fails.
         """
-        ...
-
-
-@runtime_checkable
-class Trainer(SettingsReader, Protocol):
-    """Takes one training step of a live model, with its loss and its optimizer."""
-
-    def take_steps(
-        self, training: Training, batches: Sequence[Batch], sink: StepSink, *, loss_scale: float = 1.0
-    ) -> None:
-        """Take one step after another in training mode on fixed random numbers, seen by the sink.
-
-        What of a batch bears no name of the model's inputs goes to the loss, in its order. The loss is multiplied by
-        `loss_scale` for the way back, unless the step is the user's own. The model, its optimizers and their schedules,
-        modes and random states are left as they were. Raises UserCodeError where the step fails, CannotRunError for a
-        loss that is no scalar, InputsError for a batch that has nothing for the loss.
-        """
-        ...
-
-
-@runtime_checkable
-class ModelFreezer(Plugin, Protocol):
-    """Finds the layers that compute otherwise in training mode, and says how they are held."""
-
-    def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
-        """Path and module of each, with the attributes that hold it at its running statistics."""
-        ...
-
-    def dropouts(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
-        """Path and module of each that drops a share of its values, with the attributes that switch it off."""
-        ...
-
-
-@runtime_checkable
-class SeedSetter(Plugin, Protocol):
-    """Makes a whole framework give the same in each run of a program."""
-
-    def set_seed(self, seed: int, threads: int | None) -> list[str]:
-        """Seed all generators and choose deterministic kernels; return what was set, one line each."""
         ...
 
 

@@ -1,14 +1,19 @@
-"""Training steps of a model: what takes them, and who sees them."""
+"""Training steps of a model: what takes them, who sees them, and layers that compute otherwise in training."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from align.core.protocols import Plugin, SettingsReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
+    from align.core.parameters import Shape
+    from align.core.protocols import Batch, Model
     from align.core.traces import Capture
 
 
@@ -98,4 +103,100 @@ class StepSink(Protocol):
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
         """A step ended; `values` are all parameters and buffers, `loss` None where a user's step returns none."""
+        ...
+
+
+@runtime_checkable
+class Trainer(SettingsReader, Protocol):
+    """Takes one training step of a live model, with its loss and its optimizer."""
+
+    def take_steps(
+        self, training: Training, batches: Sequence[Batch], sink: StepSink, *, loss_scale: float = 1.0
+    ) -> None:
+        """Take one step after another in training mode on fixed random numbers, seen by the sink.
+
+        What of a batch bears no name of the model's inputs goes to the loss, in its order. The loss is multiplied by
+        `loss_scale` for the way back, unless the step is the user's own. The model, its optimizers and their schedules,
+        modes and random states are left as they were. Raises UserCodeError where the step fails, CannotRunError for a
+        loss that is no scalar, InputsError for a batch that has nothing for the loss.
+        """
+        ...
+
+
+@runtime_checkable
+class ModelFreezer(Plugin, Protocol):
+    """Finds the layers that compute otherwise in training mode, and says how they are held."""
+
+    def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+        """Path and module of each, with the attributes that hold it at its running statistics."""
+        ...
+
+    def dropouts(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
+        """Path and module of each that drops a share of its values, with the attributes that switch it off."""
+        ...
+
+
+@runtime_checkable
+class SeedSetter(Plugin, Protocol):
+    """Makes a whole framework give the same in each run of a program."""
+
+    def set_seed(self, seed: int, threads: int | None) -> list[str]:
+        """Seed all generators and choose deterministic kernels; return what was set, one line each."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DropoutLayer:
+    """A framework's own layer for dropout, and the share in 0..1 that it sets to 0; the rest is scaled by 1/(1-share).
+
+    `spatial` is 0 where single values are dropped, else the number of axes behind the channels that are dropped whole.
+    """
+
+    path: str
+    module: Any
+    share: float
+    spatial: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DropoutCall:
+    """A call of such a layer, the `place`-th of one run of the model, counted from 0; `share` 0 if it drops nothing."""
+
+    place: int
+    path: str
+    class_name: str
+    shape: Shape
+    share: float
+    spatial: int
+
+
+class DropoutSink(Protocol):
+    """Sees the calls of layers for dropout while the model runs, and gives them their masks."""
+
+    def begin(self) -> None:
+        """The model itself is called."""
+        ...
+
+    def mask(self, layer: DropoutLayer, shape: Shape, *, active: bool) -> Array | None:
+        """Return what a layer's output is multiplied by, in float64; None: it stays. `active` in training mode."""
+        ...
+
+    def end(self) -> None:
+        """The call of the model is over."""
+        ...
+
+
+@runtime_checkable
+class DropoutReader(ModelFreezer, Protocol):
+    """Finds a framework's own layers for dropout, and lets masks take the place of what they draw."""
+
+    def dropout_layers(self, model: Model) -> list[DropoutLayer]:
+        """List those that compute what the framework's class does; what is derived and computes otherwise is none."""
+        ...
+
+    def masked(self, layers: Iterable[DropoutLayer], model: Model, sink: DropoutSink) -> AbstractContextManager[None]:
+        """Multiply what these layers of a model return by the sink's masks, gradients too; they must drop nothing.
+
+        What else looks at their outputs later sees them after the mask. A copy of the model asks the same sink.
+        """
         ...

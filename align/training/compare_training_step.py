@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import UsageError
 from align.models.open_side import named_environments
 from align.traces.pair_traces import open_names
+from align.training.dropout.replay_dropout import DropoutReplay
 from align.training.freeze import without_dropout
 from align.training.open_training import open_training, open_trainings
 from align.training.step_result import StepComparison
@@ -65,10 +66,11 @@ def compare_training_step(
     dict of these; or a folder that `capture_training_step` wrote, which brings its batches and the number of steps.
     `batch` is one batch, or several in a list that follow one another; of one, each step takes it again, STEPS times if
     `steps` does not say. What bears no name of the model's own inputs goes to the loss. Before each step a live
-    candidate is given the reference's parameters and buffers, and at each update the reference's gradients. Dropout is
-    switched off. Neither side is changed. Raises CannotRunError for a model without trainable parameters and a loss
-    that is no scalar, SharedModelError for sides that are one object or share tensors, NothingInCommonError if no layer
-    pairs, UnlikeTracesError for folders of other batches, or other values to begin with.
+    candidate is given the reference's parameters and buffers, and at each update the reference's gradients. Layers for
+    dropout get the reference's masks on both sides, or are switched off. Neither side is changed. Raises CannotRunError
+    for a model without trainable parameters and a loss that is no scalar, SharedModelError for sides that are one
+    object or share tensors, NothingInCommonError if no layer pairs, UnlikeTracesError for folders of other batches, or
+    other values to begin with.
 
     >>> from align.core.training import Training
     >>> from align.models.frameworks.arrays import ArrayModel
@@ -81,12 +83,41 @@ def compare_training_step(
     sides = _opened(reference, candidate)
     batches = _batches(batch, steps, [one.steps for one in sides if isinstance(one, ReferenceSteps)])
     stages = count(1)
-    with tempfile.TemporaryDirectory(prefix="align-") as folder, ExitStack() as stack:
-        live = [one for one in sides if not isinstance(one, ReferenceSteps)]
+    with tempfile.TemporaryDirectory(prefix="align-") as folder:
+        task = _Task(sides, batches, name_map, Path(folder), lambda: progress("step", next(stages), STAGES))
+        live = tuple(one for one in sides if not isinstance(one, ReferenceSteps))
+        return _with_masks(task, (live[0], live[1])) if len(live) == len(SIDES) else _without_dropout(task, live)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is compared, and where steps are kept meanwhile."""
+
+    sides: tuple[Opened, Opened]
+    batches: Sequence[Batch]
+    name_map: NameMap | Path | str | None
+    folder: Path
+    begun: Callable[[], None]
+
+
+def _with_masks(task: _Task, live: tuple[TrainingSide, TrainingSide]) -> StepComparison:
+    """Compare live sides with the reference's dropout in both."""
+    with DropoutReplay(live, task.batches[0]) as dropout:
+        result = _judged(_seen(task), task.folder)
+        if dropout.given_up(result.culprits):
+            again = replace(task, folder=task.folder / "without-masks", begun=lambda: None)
+            result = _judged(_seen(again), again.folder)
+        culprits = (*dropout.culprits, *result.culprits)
+        verdict = _verdict(culprits, result.gradients, apart=False)
+        return replace(result, culprits=culprits, findings=(*result.findings, *dropout.findings), verdict=verdict)
+
+
+def _without_dropout(task: _Task, live: Sequence[TrainingSide]) -> StepComparison:
+    """Compare captured steps, which are taken without dropout, with others."""
+    with ExitStack() as stack:
         found = [stack.enter_context(without_dropout(one)) for one in live]
-        seen = _seen(sides, batches, name_map, Path(folder), lambda: progress("step", next(stages), STAGES))
-        result = _judged(seen, Path(folder))
-    return replace(result, findings=(*result.findings, *(one for own in found for one in own)))
+        result = _judged(_seen(task), task.folder)
+        return replace(result, findings=(*result.findings, *(one for own in found for one in own)))
 
 
 def _opened(reference: Given, candidate: Given) -> tuple[Opened, Opened]:
@@ -113,24 +144,18 @@ def _batches(batch: InputsSource | None, steps: int | None, recorded: Sequence[R
     return known
 
 
-def _seen(
-    sides: tuple[Opened, Opened],
-    batches: Sequence[Batch],
-    name_map: NameMap | Path | str | None,
-    folder: Path,
-    begun: Callable[[], None],
-) -> SeenSteps:
+def _seen(task: _Task) -> SeenSteps:
     """Record what is live, and put both sides beside each other."""
-    first, second = sides
+    first, second = task.sides
     if not isinstance(first, ReferenceSteps):
         layers = isinstance(second, ReferenceSteps)
-        first = record_reference(first, batches, folder / SIDES[0], begun=begun, layers=layers)
-    begun()
+        first = record_reference(first, task.batches, task.folder / SIDES[0], begun=task.begun, layers=layers)
+    task.begun()
     if isinstance(second, ReferenceSteps):
-        seen = see_recorded_steps(first, second.steps, name_map)
+        seen = see_recorded_steps(first, second.steps, task.name_map)
         theirs = [one for one in second.findings if one.code != UNMEASURED]  # limits are the reference's
         return replace(seen, findings=(*seen.findings, *theirs))
-    return take_steps_beside(first, second, name_map, folder / SIDES[1], begun)
+    return take_steps_beside(first, second, task.name_map, task.folder / SIDES[1], task.begun)
 
 
 def _judged(seen: SeenSteps, folder: Path) -> StepComparison:

@@ -7,17 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from align.core.message_words import counted
-from align.core.protocols import ModelFreezer
+from align.core.training import ModelFreezer
 from align.core.verdicts import Finding
 from align.errors import CannotRunError
 from align.models.open_side import build_side
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
     from types import TracebackType
 
     from align.core.protocols import Model
     from align.training.open_training import TrainingSide
+
+    Held = tuple[str, Model, dict[str, Any]]
 
 _MISSING = object()
 
@@ -64,11 +66,25 @@ def freeze(model: Model, *, batchnorm: bool = True, dropout: bool = True) -> Fro
     Traceback (most recent call last):
     align.errors.CannotRunError: arrays models have no layers to freeze
     """
+    reader = _freezer(model)
+    norms = [*reader.batch_norms(model)] if batchnorm else []
+    drops = [*reader.dropouts(model)] if dropout else []
+    return _held(norms, drops)
+
+
+def hold_dropout(model: Model, *, but: Collection[str] = ()) -> Frozen:
+    """Switch dropout off as `freeze` does, but in the layers at these paths."""
+    return _held([], [one for one in _freezer(model).dropouts(model) if one[0] not in but])
+
+
+def _freezer(model: Model) -> ModelFreezer:
     reader = build_side(model).reader
     if not isinstance(reader, ModelFreezer):
         raise CannotRunError(f"{reader.name} models have no layers to freeze", "give a model of torch or MindSpore")
-    norms = [*reader.batch_norms(model)] if batchnorm else []
-    drops = [*reader.dropouts(model)] if dropout else []
+    return reader
+
+
+def _held(norms: Sequence[Held], drops: Sequence[Held]) -> Frozen:
     frozen = Frozen(tuple(path for path, _, _ in norms), tuple(path for path, _, _ in drops))
     for _, module, attributes in (*norms, *drops):
         for name, value in attributes.items():
@@ -80,6 +96,6 @@ def freeze(model: Model, *, batchnorm: bool = True, dropout: bool = True) -> Fro
 @contextmanager
 def without_dropout(opened: TrainingSide) -> Iterator[tuple[Finding, ...]]:
     """Switch dropout off in the model of a side while the block runs; a finding tells of how many layers."""
-    with freeze(opened.training.model, batchnorm=False) as held:
+    with hold_dropout(opened.training.model) as held:
         message = f"dropout was switched off in {counted(len(held.dropout), 'layer')}"
         yield (Finding("dropout-off", "note", opened.label, message),) if held.dropout else ()

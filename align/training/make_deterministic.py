@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from align.core.protocols import SeedSetter
 from align.core.registry import model_readers
+from align.core.training import SeedSetter
 from align.errors import UsageError
 
 

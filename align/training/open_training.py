@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from align.core.protocols import Trainer
-from align.core.training import Training
+from align.core.training import Trainer, Training
 from align.errors import CannotRunError, SideError
 from align.models.open_side import Side, build_side, load_function
 from align.models.open_sides import refuse_shared

@@ -24,9 +24,10 @@ class StepCulprit:
     optimizer's `update`, or a `buffer` after the step. `part` is a layer, the code of a module between its layers, the
     loss, the step, or the optimizer. Paths are those of modules, "" for the model itself; `parameters` are those of the
     candidate that show it, `near` is the layer beside which code is wrong. `factor` is the multiple of the limit,
-    infinite where a gradient is missing. `cause` is an id, "" where none is known, and `facts` its figures. `line` is
-    the file and number of the line that makes the layer, or calls the one near by, "" where it is not known. `step`
-    counts from 1. A cause is `confirmed` if what it says gives the same figures, and `change` is what to write.
+    infinite where a gradient is missing, and 0 where a layer drops otherwise. `cause` is an id, "" where none is known,
+    and `facts` its figures. `line` is the file and number of the line that makes the layer, or calls the one near by,
+    "" where it is not known. `step` counts from 1. A cause is `confirmed` if what it says gives the same figures, and
+    `change` is what to write.
     """
 
     kind: FaultKind

@@ -46,8 +46,10 @@ def _panel(culprits: Sequence[Culprit], apart: str) -> Facts:
 
 def _told(one: Culprit) -> list[tuple[str, str]]:
     """Where it is, what is wrong there, by how much, why, and the line."""
-    told = [(say("step.where"), _place(one)), (say("step.what"), word("step_kind", one["kind"]))]
-    told.append((say("step.off"), _off(one["factor"])))
+    kind = "dropout" if one["cause"].startswith("dropout-") else one["kind"]
+    told = [(say("step.where"), _place(one)), (say("step.what"), word("step_kind", kind))]
+    if as_float(one["factor"]):
+        told.append((say("step.off"), _off(one["factor"])))
     if one["cause"]:
         sureness = word("sureness", one["sureness"])
         told.append((say("step.cause"), say("culprit.because", sureness=sureness, cause=_causes(one["cause"]))))
@@ -72,6 +74,8 @@ def _causes(causes: str) -> str:
 
 def _place(one: Culprit) -> str:
     classes = f" ({one['candidate_class']})" if one["candidate_class"] else ""
+    if one["part"] == "layer" and not one["candidate"] and one["reference"]:
+        return say("step.lacking", name=one["reference"], kind=one["reference_class"])
     name = one["candidate"] or say("step.model")
     if one["part"] == "layer":
         return f"{name}{classes}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.errors import UserCodeError
+from align.models.adapter_parts.dropout import DropoutForm, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
 from align.models.adapter_parts.mindspore.gradient_forms import MindSporeGradients
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
@@ -19,11 +20,12 @@ from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Model
-    from align.core.training import BatchParts, StepSink, Training
+    from align.core.training import BatchParts, DropoutLayer, DropoutSink, StepSink, Training
 
 
 class MindSporeTrainer:
@@ -65,7 +67,25 @@ class MindSporeTrainer:
 
     def dropouts(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
         """Keep all values; see ModelFreezer."""
-        return dropping(model.cells_and_names(), {"p": 0.0, "keep_prob": 1.0})
+        return dropping(model.cells_and_names(), {"p": 0.0, "keep_prob": 1.0, "prob": 0.0})
+
+    def dropout_layers(self, model: Model) -> list[DropoutLayer]:
+        """Those of mindspore.nn and mindspore.mint.nn; see DropoutReader."""
+        from mindspore import mint, nn
+
+        forms = (
+            DropoutForm(nn.Dropout, "dropout.keep_prob", keeps=True),
+            DropoutForm(mint.nn.Dropout, "p"),
+            DropoutForm(nn.Dropout1d, "prob", spatial=1),
+            DropoutForm(nn.Dropout2d, "keep_prob", keeps=True, spatial=2),
+            DropoutForm(mint.nn.Dropout2d, "p", spatial=2),
+            DropoutForm(nn.Dropout3d, "keep_prob", keeps=True, spatial=3),
+        )
+        return [*find_dropout_layers(model.cells_and_names(), forms, "construct")]
+
+    def masked(self, layers: Iterable[DropoutLayer], model: Model, sink: DropoutSink) -> AbstractContextManager[None]:
+        """Never in place: PYNATIVE leaves a tensor unchanged; see DropoutReader."""
+        return masked_outputs(layers, model, sink, _multiplied)
 
     def set_seed(self, seed: int, threads: int | None) -> list[str]:
         """Seed operators, initial values and the data pipeline; see SeedSetter."""
@@ -83,6 +103,10 @@ class MindSporeTrainer:
             settings += [f"set_context(runtime_num_threads={threads})"]
             settings += [f"dataset.config.set_num_parallel_workers({threads})"]
         return settings
+
+
+def _multiplied(output: Any, mask: Array, _inplace: bool) -> Any:
+    return output * to_tensor(mask).astype(output.dtype)
 
 
 def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], scale: float, sink: StepSink) -> Any:

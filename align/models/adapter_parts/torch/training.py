@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.errors import UserCodeError
+from align.models.adapter_parts.dropout import DropoutForm, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.gradient_forms import TorchGradients
@@ -19,11 +20,12 @@ from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from align.core.dtypes import Array
     from align.core.protocols import Batch, Model
-    from align.core.training import BatchParts, StepSink, Training
+    from align.core.training import BatchParts, DropoutLayer, DropoutSink, StepSink, Training
 
 
 class TorchTrainer:
@@ -65,6 +67,18 @@ class TorchTrainer:
         """Set the share of each to 0; see ModelFreezer."""
         return dropping(model.named_modules(), {"p": 0.0})
 
+    def dropout_layers(self, model: Model) -> list[DropoutLayer]:
+        """Those of torch.nn; see DropoutReader."""
+        from torch import nn
+
+        channels = (DropoutForm(getattr(nn, f"Dropout{number}d"), "p", spatial=number) for number in (1, 2, 3))
+        forms = (DropoutForm(nn.Dropout, "p"), *channels)
+        return [*find_dropout_layers(model.named_modules(), forms, "forward")]
+
+    def masked(self, layers: Iterable[DropoutLayer], model: Model, sink: DropoutSink) -> AbstractContextManager[None]:
+        """In place too, where the layer is; see DropoutReader."""
+        return masked_outputs(layers, model, sink, _multiplied)
+
     def set_seed(self, seed: int, threads: int | None) -> list[str]:
         """Seed torch on all devices; see SeedSetter."""
         import torch
@@ -79,6 +93,11 @@ class TorchTrainer:
             torch.set_num_threads(threads)
             settings.append(f"set_num_threads({threads})")
         return settings
+
+
+def _multiplied(output: Any, mask: Array, inplace: bool) -> Any:
+    factor = to_tensor(mask).to(output)
+    return output.mul_(factor) if inplace else output * factor
 
 
 def _stay(module: Model, mode: bool = True) -> Model:  # noqa: ARG001 - as Module.train is called

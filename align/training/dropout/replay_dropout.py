@@ -1,0 +1,138 @@
+"""Dropout of both sides while training steps are compared: the reference's masks on both, or none on either.
+
+Which calls there are is seen in one step of each side. Where the calls of the port do not stand for the reference's,
+masks would make steps differ that are the same, so there are none.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from align.core.message_words import counted, first_few
+from align.core.name_map import SIDES
+from align.core.training import DropoutReader
+from align.core.verdicts import Finding
+from align.training.dropout.dropout_masks import PlannedMasks
+from align.training.dropout.find_dropout_faults import DroppingSide, dropout_culprits
+from align.training.dropout.pair_dropout_calls import PairedDropout, pair_dropout
+from align.training.freeze import hold_dropout
+from align.training.watch_step import watch_step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from align.core.protocols import Batch
+    from align.core.training import DropoutCall
+    from align.training.dropout.pair_dropout_calls import Pair
+    from align.training.open_training import TrainingSide
+    from align.training.step_result import StepCulprit
+
+
+class DropoutReplay:
+    """A context in which both sides drop the same, or nothing; `culprits` is what is wrong with the port's dropout."""
+
+    def __init__(self, opened: tuple[TrainingSide, TrainingSide], batch: Batch) -> None:
+        self._sides = DroppingSide.of(opened[0]), DroppingSide.of(opened[1])
+        self._batch = batch
+        self._stack, self._masks = ExitStack(), ExitStack()
+        self._held: list[tuple[str, ...]] = []
+        self._replayed: tuple[Pair, ...] = ()
+        self._reason = ""
+        self.culprits: list[StepCulprit] = []
+
+    def __enter__(self) -> DropoutReplay:
+        paired = self._paired() if any(layer.share for side in self._sides for layer in side.layers) else None
+        for side in self._sides:
+            self._held.append(self._stack.enter_context(hold_dropout(side.opened.training.model)).dropout)
+        self._stack.enter_context(self._masks)
+        if paired is not None and not self._reason:
+            self._replay(paired)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.__exit__(*error)  # type: ignore[arg-type]
+
+    def _paired(self) -> PairedDropout:
+        for side in self._sides:
+            _list_calls(side, self._batch)
+        paired = pair_dropout(self._sides[0].listed, self._sides[1].listed)
+        outside = [(role, side.listed.outside) for role, side in zip(SIDES, self._sides, strict=True)]
+        self._reason = "; ".join(_outside(role, paths) for role, paths in outside if paths)
+        if not self._reason:
+            self.culprits = dropout_culprits(paired, self._sides, self._batch)
+            missing = any(one.cause == "dropout-missing" for one in self.culprits)
+            self._reason = "" if paired.fit or (paired.clear and not missing) else _unfit(paired, self._sides)
+        return paired
+
+    def _replay(self, paired: PairedDropout) -> None:
+        """Let masks take the place of what both sides draw; what the other side drops in code is off on both."""
+        self._replayed = tuple(pair for pair in paired.pairs if pair[0].share)
+        plans = [{(one.place, one.path): replace(one, share=0.0) for one in calls} for calls in paired.alone]
+        plans[1] |= {(theirs.place, theirs.path): mine for mine, theirs in paired.pairs}
+        for side, plan in zip(self._sides, plans, strict=True):
+            reader, model = side.opened.side.reader, side.opened.training.model
+            if isinstance(reader, DropoutReader):
+                self._masks.enter_context(reader.masked(side.layers, model, PlannedMasks(plan)))
+
+    def given_up(self, culprits: Sequence[StepCulprit]) -> bool:
+        """Take the masks off if layers for dropout are culprits; True if the steps are to be compared again.
+
+        Such a layer only multiplies what it is given: if that is wrong, its mask is that of another call, or lies
+        otherwise in memory.
+        """
+        replayed = {theirs.path for _, theirs in self._replayed}
+        wrong = [one.candidate for one in culprits if one.kind == "forward" and one.part == "layer"]
+        unfit = [path for path in wrong if path in replayed]
+        if unfit:
+            self._masks.close()
+            self._replayed = ()
+            self._reason = f"the reference's masks do not fit the order or the layout of {first_few(unfit)}"
+        return bool(unfit)
+
+    @property
+    def findings(self) -> Iterator[Finding]:
+        """What was done with dropout, and why."""
+        replayed = [{pair[number].path for pair in self._replayed} for number in (0, 1)]
+        idle = [{one.path for one in side.layers if not one.share} for side in self._sides]
+        off = [len(set(held) - own - none) for held, own, none in zip(self._held, replayed, idle, strict=True)]
+        if self._replayed:
+            message = f"the reference's masks of dropout are replayed: {_both([len(one) for one in replayed])}"
+            yield Finding("dropout-replayed", "note", "dropout", message)
+        if any(off):
+            yield Finding("dropout-off", "note", "dropout", f"dropout was switched off in {_both(off)}")
+        if self._reason:
+            yield Finding("dropout-not-replayed", "warning", "dropout", f"no masks are replayed: {self._reason}")
+
+
+def _list_calls(side: DroppingSide, batch: Batch) -> None:
+    reader, model = side.opened.side.reader, side.opened.training.model
+    if isinstance(reader, DropoutReader):
+        with hold_dropout(model), reader.masked(side.layers, model, side.listed):
+            watch_step(side.opened, batch)
+
+
+def _both(counts: Sequence[int]) -> str:
+    return " and ".join(f"{counted(one, 'layer')} of the {role}" for one, role in zip(counts, SIDES, strict=True))
+
+
+def _outside(role: str, paths: Sequence[str]) -> str:
+    named = first_few([*dict.fromkeys(paths)])
+    return f"the {role} calls {named} outside of the model's own call, as parts of it or on the way back"
+
+
+def _unfit(paired: PairedDropout, sides: tuple[DroppingSide, DroppingSide]) -> str:
+    """Which calls have no partner of their shape."""
+    alone = [f"{_shown(one)} of the {role}" for role, calls in zip(SIDES, paired.alone, strict=True) for one in calls]
+    if alone:
+        return f"on one side only there is {first_few(alone)}"
+    unlike = [f"{_shown(a)} and {_shown(b)}" for a, b in paired.pairs if a.shape != b.shape]
+    if unlike:
+        return f"these are not of one shape: {first_few(unlike)}"
+    counts = [sum(bool(one.share) for run in side.listed.kinds for one in run) for side in sides]
+    return f"the reference drops at {counted(counts[0], 'call')} of its layers, the candidate at {counts[1]:,}"
+
+
+def _shown(call: DropoutCall) -> str:
+    return f"{call.path or call.class_name} {[*call.shape]}"
