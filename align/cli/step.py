@@ -6,15 +6,24 @@ from typing import Annotated
 
 import typer
 
-from align.cli.parts.shared import TRAINING_SIDE, BatchOption, JsonOption, MapOption, RunOption, finish, progress_bar
+from align.cli.parts.shared import (
+    TRAINING_SIDE,
+    BatchesOfStepsOption,
+    JsonOption,
+    MapOption,
+    RunOption,
+    finish,
+    progress_bar,
+)
+from align.cli.parts.sides import numbered_sources
 
 
 def step_command(  # noqa: PLR0913 - one parameter an option
     reference: Annotated[str, typer.Argument(metavar="REFERENCE", help=TRAINING_SIDE)],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same of the port.")],
-    batch: BatchOption,
+    batch: BatchesOfStepsOption,
     map_file: MapOption = None,
-    steps: Annotated[int, typer.Option(metavar="N", help="How many steps.")] = 3,
+    steps: Annotated[int, typer.Option(metavar="N", help="How many steps, at least; never fewer than batches.")] = 3,
     show_all: Annotated[bool, typer.Option("--all", help="List all layers and gradients.")] = False,
     run: RunOption = None,
     json: JsonOption = False,
@@ -29,6 +38,6 @@ def step_command(  # noqa: PLR0913 - one parameter an option
         result = compare_training_step(
             reference, candidate, batch=batch, name_map=map_file, steps=steps, progress=progress
         )
-    sources = {"reference": reference, "candidate": candidate, "map": map_file, "batch": batch}
+    sources = {"reference": reference, "candidate": candidate, "map": map_file, **numbered_sources("batch", batch)}
     made_from = {role: source for role, source in sources.items() if source}
     return finish(result, result.verdict, made_from, run, json, show_all=show_all)

@@ -14,8 +14,7 @@ from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, UsageError
-from align.models.batches import batches_of
-from align.models.inputs import read_inputs
+from align.models.inputs import read_batches
 from align.models.open_side import environments
 from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
 from align.training.freeze import freeze
@@ -60,11 +59,11 @@ def compare_training_step(
     """Take training steps on both sides, each from the reference's state, and name what is wrong by itself.
 
     A side is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step]) or a
-    dict of these. `batch` is one batch, or several in a list that follow one another; of one, each step takes it
-    again. What bears no name of the model's own inputs goes to the loss. Before each step the candidate is given the
-    reference's parameters and buffers, and at each update the reference's gradients. Dropout is switched off. Neither
-    side is changed. Raises CannotRunError for a model without trainable parameters and a loss that is no scalar,
-    SharedModelError for sides that are one object or share tensors, NothingInCommonError if no layer pairs.
+    dict of these. `batch` is one batch, which each step takes again, or several in a list that follow one another, each
+    at least once. What bears no name of the model's own inputs goes to the loss. Before each step the candidate is
+    given the reference's parameters and buffers, and at each update the reference's gradients. Dropout is switched off.
+    Neither side is changed. Raises CannotRunError for a model without trainable parameters and a loss that is no
+    scalar, SharedModelError for sides that are one object or share tensors, NothingInCommonError if no layer pairs.
 
     >>> from align.core.training import Training
     >>> from align.models.frameworks.arrays import ArrayModel
@@ -76,8 +75,7 @@ def compare_training_step(
     """
     if steps < 1:
         raise UsageError(f"{steps} is no number of steps", "give 1 or more")
-    arrays = read_inputs(batch)
-    given = batches_of(arrays)
+    given = read_batches(batch)
     batches = [given[number % len(given)] for number in range(max(steps, len(given)))]
     opened = open_trainings(reference, candidate)
     stages = count(1)
