@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.traces import Capture
@@ -43,6 +43,18 @@ class BatchParts:
 
     inputs: Mapping[str, Array]
     targets: Mapping[str, Array]
+
+
+@runtime_checkable
+class MomentReader(Protocol):
+    """Reads what a live optimizer keeps of each parameter from step to step: its moments."""
+
+    def read_moments(self, optimizer: Any, model: Any) -> Iterator[tuple[str, str, Array]]:
+        """Yield the parameter's name in the model, what the optimizer calls the moment, and its value.
+
+        Left out is what has another shape than the parameter, as counts of steps have. Arrays may be reused.
+        """
+        ...
 
 
 class StepSink(Protocol):
