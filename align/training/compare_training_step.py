@@ -21,6 +21,8 @@ from align.training.freeze import freeze
 from align.training.open_training import open_trainings
 from align.training.step_result import StepComparison
 from align.training.steps.both_steps import SeenSteps, StepTask
+from align.training.steps.compare_free_runs import compare_free_runs, free_run_findings
+from align.training.steps.compare_moments import compare_moments, last_moments, moment_findings
 from align.training.steps.compare_values import carried_over
 from align.training.steps.find_step_culprits import find_step_culprits
 from align.training.steps.find_step_faults import owners_of
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from align.training.open_training import TrainingSide
     from align.training.step_result import ComparedGradient, ComparedLoss, StepCulprit
 
-STAGES = 5
+STAGES = 6
 STEPS = 3
 
 
@@ -129,7 +131,8 @@ def _parameters(side: TrainingSide) -> ParameterSet:
 
 
 def _record(side: TrainingSide, task: StepTask, folder: Path) -> StepTrace:
-    with StepWriter(folder, side.side.reader.environment()) as writer:
+    moments = last_moments(side, len(task.batches))
+    with StepWriter(folder, side.side.reader.environment(), moments=moments) as writer:
         side.trainer.take_steps(side.training, task.batches, writer)
     return StepTrace(folder, writer.losses)
 
@@ -145,8 +148,9 @@ def _record_from(task: StepTask, names: NameMap, reference: StepTrace, start: Ma
     def updated(step: int, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
         return carried_over(names, reference.values(step, GIVEN), gradients)
 
-    folder = task.folder / SIDES[1]
-    with StepWriter(folder, side.side.reader.environment(), begun=begun, updated=updated) as writer:
+    folder, environment = task.folder / SIDES[1], side.side.reader.environment()
+    moments = last_moments(side, len(task.batches))
+    with StepWriter(folder, environment, begun=begun, updated=updated, moments=moments) as writer:
         side.trainer.take_steps(side.training, task.batches, writer)
     return StepTrace(folder, writer.losses)
 
@@ -165,6 +169,9 @@ def _judged(task: StepTask, seen: SeenSteps) -> StepComparison:
         refuse_random_steps(task.sides[1], task.batches, seen.traces[1], task.folder / "candidate-again", seen.start)
     losses = tuple(compared_losses(seen))
     gradients = tuple(compared_gradients(alone, together, owners_of(seen.parameters[1])))
+    moments = compare_moments(task.sides, seen.traces, seen.names, scaled=scale is not None)
+    task.begun()
+    free = compare_free_runs(task, seen)
     return StepComparison(
         task.sides[0].label,
         task.sides[1].label,
@@ -173,9 +180,17 @@ def _judged(task: StepTask, seen: SeenSteps) -> StepComparison:
         tuple(compared_layers(seen)),
         gradients,
         tuple(culprits),
-        (*seen.findings, *open_names(seen.names), *_loss_findings(losses, culprits, scale)),
+        (
+            *seen.findings,
+            *open_names(seen.names),
+            *_loss_findings(losses, culprits, scale),
+            *(moment_findings(moments) if all(one.kind != "update" for one in culprits) else ()),
+            *(free_run_findings(free) if not culprits else ()),
+        ),
         environments(*(side.side for side in task.sides)),
         _verdict(culprits, gradients),
+        free,
+        tuple(moments),
     )
 
 

@@ -75,6 +75,8 @@ def test_the_same_side_twice_is_aligned(capsys: pytest.CaptureFixture[str]) -> N
     shown = capsys.readouterr().out
     assert "4 gradients of parameters agree" in shown
     assert ".bias" in shown
+    assert "Left to themselves" in shown
+    assert "exp_avg_sq" in shown
 
 
 def test_a_fault_ends_with_1_and_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,7 @@ def compare_step_updates(
     gradients = [_meant(name_map, traces[0].values(step, GIVEN)) for step in range(steps)]
     after = [_both(name_map, *(trace.values(step, AFTER) for trace in traces)) for step in range(steps)]
     before = _meant(name_map, traces[0].values(0, AFTER), start)
-    groups = _groups(sides[0], steps), _groups(sides[1], steps)
+    groups = groups_of(sides[0], steps), groups_of(sides[1], steps)
     known: list[Mapping[Key, object]] = [*gradients, *after]
     whole = [key for key in before if key[1] in trained and all(key in own for own in known)]
     return explain_updates(
@@ -68,11 +68,24 @@ def update_culprits(result: UpdatesResult) -> list[StepCulprit]:
 
 def scale_of_optimizers(sides: tuple[TrainingSide, TrainingSide]) -> float:
     """By what the candidate's optimizers multiply gradients, over the reference's; 1 where that is not one number."""
-    rules = [[read_rule(group) for group in _groups(side, 1).values()] for side in sides]
+    rules = [[read_rule(group) for group in groups_of(side, 1).values()] for side in sides]
     scales = [{one.gradient_scale for one in own if one is not None} for own in rules]
     if any(len(own) != 1 for own in scales):
         return 1.0
     return scales[1].pop() / scales[0].pop()
+
+
+def groups_of(side: TrainingSide, steps: int) -> dict[str, ParameterGroup]:
+    """The group of each parameter, with its rates step by step."""
+    reader = side.side.reader
+    found: dict[str, ParameterGroup] = {}
+    if not isinstance(reader, OptimizerReader):
+        return found
+    for optimizer in side.training.optimizers:
+        schedulers = reader.schedulers_of(optimizer, ())
+        for group in reader.read_groups(optimizer, side.training.model, schedulers, steps + 1):
+            found |= dict.fromkeys(group.names or (), group)
+    return found
 
 
 def _culprit(finding: UpdateFinding) -> StepCulprit:
@@ -99,19 +112,6 @@ def _sureness(finding: UpdateFinding) -> Sureness:
 
 def _told(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _groups(side: TrainingSide, steps: int) -> dict[str, ParameterGroup]:
-    """The group of each parameter, with its rates step by step."""
-    reader = side.side.reader
-    found: dict[str, ParameterGroup] = {}
-    if not isinstance(reader, OptimizerReader):
-        return found
-    for optimizer in side.training.optimizers:
-        schedulers = reader.schedulers_of(optimizer, ())
-        for group in reader.read_groups(optimizer, side.training.model, schedulers, steps + 1):
-            found |= dict.fromkeys(group.names or (), group)
-    return found
 
 
 def _meant(
