@@ -10,6 +10,7 @@ import typer
 
 from align.cli.parts.shared import (
     TRAINING_SIDE,
+    BatchesOfStepsOption,
     BatchesOption,
     InputSpecsOption,
     JsonOption,
@@ -19,7 +20,7 @@ from align.cli.parts.shared import (
     hand_over,
     progress_bar,
 )
-from align.cli.parts.sides import DeviceOption, DtypeOption, ModeOption  # noqa: TC001 - typer reads the annotations
+from align.cli.parts.sides import DeviceOption, DtypeOption, ModeOption, numbered_sources
 from align.errors import UsageError
 
 SHOWN_DEPTH = 1
@@ -52,9 +53,7 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
         str | None, typer.Option(metavar="FACTORY", help=f"Capture training steps instead. {TRAINING_SIDE}")
     ] = None,
     steps: Annotated[int, typer.Option(metavar="N", help="How many training steps.")] = 3,
-    batch: Annotated[
-        str | None, typer.Option(metavar="FILE", help="With --step: inputs and labels (.npz), or `module:function`.")
-    ] = None,
+    batch: BatchesOfStepsOption = None,
     json: JsonOption = False,
 ) -> int:
     """Run a model on fixed inputs and write what every module returned into a folder; its framework is enough.
@@ -74,7 +73,7 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
         others |= {"--layer-inputs": layer_inputs, "--backward": backward}
         others |= {"--no-noise": not noise, "--no-values": not values}
         return _capture_steps(step, folder, batch, steps, json, [name for name, given in others.items() if given])
-    if batch is not None:
+    if batch:
         raise UsageError("--batch is of training steps", "give --inputs, or --step FACTORY")
     if side is None:
         raise UsageError("no model is given", "write `align capture SIDE -o DIR`, or --step FACTORY for training steps")
@@ -102,7 +101,9 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
     return 0
 
 
-def _capture_steps(factory: str, folder: Path, batch: str | None, steps: int, json: bool, others: list[str]) -> int:
+def _capture_steps(
+    factory: str, folder: Path, batch: list[str] | None, steps: int, json: bool, others: list[str]
+) -> int:
     """Capture training steps; raises UsageError for `others`, which belong to a forward run."""
     from align.training.capture_training_step import capture_training_step
 
@@ -110,9 +111,9 @@ def _capture_steps(factory: str, folder: Path, batch: str | None, steps: int, js
         raise UsageError(
             f"{others[0]} is of a forward run, not of --step", "the factory returns the model as it is to be"
         )
-    if batch is None:
+    if not batch:
         raise UsageError("no batch is given", "give inputs and labels by name: --batch FILE.npz")
     with progress_bar() as progress:
         result = capture_training_step(factory, folder, batch=batch, steps=steps, progress=progress)
-    hand_over(result, {"step": factory, "batch": batch}, None, json)
+    hand_over(result, {"step": factory, **numbered_sources("batch", batch)}, None, json)
     return 0

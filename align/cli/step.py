@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from align.cli.parts.shared import TRAINING_SIDE, JsonOption, MapOption, RunOption, finish, progress_bar
+from align.cli.parts.shared import (
+    TRAINING_SIDE,
+    BatchesOfStepsOption,
+    JsonOption,
+    MapOption,
+    RunOption,
+    finish,
+    progress_bar,
+)
+from align.cli.parts.sides import numbered_sources
 
 FOLDER = "Or a folder of captured steps."
 
@@ -14,15 +23,11 @@ FOLDER = "Or a folder of captured steps."
 def step_command(  # noqa: PLR0913 - one parameter an option
     reference: Annotated[str, typer.Argument(metavar="REFERENCE", help=f"{TRAINING_SIDE} {FOLDER}")],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same of the port.")],
-    batch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Inputs and labels by name (.npz), or `module:function`; folders bring theirs."
-        ),
-    ] = None,
+    batch: BatchesOfStepsOption = None,
     map_file: MapOption = None,
     steps: Annotated[
-        int | None, typer.Option(metavar="N", help="How many steps (3); folders hold as many as were captured.")
+        int | None,
+        typer.Option(metavar="N", help="How many steps (3), at least one a batch; folders bring theirs."),
     ] = None,
     show_all: Annotated[bool, typer.Option("--all", help="List all layers and gradients.")] = False,
     run: RunOption = None,
@@ -38,6 +43,11 @@ def step_command(  # noqa: PLR0913 - one parameter an option
         result = compare_training_step(
             reference, candidate, batch=batch, name_map=map_file, steps=steps, progress=progress
         )
-    sources = {"reference": reference, "candidate": candidate, "map": map_file, "batch": batch}
+    sources = {
+        "reference": reference,
+        "candidate": candidate,
+        "map": map_file,
+        **numbered_sources("batch", batch or []),
+    }
     made_from = {role: source for role, source in sources.items() if source}
     return finish(result, result.verdict, made_from, run, json, show_all=show_all)

@@ -50,6 +50,18 @@ class BatchParts:
     targets: Mapping[str, Array]
 
 
+@runtime_checkable
+class MomentReader(Protocol):
+    """Reads what a live optimizer keeps of each parameter from step to step: its moments."""
+
+    def read_moments(self, optimizer: Any, model: Any) -> Iterator[tuple[str, str, Array]]:
+        """Yield the parameter's name in the model, what the optimizer calls the moment, and its value.
+
+        Left out is what has another shape than the parameter, as counts of steps have. Arrays may be reused.
+        """
+        ...
+
+
 class StepSink(Protocol):
     """Sees training steps and may change what happens in them. Arrays may be reused after a call: copy what is kept.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,7 +48,8 @@ class FieldForm:
 class UpdateRuleForm:
     """What optimizers of these classes compute: a kind, fields that are always so, and fields that settings give.
 
-    A setting of `unknown` that is on makes it another rule.
+    A setting of `unknown` that is on makes it another rule. `moments` are what they keep of each parameter, by
+    their own names, as the formulas of updates call it (`momentum`, `first`, `second`, ...).
     """
 
     classes: tuple[str, ...]
@@ -55,6 +57,7 @@ class UpdateRuleForm:
     fixed: Mapping[str, Any]
     reads: Mapping[str, FieldForm]
     unknown: tuple[str, ...] = ()
+    moments: Mapping[str, str] = field(default_factory=dict)
 
     def fields(self, settings: Mapping[str, Setting]) -> dict[str, Any] | None:
         """The fields of the rule under these settings, None where one of `unknown` is on."""
@@ -77,6 +80,23 @@ def setting_at(settings: Mapping[str, Setting], path: str) -> Setting:
 def update_rule_form(classes: Sequence[str]) -> UpdateRuleForm | None:
     """The form of the first of these classes, if that is known: what is derived from it may do something else."""
     return next((form for form in update_rule_forms() if classes and classes[0] in form.classes), None)
+
+
+def moment_kinds(classes: Sequence[str]) -> Mapping[str, str]:
+    """What optimizers of these classes keep, as `UpdateRuleForm.moments`; a derived class keeps what its base does.
+
+    Of other classes, the names that mean one thing wherever they are known.
+    """
+    forms = (form for name in classes for form in update_rule_forms() if name in form.classes)
+    known = next(forms, None)
+    return _usual_moments() if known is None else known.moments
+
+
+@cache
+def _usual_moments() -> dict[str, str]:
+    pairs = {pair for form in update_rule_forms() for pair in form.moments.items()}
+    meanings = Counter(name for name, _ in pairs)
+    return {name: kind for name, kind in sorted(pairs) if meanings[name] == 1}
 
 
 @cache

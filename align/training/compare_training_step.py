@@ -20,6 +20,8 @@ from align.training.dropout.replay_dropout import DropoutReplay
 from align.training.freeze import without_dropout
 from align.training.open_training import open_training, open_trainings
 from align.training.step_result import StepComparison
+from align.training.steps.compare_free_runs import compare_free_runs, free_run_findings
+from align.training.steps.compare_moments import compare_moments, moment_findings
 from align.training.steps.compare_recorded import see_recorded_steps
 from align.training.steps.find_step_culprits import find_step_culprits
 from align.training.steps.find_step_faults import owners_of
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     Given = str | Path | Training
     Opened = TrainingSide | ReferenceSteps
 
-STAGES = 5
+STAGES = 6
 STEPS = 3
 
 
@@ -168,6 +170,8 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         refuse_random_steps(live, batches, seen.traces[1], folder / "candidate-again", seen.start)
     losses = tuple(compared_losses(seen))
     gradients = tuple(compared_gradients(alone, together, owners_of(seen.parameters[1])))
+    moments = tuple(compare_moments(seen, scaled=scale is not None))
+    free = compare_free_runs(seen)
     return StepComparison(
         seen.sides[0].label,
         seen.sides[1].label,
@@ -176,9 +180,17 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         tuple(compared_layers(seen)),
         gradients,
         tuple(culprits),
-        (*seen.findings, *open_names(seen.names), *_loss_findings(losses, culprits, scale)),
+        (
+            *seen.findings,
+            *open_names(seen.names),
+            *_loss_findings(losses, culprits, scale),
+            *(moment_findings(moments) if all(one.kind != "update" for one in culprits) else ()),
+            *(free_run_findings(free) if not culprits else ()),
+        ),
         named_environments(*((side.framework, side.environment) for side in seen.sides)),
         _verdict(culprits, gradients, apart=live is None),
+        free,
+        moments,
     )
 
 

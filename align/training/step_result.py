@@ -95,6 +95,46 @@ class ComparedLayer:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparedMoment:
+    """What the optimizers keep of a paired parameter after a step, counted from 1, under the reference's gradients.
+
+    `reference_moment` and `candidate_moment` are what they call it. `factor` is the multiple of the limit. `scale` is
+    the one factor that makes the reference's moments of this kind the candidate's, None if they are equal, or if it is
+    none: another unit, which is no fault. "could not tell": such a factor after a single step, where another beta gives
+    one too, or gradients that the optimizers scale unalike.
+    """
+
+    reference: str
+    candidate: str
+    reference_moment: str
+    candidate_moment: str
+    step: int
+    outcome: StepOutcome
+    measurement: Measurement
+    factor: float
+    scale: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FreeStep:
+    """A step, counted from 1, of both sides left to themselves since the reference's start; the losses of these runs.
+
+    `apart` is the distance of the paired parameters of both sides over the way that the reference's have gone since its
+    start, all taken as one vector; `noise` is the same of the reference and itself with all values rounded at random
+    before each step. `single_steps` is what the candidate's steps differ by, each from the reference's state and under
+    its gradients, added up: that is no chaos, but another form of a rule, as another place of epsilon. None where a
+    side could not take the step, or the reference did not move.
+    """
+
+    step: int
+    reference: float | None
+    candidate: float | None
+    apart: float | None
+    noise: float | None
+    single_steps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StepComparison:
     """What was compared, what is wrong by itself, and the verdict."""
 
@@ -109,6 +149,8 @@ class StepComparison:
     findings: tuple[Finding, ...]
     environment: dict[str, dict[str, str]]
     verdict: Verdict
+    free: tuple[FreeStep, ...] = ()
+    moments: tuple[ComparedMoment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

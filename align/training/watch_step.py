@@ -63,10 +63,32 @@ def watch_step(
     return sink.told()
 
 
-class _Summary:
-    """A StepSink that keeps the last gradient of each parameter, and what moved from `before`."""
+class LayersUnseen:
+    """The parts of a StepSink that see layers, for one that does not look at them."""
 
     layers = False
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
+        """Nothing: layers are not seen."""
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Nothing: layers are not seen."""
+
+    def instead(self, capture: Capture, value: Array) -> None:
+        """Nothing: layers are not seen."""
+
+    def awaited(self, capture: Capture) -> None:
+        """Nothing: layers are not seen."""
+
+    def arrived(self, capture: Capture, gradient: Array) -> None:
+        """Nothing: layers are not seen."""
+
+    def sent_back(self, capture: Capture) -> None:
+        """Nothing: layers are not seen."""
+
+
+class _Summary(LayersUnseen):
+    """A StepSink that keeps the last gradient of each parameter, and what moved from `before`."""
 
     def __init__(self, before: Mapping[str, Array], moved: Mapping[str, Array], parameters: Sequence[str]) -> None:
         self._before, self._moved, self._names = {**before, **moved}, moved, frozenset(parameters)
@@ -85,21 +107,6 @@ class _Summary:
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:  # noqa: ARG002
         self._called.add(module)
-
-    def add(self, capture: Capture, value: Array) -> None:
-        """Nothing: layers are not seen."""
-
-    def instead(self, capture: Capture, value: Array) -> None:
-        """Nothing: layers are not seen."""
-
-    def awaited(self, capture: Capture) -> None:
-        """Nothing: layers are not seen."""
-
-    def arrived(self, capture: Capture, gradient: Array) -> None:
-        """Nothing: layers are not seen."""
-
-    def sent_back(self, capture: Capture) -> None:
-        """Nothing: layers are not seen."""
 
     def computed(self, name: str, gradient: Array) -> None:
         self._computed[name] = self._computed[name] + gradient if name in self._computed else np.array(gradient)

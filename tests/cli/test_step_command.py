@@ -23,10 +23,14 @@ def batch():
     return {"x": np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32), "label": np.arange(6) % 2}
 
 
-def clean(loss=None, frozen=False):
+def other_batch():
+    return {"x": np.random.default_rng(1).standard_normal((4, 3)).astype(np.float32), "label": np.arange(4) % 2}
+
+
+def clean(loss=None, frozen=False, betas=(0.9, 0.999)):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2))
-    optimizer = torch.optim.Adam(model.parameters())
+    optimizer = torch.optim.Adam(model.parameters(), betas=betas)
     if frozen:
         model.requires_grad_(False)
     return model, loss or torch.nn.CrossEntropyLoss(), optimizer
@@ -34,6 +38,10 @@ def clean(loss=None, frozen=False):
 
 def summed():
     return clean(torch.nn.CrossEntropyLoss(reduction="sum"))
+
+
+def forgetful():
+    return clean(betas=(0.8, 0.999))
 
 
 def unreduced():
@@ -67,6 +75,8 @@ def test_the_same_side_twice_is_aligned(capsys: pytest.CaptureFixture[str]) -> N
     shown = capsys.readouterr().out
     assert "4 gradients of parameters agree" in shown
     assert ".bias" in shown
+    assert "Left to themselves" in shown
+    assert "exp_avg_sq" in shown
 
 
 def test_a_fault_ends_with_1_and_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,6 +87,23 @@ def test_a_fault_ends_with_1_and_is_kept(tmp_path: Path, capsys: pytest.CaptureF
     ]
     assert len(document["losses"]) == document["steps"] == 1
     assert json.loads((tmp_path / "run" / "step.json").read_text("utf-8"))["culprits"] == document["culprits"]
+
+
+def test_batches_are_taken_one_after_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batches = "--batch", "train.py:other_batch", "--json"
+    assert step("clean", *batches, "--steps", "3", "--run", "run") == 0
+    losses = json.loads(capsys.readouterr().out)["losses"]
+    assert [one["reference"] for one in losses] == [one["candidate"] for one in losses]
+    assert (
+        abs(losses[0]["reference"] - losses[2]["reference"])
+        < 0.01
+        < abs(losses[0]["reference"] - losses[1]["reference"])
+    )
+    assert "batch 2" in json.loads((tmp_path / "run" / "step.json").read_text("utf-8"))["made_from"]
+    assert step("forgetful", "--steps", "1") == 0  # the first step of Adam is the same for all of its betas
+    capsys.readouterr()
+    assert step("forgetful", *batches, "--steps", "1") == 1
+    assert [one["cause"] for one in json.loads(capsys.readouterr().out)["culprits"]] == ["beta1"]
 
 
 @pytest.mark.parametrize(

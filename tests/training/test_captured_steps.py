@@ -15,6 +15,7 @@ import pytest
 import align
 from align.cli.main import main
 from align.errors import CannotRunError, DestinationError, RunFolderError, UnlikeTracesError, UsageError
+from align.traces.stored.manifest import HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -226,7 +227,7 @@ def other_batch(folder: Path) -> None:
 def changed_tensor(folder: Path) -> None:
     path = folder / "updates" / "step0.safetensors"
     content = bytearray(path.read_bytes())
-    content[-5] ^= 1
+    content[8 + HEADER_BYTES + 1] ^= 1
     path.write_bytes(bytes(content))
 
 

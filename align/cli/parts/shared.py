@@ -58,6 +58,14 @@ TRAINING_SIDE = (
 BatchOption = Annotated[
     str, typer.Option(metavar="FILE", help="Inputs and labels by name (.npz), or `module:function`: one batch.")
 ]
+BatchesOfStepsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--batch",
+        metavar="FILE",
+        help="Inputs and labels by name (.npz), or `module:function`; repeat for batches one after another.",
+    ),
+]
 SeedOption = Annotated[int, typer.Option(help="Seed of --input.")]
 
 

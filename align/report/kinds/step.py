@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.message_words import first_few
 from align.names.fold_names import fold_alike, fold_names
+from align.report.kind_parts.step_tables import run_tables
 from align.report.rendering.blocks import Block, Column, Facts, Row, Table, Tone, findings_blocks, verdict_block
 from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, as_float, format_facts, format_number
@@ -30,6 +31,7 @@ def step_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Blo
         blocks.append(_gradients(shown, len(wrong) - MOST_SHOWN if not show_all else 0))
     if show_all:
         blocks.append(_layers(document["layers"]))
+    blocks += run_tables(document, show_all=show_all)
     return [*blocks, *findings_blocks(document["findings"]), verdict_block(document["verdict"])]
 
 

@@ -45,15 +45,21 @@ class JudgedValue:
 def paired_values(name_map: NameMap, source: Mapping[str, Array], target: Mapping[str, Array]) -> Iterator[PairedValue]:
     """Bring the source's values over; those of which neither side has any, and padded ones, are left out."""
     for pairing in name_map.pairings:
-        change, part = apart_from_whole(pairing.transform)
-        mine, theirs = source.get(pairing.source), target.get(pairing.target)
-        if (mine is None and theirs is None) or any(isinstance(one, Pad) for one in steps_of(pairing.transform)):
-            continue
-        meant = None if mine is None else change.apply(mine)
-        if theirs is not None and part is not None and part.shape == theirs.shape:
-            theirs = theirs[part.region]
-        if meant is None or theirs is None or meant.shape == theirs.shape:
-            yield PairedValue(pairing, meant, theirs)
+        found = paired_value(pairing, source.get(pairing.source), target.get(pairing.target))
+        if found is not None:
+            yield found
+
+
+def paired_value(pairing: Pairing, mine: Array | None, theirs: Array | None) -> PairedValue | None:
+    """Bring one value over; None where neither side has any, where it is padded, and where the shapes are unlike."""
+    change, part = apart_from_whole(pairing.transform)
+    if (mine is None and theirs is None) or any(isinstance(one, Pad) for one in steps_of(pairing.transform)):
+        return None
+    meant = None if mine is None else change.apply(mine)
+    if theirs is not None and part is not None and part.shape == theirs.shape:
+        theirs = theirs[part.region]
+    fits = meant is None or theirs is None or meant.shape == theirs.shape
+    return PairedValue(pairing, meant, theirs) if fits else None
 
 
 def judge_values(

@@ -40,7 +40,8 @@ class StepNoise:
     Of what layers take and return (`forward`) and of the gradients that come back to it (`backward`), each layer alone,
     by the keys of captures; of gradients and values of parameters (`alone`, and `together` where errors gather through
     the whole step, by the keys of `value_capture`); and of the loss of each step. `gathered_forward` and
-    `gathered_backward` are those of layers where errors gather, of captured steps only.
+    `gathered_backward` are those of layers where errors gather, of captured steps only. `growth` is how far the side
+    comes from itself, step by step, when it is left to itself and rounded at random: over the way of its parameters.
     """
 
     forward: Mapping[str, Measurement] = field(default_factory=dict)
@@ -50,6 +51,7 @@ class StepNoise:
     gathered_forward: Mapping[str, Measurement] = field(default_factory=dict)
     gathered_backward: Mapping[str, Measurement] = field(default_factory=dict)
     losses: tuple[float | None, ...] = ()
+    growth: tuple[float | None, ...] = ()
 
 
 def measure_step_noise(

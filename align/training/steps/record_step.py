@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PARTS = FORWARD, BACKWARD, UPDATES = "forward", "backward", "updates"
 BEFORE, COMPUTED, GIVEN, AFTER = "before", "computed", "given", "after"
+COMPUTED, GIVEN, AFTER = "computed", "given", "after"
+MOMENT = "moment "  # and what the optimizer calls it
 
 
 def value_capture(name: str, step: int, what: str, value: Array) -> Capture:
@@ -33,11 +35,17 @@ def nothing_changed(_step: int, _values: Mapping[str, Array]) -> Mapping[str, Ar
     return {}
 
 
+def no_moments(_step: int) -> Iterable[tuple[str, str, Array]]:
+    """Read nothing of the optimizers."""
+    return ()
+
+
 class StepWriter:
     """A StepSink that writes steps into a folder; use it as a context manager, which seals it.
 
     Layers are kept of the first `seen` steps. Before a step `begun` may give other values, and at an update `updated`
-    other gradients: they are told the step, and what is there.
+    other gradients: they are told the step, and what is there. `moments` gives what the optimizers keep after a step:
+    parameter, moment, value.
     """
 
     def __init__(
@@ -48,10 +56,11 @@ class StepWriter:
         seen: int = 1,
         begun: Callable[[int], Mapping[str, Array]] = lambda _step: {},
         updated: Callable[[int, Mapping[str, Array]], Mapping[str, Array]] = nothing_changed,
+        moments: Callable[[int], Iterable[tuple[str, str, Array]]] = no_moments,
     ) -> None:
         self._writers = [TraceWriter(folder / part, environment, inputs=part == FORWARD) for part in PARTS]
         self._stack = ExitStack()
-        self._seen, self._begun, self._updated = seen, begun, updated
+        self._seen, self._begun, self._updated, self._moments = seen, begun, updated, moments
         self._step = 0
         self._computed: dict[str, Array] = {}
         self._given: set[str] = set()
@@ -110,8 +119,8 @@ class StepWriter:
         self._given |= found.keys()
         return self._updated(self._step, found)
 
-    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
-        """Write gradients and values."""
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
+        """Write gradients, values and moments."""
         for capture in self._awaited.values():
             self._writers[1].add(capture, np.zeros(capture.shape, numpy_dtype(capture.dtype)))
         self.losses.append(loss)
@@ -119,6 +128,11 @@ class StepWriter:
             self._write(name, COMPUTED, gradient)
         for name, value in values:
             self._write(name, AFTER, value)
+        known = set()
+        for name, moment, value in self._moments(step):
+            if (name, moment) not in known:  # of a parameter in two optimizers the first counts
+                known.add((name, moment))
+                self._write(name, MOMENT + moment, value)
 
     def _write(self, name: str, what: str, value: Array) -> None:
         self._writers[2].add(value_capture(name, self._step, what, value), value)
@@ -178,3 +192,12 @@ class StepTrace:
         """Gradients or values of all parameters at a step, by name."""
         found = (one for one in self._values.values() if one.call == step and one.output == what)
         return {one.module: self.updates.value(one) for one in found}
+
+    def moments(self, step: int) -> set[tuple[str, str]]:
+        """What the optimizers keep after a step: parameters, and what the optimizer calls the moment."""
+        written = (one for one in self._values if one[1] == step and one[2].startswith(MOMENT))
+        return {(name, what.removeprefix(MOMENT)) for name, _, what in written}
+
+    def moment(self, step: int, name: str, moment: str) -> Array:
+        """One of them."""
+        return self.updates.value(self._values[name, step, MOMENT + moment])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 from align.core.message_words import counted
 from align.core.protocols import OptimizerReader, SettingsReader
 from align.errors import CannotRunError, UsageError
-from align.models.batches import batches_of
-from align.models.inputs import read_inputs
+from align.models.inputs import read_batches
 from align.models.source_lines import called_at, made_at
+from align.training.steps.free_run import rounding_growth
+from align.training.steps.last_moments import last_moments
 from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import StepTrace, StepWriter
 from align.training.steps.refuse_random_steps import refuse_random_steps
@@ -71,7 +72,7 @@ def batches_of_steps(batch: InputsSource, steps: int) -> list[Batch]:
     """The batch of each step: several follow one another, and begin anew where they are fewer than the steps."""
     if steps < 1:
         raise UsageError(f"{steps} is no number of steps", "give 1 or more")
-    given = batches_of(read_inputs(batch))
+    given = read_batches(batch)
     return [given[number % len(given)] for number in range(max(steps, len(given)))]
 
 
@@ -93,6 +94,8 @@ def record_reference(
         refuse_random_steps(opened, batches, steps.trace, Path(scratch) / "again")
         begun()
         noise, findings = measure_step_noise(opened, batches, steps.trace, Path(scratch) / "wide", layers=layers)
+    begun()
+    noise = replace(noise, growth=rounding_growth(opened, steps.parameters, batches, steps.trace))
     return ReferenceSteps(steps, noise, findings)
 
 
@@ -100,7 +103,8 @@ def record_steps(opened: TrainingSide, batches: Sequence[Batch], folder: Path) -
     """Take steps of a live side; raises CannotRunError for one that trains nothing."""
     parameters = trained_parameters(opened)
     reader, model = opened.side.reader, opened.side.model
-    with StepWriter(folder, reader.environment()) as writer:
+    moments = last_moments(opened, len(batches))
+    with StepWriter(folder, reader.environment(), moments=moments) as writer:
         writer.start(reader.read_values(model))
         opened.trainer.take_steps(opened.training, batches, writer)
     return told_steps(opened, parameters, batches, StepTrace(folder, writer.losses))

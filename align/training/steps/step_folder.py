@@ -47,6 +47,7 @@ def write_steps(folder: Path, reference: ReferenceSteps, settings: Iterable[Laye
         "environment": steps.environment,
         "losses": steps.trace.losses,
         "noise_losses": noise.losses,
+        "growth": noise.growth,
         "groups": _told_groups(steps.groups),
         "loss": steps.loss,
         "own_step": steps.own_step,
@@ -108,7 +109,8 @@ def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
         StepTrace(folder, [_number(one) for one in document["losses"]]),
     )
     kinds = {kind: read_noise(folder / NOISE / kind)[0] or {} for kind in _KINDS}
-    noise = StepNoise(**kinds, losses=tuple(_number(one) for one in document["noise_losses"]))
+    losses, growth = (tuple(map(_number, document[key])) for key in ("noise_losses", "growth"))
+    noise = StepNoise(**kinds, losses=losses, growth=growth)
     return ReferenceSteps(steps, noise, tuple(Finding(**one) for one in document["findings"]))
 
 

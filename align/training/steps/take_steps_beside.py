@@ -8,6 +8,7 @@ from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.training.steps.both_steps import SeenSteps
 from align.training.steps.compare_values import carried_over
 from align.training.steps.judge_step import StepJudge
+from align.training.steps.last_moments import last_moments
 from align.training.steps.record_step import AFTER, BEFORE, GIVEN, StepTrace, StepWriter
 from align.training.steps.recorded_steps import told_steps, trained_parameters
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
@@ -69,8 +70,8 @@ def _record(
     def updated(step: int, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
         return carried_over(names, reference.trace.values(step, GIVEN), gradients)
 
-    environment = opened.side.reader.environment()
-    with StepWriter(folder, environment, begun=begun, updated=updated) as writer:
+    environment, moments = opened.side.reader.environment(), last_moments(opened, len(reference.batches))
+    with StepWriter(folder, environment, begun=begun, updated=updated, moments=moments) as writer:
         opened.trainer.take_steps(opened.training, reference.batches, writer)
     return StepTrace(folder, writer.losses)
 

@@ -15,14 +15,16 @@ import numpy as np
 
 from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup, group_paths, plain_settings
 from align.errors import UserCodeError
+from align.models.adapter_parts.mindspore.arrays import to_array
 from align.models.adapter_parts.mindspore.settings import cell_settings, plain_value, public_classes
 from align.models.live.living_objects import living_objects
 from align.models.schedule_lengths import largest_step, scheduler_end
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from align.core.dtypes import Array
     from align.core.layer_settings import Setting
     from align.core.protocols import Model
 
@@ -90,6 +92,14 @@ class MindSporeOptimizers:
         found = [one for one in found if not any(map(self.is_optimizer, _cells(one)))]
         return max(found, key=lambda one: sum(1 for _ in _cells(one)), default=None)
 
+    def read_moments(self, optimizer: Model, model: Model) -> Iterator[tuple[str, str, Array]]:
+        """Read the state of an optimizer; see MomentReader. A moment is called `moment1.` and as its parameter."""
+        own = {one.name: one for one in model.get_parameters()}
+        for state in optimizer.get_parameters():
+            moment, parameter = _parameter_behind(state.name, own)
+            if parameter and state is not own.get(state.name) and state.shape == own[parameter].shape:
+                yield parameter, moment, to_array(state)
+
     def read_groups(
         self,
         optimizer: Model,
@@ -102,6 +112,13 @@ class MindSporeOptimizers:
         groups = _listed_groups(optimizer, schedulers, steps) if listed else _gathered_groups(optimizer, steps)
         classes = public_classes(type(optimizer))
         return [replace(one, settings=replace(one.settings, classes=classes)) for one in groups]
+
+
+def _parameter_behind(name: str, own: Collection[str]) -> tuple[str, str]:
+    """Split the name of a state before the longest name of a parameter that it ends with; "" for none."""
+    places = [place for place, letter in enumerate(name) if letter == "."]
+    found = ((name[:place], name[place + 1 :]) for place in places if name[place + 1 :] in own)
+    return next(found, (name, ""))
 
 
 def _parameters(optimizer: Any) -> list[Any]:

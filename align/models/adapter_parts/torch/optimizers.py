@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup
 from align.errors import UserCodeError
+from align.models.adapter_parts.torch.arrays import to_array
 from align.models.adapter_parts.torch.settings import group_settings
 from align.models.live.living_objects import living_objects
 from align.models.schedule_lengths import largest_step, scheduler_end, scheduler_parts
@@ -22,6 +23,7 @@ from align.models.user_code import run_user_code
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from align.core.dtypes import Array
     from align.core.protocols import Model
 
 CYCLED = ("momentum", "betas", "weight_decay")
@@ -78,6 +80,16 @@ class TorchOptimizers:
     def schedulers_of(self, optimizer: Model, kept: Sequence[object]) -> list[Any]:
         """Return the living schedulers of an optimizer, without those that others hold."""
         return _outermost(schedulers_of(optimizer, kept))
+
+    def read_moments(self, optimizer: Model, model: Model) -> Iterator[tuple[str, str, Array]]:
+        """Read the state of an optimizer; see MomentReader."""
+        import torch
+
+        names = _names(optimizer, model)
+        for one in (one for group in optimizer.param_groups for one in group["params"] if id(one) in names):
+            for moment, value in optimizer.state.get(one, {}).items():
+                if moment != "step" and torch.is_tensor(value) and value.shape == one.shape:
+                    yield names[id(one)], moment, to_array(value)
 
     def read_groups(
         self, optimizer: Model, model: Model | None, schedulers: Sequence[object], steps: int

@@ -1,0 +1,133 @@
+"""Several steps of a port: left to itself, and what its optimizer keeps; what single steps cannot show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from step_nets import batch, mindspore_side, torch_side
+
+import align
+from align.core.verdicts import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.frameworks
+
+
+def compared(reference: align.Training, candidate: align.Training, steps: int = 3) -> Any:
+    return align.compare_training_step(reference, candidate, batch=batch(), steps=steps)
+
+
+def codes(result: Any) -> list[str]:
+    return [one.code for one in result.findings if not one.code.startswith("dropout-")]
+
+
+@pytest.mark.parametrize(("net", "optimizer", "kinds"), [("mlp", "momentum", 1), ("lstm", "adam", 2)])
+def test_a_clean_pair_parts_as_rounding_and_single_steps_explain(net: str, optimizer: str, kinds: int) -> None:
+    result = compared(torch_side(net, optimizer), mindspore_side(net, optimizer))
+    assert codes(result) == []
+    assert [one.step for one in result.free] == [1, 2, 3]
+    assert [one.reference for one in result.free] == [one.reference for one in result.losses]
+    for one in result.free:
+        assert 0 < one.apart < 2 * (one.noise + one.single_steps) < 0.2
+    weights = list(torch_side(net).model.parameters())
+    assert [one.outcome for one in result.moments] == ["aligned"] * kinds * len(weights)
+    assert {one.scale for one in result.moments} == {None}
+
+
+def kept_weight(side: align.Training, *, stale: bool) -> align.Training:
+    """A port that computes with the weight as it was in the first step, with the right gradient."""
+    import torch
+
+    layer = side.model.fc2
+    layer.first = None
+
+    def forward(x: Any) -> Any:
+        if layer.first is None:
+            layer.first = layer.weight.detach().clone()
+        value = layer.weight + (layer.first - layer.weight).detach() if stale else layer.weight
+        return torch.nn.functional.linear(x, value, layer.bias)
+
+    layer.forward = forward
+    return side
+
+
+@pytest.mark.parametrize(("stale", "expected"), [(True, ["free-run-apart"]), (False, [])])
+def test_what_a_step_leaves_behind_for_the_next_shows_in_the_free_run(stale: bool, expected: list[str]) -> None:
+    result = compared(torch_side(), kept_weight(torch_side(seed=1), stale=stale))
+    assert codes(result) == expected
+    assert (result.free[0].apart > 1e-4, result.free[2].apart > 1e-4) == (False, stale)
+    assert result.verdict.outcome is Outcome.ALIGNED
+
+
+def stepping(side: align.Training, after: Callable[[Any], object]) -> align.Training:
+    """A loop that does something to the optimizer's state behind each step."""
+
+    def step(given: Any) -> Any:
+        side.optimizer.zero_grad()
+        loss = side.loss(side.model(given["x"]), given["label"])
+        loss.backward()
+        side.optimizer.step()
+        for state in side.optimizer.state.values():
+            after(state)
+        return loss.detach()
+
+    return replace(side, step=step)
+
+
+def forget_every_third(state: dict[str, Any]) -> None:
+    if state["step"] == 3:
+        state["exp_avg"].zero_()
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"), [(forget_every_third, ["moment-differs"]), (lambda state: state, [])], ids=["lost", "kept"]
+)
+def test_a_moment_that_is_lost_after_a_step_is_told(after: Callable[[Any], object], expected: list[str]) -> None:
+    result = compared(torch_side(optimizer="adam"), stepping(torch_side(optimizer="adam", seed=1), after))
+    assert codes(result) == expected
+    off = {one.candidate_moment for one in result.moments if one.outcome == "not aligned"}
+    assert off == ({"exp_avg"} if expected else set())
+    assert result.culprits == ()
+
+
+def rate_in_momentum(side: align.Training) -> align.Training:
+    """SGD as Caffe and darknet have it: the momentum holds movements."""
+    import torch
+
+    class MovingSGD(torch.optim.Optimizer):
+        def __init__(self, params: Any) -> None:
+            super().__init__(params, {"lr": 0.1})
+
+        @torch.no_grad()
+        def step(self) -> None:
+            for one in self.param_groups[0]["params"]:
+                buffer = self.state[one].setdefault("momentum_buffer", torch.zeros_like(one))
+                buffer.mul_(0.9).add_(one.grad, alpha=0.1)
+                one.sub_(buffer)
+
+    return replace(side, optimizer=MovingSGD(side.model.parameters()))
+
+
+def test_a_moment_in_another_unit_is_no_fault() -> None:
+    sides = torch_side(optimizer="momentum"), rate_in_momentum(torch_side(seed=1))
+    result = compared(*sides)
+    assert (codes(result), result.culprits) == ([], ())
+    assert {one.outcome for one in result.moments} == {"aligned"}
+    assert {round(one.scale, 5) for one in result.moments} == {0.1}
+    assert {one.outcome for one in compared(*sides, steps=1).moments} == {"could not tell"}
+
+
+def test_moments_of_another_rule_follow_from_the_optimizer() -> None:
+    from mindspore import nn
+
+    side = mindspore_side()
+    side = replace(side, optimizer=nn.SGD(side.model.trainable_params(), 0.1, momentum=0.8))
+    result = compared(torch_side(optimizer="momentum"), side)
+    assert [one.cause for one in result.culprits] == ["momentum"]
+    assert {(one.reference_moment, one.candidate_moment) for one in result.moments} == {("momentum_buffer", "accum")}
+    assert "not aligned" in {one.outcome for one in result.moments}
+    assert codes(result) == []
