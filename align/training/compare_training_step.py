@@ -169,7 +169,8 @@ def _judged(task: StepTask, seen: SeenSteps) -> StepComparison:
         refuse_random_steps(task.sides[1], task.batches, seen.traces[1], task.folder / "candidate-again", seen.start)
     losses = tuple(compared_losses(seen))
     gradients = tuple(compared_gradients(alone, together, owners_of(seen.parameters[1])))
-    moments = compare_moments(task.sides, seen.traces, seen.names, scaled=scale is not None)
+    unsure = {one.candidate for one in gradients if scale is not None or one.outcome == "could not tell"}
+    moments = compare_moments(task.sides, seen.traces, seen.names, unsure)
     task.begun()
     free = compare_free_runs(task, seen)
     return StepComparison(
