@@ -170,7 +170,8 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         refuse_random_steps(live, batches, seen.traces[1], folder / "candidate-again", seen.start)
     losses = tuple(compared_losses(seen))
     gradients = tuple(compared_gradients(alone, together, owners_of(seen.parameters[1])))
-    moments = tuple(compare_moments(seen, scaled=scale is not None))
+    unsure = {one.candidate for one in gradients if scale is not None or one.outcome == "could not tell"}
+    moments = tuple(compare_moments(seen, unsure))
     free = compare_free_runs(seen)
     return StepComparison(
         seen.sides[0].label,

@@ -101,7 +101,7 @@ class ComparedMoment:
     `reference_moment` and `candidate_moment` are what they call it. `factor` is the multiple of the limit. `scale` is
     the one factor that makes the reference's moments of this kind the candidate's, None if they are equal, or if it is
     none: another unit, which is no fault. "could not tell": such a factor after a single step, where another beta gives
-    one too, or gradients that the optimizers scale unalike.
+    one too, gradients that are rounding, or that the optimizers scale unalike.
     """
 
     reference: str

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.measurements import Limit, smallest_factor
+from align.core.message_words import first_few
 from align.core.verdicts import Finding
 from align.measure.limits import RELATIVE_BY_DTYPE, coarsest_dtype
 from align.measure.measure_arrays import measure
-from align.names.fold_names import fold_names
 from align.rules.update_rule_forms import moment_kinds
 from align.training.step_result import ComparedMoment
 from align.training.steps.compare_values import paired_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.layer_settings import ParameterGroup
@@ -39,8 +39,8 @@ LEAST_SHARE = 1e-3
 ALIKE = 1e-3  # relative: how far apart factors of two parameters are that are one
 
 
-def compare_moments(seen: SeenSteps, *, scaled: bool) -> list[ComparedMoment]:
-    """Compare those that both sides keep of paired parameters; `scaled` if the optimizers scale gradients unalike.
+def compare_moments(seen: SeenSteps, unsure: Collection[str]) -> list[ComparedMoment]:
+    """Compare those that both sides keep of paired parameters; of the candidate's in `unsure` nothing wrong is said.
 
     Sides that were recorded apart had no gradients in common: there nothing can be told.
     """
@@ -58,7 +58,7 @@ def compare_moments(seen: SeenSteps, *, scaled: bool) -> list[ComparedMoment]:
             if row is not None:
                 paths = _path(groups[0], pairing.source), _path(groups[1], pairing.target)
                 alike.setdefault((kind, *paths), []).append(row)
-    return [one for rows in alike.values() for one in _judged(rows, scaled=scaled)]
+    return [one for rows in alike.values() for one in _judged(rows, unsure)]
 
 
 def moment_findings(moments: Sequence[ComparedMoment]) -> Iterator[Finding]:
@@ -66,7 +66,7 @@ def moment_findings(moments: Sequence[ComparedMoment]) -> Iterator[Finding]:
     off = [one for one in moments if one.outcome == "not aligned"]
     for moment in sorted({one.candidate_moment for one in off}):
         own = [one for one in off if one.candidate_moment == moment]
-        parameters = ", ".join(fold_names([one.candidate for one in own]))
+        parameters = first_few([one.candidate for one in own])
         message = f"{moment} is not the reference's {own[0].reference_moment} after step {own[0].step}"
         message = f"{message}, though the updates agree: {parameters}"
         yield Finding("moment-differs", "warning", moment, message, {"factor": max(one.factor for one in own)})
@@ -114,7 +114,7 @@ def _scale(meant: Array, value: Array) -> float | None:
     return ratio if _figures(np.asarray(ratio * right, dtype=meant.dtype), value)[1] <= 1.0 else None
 
 
-def _judged(rows: Sequence[ComparedMoment], *, scaled: bool) -> Iterator[ComparedMoment]:
+def _judged(rows: Sequence[ComparedMoment], unsure: Collection[str]) -> Iterator[ComparedMoment]:
     """One factor of all moments of a kind and group is another unit, in more than one step."""
     scales = [one.scale for one in rows if one.measurement.reference_max]
     first = next((one for one in scales if one is not None), None)
@@ -122,7 +122,7 @@ def _judged(rows: Sequence[ComparedMoment], *, scaled: bool) -> Iterator[Compare
     for one in rows:
         if one.factor <= 1.0:
             yield one
-        elif scaled or (unit and one.step == 1):
+        elif one.candidate in unsure or (unit and one.step == 1):
             yield replace(one, outcome="could not tell")
         else:
             yield replace(one, outcome="aligned") if unit else replace(one, scale=None)
