@@ -20,6 +20,7 @@ from align.training.steps.record_step import AFTER, COMPUTED, GIVEN
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
 from align.training.steps.statistics_relations import relate_statistics
 from align.training.steps.step_updates import compare_step_updates, scale_of_optimizers, update_culprits
+from align.training.steps.tied_parameters import tie_culprits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,11 +45,11 @@ def find_step_culprits(
     owners = owners_of(seen.parameters[1])
     faults = LayerFaults(seen.calls.pairs, owners)
     faults.take(seen.judge.seen)
-    faults.take_gradients(alone)
-    found, given, scale = without_loss_scale(
-        faults.culprits(), _given(task, seen, alone), scale_of_optimizers(task.sides)
-    )
-    culprits = [_explained(task, seen, one) if one.part == "loss" else one for one in found]
+    tied, untied, changed = tie_culprits(seen, alone)
+    faults.take_gradients(untied)
+    by_place = [one for one in faults.culprits() if one.kind != "forward" or one.candidate not in changed]
+    found, given, scale = without_loss_scale(by_place, _given(task, seen, alone), scale_of_optimizers(task.sides))
+    culprits = [*tied] + [_explained(task, seen, one) if one.part == "loss" else one for one in found]
     culprits += value_culprits(clipped_by_norm(given, seen.replaced.given_gradients), "gradients", "step", owners)
     culprits += _updates(task, seen, scaled=scale is not None)
     culprits += _buffers(seen, owners)

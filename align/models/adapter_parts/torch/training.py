@@ -38,10 +38,11 @@ class TorchTrainer:
         model = training.model
         own = dict(model.named_parameters())
         tensors = own | dict(model.named_buffers())
+        further = dict(model.named_parameters(remove_duplicate=False))
         with _left_alone(training), same_random_numbers(), uncompiled():
             model.train()
             for number, batch in enumerate(batches):
-                _fill(tensors, sink.begin(number, _held(training, own)))
+                _fill(further, tensors, sink.begin(number, _held(training, own)))
                 with _watched(training, own, sink):
                     parts = batch_parts(training, batch, model.forward)
                     given = {name: self.as_tensor(value, model) for name, value in batch.items()}
@@ -152,7 +153,7 @@ def _left_alone(training: Training) -> Iterator[None]:
         try:
             yield
         finally:
-            _fill(own, values)
+            _fill({}, own, values)
             for name, one in own.items():
                 one.grad = gradients[name]
             for each, state in states:
@@ -161,12 +162,13 @@ def _left_alone(training: Training) -> Iterator[None]:
                 module.training = mode
 
 
-def _fill(own: Mapping[str, Any], values: Mapping[str, Array]) -> None:
+def _fill(further: Mapping[str, Any], own: Mapping[str, Any], values: Mapping[str, Array]) -> None:
+    """Fill tensors by name; of one with `further` names the value of its first name counts."""
     import torch
 
     with torch.no_grad():
-        for name, value in values.items():
-            own[name].copy_(to_tensor(value))
+        for name, value in sorted(values.items(), key=lambda one: one[0] in own):
+            (own if name in own else further)[name].copy_(to_tensor(value))
 
 
 def _array(value: Any) -> Array | None:
