@@ -131,6 +131,7 @@ class ReplacedStep:
         self._awaited: dict[str, Capture] = {}
         self._gathered: dict[str, tuple[Capture, Capture, Array]] = {}
         self._sent: set[str] = set()
+        self._unmet: dict[str, Array] = {}
         self.computed_gradients: dict[str, Array] = defaultdict(lambda: np.zeros(()))
         self.given_gradients: dict[str, Array] = {}
         self.after: dict[str, Array] = {}
@@ -185,7 +186,8 @@ class ReplacedStep:
         mine, view = known
         self._awaited.pop(self._leader(mine).key, None)
         meant, value = self._reference.gradient(mine), view.to_reference(gradient)
-        if meant is None:  # of what the reference's model is given, or what frozen layers make of it
+        if meant is None:  # of what the reference's model is given, what frozen layers make of it, or what is detached
+            self._unmet[capture.key] = np.array(gradient)
             return
         if mine.key in self._reference.leaders:
             leader = self._leader(mine)
@@ -196,12 +198,17 @@ class ReplacedStep:
             self._seen(ReplacedTensor("backward", mine, capture, meant, value))
 
     def sent_back(self, capture: Capture) -> Array | None:
-        """The reference's gradient in the side's layout; of one tensor that was given twice only once."""
+        """The reference's gradient in the side's layout; of one tensor that was given twice only once.
+
+        Where the reference's tensor takes none, the side's own goes on: it is wrong if it reaches what takes one there.
+        """
         mine, view = self._views[capture.key]
         leader = self._leader(mine)
         meant = None if leader.key in self._sent else self._reference.gradient(mine)
         if mine.key in self._reference.leaders:
             self._sent.add(leader.key)
+        if (unmet := self._unmet.pop(capture.key, None)) is not None:
+            return unmet
         return None if meant is None else self._moved(view.to_candidate(meant))
 
     def _leader(self, mine: Capture) -> Capture:
