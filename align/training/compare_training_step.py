@@ -17,6 +17,7 @@ from align.errors import CannotRunError, UsageError
 from align.models.batches import batches_of
 from align.models.inputs import read_inputs
 from align.models.open_side import environments
+from align.models.spilled_arrays import SpilledArrays
 from align.traces.pair_traces import choose_map, map_in_order, open_names, pair_traces
 from align.training.freeze import freeze
 from align.training.open_training import open_trainings
@@ -139,7 +140,7 @@ def _record(side: TrainingSide, task: StepTask, folder: Path) -> StepTrace:
 def _record_from(task: StepTask, names: NameMap, reference: StepTrace, start: Mapping[str, Array]) -> StepTrace:
     """The candidate's steps, each from the reference's state, and with its gradients at each update."""
     side = task.sides[1]
-    own = side.side.reader.read_values(side.side.model)
+    own = SpilledArrays(side.side.reader.read_values(side.side.model))
 
     def begun(step: int) -> Mapping[str, Array]:
         return carried_over(names, reference.values(step - 1, AFTER), own) if step else start
@@ -153,9 +154,9 @@ def _record_from(task: StepTask, names: NameMap, reference: StepTrace, start: Ma
     return StepTrace(folder, writer.losses)
 
 
-def _start(task: StepTask, names: NameMap) -> dict[str, Array]:
+def _start(task: StepTask, names: NameMap) -> Mapping[str, Array]:
     """The reference's values in the candidate's parameters and buffers."""
-    first, second = (side.side.reader.read_values(side.side.model) for side in task.sides)
+    first, second = (SpilledArrays(side.side.reader.read_values(side.side.model)) for side in task.sides)
     return carried_over(names, first, second)
 
 

@@ -16,6 +16,7 @@ from align.models.adapter_parts.torch.optimizers import schedulers_of
 from align.models.adapter_parts.torch.state import is_scripted, restored, same_random_numbers, uncompiled
 from align.models.adapter_parts.train import batch_parts, dropping, own_loss, scalar
 from align.models.record_calls import bind_inputs
+from align.models.spilled_arrays import SpilledArrays
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iter
 def _left_alone(training: Training) -> Iterator[None]:
     """Put values, gradients, modes, buffers and the states of optimizers and schedules back at the end."""
     model, own = training.model, dict(training.model.named_parameters())
-    values = {name: to_array(one).copy() for name, one in own.items()}
+    values = SpilledArrays({name: to_array(one) for name, one in own.items()})
     gradients = {name: one.grad for name, one in own.items()}
     schedules = [one for optimizer in training.optimizers for one in schedulers_of(optimizer)]
     states = [(one, copy.deepcopy(one.state_dict())) for one in (*training.optimizers, *schedules)]
@@ -167,8 +168,8 @@ def _fill(further: Mapping[str, Any], own: Mapping[str, Any], values: Mapping[st
     import torch
 
     with torch.no_grad():
-        for name, value in sorted(values.items(), key=lambda one: one[0] in own):
-            (own if name in own else further)[name].copy_(to_tensor(value))
+        for name in (*(one for one in values if one not in own), *(one for one in values if one in own)):
+            (own if name in own else further)[name].copy_(to_tensor(values[name]))
 
 
 def _array(value: Any) -> Array | None:
