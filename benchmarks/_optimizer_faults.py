@@ -136,16 +136,24 @@ def _scheduled(nets: Any, net: str, seed: int, *, factors: Sequence[float]) -> a
     return replace(side, step=step)
 
 
-def _of_schedule(name: str, factors: Sequence[float], others: Sequence[float], *causes: str) -> Fault:
-    def rated(values: Sequence[float]) -> Make:
-        return _optimizer(lambda nn, own: nn.SGD(own, [0.1 * one for one in values]))
+def _rated(factors: Sequence[float]) -> Make:
+    """A port whose SGD takes a rate for each step."""
+    return _optimizer(lambda nn, own: nn.SGD(own, [0.1 * one for one in factors]))
 
+
+def _of_schedule(name: str, factors: Sequence[float], others: Sequence[float], *causes: str) -> Fault:
     return Fault(
-        "schedule", name, rated(others), ("optimizer",), frozenset(causes),
-        reference=partial(_scheduled, factors=factors), clean=rated(factors),
+        "schedule", name, _rated(others), ("optimizer",), frozenset(causes),
+        reference=partial(_scheduled, factors=factors), clean=_rated(factors),
     )  # fmt: skip
 
 
+# Right pairs of optimizers: the reference's, and the port's.
+CLEAN_PAIRS: dict[str, tuple[Make, Make]] = {
+    **{name: (_reference(name), _clean(name)) for name in ("sgd", "momentum", "adam")},
+    "adamw": (_reference("adamw"), _optimizer(_experimental("AdamW", lr=1e-3, weight_decay=0.01))),
+    "schedule": (partial(_scheduled, factors=FALLING), _rated(FALLING)),
+}
 OPTIMIZER_FAULTS = (
     _of_optimizer("twice the rate", lambda nn, own: nn.SGD(own, 0.2), "sgd", "learning-rate"),
     _of_optimizer("weight decay", lambda nn, own: nn.SGD(own, 0.1, weight_decay=0.01), "sgd", "weight-decay"),

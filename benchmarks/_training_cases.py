@@ -195,9 +195,11 @@ def _shifted(nn: Any, pair: RealPair) -> Any:
 
 
 def _decay_of_norms(nn: Any, own: Any) -> Any:
-    named = [one for one in own if one.name.endswith(("beta", "bias", "gamma"))]
-    return nn.Momentum([{"params": named, "weight_decay": 0.1}, {"params": [one for one in own if one not in named]},
-                        {"order_params": own}], RATE, 0.9)  # fmt: skip
+    groups: dict[bool, list[Any]] = {True: [], False: []}
+    for one in own:
+        groups[one.name.endswith(("beta", "bias", "gamma"))].append(one)
+    decayed, others = {"params": groups[True], "weight_decay": 0.1}, {"params": groups[False]}
+    return nn.Momentum([decayed, others, {"order_params": own}], RATE, 0.9)
 
 
 def _fault(group: str, name: str, part: str | tuple[str, ...], *causes: str, module: Any = None) -> Fault:

@@ -7,7 +7,7 @@ port's parameters and statistics differ from the right port's by more than 1e-5 
 hundred times the rounding of float32.
 
 Run: python benchmarks/training_mutations.py [--clean N] [--seeds N] [--only PATTERN] [--json]
-  --clean N  N clean steps of each of the 12 pairs (net and optimizer), other batches and weights each
+  --clean N  N clean steps of each of the 20 pairs (net and optimizer), other batches and weights each
   --seeds N  each fault on N other weights and batches (1)
   --cases DIR  real pairs of a folder of cases in the place of the four (see _training_cases.py), with faults of theirs
 Bars: 97 % detected, 95 % at the right place, 90 % with the right cause, no stranger, no false alarm; 1 if one is
@@ -26,6 +26,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from _optimizer_faults import CLEAN_PAIRS
 from _planted_fault import Fault, Outcome, moves, outcome_of
 from _training_cases import tried_cases
 from _training_faults import FAULTS
@@ -34,12 +35,11 @@ import align
 from align.errors import AlignError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from align.training.step_result import StepComparison
 
 PAIRS_FILE = Path(__file__).parents[1] / "tests" / "planted" / "step_nets.py"
-CLEAN_OPTIMIZERS = ("sgd", "momentum", "adam")
 STEPS = 3
 BARS = {"detected": 0.97, "place": 0.95, "cause": 0.90}
 
@@ -57,7 +57,7 @@ def main() -> int:
         return _real(options.cases, options.only, as_json=options.json)
     nets = step_nets()
     if options.clean:
-        return _clean(nets, options.clean, as_json=options.json)
+        return _clean(nets, [*_clean_pairs(nets, options.clean, options.only)], as_json=options.json)
     outcomes = []
     for seed in range(options.seeds):
         for fault in FAULTS:
@@ -115,15 +115,15 @@ def _summed_up(outcomes: list[Outcome], *, as_json: bool) -> int:
     return int(any(share < BARS[name] for name, share in shares.items()) or strangers > 0)
 
 
-def _clean(nets: Any, count: int, *, as_json: bool) -> int:
+def _clean(nets: Any, pairs: Sequence[tuple[str, str, int]], *, as_json: bool) -> int:
     alarms: dict[str, list[str]] = defaultdict(list)
     started, runs = time.perf_counter(), 0
-    for net, optimizer, number in _clean_pairs(nets, count):
+    for net, optimizer, number in pairs:
         runs += 1
-        sides = nets.torch_side(net, optimizer, number), nets.mindspore_side(net, optimizer)
+        reference, port = (make(nets, net, number) for make in CLEAN_PAIRS[optimizer])
         try:
             result: StepComparison = align.compare_training_step(
-                *sides, batch=nets.batch(start=16 * (number % 30)), steps=2
+                reference, port, batch=nets.batch(start=16 * (number % 30)), steps=2
             )
         except AlignError as error:
             alarms[f"{net} {optimizer}"].append(f"{number}: {error.message}")
@@ -139,11 +139,11 @@ def _clean(nets: Any, count: int, *, as_json: bool) -> int:
     return int(bool(alarms))
 
 
-def _clean_pairs(nets: Any, count: int) -> Iterator[tuple[str, str, int]]:
+def _clean_pairs(nets: Any, count: int, only: str) -> Iterator[tuple[str, str, int]]:
     for net in nets.NETS:
-        for optimizer in CLEAN_OPTIMIZERS:
-            for number in range(count):
-                yield net, optimizer, number
+        for optimizer in CLEAN_PAIRS:
+            if re.search(only, f"{net} {optimizer}"):
+                yield from ((net, optimizer, number) for number in range(count))
 
 
 if __name__ == "__main__":
