@@ -187,6 +187,7 @@ def _place(pair: RealPair, path: str, cell: Any) -> None:
         holder[int(name)] = cell
     else:
         setattr(holder, name, cell)
+    pair.case.restore_names()  # a cell puts its own name before those of what it is given
 
 
 def _shifted(nn: Any, pair: RealPair) -> Any:
