@@ -54,9 +54,8 @@ def judge_tensor(
     judged = JudgedTensor(whole, limit, smallest_factor(whole, limit))
     if whole.max_abs == 0.0:
         return judged
-    flat = reference.reshape(-1), candidate.reshape(-1)
     for part in slices_of(reference):
-        own = measure(flat[0][part.elements], flat[1][part.elements])
+        own = measure(part.of(reference), part.of(candidate))
         bound = limit_of(own, part.label)
         factor = 0.0 if bound is None else smallest_factor(own, bound)
         if bound is not None and factor > max(1.0, judged.factor):
@@ -80,7 +79,6 @@ def measure_parts(key: str, reference: Array, ordinary: Array) -> dict[str, Meas
     found = {key: measure(reference, ordinary)}
     if found[key].max_abs == 0.0:
         return found
-    flat = reference.reshape(-1), ordinary.reshape(-1)
     for part in slices_of(ordinary):
-        found[part_key(key, part.label)] = measure(flat[0][part.elements], flat[1][part.elements])
+        found[part_key(key, part.label)] = measure(part.of(reference), part.of(ordinary))
     return found

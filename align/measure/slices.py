@@ -34,10 +34,31 @@ LEAST_IN_SLICE = 4  # one element, or two, are small by chance
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some elements of a tensor: what they are, and their flat indices in C order."""
+    """Some elements of a tensor of one shape: what they are, and where.
+
+    They lie at some `places` of an `axis`, or everywhere if that is None, and only where `chosen` is true if it is
+    given. Large tensors have many: flat indices are made only when they are asked for.
+    """
 
     label: str
-    elements: NDArray[np.intp]
+    shape: tuple[int, ...]
+    axis: int | None
+    places: NDArray[np.intp]
+    chosen: NDArray[np.bool_] | None
+
+    def of(self, values: Array) -> Array:
+        """The elements of a tensor of this shape, flat, in C order."""
+        found = self._cut(values)
+        return np.asarray(found.ravel() if self.chosen is None else found[self._cut(self.chosen)])
+
+    @property
+    def elements(self) -> NDArray[np.intp]:
+        """Their flat indices in C order."""
+        indices = np.arange(int(np.prod(self.shape, dtype=np.int64))).reshape(self.shape)
+        return np.asarray(self.of(indices))
+
+    def _cut(self, values: Array) -> Array:
+        return values if self.axis is None else np.take(values, self.places, axis=self.axis)
 
 
 def slices_of(values: Array) -> tuple[Slice, ...]:
@@ -72,9 +93,10 @@ def _sentinels(sizes: Array) -> NDArray[np.bool_] | None:
 
 
 def _split(sizes: Array, high: NDArray[np.bool_]) -> Iterator[Slice]:
-    flat = high.ravel()
-    yield Slice(f"the elements around {sizes.max():.2g}", np.flatnonzero(flat))
-    yield Slice(f"all but the {counted(int(flat.sum()), 'element')} around {sizes.max():.2g}", np.flatnonzero(~flat))
+    largest, nowhere = f"{sizes.max():.2g}", np.empty(0, np.intp)
+    yield Slice(f"the elements around {largest}", sizes.shape, None, nowhere, high)
+    label = f"all but the {counted(int(high.sum()), 'element')} around {largest}"
+    yield Slice(label, sizes.shape, None, nowhere, ~high)
 
 
 def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) -> Iterator[Slice]:
@@ -90,14 +112,14 @@ def _axis_slices(sizes: Array, axis: int, left_out: NDArray[np.bool_] | None) ->
     groups = np.where(steps >= 0.0, steps // APART_ABOVE, smaller)
     if np.unique(groups).size < 2:
         return
-    indices = np.arange(sizes.size).reshape(sizes.shape)
+    chosen = None if left_out is None else ~left_out
+    counts = np.full(sizes.shape[axis], sizes.size // sizes.shape[axis])
+    if chosen is not None:
+        counts = chosen.sum(axis=tuple(one for one in range(sizes.ndim) if one != axis))
     for group in np.unique(groups):
         places = np.flatnonzero(groups == group)
-        elements = np.take(indices, places, axis=axis).ravel()
-        if left_out is not None:
-            elements = elements[~left_out.ravel()[elements]]
-        if elements.size >= LEAST_ELEMENTS:
-            yield Slice(f"{_told(places)} of axis {axis}", elements)
+        if counts[places].sum() >= LEAST_ELEMENTS:
+            yield Slice(f"{_told(places)} of axis {axis}", sizes.shape, axis, places, chosen)
 
 
 def _told(places: NDArray[np.intp]) -> str:

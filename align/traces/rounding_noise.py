@@ -57,6 +57,9 @@ def noise_of(same: Capture, ordinary: Array, value: Array, dtype: str) -> dict[s
 def _within(value: Array, ordinary: Array) -> Array:
     """The values with what is beyond the range of the ordinary dtype at its end: `finfo(x.dtype).min` moves with it."""
     largest = float(ml_dtypes.finfo(ordinary.dtype).max)  # type: ignore[no-untyped-call]
+    ends = [way.reduce(value, axis=None, initial=0.0) for way in (np.fmin, np.fmax)] if value.dtype.kind == "f" else []
+    if ends and -largest <= ends[0] and ends[1] <= largest:
+        return value  # the usual, without a copy
     beyond = np.abs(value) > largest
     beyond &= np.isfinite(value)
     return np.where(beyond, np.copysign(largest, value), value) if beyond.any() else value

@@ -105,7 +105,7 @@ def _sides(
     own = [one.before, *one.reference_after[:-1]]
     others = own if one.candidate_reset else [one.before, *one.candidate_after[:-1]]
     reference = observed_steps(own, one.reference_after, gradients, coarser)
-    before = [each.astype(dtypes[1]) for each in others]
+    before = [each.astype(dtypes[1], copy=False) for each in others]
     return reference, observed_steps(before, one.candidate_after, theirs, coarser)
 
 

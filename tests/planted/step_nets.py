@@ -33,19 +33,24 @@ def _torch_nets() -> dict[str, Any]:  # noqa: C901 - four classes, of two method
     import torch
     from torch import nn
 
+    def same(_: Any, value: Any) -> Any:
+        return value
+
     class Mlp(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self, between: Any = same) -> None:
             super().__init__()
+            self.between = between
             self.fc1, self.norm, self.act = nn.Linear(64, 24), nn.BatchNorm1d(24), nn.ReLU()
             self.fc2, self.drop, self.head = nn.Linear(24, 16), nn.Dropout(0.2), nn.Linear(16, 10)
 
         def forward(self, x: Any) -> Any:
             hidden = self.act(self.norm(self.fc1(x.reshape(-1, 64))))
-            return self.head(self.drop(torch.tanh(self.fc2(hidden))))
+            return self.head(self.drop(self.between(self, torch.tanh(self.fc2(hidden)))))
 
     class Block(nn.Module):
-        def __init__(self, inner: int, outer: int, stride: int) -> None:
+        def __init__(self, inner: int, outer: int, stride: int, between: Any = same) -> None:
             super().__init__()
+            self.between = between
             self.conv1, self.norm1 = nn.Conv2d(inner, outer, 3, stride, 1, bias=False), nn.BatchNorm2d(outer)
             self.conv2, self.norm2 = nn.Conv2d(outer, outer, 3, 1, 1, bias=False), nn.BatchNorm2d(outer)
             self.relu = nn.ReLU(inplace=True)
@@ -53,36 +58,38 @@ def _torch_nets() -> dict[str, Any]:  # noqa: C901 - four classes, of two method
 
         def forward(self, x: Any) -> Any:
             out = self.norm2(self.conv2(self.relu(self.norm1(self.conv1(x)))))
-            return self.relu(out + self.skip(x))
+            return self.relu(out + self.between(self, self.skip(x)))
 
     class ResNet(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self, between: Any = same) -> None:
             super().__init__()
             self.stem, self.pool = nn.Conv2d(1, 8, 3, 1, 1), nn.MaxPool2d(2)
-            self.block1, self.block2, self.head = Block(8, 8, 1), Block(8, 16, 2), nn.Linear(16, 10)
+            self.block1, self.block2, self.head = Block(8, 8, 1), Block(8, 16, 2, between), nn.Linear(16, 10)
 
         def forward(self, x: Any) -> Any:
             x = self.pool(torch.relu(self.stem(x.reshape(-1, 1, 8, 8))))
             return self.head(self.block2(self.block1(x)).mean((2, 3)))
 
     class Encoder(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self, between: Any = same) -> None:
             super().__init__()
+            self.between = between
             self.embed, self.norm, self.head = nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 10)
             self.place = nn.Parameter(torch.randn(8, 16) * 0.02)
             self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
 
         def forward(self, x: Any) -> Any:
             hidden = self.layer(self.embed(x.reshape(-1, 8, 8)) + self.place)
-            return self.head(self.norm(hidden).mean(1))
+            return self.head(self.between(self, self.norm(hidden)).mean(1))
 
     class Lstm(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self, between: Any = same) -> None:
             super().__init__()
+            self.between = between
             self.lstm, self.head = nn.LSTM(8, 12, batch_first=True), nn.Linear(12, 10)
 
         def forward(self, x: Any) -> Any:
-            return self.head(self.lstm(x.reshape(-1, 8, 8))[0][:, -1])
+            return self.head(self.between(self, self.lstm(x.reshape(-1, 8, 8))[0])[:, -1])
 
     return {"mlp": Mlp, "resnet": ResNet, "encoder": Encoder, "lstm": Lstm}
 
@@ -153,12 +160,14 @@ def _mindspore_nets() -> dict[str, Any]:  # noqa: C901 - four classes, of two me
     return {"mlp": Mlp, "resnet": ResNet, "encoder": Encoder, "lstm": Lstm}
 
 
-def torch_side(net: str = "mlp", optimizer: str = "sgd", seed: int = 0) -> align.Training:
-    """The reference."""
+def torch_side(
+    net: str = "mlp", optimizer: str = "sgd", seed: int = 0, *, between: Callable[[Any, Any], Any] | None = None
+) -> align.Training:
+    """The reference; `between` is what its code does to one tensor on the way."""
     import torch
 
     torch.manual_seed(seed)
-    model = _torch_nets()[net]()
+    model = _torch_nets()[net](*(() if between is None else (between,)))
     made = {
         "sgd": lambda: torch.optim.SGD(model.parameters(), 0.1),
         "momentum": lambda: torch.optim.SGD(model.parameters(), 0.1, momentum=0.9),

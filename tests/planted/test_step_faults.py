@@ -83,6 +83,13 @@ def test_code_whose_way_back_is_wrong_is_named(
     assert result.verdict.exit_code == 1
 
 
+@pytest.mark.parametrize("net", ["mlp", "encoder"])
+def test_a_gradient_that_only_the_reference_stops_is_named(net: str) -> None:
+    reference = torch_side(net, between=lambda _, value: value.detach())
+    assert places(compared(reference, mindspore_side(net, between=detached))) == []
+    assert places(compared(reference, mindspore_side(net))) == [("backward", "code", "", "gradient-not-stopped")]
+
+
 def test_two_faults_are_both_named_and_nothing_else() -> None:
     from mindspore import nn
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.core.piece_transforms import Pad, apart_from_whole
 from align.core.transforms import steps_of
+from align.models.spilled_arrays import MadeArrays
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation, relate_gradients
 from align.training.steps.judge_step import is_noise, judged
 from align.training.steps.record_step import value_capture
@@ -94,16 +96,29 @@ def _known(noise: Mapping[str, Measurement] | None, key: str) -> Mapping[str, Me
     return {key: noise[key]}
 
 
-def carried_over(name_map: NameMap, source: Mapping[str, Array], target: Mapping[str, Array]) -> dict[str, Array]:
-    """What the target would hold with the source's values, whole tensors of its paired names."""
-    found: dict[str, Array] = {}
-    for pairing in name_map.pairings:
-        if pairing.source not in source or pairing.target not in target:
-            continue
+def carried_over(name_map: NameMap, source: Mapping[str, Array], target: Mapping[str, Array]) -> Mapping[str, Array]:
+    """What the target would hold with the source's values, whole tensors of its paired names; made when it is read."""
+    paired: dict[str, list[Pairing]] = {}
+    for one in name_map.pairings:
+        if one.source in source and one.target in target and _fits(one, source[one.source], target[one.target]):
+            paired.setdefault(one.target, []).append(one)
+    return MadeArrays({name: partial(_carried, own, source, target[name]) for name, own in paired.items()})
+
+
+def _fits(pairing: Pairing, mine: Array, held: Array) -> bool:
+    change, part = apart_from_whole(pairing.transform)
+    return (part is not None and part.shape == held.shape) or change.apply(mine).shape == held.shape
+
+
+def _carried(pairings: Sequence[Pairing], source: Mapping[str, Array], held: Array) -> Array:
+    """One whole tensor, of one of the source's or of several parts."""
+    found = held
+    for pairing in pairings:
         change, part = apart_from_whole(pairing.transform)
-        meant, held = change.apply(source[pairing.source]), target[pairing.target]
+        meant = change.apply(source[pairing.source])
         if part is not None and part.shape == held.shape:
-            found.setdefault(pairing.target, np.array(held))[part.region] = meant
-        elif meant.shape == held.shape:
-            found[pairing.target] = np.asarray(meant, dtype=held.dtype)
+            found = np.array(found) if found is held else found
+            found[part.region] = meant
+        else:
+            found = np.asarray(meant, dtype=held.dtype)
     return found

@@ -18,6 +18,7 @@ from align.training.steps.keep_by_itself import tensors_by_themselves, values_by
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN
 from align.training.steps.statistics_relations import relate_statistics
 from align.training.steps.step_updates import compare_step_updates, scale_of_optimizers, update_culprits
+from align.training.steps.tied_parameters import tie_culprits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,14 +42,15 @@ def find_step_culprits(
     """
     owners = owners_of(seen.parameters[1])
     faults = LayerFaults(seen.calls.pairs, owners)
+    tensors, gradients = seen.judge.seen, alone
     if seen.live is None:
-        faults.take(tensors_by_themselves(seen.judge.seen))
-        faults.take_gradients(values_by_themselves(alone, seen.judge.seen, owners))
-    else:
-        faults.take(seen.judge.seen)
-        faults.take_gradients(alone)
-    found, given, scale = without_loss_scale(faults.culprits(), _given(seen, alone), scale_of_optimizers(seen.sides))
-    culprits = [explain_loss(one, seen) if one.part == "loss" else one for one in found]
+        tensors, gradients = tensors_by_themselves(tensors), values_by_themselves(alone, tensors, owners)
+    faults.take(tensors)
+    tied, untied, changed = tie_culprits(seen, gradients)
+    faults.take_gradients(untied)
+    by_place = [one for one in faults.culprits() if one.kind != "forward" or one.candidate not in changed]
+    found, given, scale = without_loss_scale(by_place, _given(seen, alone), scale_of_optimizers(seen.sides))
+    culprits = [*tied] + [explain_loss(one, seen) if one.part == "loss" else one for one in found]
     culprits += value_culprits(clipped_by_norm(given, seen.first.given_gradients), "gradients", "step", owners)
     culprits += _updates(seen, scaled=scale is not None)
     culprits += _buffers(seen, owners)

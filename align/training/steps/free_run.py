@@ -6,10 +6,9 @@ from functools import partial
 from math import inf, isfinite, sqrt
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from align.errors import UserCodeError
 from align.measure.measure_arrays import measure
+from align.models.spilled_arrays import MadeArrays, SpilledArrays
 from align.training.steps.measure_step_noise import RandomRounding
 from align.training.steps.record_step import AFTER, BEFORE
 from align.training.watch_step import LayersUnseen
@@ -48,7 +47,7 @@ class FreeRun(LayersUnseen):
         """Start where the last step ended."""
         if self._moved is None:
             return {} if step else self._values
-        return {name: self._moved(value) for name, value in self._values.items()}
+        return MadeArrays({name: partial(self._moved, value) for name, value in self._values.items()})
 
     def computed(self, name: str, gradient: Array) -> None:
         """Nothing: gradients are the side's own."""
@@ -61,8 +60,10 @@ class FreeRun(LayersUnseen):
         """Measure how far it came."""
         self.losses.append(loss)
         if self._moved is not None:
-            self._values = {name: np.array(value) for name, value in values}
-            values = self._values.items()
+            kept = SpilledArrays()
+            for name, value in values:
+                kept[name] = value
+            self._values, values = kept, kept.items()
         self.distances.append(self._distance(step, values))
 
 

@@ -19,6 +19,7 @@ LEFT = 1e-3
 LEFT_OF_HALF = 3e-2
 FEWEST_AT_BOUND = 2
 NOT_CLEARED = "gradients-not-cleared"
+MOST = 1 << 20  # elements that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +35,30 @@ UNKNOWN = GradientRelation("")
 
 def relate_gradients(meant: Array | None, value: Array | None, earlier: Sequence[Array] = ()) -> GradientRelation:
     """Say how `value` follows from what it is `meant` to be; `earlier` are the right gradients of the steps before."""
-    right = None if meant is None else meant.astype(np.float64).reshape(-1)
-    own = None if value is None else value.astype(np.float64).reshape(-1)
-    if own is None or not own.any():
-        return GradientRelation("no-gradient") if right is not None and right.any() else UNKNOWN
-    if right is None or not right.any():
+    if value is None or not np.any(value):
+        return GradientRelation("no-gradient") if meant is not None and np.any(meant) else UNKNOWN
+    if meant is None or not np.any(meant):
         return GradientRelation("gradient-not-stopped")
+    right, own, *before = (_spread(one) for one in (meant, value, *earlier))
     if own.shape != right.shape or not (np.isfinite(own).all() and np.isfinite(right).all()):
         return UNKNOWN
-    left = LEFT_OF_HALF if value is not None and value.dtype.itemsize < 4 else LEFT
+    return _related(right, own, before, LEFT_OF_HALF if value.dtype.itemsize < 4 else LEFT)
+
+
+def _spread(value: Array) -> Array:
+    """All elements in float64, or MOST of them from everywhere: what relates two gradients relates each element."""
+    flat = value.reshape(-1)
+    places = slice(None) if flat.size <= MOST else np.linspace(0, flat.size - 1, MOST).astype(np.int64)
+    return np.asarray(flat[places].astype(np.float64))
+
+
+def _related(right: Array, own: Array, earlier: Sequence[Array], left: float) -> GradientRelation:
     return _summed(right, own, earlier, left) or _scaled(right, own, left) or _cut_off(right, own) or UNKNOWN
 
 
 def _scaled(right: Array, own: Array, left: float) -> GradientRelation | None:
+    if not right.any():
+        return None
     factor = float(right @ own) / float(right @ right)
     rest = np.sqrt(np.mean((own - factor * right) ** 2))
     if not factor or rest > left * np.sqrt(np.mean(own**2)) or abs(factor - 1.0) <= left:
@@ -58,7 +70,7 @@ def _summed(right: Array, own: Array, earlier: Sequence[Array], left: float) -> 
     """The gradients of the steps before still in it."""
     if not earlier:
         return None
-    whole = right + sum(one.astype(np.float64).reshape(-1) for one in earlier)
+    whole = right + sum(earlier)
     rest = np.sqrt(np.mean((own - whole) ** 2))
     if rest > left * np.sqrt(np.mean(own**2)) or np.sqrt(np.mean((own - right) ** 2)) <= left * np.sqrt(
         np.mean(own**2)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.training.steps.gradient_relations import GradientRelation
+from align.training.updates.apply_rule import gradient_norm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +44,7 @@ def clipped_by_norm(given: Sequence[JudgedValue], gradients: Mapping[str, Array]
     known = [one for one in factors if isinstance(one, (int, float))]
     if not known or len(known) < len(given) or not max(known) < 1.0:
         return [*given]
-    norm = float(np.sqrt(sum(float(np.sum(one.astype(np.float64) ** 2)) for one in gradients.values())))
+    norm = float(np.linalg.norm([gradient_norm(one) for one in gradients.values()]))
     written = float(f"{norm:.{DIGITS}g}")
     if not norm or abs(norm / written - 1.0) > LEFT:
         return [*given]

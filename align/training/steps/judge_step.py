@@ -11,6 +11,7 @@ import numpy as np
 from align.measure.judge_tensors import judge_tensor
 from align.measure.limits import RoundingNoise, limit_by_noise
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation, relate_gradients
+from align.training.updates.apply_rule import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,8 +90,12 @@ def judged(  # noqa: PLR0913 - a tensor, its noise, and how it is judged
 
 def is_noise(meant: Array, limit: Limit) -> bool:
     """Tell whether a gradient is no larger than what it may differ by: then it is rounding, whatever it is."""
-    wide = np.abs(meant.astype(np.float64))
-    return bool(wide.max(initial=0.0) <= limit.max_abs or np.sqrt(np.mean(wide**2)) <= limit.rmse)
+    flat = meant.reshape(-1)
+    largest, square = np.float64(0.0), 0.0
+    for block in blocks_of(len(flat)):
+        wide = np.abs(flat[block].astype(np.float64))
+        largest, square = np.maximum(largest, wide.max()), square + float(wide @ wide)
+    return bool(largest <= limit.max_abs or np.sqrt(square / max(1, len(flat))) <= limit.rmse)
 
 
 def _is_anything(value: Array | None) -> bool:

@@ -12,9 +12,11 @@ from align.core.dtypes import EPSILON
 from align.core.protocols import ModelRunner
 from align.core.verdicts import Finding
 from align.errors import UserCodeError
+from align.models.spilled_arrays import MadeArrays, SpilledArrays
 from align.traces.rounding_noise import NoiseSink, noise_of
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepTrace, StepWriter, value_capture
 from align.training.steps.replace_step import ReplacedStep, Themselves
+from align.training.updates.apply_rule import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,12 +96,16 @@ def _noise(  # noqa: PLR0913 - a side and its steps
         return 0.0
 
     moved = np.asarray if dtype else RandomRounding()
-    start = {} if dtype else {name: moved(one) for name, one in opened.side.reader.read_values(training.model).items()}
+    start = SpilledArrays()
+    for name, one in ({} if dtype else opened.side.reader.read_values(training.model)).items():
+        start[name] = moved(one)
     alone = ReplacedStep(trace, Themselves(trace), seen, start, moved)
     opened.trainer.take_steps(training, batches[:1], alone)
 
     def begun(step: int) -> Mapping[str, Array]:
-        return {name: moved(one) for name, one in trace.values(step - 1, AFTER).items()} if step else start
+        if not step:
+            return start
+        return MadeArrays({name: partial(moved, one) for name, one in trace.values(step - 1, AFTER).items()})
 
     folder = folder if dtype else folder.with_name(f"{folder.name}-moved")
     with StepWriter(folder, {}, seen=int(layers), begun=begun) as writer:
@@ -136,8 +142,11 @@ class RandomRounding:
         unit = EPSILON.get(value.dtype.name)
         if unit is None:
             return value
-        share = 1.0 + unit * self._generator.uniform(-1.0, 1.0, value.shape)
-        return np.asarray(value.astype(np.float64) * share).astype(value.dtype)
+        found, flat = np.empty(value.size, value.dtype), value.reshape(-1)
+        for block in blocks_of(value.size):
+            share = 1.0 + unit * self._generator.uniform(-1.0, 1.0, flat[block].shape)
+            found[block] = (flat[block].astype(np.float64) * share).astype(value.dtype)
+        return found.reshape(value.shape)
 
 
 def _widened(opened: TrainingSide) -> Training | str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from align.core.dtypes import numpy_dtype
 from align.core.traces import Capture
+from align.models.spilled_arrays import SpilledArrays
 from align.traces.trace_folder import TraceFolder
 from align.traces.trace_writer import TraceWriter
 
@@ -62,7 +63,7 @@ class StepWriter:
         self._stack = ExitStack()
         self._seen, self._begun, self._updated, self._moments = seen, begun, updated, moments
         self._step = 0
-        self._computed: dict[str, Array] = {}
+        self._computed = SpilledArrays()
         self._given: set[str] = set()
         self._awaited: dict[str, Capture] = {}
         self.losses: list[float | None] = []
@@ -79,7 +80,7 @@ class StepWriter:
 
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
         """Start a step."""
-        self._step, self._computed, self._given, self._awaited = step, {}, set(), {}
+        self._step, self._computed, self._given, self._awaited = step, SpilledArrays(), set(), {}
         return self._begun(step)
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
@@ -109,7 +110,7 @@ class StepWriter:
     def computed(self, name: str, gradient: Array) -> None:
         """Add up what the ways back of a step give."""
         known = self._computed.get(name)
-        self._computed[name] = np.array(gradient) if known is None else known + gradient
+        self._computed[name] = gradient if known is None else known + gradient
 
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         """Write what an optimizer gets of itself."""

@@ -9,6 +9,7 @@ import numpy as np
 from align.errors import CannotRunError
 from align.models.restore_state import other_seed
 from align.training.steps.record_step import COMPUTED, StepTrace, StepWriter
+from align.training.updates.apply_rule import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,6 +49,8 @@ def _distance(ones: Mapping[str, Array], others: Mapping[str, Array]) -> float:
     """Relative distance of all gradients as one vector; 0 where there are none, or where they are not finite."""
     square = apart = 0.0
     for name in ones.keys() & others.keys():
-        one, other = ones[name].astype(np.float64), others[name].astype(np.float64)
-        square, apart = square + float(np.sum(one**2)), apart + float(np.sum((one - other) ** 2))
+        flat = ones[name].reshape(-1), others[name].reshape(-1)
+        for block in blocks_of(len(flat[0])):
+            one, other = flat[0][block].astype(np.float64), flat[1][block].astype(np.float64)
+            square, apart = square + float(np.sum(one**2)), apart + float(np.sum((one - other) ** 2))
     return float(np.sqrt(apart / square)) if square and np.isfinite(apart) and np.isfinite(square) else 0.0

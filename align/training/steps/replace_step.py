@@ -6,7 +6,6 @@ is wrong at one place reaches another one.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from align.core.traces import Capture
 from align.measure.tensor_layouts import LearnedLayouts
+from align.models.spilled_arrays import SpilledArrays
 from align.traces.pair_inputs import call_key, inputs_of_calls, pair_inputs
 
 if TYPE_CHECKING:
@@ -131,9 +131,8 @@ class ReplacedStep:
         self._awaited: dict[str, Capture] = {}
         self._gathered: dict[str, tuple[Capture, Capture, Array]] = {}
         self._sent: set[str] = set()
-        self.computed_gradients: dict[str, Array] = defaultdict(lambda: np.zeros(()))
-        self.given_gradients: dict[str, Array] = {}
-        self.after: dict[str, Array] = {}
+        self._unmet: dict[str, Array] = {}
+        self.computed_gradients, self.given_gradients, self.after = SpilledArrays(), SpilledArrays(), SpilledArrays()
         self.loss: float | None = None
 
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
@@ -185,7 +184,8 @@ class ReplacedStep:
         mine, view = known
         self._awaited.pop(self._leader(mine).key, None)
         meant, value = self._reference.gradient(mine), view.to_reference(gradient)
-        if meant is None:  # of what the reference's model is given, or what frozen layers make of it
+        if meant is None:  # of what the reference's model is given, what frozen layers make of it, or what is detached
+            self._unmet[capture.key] = np.array(gradient)
             return
         if mine.key in self._reference.leaders:
             leader = self._leader(mine)
@@ -196,12 +196,17 @@ class ReplacedStep:
             self._seen(ReplacedTensor("backward", mine, capture, meant, value))
 
     def sent_back(self, capture: Capture) -> Array | None:
-        """The reference's gradient in the side's layout; of one tensor that was given twice only once."""
+        """The reference's gradient in the side's layout; of one tensor that was given twice only once.
+
+        Where the reference's tensor takes none, the side's own goes on: it is wrong if it reaches what takes one there.
+        """
         mine, view = self._views[capture.key]
         leader = self._leader(mine)
         meant = None if leader.key in self._sent else self._reference.gradient(mine)
         if mine.key in self._reference.leaders:
             self._sent.add(leader.key)
+        if (unmet := self._unmet.pop(capture.key, None)) is not None:
+            return unmet
         return None if meant is None else self._moved(view.to_candidate(meant))
 
     def _leader(self, mine: Capture) -> Capture:
@@ -209,11 +214,14 @@ class ReplacedStep:
 
     def computed(self, name: str, gradient: Array) -> None:
         """Add up the gradient of a parameter."""
-        self.computed_gradients[name] = self.computed_gradients[name] + gradient
+        known = self.computed_gradients.get(name)
+        self.computed_gradients[name] = gradient if known is None else known + gradient
 
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         """Keep what an optimizer is given."""
-        self.given_gradients |= {name: np.array(value) for name, value in gradients.items() if value is not None}
+        for name, value in gradients.items():
+            if value is not None:
+                self.given_gradients[name] = value
         return {}
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:  # noqa: ARG002
@@ -224,4 +232,5 @@ class ReplacedStep:
             mine = self._views[own.key][0]
             self._seen(ReplacedTensor("backward", mine, own, self._reference.gradient(mine), None))
         self.loss = loss
-        self.after = {name: np.array(value) for name, value in values}
+        for name, value in values:
+            self.after[name] = value

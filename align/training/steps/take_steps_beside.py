@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align.models.spilled_arrays import SpilledArrays
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.training.steps.both_steps import SeenSteps
 from align.training.steps.compare_values import carried_over
@@ -53,7 +54,7 @@ def take_steps_beside(
     return SeenSteps(names, sides, reference.noise, calls, judge, replaced, start, reference.findings, opened)
 
 
-def _start(reference: RecordedSteps, opened: TrainingSide, names: NameMap) -> dict[str, Array]:
+def _start(reference: RecordedSteps, opened: TrainingSide, names: NameMap) -> Mapping[str, Array]:
     """The reference's values in the candidate's parameters and buffers."""
     return carried_over(names, reference.trace.values(0, BEFORE), _own_values(opened))
 
@@ -77,4 +78,5 @@ def _record(
 
 
 def _own_values(opened: TrainingSide) -> Mapping[str, Array]:
-    return opened.side.reader.read_values(opened.side.model)
+    """A copy, as steps change them."""
+    return SpilledArrays(opened.side.reader.read_values(opened.side.model))

@@ -17,7 +17,7 @@ from align.core.dtypes import numpy_dtype
 from align.training.updates.update_formulas import FORMULAS, Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from align.core.dtypes import Array
     from align.training.updates.update_rules import UpdateRule
@@ -41,8 +41,13 @@ class GradientStep:
 def gradient_norm(gradient: Array) -> float:
     """The Euclidean norm in float64, block by block."""
     flat = gradient.reshape(-1)
-    blocks = (flat[start : start + BLOCK].astype(np.float64) for start in range(0, len(flat), BLOCK))
+    blocks = (flat[one].astype(np.float64) for one in blocks_of(len(flat)))
     return float(np.sqrt(sum(float(block @ block) for block in blocks)))
+
+
+def blocks_of(size: int) -> Iterator[slice]:
+    """Slices that together are so many elements, so that float64 is made of a few at a time."""
+    return (slice(start, start + BLOCK) for start in range(0, size, BLOCK))
 
 
 def gradient_steps(gradients: Sequence[Array], global_norms: Sequence[float] | None = None) -> list[GradientStep]:

@@ -17,6 +17,7 @@ from align.models.adapter_parts.mindspore.state import operators_restarted, rest
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.train import batch_parts, dropping, own_loss, scalar
 from align.models.record_calls import bind_inputs
+from align.models.spilled_arrays import SpilledArrays
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
@@ -175,13 +176,15 @@ def _left_alone(training: Training) -> Iterator[None]:
     modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
     states = [one for optimizer in training.optimizers for one in optimizer.get_parameters()]
     states += [one for one in named_tensors(model).values() if not any(one is other for other in states)]
-    kept = [(one, to_array(one).copy()) for one in states]
+    kept = SpilledArrays()
+    for place, one in enumerate(states):
+        kept[str(place)] = to_array(one)
     with restored(model):
         try:
             yield
         finally:
-            for one, value in kept:
-                fill(one, value)
+            for place, one in enumerate(states):
+                fill(one, kept[str(place)])
             for cell, mode in modes:
                 cell.set_train(mode)
 

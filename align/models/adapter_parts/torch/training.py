@@ -17,6 +17,7 @@ from align.models.adapter_parts.torch.optimizers import schedulers_of
 from align.models.adapter_parts.torch.state import is_scripted, restored, same_random_numbers, uncompiled
 from align.models.adapter_parts.train import batch_parts, dropping, own_loss, scalar
 from align.models.record_calls import bind_inputs
+from align.models.spilled_arrays import SpilledArrays
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ class TorchTrainer:
         model = training.model
         own = dict(model.named_parameters())
         tensors = own | dict(model.named_buffers())
+        further = dict(model.named_parameters(remove_duplicate=False))
         with _left_alone(training), same_random_numbers(), uncompiled():
             model.train()
             for number, batch in enumerate(batches):
-                _fill(tensors, sink.begin(number, _held(training, own)))
+                _fill(further, tensors, sink.begin(number, _held(training, own)))
                 with _watched(training, own, sink):
                     parts = batch_parts(training, batch, model.forward)
                     given = {name: self.as_tensor(value, model) for name, value in batch.items()}
@@ -160,7 +162,7 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iter
 def _left_alone(training: Training) -> Iterator[None]:
     """Put values, gradients, modes, buffers and the states of optimizers and schedules back at the end."""
     model, own = training.model, dict(training.model.named_parameters())
-    values = {name: to_array(one).copy() for name, one in own.items()}
+    values = SpilledArrays({name: to_array(one) for name, one in own.items()})
     gradients = {name: one.grad for name, one in own.items()}
     schedules = [one for optimizer in training.optimizers for one in schedulers_of(optimizer)]
     states = [(one, copy.deepcopy(one.state_dict())) for one in (*training.optimizers, *schedules)]
@@ -171,7 +173,7 @@ def _left_alone(training: Training) -> Iterator[None]:
         try:
             yield
         finally:
-            _fill(own, values)
+            _fill({}, own, values)
             for name, one in own.items():
                 one.grad = gradients[name]
             for each, state in states:
@@ -180,12 +182,13 @@ def _left_alone(training: Training) -> Iterator[None]:
                 module.training = mode
 
 
-def _fill(own: Mapping[str, Any], values: Mapping[str, Array]) -> None:
+def _fill(further: Mapping[str, Any], own: Mapping[str, Any], values: Mapping[str, Array]) -> None:
+    """Fill tensors by name; of one with `further` names the value of its first name counts."""
     import torch
 
     with torch.no_grad():
-        for name, value in values.items():
-            own[name].copy_(to_tensor(value))
+        for name in (*(one for one in values if one not in own), *(one for one in values if one in own)):
+            (own if name in own else further)[name].copy_(to_tensor(values[name]))
 
 
 def _array(value: Any) -> Array | None:
