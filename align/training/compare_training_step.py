@@ -162,7 +162,7 @@ def _start(task: StepTask, names: NameMap) -> dict[str, Array]:
 def _judged(task: StepTask, seen: SeenSteps) -> StepComparison:
     alone = judged_gradients(seen, seen.replaced.computed_gradients, COMPUTED, alone=True)
     together = judged_gradients(seen, seen.traces[1].values(0, COMPUTED), COMPUTED, alone=False)
-    culprits, scale = find_step_culprits(task, seen, alone, together)
+    culprits, scale, updates = find_step_culprits(task, seen, alone, together)
     if culprits:
         refuse_random_steps(task.sides[1], task.batches, seen.traces[1], task.folder / "candidate-again", seen.start)
     losses = tuple(compared_losses(seen))
@@ -178,6 +178,7 @@ def _judged(task: StepTask, seen: SeenSteps) -> StepComparison:
         (*seen.findings, *open_names(seen.names), *_loss_findings(losses, culprits, scale)),
         environments(*(side.side for side in task.sides)),
         _verdict(culprits, gradients),
+        updates,
     )
 
 

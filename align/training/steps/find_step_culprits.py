@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.protocols import Model
-    from align.training.step_result import StepCulprit
+    from align.training.step_result import ComparedUpdate, StepCulprit
     from align.training.steps.both_steps import SeenSteps, StepTask
     from align.training.steps.compare_values import JudgedValue
 
@@ -34,10 +34,21 @@ if TYPE_CHECKING:
 STATISTIC_UNITS = 16 * 1.2e-7
 
 
+class StepFaults(NamedTuple):
+    """What is wrong by itself, and what both optimizers made of each parameter.
+
+    `scale` is the factor of a loss scale that is taken off again, None for none.
+    """
+
+    culprits: list[StepCulprit]
+    scale: float | None
+    updates: tuple[ComparedUpdate, ...]
+
+
 def find_step_culprits(
     task: StepTask, seen: SeenSteps, alone: Sequence[JudgedValue], together: Sequence[JudgedValue]
-) -> tuple[list[StepCulprit], float | None]:
-    """Return all that is wrong by itself, and the factor of a loss scale that is taken off again, None for none.
+) -> StepFaults:
+    """Find all that is wrong by itself.
 
     `alone` and `together` are the gradients of parameters, each layer by itself and the whole step.
     """
@@ -50,12 +61,13 @@ def find_step_culprits(
     )
     culprits = [_explained(task, seen, one) if one.part == "loss" else one for one in found]
     culprits += value_culprits(clipped_by_norm(given, seen.replaced.given_gradients), "gradients", "step", owners)
-    culprits += _updates(task, seen, scaled=scale is not None)
+    wrong_updates, updates = _updates(task, seen, scaled=scale is not None)
+    culprits += wrong_updates
     culprits += _buffers(seen, owners)
     culprits += _later_gradients(seen, owners, together, {name for one in culprits for name in one.parameters})
     if scale is not None and not culprits and scale_of_optimizers(task.sides) == 1.0:
         culprits += value_culprits(_scaled_back(seen, alone), "gradients", "step", owners)
-    return [_with_line(task.sides[1].side.model, one) for one in culprits], scale
+    return StepFaults([_with_line(task.sides[1].side.model, one) for one in culprits], scale, updates)
 
 
 def _explained(task: StepTask, seen: SeenSteps, culprit: StepCulprit) -> StepCulprit:
@@ -86,11 +98,17 @@ def _with_line(model: Model, culprit: StepCulprit) -> StepCulprit:
     return replace(culprit, line=line)
 
 
-def _updates(task: StepTask, seen: SeenSteps, *, scaled: bool) -> list[StepCulprit]:
-    """What the optimizers do otherwise with the reference's gradients; a scale that is `scaled` off is no fault."""
+def _updates(task: StepTask, seen: SeenSteps, *, scaled: bool) -> tuple[list[StepCulprit], tuple[ComparedUpdate, ...]]:
+    """What the optimizers do otherwise with the reference's gradients, and all updates.
+
+    A scale that is `scaled` off is no fault, and the updates of an optimizer that takes it off are left out.
+    """
     trained = {one.name for one in seen.parameters[1].parameters if one.trainable}
-    found = update_culprits(compare_step_updates(task.sides, seen.traces, seen.names, seen.start, trained))
-    return [one for one in found if not (scaled and one.cause == "gradient-scale")]
+    result, updates = compare_step_updates(task.sides, seen.traces, seen.names, seen.start, trained)
+    found = update_culprits(result)
+    unscaled = [one for one in found if scaled and one.cause == "gradient-scale"]
+    names = {name for one in unscaled for name in one.parameters}
+    return [one for one in found if one not in unscaled], tuple(one for one in updates if one.candidate not in names)
 
 
 def _given(task: StepTask, seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from align.core.protocols import OptimizerReader
 from align.training.compare_updates import explain_updates
-from align.training.step_result import StepCulprit
+from align.training.step_result import ComparedUpdate, StepCulprit
 from align.training.steps.compare_values import paired_values
 from align.training.steps.record_step import AFTER, GIVEN
+from align.training.updates.apply_rule import gradient_norm, moved_norm
 from align.training.updates.read_rule import read_rule
 from align.training.updates_result import SteppedParameter
 
@@ -32,7 +33,7 @@ def compare_step_updates(
     name_map: NameMap,
     start: Mapping[str, Array],
     trained: Collection[str],
-) -> UpdatesResult:
+) -> tuple[UpdatesResult, tuple[ComparedUpdate, ...]]:
     """Compare what both optimizers made of one gradient a step, from the same values; `start` are those before.
 
     Left out are parameters of the candidate that are not `trained`, and those that some step gives no gradient.
@@ -44,21 +45,30 @@ def compare_step_updates(
     groups = _groups(sides[0], steps), _groups(sides[1], steps)
     known: list[Mapping[Key, object]] = [*gradients, *after]
     whole = [key for key in before if key[1] in trained and all(key in own for own in known)]
-    return explain_updates(
-        [
-            SteppedParameter(
-                *key,
-                before[key],
-                [own[key] for own in gradients],
-                [own[key][0] for own in after],
-                [own[key][1] for own in after],
-                groups[0].get(key[0]),
-                groups[1].get(key[1]),
-                candidate_reset=True,
-            )
-            for key in whole
-        ]
-    )
+    stepped = [
+        SteppedParameter(
+            *key,
+            before[key],
+            [own[key] for own in gradients],
+            [own[key][0] for own in after],
+            [own[key][1] for own in after],
+            groups[0].get(key[0]),
+            groups[1].get(key[1]),
+            candidate_reset=True,
+        )
+        for key in whole
+    ]
+    result = explain_updates(stepped)
+    sizes = (_sizes(one, row.difference) for one, row in zip(stepped, result.parameters, strict=True))
+    return result, tuple(sizes)
+
+
+def _sizes(one: SteppedParameter, factor: float) -> ComparedUpdate:
+    """The norms of what each step changed, on both sides from the reference's values."""
+    begun = [one.before, *one.reference_after[:-1]]
+    sides = (one.reference_after, one.candidate_after)
+    mine, theirs = (tuple(map(moved_norm, begun, after)) for after in sides)
+    return ComparedUpdate(one.reference, one.candidate, gradient_norm(one.before), mine, theirs, factor)
 
 
 def update_culprits(result: UpdatesResult) -> list[StepCulprit]:
