@@ -12,7 +12,7 @@ from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, as_float, format_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 SIDES = ("reference", "candidate")
 ORDER = ("not aligned", "could not tell", "aligned")
@@ -110,12 +110,11 @@ def _table(title: str, parameters: Sequence[StepParameter], note: str = "", *, f
         Column(say("word.reference"), "path"),
         Column(say("word.candidate"), "path"),
         Column(say("step.outcome")),
-        *(Column(say("step.norm_of", side=word("word", side)), "number", wide=True) for side in SIDES),
-        Column(say("step.differs"), "number", wide=True),
+        Column(say("step.norms"), "number", wide=True),
         Column(say("step.limit_share"), "number", wide=True),
         Column(say("step.gathered"), "number"),
         Column(say("step.by_itself"), "number"),
-        *(Column(say("step.update_of", side=word("word", side)), "number", wide=True) for side in SIDES),
+        Column(say("step.updates"), "number", wide=True),
         Column(say("step.update"), "number"),
     )
     alike = fold_alike((one.reference, (one.outcome, one.agrees, one.wrong)) for one in parameters)
@@ -127,22 +126,25 @@ def _table(title: str, parameters: Sequence[StepParameter], note: str = "", *, f
 
 def _row(name: str, group: Sequence[StepParameter]) -> Row:
     outcome = group[0].outcome
-    candidate = fold_alike((one.candidate, None) for one in group)[0][0]
-    figures = [
-        *zip(*(one.gradients for one in group), strict=True),
-        [one.differs for one in group],
-        [one.may_differ for one in group],
-        [one.gathered for one in group],
-        [one.alone for one in group],
-        *zip(*(one.updates for one in group), strict=True),
-        [one.update_factor for one in group],
-    ]
-    several = f" ({len(group)})" if len(group) > 1 else ""
-    cells = name + several, candidate, word("step_outcome", outcome), *map(_largest, figures)
+    cells = (
+        name + (f" ({len(group)})" if len(group) > 1 else ""),
+        fold_alike((one.candidate, None) for one in group)[0][0],
+        word("step_outcome", outcome),
+        _both(one.gradients for one in group),
+        _largest(one.may_differ for one in group),
+        _largest(one.gathered for one in group),
+        _largest(one.alone for one in group),
+        _both(one.updates for one in group),
+        _largest(one.update_factor for one in group),
+    )
     return Row(cells, "bad" if group[0].wrong else TONES[outcome])
 
 
-def _largest(values: Sequence[float]) -> str:
+def _both(sizes: Iterable[tuple[float, float]]) -> str:
+    return " | ".join(map(_largest, zip(*sizes, strict=True)))
+
+
+def _largest(values: Iterable[float]) -> str:
     known = [one for one in values if one == one]
     if not known:
         return NONE

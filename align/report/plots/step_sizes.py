@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from align.report.kind_parts.step_parameters import StepParameter
 
 Point = tuple[int, float]
+Mark = tuple[float, str]  # a place and its text
 
 NAME_WIDTH = 34
 NAMED = 3  # lines of names that the plot has room for
@@ -72,7 +73,7 @@ def draw_gradient_norms(document: dict[str, Any]) -> Any | None:
     points = _points(document, step_parameters(document), point)
     if not any(size > 0.0 for one in points for size in one.sizes):
         return None
-    marked = _culprits(points, document["culprits"]) or _parting(points)
+    marked = _culprits(document, points) or _parting(points)
     labels = [say(f"plot.{key}") for key in ("gradient_norms_title", "gradient_norm", "way_back")]
     return _draw(points, marked, labels)
 
@@ -119,31 +120,41 @@ def _largest(factors: Iterable[float]) -> float:
     return max((one for one in factors if not math.isnan(one)), default=math.nan)
 
 
-def _culprits(points: Sequence[DepthPoint], culprits: Sequence[dict[str, Any]]) -> list[tuple[DepthPoint, str]]:
-    """The places of what is wrong on the way back, or of the layer beside which code is."""
+def _culprits(document: dict[str, Any], points: Sequence[DepthPoint]) -> list[Mark]:
+    """The places of layers that are wrong, and of those beside which code is."""
     found = []
-    for number, one in enumerate(culprits, 1):
-        if one["kind"] not in ("backward", "forward", "gradients"):
-            continue
-        near = one["near"] if one["part"] == "code" else one["candidate"]
-        inside = [point for point in points if f"{point.module}.".startswith(f"{near}.")]
-        if near and inside:
+    for number, one in enumerate(document["culprits"], 1):
+        name = one["near"] if one["part"] == "code" else one["candidate"]
+        place = _place(document, points, name) if name and one["kind"] in ("backward", "forward", "gradients") else None
+        if place is not None:
             text = "plot.code_at_fault" if one["part"] == "code" else "plot.culprit"
-            found.append((inside[-1], say(text, place=number, name=_short(near))))
+            found.append((place, say(text, place=number, name=_short(name))))
     return found
 
 
-def _parting(points: Sequence[DepthPoint]) -> list[tuple[DepthPoint, str]]:
+def _place(document: dict[str, Any], points: Sequence[DepthPoint], name: str) -> float | None:
+    """The last place of a module, behind the layer before it where it has no parameters; None if it was not seen."""
+    inside = [one.place for one in points if f"{one.module}.".startswith(f"{name}.")]
+    if inside:
+        return inside[-1]
+    run = [layer["candidate"] for layer in document["layers"]]
+    if name not in run:
+        return None
+    before = set(run[: run.index(name)])
+    return sum(one.module in before for one in points) + 0.5
+
+
+def _parting(points: Sequence[DepthPoint]) -> list[Mark]:
     """The layer where the gradients of both sides part first, on the way back."""
     outside = [one for one in points if one.judged and one.factor > 1.0]
-    return [(outside[-1], say("plot.parts_here", name=_short(outside[-1].name)))] if outside else []
+    return [(outside[-1].place, say("plot.parts_here", name=_short(outside[-1].name)))] if outside else []
 
 
 def _short(name: str) -> str:
     return escape_dollars(shorten_path(name, NAME_WIDTH))
 
 
-def _draw(points: Sequence[DepthPoint], marked: Sequence[tuple[DepthPoint, str]], labels: Sequence[str]) -> Any:
+def _draw(points: Sequence[DepthPoint], marked: Sequence[Mark], labels: Sequence[str]) -> Any:
     """Draw with these labels: the title, the size, the places."""
     title, size, depth = labels
     figure, (upper, lower) = new_axes(10, 5.2, (1.55, 1.0))
@@ -153,11 +164,11 @@ def _draw(points: Sequence[DepthPoint], marked: Sequence[tuple[DepthPoint, str]]
     lower.set(xlabel=depth, ylabel=say("plot.factor"))
     lower.margins(x=0.02)
     integer_ticks(lower)
-    for line, (point, text) in enumerate(marked):
+    for line, (place, text) in enumerate(marked):
         for axes in (upper, lower):
-            axes.axvline(point.place, color=BAD, linewidth=1.1, alpha=0.75)
+            axes.axvline(place, color=BAD, linewidth=1.1, alpha=0.75)
         if line < NAMED:
-            _name(upper, point, text, line, right_half=point.place > len(points) / 2)
+            _name(upper, place, text, line, right_half=place > len(points) / 2)
     upper.legend(loc="upper left", bbox_to_anchor=(0, -0.04), ncols=3, borderaxespad=0)
     lower.legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=6, borderaxespad=0, handletextpad=0.4)
     return figure
@@ -208,10 +219,10 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     return min(positive) / 2, max(positive) * 2
 
 
-def _name(axes: Any, point: DepthPoint, text: str, line: int, *, right_half: bool) -> None:
+def _name(axes: Any, place: float, text: str, line: int, *, right_half: bool) -> None:
     axes.annotate(
         text,
-        (point.place, 1.0),
+        (place, 1.0),
         (-6 if right_half else 6, -2 - LINE_HEIGHT * line),
         xycoords=("data", "axes fraction"),
         textcoords="offset points",

@@ -46,6 +46,15 @@ def test_what_is_at_fault_is_named_at_its_layer_and_nothing_in_a_clean_step(samp
     assert len(points(lower, "aligned")) == 24
 
 
+def test_a_layer_without_parameters_is_marked_between_its_neighbours(samples, document):
+    step = document(samples.sample_step())
+    step["layers"].insert(2, step["layers"][0] | {"reference": "pool", "candidate": "pool"})
+    step["culprits"] = [step["culprits"][0] | {"kind": "forward", "part": "layer", "candidate": "pool", "near": ""}]
+    upper, _ = draw_gradient_norms(step).axes
+    assert [text.get_text() for text in upper.texts] == ["at fault, 1: pool"]
+    assert [list(one.get_xdata()) for one in upper.lines if one.get_label().startswith("_")] == [[2.5, 2.5]]
+
+
 def test_where_no_layer_is_at_fault_the_last_one_outside_is_where_they_part(samples, document):
     step = document(samples.sample_step())
     step["culprits"] = step["culprits"][1:]
