@@ -1,7 +1,7 @@
 """The main job, end to end, on a real pair: each step is a command as a user would type it, shown before it runs.
 
 Run it with `make demo`. It takes about three minutes on two cores and ends with the paths of what it wrote. The port
-is the published one, which really differs from its original: three commands are expected to say "not aligned".
+is the published one, which really differs from its original: four commands are expected to say "not aligned".
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 RUN = "demo-run"
-TORCH = "examples/resnet50.py:torch_model"
-MINDSPORE = "examples/resnet50.py:mindspore_model"
-REPAIRED = "examples/resnet50.py:repaired_model"
+MODELS = "examples/resnet50.py"
+TORCH, MINDSPORE, REPAIRED = (f"{MODELS}:{side}_model" for side in ("torch", "mindspore", "repaired"))
 CHECKPOINTS = f"--reference-checkpoint {RUN}/resnet50.pth --candidate-checkpoint {RUN}/resnet50.ckpt"
 
 
@@ -45,16 +44,23 @@ STEPS = (
     Step("   The same with that one line of the port repaired: aligned",
          f"align forward {TORCH} {REPAIRED} {CHECKPOINTS} --map {RUN}/map.toml"
          f" --inputs {RUN}/inputs.npz --run {RUN}/repaired"),
-    Step("4. A few training steps on both sides, each with its own log",
+    Step("4. A training step of both, each layer alone on its way forth and back: that line is all that is wrong in it",
+         f"align step {MODELS}:torch_training {MODELS}:mindspore_training --map {RUN}/map.toml"
+         f" --batch {MODELS}:training_batch --steps 1 --run {RUN}", exit_code=1),
+    Step("   The same with it repaired: the loss, all 161 gradients, updates and statistics agree",
+         f"align step {MODELS}:torch_training {MODELS}:repaired_training --map {RUN}/map.toml"
+         f" --batch {MODELS}:training_batch --steps 1 --run {RUN}/repaired"),
+    Step("5. A few training steps on both sides, each with its own log",
          f"python examples/train_resnet50.py torch {RUN}/resnet50.pth", output=f"{RUN}/torch.jsonl"),
     Step("   (MindSpore's LossMonitor prints this one)",
          f"python examples/train_resnet50.py mindspore {RUN}/resnet50.ckpt", output=f"{RUN}/mindspore.log"),
     Step("   Both curves on one axis, judged",
          f"align loss {RUN}/torch.jsonl {RUN}/mindspore.log --run {RUN}", exit_code=1),
-    Step("5. The report: an executed notebook and one HTML page",
+    Step("6. The report: an executed notebook and one HTML page",
          f"align report {RUN}", exit_code=1),
 )  # fmt: skip
-WRITTEN = ("map.toml", "resnet50.ckpt", "inputs.npz", "forward.json", "loss.json", "report.ipynb", "report.html")
+RESULTS = ("forward.json", "step.json", "loss.json")
+WRITTEN = ("map.toml", "resnet50.ckpt", "inputs.npz", *RESULTS, "report.ipynb", "report.html")
 
 
 def main() -> int:

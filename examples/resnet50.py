@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SEED = 20260229
 IMAGE = 64
 BATCH = 4
+LEARNING_RATE, MOMENTUM = 0.02, 0.9
 
 
 def torch_model() -> torch.nn.Module:
@@ -51,6 +52,40 @@ def repaired_model() -> mindspore.nn.Cell:
 def inputs() -> dict[str, Any]:
     """Images, float32 of shape (BATCH, 3, IMAGE, IMAGE), standard normal."""
     return {"pixel_values": _images(BATCH)}
+
+
+def torch_training() -> tuple[Any, ...]:
+    """The torch model with its loss and optimizer, in training mode."""
+    import torch
+
+    model, cross_entropy = torch_model().train(), torch.nn.CrossEntropyLoss()
+
+    def loss(outputs: Any, label: torch.Tensor) -> torch.Tensor:
+        value: torch.Tensor = cross_entropy(outputs.logits, label)
+        return value
+
+    return model, loss, torch.optim.SGD(model.parameters(), LEARNING_RATE, momentum=MOMENTUM)
+
+
+def mindspore_training() -> tuple[Any, ...]:
+    """The published mindcv model with the same loss and optimizer."""
+    return _trained(mindspore_model())
+
+
+def repaired_training() -> tuple[Any, ...]:
+    """The same with the one line of the model changed."""
+    return _trained(repaired_model())
+
+
+def _trained(model: mindspore.nn.Cell) -> tuple[Any, ...]:
+    from mindspore import nn
+
+    return model, nn.CrossEntropyLoss(), nn.Momentum(model.trainable_params(), LEARNING_RATE, MOMENTUM)
+
+
+def training_batch() -> dict[str, Any]:
+    """Two images as of `inputs`, and their labels."""
+    return {"pixel_values": _images(2), "label": np.array([17, 400])}
 
 
 def save_checkpoint(path: str | Path) -> None:

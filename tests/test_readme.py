@@ -96,6 +96,9 @@ def test_the_demo_finds_the_published_ports_max_pooling_and_nothing_in_the_repai
     assert "resnet.embedder.pooler  (MaxPool2d)" in found
     assert 'nn.MaxPool2d(..., pad_mode="pad", padding=1)' in found
     assert "No divergent layer" in repaired
+    published, repaired = repaired.split("[8/", 1)
+    assert "NOT ALIGNED: 1 place at fault, the first is max_pool (forward)" in published
+    assert "161 gradients of parameters agree, each layer alone" in repaired
 
 
 @pytest.mark.frameworks

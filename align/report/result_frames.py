@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from align.names.map_rows import COLUMNS, map_rows
+from align.report.kind_parts.step_parameters import SIDES, step_parameters
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from align.names.map_result import MapResult
+    from align.report.kind_parts.step_parameters import StepParameter
 
 
 def pair_frame(document: dict[str, Any]) -> pd.DataFrame:
@@ -57,7 +60,17 @@ def point_frame(document: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame({name: column for name, column in document["points"].items() if name != "count"})
 
 
-FRAMES = {"map": pair_frame, "forward": layer_frame, "loss": point_frame}
+def parameter_frame(document: dict[str, Any]) -> pd.DataFrame:
+    """One row a paired parameter of a step result: L2 norms of both gradients and updates, multiples of the limit.
+
+    Sizes of updates are the root mean square over the steps, with both optimizers given the reference's gradients.
+    """
+    import pandas as pd
+
+    return pd.DataFrame([_parameter_row(one) for one in step_parameters(document)])
+
+
+FRAMES = {"map": pair_frame, "forward": layer_frame, "step": parameter_frame, "loss": point_frame}
 
 
 _NAMED = (
@@ -71,6 +84,13 @@ _NAMED = (
     "outcome",
     "factor",
 )
+
+
+def _parameter_row(one: StepParameter) -> dict[str, Any]:
+    row = asdict(one)
+    for key in ("gradient", "update"):
+        row |= {f"{side}_{key}": size for side, size in zip(SIDES, row.pop(f"{key}s"), strict=True)}
+    return row
 
 
 def _layer_row(layer: dict[str, Any]) -> dict[str, Any]:

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 # Of each kind whose form has changed; 1 for all others.
 SCHEMA_VERSIONS = {"loss": 2, "log": 2}
-LADDER = ("map", "convert", "forward", "loss")
+LADDER = ("map", "convert", "forward", "step", "loss")
 # In the order in which a report shows them; those that are no rung of the ladder only where there is a result.
-KINDS = ("map", "convert", "diff", "lint", "forward", "validate", "generate", "loss")
+BEFORE_STEP = ("params", "initial", "determinism")
+KINDS = ("map", "convert", "diff", "lint", "forward", "validate", "generate", *BEFORE_STEP, "step", "loss")
+COMMANDS = {"determinism": "check-determinism"}  # of kinds whose command bears another name
 
 
 class Result(Protocol):
@@ -72,8 +74,8 @@ class RunFolder:
         if not path.is_dir():
             raise RunFolderError(f"run folder not found: {path}", "every command writes one with --run DIR")
         if not any(folder.file(kind).is_file() for kind in KINDS):
-            commands = ", ".join(f"`{kind}`" for kind in KINDS[:-1])
-            hint = f"run one of the commands that reports show with --run DIR first: {commands} or `{KINDS[-1]}`"
+            *most, last = (f"`{COMMANDS.get(kind, kind)}`" for kind in KINDS)
+            hint = f"run one of the commands that reports show with --run DIR first: {', '.join(most)} or {last}"
             raise RunFolderError(f"{path} holds no results", hint)
         return folder
 

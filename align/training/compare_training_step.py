@@ -17,14 +17,14 @@ from align.errors import UsageError
 from align.models.open_side import named_environments
 from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay
+from align.training.faults.find_step_culprits import find_step_culprits
+from align.training.faults.find_step_faults import owners_of
 from align.training.freeze import without_dropout
 from align.training.open_training import open_training, open_trainings
 from align.training.step_result import StepComparison
 from align.training.steps.compare_free_runs import compare_free_runs, free_run_findings
 from align.training.steps.compare_moments import compare_moments, moment_findings
 from align.training.steps.compare_recorded import see_recorded_steps
-from align.training.steps.find_step_culprits import find_step_culprits
-from align.training.steps.find_step_faults import owners_of
 from align.training.steps.measure_step_noise import UNMEASURED
 from align.training.steps.record_step import COMPUTED
 from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps, record_reference
@@ -164,7 +164,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
     first, live = seen.first, seen.live
     alone = judged_gradients(seen, first.computed_gradients, COMPUTED, alone=live is not None)
     together = judged_gradients(seen, seen.traces[1].values(0, COMPUTED), COMPUTED, alone=False)
-    culprits, scale = find_step_culprits(seen, alone, together)
+    culprits, scale, updates = find_step_culprits(seen, alone, together)
     if culprits and live is not None:
         batches = seen.sides[0].batches
         refuse_random_steps(live, batches, seen.traces[1], folder / "candidate-again", seen.start)
@@ -190,6 +190,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         ),
         named_environments(*((side.framework, side.environment) for side in seen.sides)),
         _verdict(culprits, gradients, apart=live is None),
+        updates,
         free,
         moments,
     )

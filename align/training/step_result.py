@@ -67,7 +67,8 @@ class ComparedGradient:
 
     `measurement`, `limit` and `factor` are of the gradient as the whole step gives it, with all that gathers in it;
     `alone` is the factor where each layer was given the reference's tensors and gradients, which decides. "could not
-    tell": it is rounding on the reference's side already, or was not compared.
+    tell": it is rounding on the reference's side already, or was not compared. `reference_norm` and `candidate_norm`
+    are the L2 norms of the whole step's gradients, None on a side that has none.
     """
 
     reference: str
@@ -78,6 +79,24 @@ class ComparedGradient:
     limit: Limit | None
     factor: float | None
     alone: float | None
+    reference_norm: float | None = None
+    candidate_norm: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedUpdate:
+    """What both optimizers made of a paired parameter, each from the reference's values and given its gradients.
+
+    All sizes are L2 norms: `norm` of the parameter before the first step, `reference_update` and `candidate_update` of
+    what each step changed. `factor` is the largest multiple of what rounding allows between the two.
+    """
+
+    reference: str
+    candidate: str
+    norm: float
+    reference_update: tuple[float, ...]
+    candidate_update: tuple[float, ...]
+    factor: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +168,7 @@ class StepComparison:
     findings: tuple[Finding, ...]
     environment: dict[str, dict[str, str]]
     verdict: Verdict
+    updates: tuple[ComparedUpdate, ...] = ()
     free: tuple[FreeStep, ...] = ()
     moments: tuple[ComparedMoment, ...] = ()
 

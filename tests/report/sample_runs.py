@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from runpy import run_path
 
 import numpy as np
 
@@ -27,29 +28,26 @@ from align.curves.curve_result import (
     SpeedComparison,
 )
 from align.curves.loss_log import Curve
-from align.forward.culprit_result import Culprit, IsolatedComparison
+from align.forward.culprit_result import Culprit, IsolatedComparison, IsolatedOutcome
 from align.forward.forward_result import ForwardComparison, LayerComparison
 from align.names.map_result import MapResult
 from align.runs.run_folder import RunFolder
 from align.traces.unpaired_layer import UnpairedLayer
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-from align.forward.culprit_result import IsolatedOutcome
-
+TRAININGS = run_path(str(Path(__file__).with_name("sample_trainings.py")))
+sample_step, clean_step = TRAININGS["sample_step"], TRAININGS["clean_step"]
 FIRST_DIVERGENT = "resnet.encoder.stages.0.layers.0.shortcut.convolution"
 SHAPE = (2, 64, 56, 56)
 ELEMENTS = math.prod(SHAPE)
 
 
-def write_sample_run(path: Path, kinds: tuple[str, ...] = ("map", "convert", "forward", "loss")) -> Path:
+def write_sample_run(path: Path, kinds: tuple[str, ...] = ("map", "convert", "forward", "step", "loss")) -> Path:
     """A whole run that ends "not aligned" at `FIRST_DIVERGENT`, or only some of its rungs."""
     folder = RunFolder.create(path)
     checkpoint = path / "resnet50.pth"
     checkpoint.write_bytes(b"weights")
     results = {"map": sample_map, "convert": sample_conversion, "forward": faulty_forward, "loss": sample_losses}
-    results["diff"] = sample_diff
+    results |= {"diff": sample_diff, **TRAININGS["SAMPLES"]}
     for kind in kinds:
         folder.write(results[kind](), {"reference": checkpoint, "candidate": "ports.resnet:build"})
     return path

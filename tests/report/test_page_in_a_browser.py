@@ -31,7 +31,9 @@ def test_a_real_browser_shows_what_is_at_fault_and_all_pictures(reported, browse
     assert samples.FIRST_DIVERGENT in dom
     assert "2 PARTS OF THE PORT ARE AT FAULT" in dom
     assert "All parts at fault" in dom
-    assert len(found["images"]) == 3
+    assert "2 places are wrong by themselves; all else follows from them" in dom
+    assert dom.index("Training step: what is wrong by itself") < dom.index("Training: do the loss curves stay")
+    assert len(found["images"]) == 5
     for complete, natural, shown in found["images"]:
         assert complete
         assert natural == 1440

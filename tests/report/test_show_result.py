@@ -18,6 +18,8 @@ KINDS = (
     "faulty_forward",
     "broken_forward",
     "sample_losses",
+    "sample_step",
+    "clean_step",
 )
 
 

@@ -16,7 +16,7 @@ import align
 from align.errors import FrameworkMissingError, ReportError, RunFolderError
 from align.report.write_report import write_report
 from align.runs.claim_run_folder import claim_run_folder
-from align.runs.run_folder import KINDS
+from align.runs.run_folder import COMMANDS, KINDS
 
 BLOCKER = """
 import sys
@@ -64,14 +64,17 @@ def test_a_real_kernel_executes_every_cell_without_a_word_on_stderr(reported):
         assert [output.output_type for output in own] == ["execute_result"], cell
     assert "image/png" in outputs["forward-depth"][0].data
     assert "shortcut.convolution" in outputs["forward-first"][0].data["text/html"]
+    assert "image/png" in outputs["step-gradients"][0].data
+    assert "image/png" in outputs["step-updates"][0].data
+    assert "the way is cut" in outputs["step-first"][0].data["text/html"]
 
 
 def test_the_summary_holds_every_rung_and_the_hashes_of_the_results(reported):
     summary = json.loads(reported.summary.read_text(encoding="utf-8"))
     assert summary["schema"] == "mindalign.report/1"
     assert summary["outcome"] == "not aligned"
-    assert [rung["name"] for rung in summary["rungs"]] == ["map", "convert", "forward", "loss"]
-    assert set(summary["made_from"]) == {"map", "convert", "forward", "loss"}
+    assert [rung["name"] for rung in summary["rungs"]] == ["map", "convert", "forward", "step", "loss"]
+    assert set(summary["made_from"]) == {"map", "convert", "forward", "step", "loss"}
     assert all(len(source["sha256"]) == 64 for source in summary["made_from"].values())
 
 
@@ -98,7 +101,7 @@ def test_the_notebook_reruns_with_both_frameworks_blocked(reported, tmp_path):
 def test_a_partial_run_is_reported_with_the_rest_not_run(samples, tmp_path):
     paths = write_report(samples.write_sample_run(tmp_path / "run", ("forward",)), html=False)
     html = executed_outputs(paths.notebook)["open"][0].data["text/html"]
-    assert html.count("not run") == 3
+    assert html.count("not run") == 4
     assert paths.html is None
 
 
@@ -110,7 +113,7 @@ def test_without_a_page_an_older_page_does_not_stay(noted):
 
 def test_nothing_but_the_three_files_is_left_in_the_run_folder(reported):
     names = {path.name for path in reported.notebook.parent.iterdir()}
-    results = {"map.json", "convert.json", "forward.json", "loss.json", "resnet50.pth"}
+    results = {"map.json", "convert.json", "forward.json", "step.json", "loss.json", "resnet50.pth"}
     assert names == results | {"report.ipynb", "report.html", "report.json"}
 
 
@@ -134,7 +137,7 @@ def test_a_result_with_a_lost_field_stops_the_report_and_writes_nothing(samples,
 def test_a_folder_without_results_is_refused(tmp_path):
     with pytest.raises(RunFolderError, match="holds no results") as caught:
         write_report(tmp_path)
-    assert all(f"`{kind}`" in caught.value.hint for kind in KINDS)
+    assert all(f"`{COMMANDS.get(kind, kind)}`" in caught.value.hint for kind in KINDS)
 
 
 def test_a_report_is_made_beside_a_run_that_is_going_on(samples, tmp_path):

@@ -48,7 +48,7 @@ def named(text: str = PAGE) -> set[str]:
         determinism_result.DeterminismResult, determinism_result.RepeatedSide, determinism_result.UnrepeatedTensor,
         determinism_result.PartCount,
         step_result.StepComparison, step_result.StepCulprit, step_result.ComparedLoss, step_result.ComparedLayer,
-        step_result.ComparedGradient,
+        step_result.ComparedGradient, step_result.ComparedUpdate,
         initial_values_result.InitialValues, initial_values_result.InitialParameter, initial_values_result.Distribution,
         generation_result.GenerationComparison, generation_result.LogitsComparison,
         generation_result.PositionComparison, generation_result.TokenDifference,

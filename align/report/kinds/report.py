@@ -43,7 +43,7 @@ def _overall(summary: dict[str, Any]) -> list[Block]:
 
 
 def source_blocks(documents: dict[str, dict[str, Any]]) -> list[Block]:
-    """Show the sources of every result with their hashes, the environments and the inputs of the forward run."""
+    """Show the sources of every result with their hashes, the environments and the inputs of a run of both models."""
     rows = [_source(kind, document, role) for kind, document in documents.items() for role in document["made_from"]]
     columns = (
         Column(say("sources.rung")),
@@ -53,7 +53,8 @@ def source_blocks(documents: dict[str, dict[str, Any]]) -> list[Block]:
         Column(say("sources.created")),
     )
     blocks: list[Block] = [Table(say("sources.title"), columns, tuple(rows))]
-    return blocks + (_of_forward(documents["forward"]) if "forward" in documents else [])
+    ran = documents.get("forward") or documents.get("step")
+    return blocks + (_of_run(ran) if ran else [])
 
 
 def _source(kind: str, document: dict[str, Any], role: str) -> Row:
@@ -62,14 +63,14 @@ def _source(kind: str, document: dict[str, Any], role: str) -> Row:
     return Row((word("rung", kind), role, what, source.get("sha256", NONE), document["created"]))
 
 
-def _of_forward(document: dict[str, Any]) -> list[Block]:
+def _of_run(document: dict[str, Any]) -> list[Block]:
     blocks: list[Block] = []
     if environments := document["environment"]:
         names = sorted({name for environment in environments.values() for name in environment})
         rows = tuple(Row((name, *(str(env.get(name, NONE)) for env in environments.values()))) for name in names)
         columns = (Column(say("sources.name")), *(Column(word("word", side), "path") for side in environments))
         blocks.append(Table(say("sources.environment"), columns, rows))
-    if inputs := document["inputs"]:
+    if inputs := document.get("inputs"):
         columns = tuple(Column(say(key)) for key in ("sources.name", "word.shape", "word.dtype", "sources.hash"))
         blocks.append(Table(say("sources.inputs"), columns, tuple(_input(name, inputs[name]) for name in inputs)))
     return blocks

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.core.message_words import first_few
-from align.names.fold_names import fold_alike, fold_names
+from align.names.fold_names import fold_names
+from align.report.kind_parts.step_parameters import parameter_tables
 from align.report.kind_parts.step_tables import run_tables
-from align.report.rendering.blocks import Block, Column, Facts, Row, Table, Tone, findings_blocks, verdict_block
+from align.report.rendering.blocks import Block, Column, Facts, Row, Table, findings_blocks, verdict_block
 from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, as_float, format_facts, format_number
 from align.rules.pitfalls import pitfalls
@@ -17,18 +18,14 @@ if TYPE_CHECKING:
 
 Culprit = dict[str, Any]
 MOST_SHOWN = 12
-TONES: dict[str, Tone] = {"aligned": "plain", "not aligned": "bad", "could not tell": "quiet"}
 
 
 def step_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:
     """Show a `mindalign.step` document; `show_all` lists all layers, and all gradients of parameters."""
     apart = "_apart" if any(one["code"] == "steps-recorded-apart" for one in document["findings"]) else ""
-    blocks: list[Block] = [_panel(document["culprits"], apart)] if document["culprits"] else []
+    blocks: list[Block] = [_panel(document["culprits"], apart)] if document["culprits"] else _nothing(document)
     blocks.append(_losses(document["losses"], say(f"step.losses{apart}")))
-    wrong = [one for one in document["gradients"] if one["outcome"] == "not aligned"]
-    shown = document["gradients"] if show_all else wrong[:MOST_SHOWN]
-    if shown:
-        blocks.append(_gradients(shown, len(wrong) - MOST_SHOWN if not show_all else 0))
+    blocks += parameter_tables(document, show_all=show_all)
     if show_all:
         blocks.append(_layers(document["layers"]))
     blocks += run_tables(document, show_all=show_all)
@@ -44,6 +41,16 @@ def _panel(culprits: Sequence[Culprit], apart: str) -> Facts:
         facts.append(("", say("step.more", count=len(culprits) - MOST_SHOWN)))
     title = "one" if len(culprits) == 1 else "several"
     return Facts(say(f"step.{title}{apart}", count=len(culprits)), tuple(facts), "bad")
+
+
+def _nothing(document: dict[str, Any]) -> list[Block]:
+    """Say that nothing is wrong, and how near the nearest gradient is to its limit; nothing where none was judged."""
+    judged = [one for one in document["gradients"] if one["outcome"] == "aligned"]
+    if not judged:
+        return []
+    nearest = max(judged, key=lambda one: as_float(one["alone"]))
+    said = say("step.nearest_one", name=nearest["candidate"], times=_off(nearest["alone"]))
+    return [Facts(say("step.none"), ((say("step.nearest"), said),), "good")]
 
 
 def _told(one: Culprit) -> list[tuple[str, str]]:
@@ -107,25 +114,6 @@ def _losses(losses: Sequence[dict[str, Any]], title: str) -> Table:
     return Table(title, columns, tuple(rows))
 
 
-def _gradients(gradients: Sequence[dict[str, Any]], left: int) -> Table:
-    columns = (
-        Column(say("word.reference"), "path"),
-        Column(say("word.candidate"), "path"),
-        Column(say("step.outcome")),
-        Column(say("step.gathered"), "number"),
-        Column(say("step.by_itself"), "number"),
-    )
-    rows = []
-    for name, places in fold_alike((one["reference"], one["outcome"]) for one in gradients):
-        group = [gradients[place] for place in places]
-        other = fold_alike((one["candidate"], None) for one in group)[0][0]
-        worst = [max((as_float(one[key] or 0.0) for one in group), default=0.0) for key in ("factor", "alone")]
-        outcome = group[0]["outcome"]
-        figures = tuple(format_number(value, 3) for value in worst)
-        rows.append(Row((name, other, word("step_outcome", outcome), *figures), TONES[outcome]))
-    return Table(say("step.gradients"), columns, tuple(rows), say("step.more", count=left) if left > 0 else "")
-
-
 def _layers(layers: Sequence[dict[str, Any]]) -> Table:
     columns = (
         Column(say("word.reference"), "path"),
@@ -139,7 +127,7 @@ def _layers(layers: Sequence[dict[str, Any]]) -> Table:
         bad = any(value is not None and as_float(value) > 1.0 for value in figures)
         names = one["reference"] or say("step.model"), one["candidate"] or say("step.model")
         rows.append(Row((*names, *(_number(value, 3) for value in figures)), "bad" if bad else "plain"))
-    return Table(say("step.layers"), columns, tuple(rows))
+    return Table(say("step.layers"), columns, tuple(rows), folded=all(row.tone == "plain" for row in rows))
 
 
 def _number(value: Any, digits: int) -> str:

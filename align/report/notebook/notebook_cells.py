@@ -29,7 +29,7 @@ PLOT_FAILURES = (
     ArithmeticError, AttributeError, ImportError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
     ValueError,
 )  # fmt: skip
-LISTED_WHOLE = ("forward", "loss", "map")
+LISTED_WHOLE = ("forward", "loss", "map", "step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,10 @@ class RunView:
         full = result_blocks(document, show_all=kind in LISTED_WHOLE)
         return Shown(tuple(full[1:]), tuple(result_blocks(document)[1:]))
 
-    def beside(self) -> Shown:
-        """Show all that the results say which are no rung of the ladder, those that there are."""
-        found = {kind: document for kind in KINDS if kind not in LADDER and (document := self.folder.read(kind))}
+    def beside(self, *kinds: str) -> Shown:
+        """Show all that the results of these kinds say, those that there are; of all that are no rung of the ladder."""
+        asked = kinds or tuple(kind for kind in KINDS if kind not in LADDER)
+        found = {kind: document for kind in asked if (document := self.folder.read(kind))}
         if not found:
             return _notice(say("rung.nothing_beside"))
         parts = [(_titled(kind, document), self.headline(kind), self.details(kind)) for kind, document in found.items()]
@@ -98,7 +99,10 @@ def open_run(folder: str | Path = ".") -> RunView:
 
 
 def _titled(kind: str, document: dict[str, Any]) -> Shown:
-    sides = say("rung.sides", reference=document["reference"], candidate=document["candidate"])
+    """The name of a rung and its sides, one or two."""
+    labels = [one["label"] for one in document["sides"]] if "sides" in document else None
+    first, *others = labels or (document["reference"], document["candidate"])
+    sides = say("rung.sides", reference=first, candidate=others[0]) if others else str(first)
     return Shown((Lines(word("rung", kind), (sides,)),))
 
 

@@ -15,6 +15,7 @@ from align.report.plots.figure_style import as_picture, house_style
 from align.report.plots.interactive_curves import curve_figure
 from align.report.plots.loss_curves import draw_loss_curves
 from align.report.plots.map_coverage import draw_map_coverage
+from align.report.plots.step_sizes import draw_gradient_norms, draw_update_sizes
 from align.report.rendering.catalogue import say
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ PLOTS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "coverage": ("map", draw_map_coverage),
     "difference_histogram": ("forward", draw_difference_histogram),
     "error_by_depth": ("forward", draw_error_by_depth),
+    "gradient_norms": ("step", draw_gradient_norms),
+    "update_sizes": ("step", draw_update_sizes),
     "loss_curves": ("loss", draw_loss_curves),
 }
 INTERACTIVE: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"loss_curves": curve_figure}

@@ -45,12 +45,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under columns."""
+    """Rows under columns. What is `folded` shows its title only in the notebook, until it is opened."""
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     note: str = ""
+    folded: bool = False
 
     @property
     def used_columns(self) -> list[int]:

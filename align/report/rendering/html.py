@@ -50,6 +50,8 @@ def _table(block: Table) -> str:
     body = "".join(_row(row, columns) for row in block.rows)
     note = f'<p class="ma-note">{escape(block.note)}</p>' if block.note else ""
     table = f'<div class="ma-scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    if block.folded:
+        return f'<details class="ma-fold"><summary>{escape(block.title)}</summary>{table}{note}</details>'
     return _title(block.title) + table + note
 
 

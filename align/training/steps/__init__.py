@@ -1,1 +1,1 @@
-"""Training steps of both sides: recorded, each layer's way back alone, what is at fault."""
+"""Training steps of both sides: recorded, measured, and each layer's way back alone."""

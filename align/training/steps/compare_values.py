@@ -14,6 +14,7 @@ from align.models.spilled_arrays import MadeArrays
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation, relate_gradients
 from align.training.steps.judge_step import is_noise, judged
 from align.training.steps.record_step import value_capture
+from align.training.updates.apply_rule import gradient_norm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ class PairedValue:
 
 @dataclass(frozen=True, slots=True)
 class JudgedValue:
-    """Figures of a paired value; `noise` if it is rounding on the reference's side already."""
+    """Figures of a paired value; `is_noise` if it is rounding on the reference's side already. L2 `norms` of both."""
 
     pairing: Pairing
     measurement: Measurement | None
@@ -42,6 +43,7 @@ class JudgedValue:
     factor: float
     is_noise: bool = False
     relation: GradientRelation = UNKNOWN
+    norms: tuple[float | None, float | None] = (None, None)
 
 
 def paired_values(name_map: NameMap, source: Mapping[str, Array], target: Mapping[str, Array]) -> Iterator[PairedValue]:
@@ -74,10 +76,11 @@ def judge_values(
 ) -> Iterator[JudgedValue]:
     """Hold each against its limit; `what` is the step and kind of value by which its noise is known."""
     for one in pairs:
+        norms = _norm(one.meant), _norm(one.value)
         if one.meant is None or one.value is None:
             relation = relate_gradients(one.meant, one.value)
             off = bool(relation.cause)
-            yield JudgedValue(one.pairing, None, None, np.inf if off else 0.0, is_noise=not off, relation=relation)
+            yield JudgedValue(one.pairing, None, None, np.inf if off else 0.0, not off, relation, norms)
             continue
         key = value_capture(one.pairing.source, *what, one.meant).key
         found = judged(
@@ -86,7 +89,11 @@ def judge_values(
         rounding = is_noise(one.meant, found.limit) and not found.part
         before = (earlier or {}).get(one.pairing.target, ())
         relation = UNKNOWN if found.factor <= 1.0 else relate_gradients(one.meant, one.value, before)
-        yield JudgedValue(one.pairing, found.measurement, found.limit, found.factor, rounding, relation)
+        yield JudgedValue(one.pairing, found.measurement, found.limit, found.factor, rounding, relation, norms)
+
+
+def _norm(value: Array | None) -> float | None:
+    return None if value is None else gradient_norm(value)
 
 
 def _known(noise: Mapping[str, Measurement] | None, key: str) -> Mapping[str, Measurement] | None:

@@ -71,5 +71,6 @@ def compared_gradients(
         whole = gathered.get(names, one)
         outcome: StepOutcome = "could not tell" if one.is_noise else "not aligned" if one.factor > 1.0 else "aligned"
         yield ComparedGradient(
-            *names, owners.get(names[1], ""), outcome, whole.measurement, whole.limit, whole.factor, one.factor
-        )
+            *names, owners.get(names[1], ""), outcome, whole.measurement, whole.limit, whole.factor, one.factor,
+            *whole.norms,
+        )  # fmt: skip

@@ -50,6 +50,17 @@ def blocks_of(size: int) -> Iterator[slice]:
     return (slice(start, start + BLOCK) for start in range(0, size, BLOCK))
 
 
+def moved_norm(before: Array, after: Array) -> float:
+    """The Euclidean norm of a movement in float64, block by block."""
+    start, end = before.reshape(-1), after.reshape(-1)
+    squares = 0.0
+    for block in blocks_of(len(start)):
+        with np.errstate(invalid="ignore"):  # infinities
+            change = end[block].astype(np.float64) - start[block].astype(np.float64)
+            squares += float(change @ change)
+    return float(np.sqrt(squares))
+
+
 def gradient_steps(gradients: Sequence[Array], global_norms: Sequence[float] | None = None) -> list[GradientStep]:
     """Take whole gradients, with their own norms where those of all are not given."""
     own = [gradient_norm(one) for one in gradients]

@@ -27,3 +27,35 @@ def test_a_rung_whose_only_run_failed_is_not_called_not_run(samples, tmp_path):
     assert "was not run" in repr(open_run(run).headline("loss"))
     mark_begun(run, "loss")
     assert "has not come to its end" in repr(open_run(run).headline("loss"))
+
+
+def test_what_is_asked_before_a_training_step_has_a_section_of_its_own(samples, tmp_path):
+    kinds = ("params", "initial", "determinism")
+    run = open_run(samples.write_sample_run(tmp_path / "run", (*kinds, "step", "diff")))
+    shown = run.beside(*kinds)._repr_html_()
+    for said in (
+        "idle is never called",
+        "1 is drawn otherwise",
+        "drop.generator",
+        "zoo.resnet:training against ports.resnet:training",
+        "trained parameters",
+    ):
+        assert said in shown, said
+    assert "before.pth" not in shown
+    assert "idle is never called" not in run.beside("diff")._repr_html_()
+
+
+def test_a_training_step_shows_what_is_wrong_and_folds_away_what_agrees(samples, tmp_path):
+    run = open_run(samples.write_sample_run(tmp_path / "run", ("step",)))
+    assert "2 places are wrong by themselves" in repr(run.headline("step"))
+    assert "beside body.15.conv" in run.headline("step")._repr_html_()
+    shown = run.details("step")._repr_html_()
+    assert shown.index("body.15.convolution.weight") < shown.index("body.{0…14}.convolution.weight (15)")
+    told, _, folded = shown.partition('<details class="ma-fold"><summary>8 parameters agree')
+    assert "body.{0…23}.convolution.bias (24)" in told
+    assert "body.{16…23}.convolution.weight (8)" in folded
+    assert [key for key in run.frame("step").columns if key.startswith("candidate")] == [
+        "candidate",
+        "candidate_gradient",
+        "candidate_update",
+    ]

@@ -17,6 +17,7 @@ def test_a_rung_that_was_not_run_is_not_run_and_never_aligned(samples, tmp_path)
         "map": "aligned",
         "convert": "not run",
         "forward": "not run",
+        "step": "not run",
         "loss": "not run",
     }
     assert summary.exit_code == 0
@@ -72,6 +73,7 @@ def test_a_rung_whose_only_run_failed_is_not_passed_over(samples, tmp_path):
         "convert": "not run",
         "lint": "could not compare",
         "forward": "not run",
+        "step": "not run",
         "loss": "not run",
     }
 
@@ -79,10 +81,18 @@ def test_a_rung_whose_only_run_failed_is_not_passed_over(samples, tmp_path):
 def test_results_beside_the_ladder_are_rungs_where_they_are_there(samples, tmp_path):
     run = samples.write_sample_run(tmp_path / "run", ("map", "diff"))
     summary = summarize_run(run)
-    assert [rung.name for rung in summary.rungs] == ["map", "convert", "diff", "forward", "loss"]
+    assert [rung.name for rung in summary.rungs] == ["map", "convert", "diff", "forward", "step", "loss"]
     assert summary.rungs[2].outcome == "not aligned"
     assert summary.exit_code == 1
 
 
 def test_a_folder_with_a_result_beside_the_ladder_alone_can_be_summarized(samples, tmp_path):
     assert summarize_run(samples.write_sample_run(tmp_path / "run", ("diff",))).exit_code == 1
+
+
+def test_what_is_asked_before_a_training_step_stands_between_forward_and_step(samples, tmp_path):
+    run = samples.write_sample_run(tmp_path / "run", ("determinism", "initial", "params", "step"))
+    rungs = {rung.name: rung.outcome for rung in summarize_run(run).rungs}
+    assert list(rungs) == ["map", "convert", "forward", "params", "initial", "determinism", "step", "loss"]
+    assert [name for name, outcome in rungs.items() if outcome == "not run"] == ["map", "convert", "forward", "loss"]
+    assert "params" not in {rung.name for rung in summarize_run(samples.write_sample_run(tmp_path / "other")).rungs}

@@ -24,6 +24,9 @@ def size_of(png):
         ("error_by_depth", "sample_forward"),
         ("error_by_depth", "broken_forward"),
         ("error_by_depth", "faulty_forward"),
+        ("gradient_norms", "sample_step"),
+        ("gradient_norms", "clean_step"),
+        ("update_sizes", "sample_step"),
         ("loss_curves", "sample_losses"),
     ],
 )
@@ -40,10 +43,10 @@ def test_a_plot_is_a_picture_of_its_document(samples, document, name, sample):
 
 
 def test_every_plot_has_a_title(samples, document):
-    assert {kind for kind, _ in PLOTS.values()} == {"map", "forward", "loss"}
+    assert {kind for kind, _ in PLOTS.values()} == {"map", "forward", "step", "loss"}
     for name, (kind, _) in PLOTS.items():
-        sample = {"map": "sample_map", "forward": "sample_forward", "loss": "sample_losses"}[kind]
-        assert draw_plot(name, document(getattr(samples, sample)())).alt.startswith("Plot: ")
+        sample = samples.sample_losses if kind == "loss" else getattr(samples, f"sample_{kind}")
+        assert draw_plot(name, document(sample())).alt.startswith("Plot: ")
 
 
 def axes_of(samples, document, result):

@@ -9,7 +9,7 @@ from align.core.protocols import LayerRebuilder
 from align.errors import CannotRunError, UserCodeError
 from align.lint.compare_losses import compare_loss_settings
 from align.rules.pitfalls import pitfalls
-from align.training.steps.find_step_faults import LayerFaults
+from align.training.faults.find_step_faults import LayerFaults
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
 

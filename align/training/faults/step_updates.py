@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.training.compare_updates import explain_updates
-from align.training.step_result import StepCulprit
+from align.training.step_result import ComparedUpdate, StepCulprit
 from align.training.steps.compare_values import paired_values
 from align.training.steps.record_step import AFTER, GIVEN
+from align.training.updates.apply_rule import gradient_norm, moved_norm
 from align.training.updates.read_rule import read_rule
 from align.training.updates_result import SteppedParameter
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     Key = tuple[str, str]
 
 
-def compare_step_updates(seen: SeenSteps) -> UpdatesResult:
+def compare_step_updates(seen: SeenSteps) -> tuple[UpdatesResult, tuple[ComparedUpdate, ...]]:
     """Compare what both optimizers made of the gradients of each step.
 
     A live candidate was handed the reference's gradients, and its values before each step; of one that was recorded
@@ -41,22 +42,31 @@ def compare_step_updates(seen: SeenSteps) -> UpdatesResult:
     theirs = [_both(name_map, *(trace.values(step, GIVEN) for trace in traces)) for step in range(steps) if apart]
     known: list[Mapping[Key, object]] = [*gradients, *after, *theirs]
     whole = [key for key in before if key[1] in trained and all(key in own for own in known)]
-    return explain_updates(
-        [
-            SteppedParameter(
-                *key,
-                before[key],
-                [own[key] for own in gradients],
-                [own[key][0] for own in after],
-                [own[key][1] for own in after],
-                groups[0].get(key[0]),
-                groups[1].get(key[1]),
-                candidate_reset=not apart,
-                candidate_gradients=[own[key][1] for own in theirs] or None,
-            )
-            for key in whole
-        ]
-    )
+    stepped = [
+        SteppedParameter(
+            *key,
+            before[key],
+            [own[key] for own in gradients],
+            [own[key][0] for own in after],
+            [own[key][1] for own in after],
+            groups[0].get(key[0]),
+            groups[1].get(key[1]),
+            candidate_reset=not apart,
+            candidate_gradients=[own[key][1] for own in theirs] or None,
+        )
+        for key in whole
+    ]
+    result = explain_updates(stepped)
+    sizes = (_sizes(one, row.difference) for one, row in zip(stepped, result.parameters, strict=True))
+    return result, tuple(sizes)
+
+
+def _sizes(one: SteppedParameter, factor: float) -> ComparedUpdate:
+    """The norms of what each step changed, on both sides from the values before it."""
+    own = one.reference_after if one.candidate_reset else one.candidate_after
+    mine = map(moved_norm, [one.before, *one.reference_after[:-1]], one.reference_after)
+    theirs = map(moved_norm, [one.before, *own[:-1]], one.candidate_after)
+    return ComparedUpdate(one.reference, one.candidate, gradient_norm(one.before), tuple(mine), tuple(theirs), factor)
 
 
 def update_culprits(result: UpdatesResult) -> list[StepCulprit]:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from align.core.dtypes import is_float
+from align.training.faults.explain_loss import explain_loss
+from align.training.faults.find_step_faults import LayerFaults, owners_of, value_culprits
+from align.training.faults.gradient_scale import clipped_by_norm, without_loss_scale
+from align.training.faults.keep_by_itself import tensors_by_themselves, values_by_themselves
+from align.training.faults.statistics_relations import relate_statistics
+from align.training.faults.step_updates import compare_step_updates, scale_of_optimizers, update_culprits
+from align.training.faults.tied_parameters import tie_culprits
 from align.training.steps.compare_values import judge_values, paired_values
-from align.training.steps.explain_loss import explain_loss
-from align.training.steps.find_step_faults import LayerFaults, owners_of, value_culprits
 from align.training.steps.gradient_relations import NOT_CLEARED
-from align.training.steps.gradient_scale import clipped_by_norm, without_loss_scale
-from align.training.steps.keep_by_itself import tensors_by_themselves, values_by_themselves
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN
-from align.training.steps.statistics_relations import relate_statistics
-from align.training.steps.step_updates import compare_step_updates, scale_of_optimizers, update_culprits
-from align.training.steps.tied_parameters import tie_culprits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
-    from align.training.step_result import StepCulprit
+    from align.training.step_result import ComparedUpdate, StepCulprit
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.compare_values import JudgedValue
     from align.training.steps.recorded_steps import LineFinder
@@ -33,10 +33,19 @@ if TYPE_CHECKING:
 STATISTIC_UNITS = 16 * 1.2e-7
 
 
-def find_step_culprits(
-    seen: SeenSteps, alone: Sequence[JudgedValue], together: Sequence[JudgedValue]
-) -> tuple[list[StepCulprit], float | None]:
-    """Return all that is wrong by itself, and the factor of a loss scale that is taken off again, None for none.
+class StepFaults(NamedTuple):
+    """What is wrong by itself, and what both optimizers made of each parameter.
+
+    `scale` is the factor of a loss scale that is taken off again, None for none.
+    """
+
+    culprits: list[StepCulprit]
+    scale: float | None
+    updates: tuple[ComparedUpdate, ...]
+
+
+def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: Sequence[JudgedValue]) -> StepFaults:
+    """Find all that is wrong by itself.
 
     `alone` and `together` are the gradients of parameters, each layer by itself and the whole step.
     """
@@ -52,12 +61,13 @@ def find_step_culprits(
     found, given, scale = without_loss_scale(by_place, _given(seen, alone), scale_of_optimizers(seen.sides))
     culprits = [*tied] + [explain_loss(one, seen) if one.part == "loss" else one for one in found]
     culprits += value_culprits(clipped_by_norm(given, seen.first.given_gradients), "gradients", "step", owners)
-    culprits += _updates(seen, scaled=scale is not None)
+    wrong_updates, updates = _updates(seen, scaled=scale is not None)
+    culprits += wrong_updates
     culprits += _buffers(seen, owners)
     culprits += _later_gradients(seen, owners, together, {name for one in culprits for name in one.parameters})
     if scale is not None and not culprits and scale_of_optimizers(seen.sides) == 1.0:
         culprits += value_culprits(_scaled_back(seen, alone), "gradients", "step", owners)
-    return [_with_line(seen.sides[1].line_of, one) for one in culprits], scale
+    return StepFaults([_with_line(seen.sides[1].line_of, one) for one in culprits], scale, updates)
 
 
 def _with_line(line_of: LineFinder, culprit: StepCulprit) -> StepCulprit:
@@ -69,10 +79,16 @@ def _with_line(line_of: LineFinder, culprit: StepCulprit) -> StepCulprit:
     return replace(culprit, line=line)
 
 
-def _updates(seen: SeenSteps, *, scaled: bool) -> list[StepCulprit]:
-    """What the optimizers do otherwise with the reference's gradients; a scale that is `scaled` off is no fault."""
-    found = update_culprits(compare_step_updates(seen))
-    return [one for one in found if not (scaled and one.cause == "gradient-scale")]
+def _updates(seen: SeenSteps, *, scaled: bool) -> tuple[list[StepCulprit], tuple[ComparedUpdate, ...]]:
+    """What the optimizers do otherwise with the reference's gradients, and all updates.
+
+    A scale that is `scaled` off is no fault, and the updates of an optimizer that takes it off are left out.
+    """
+    result, updates = compare_step_updates(seen)
+    found = update_culprits(result)
+    unscaled = [one for one in found if scaled and one.cause == "gradient-scale"]
+    names = {name for one in unscaled for name in one.parameters}
+    return [one for one in found if one not in unscaled], tuple(one for one in updates if one.candidate not in names)
 
 
 def _given(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue]:
