@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, nan
+from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_alike
@@ -24,7 +24,8 @@ MOST_SHOWN = 12
 class StepParameter:
     """A paired parameter of a `mindalign.step` document: its gradient and, where both optimizers moved it, its update.
 
-    Sizes are L2 norms, of an update the root mean square over the steps; NaN where there is none. `gathered`, `alone`
+    Sizes are L2 norms, of an update the root mean square over the steps; NaN where there is none, infinite where a
+    gradient is not finite. `gathered`, `alone`
     and `update_factor` are multiples of the limit: of the whole step's gradient, of the layer alone, of the update.
     `differs` and `may_differ` are relative to the reference's gradient.
     """
@@ -84,7 +85,7 @@ def _parameter(gradient: dict[str, Any], update: dict[str, Any] | None) -> StepP
         gradient["candidate"],
         gradient["module"],
         gradient["outcome"],
-        (as_float(gradient.get("reference_norm")), as_float(gradient.get("candidate_norm"))),
+        (_size(gradient.get("reference_norm")), _size(gradient.get("candidate_norm"))),
         as_float(measured.get("relative_l2")),
         as_float(limit["rmse"]) / scale if limit and scale > 0.0 else nan,
         as_float(gradient["factor"]),
@@ -93,6 +94,12 @@ def _parameter(gradient: dict[str, Any], update: dict[str, Any] | None) -> StepP
         (moved[0], moved[1]),
         as_float(update["factor"]) if update else nan,
     )
+
+
+def _size(value: float | str | None) -> float:
+    """A norm that is no number is infinite, as one of infinities is; NaN stands for none."""
+    found = as_float(value)
+    return inf if value is not None and isnan(found) else found
 
 
 def _mean_size(sizes: Sequence[float | str]) -> float:
@@ -141,12 +148,12 @@ def _row(name: str, group: Sequence[StepParameter]) -> Row:
 
 
 def _both(sizes: Iterable[tuple[float, float]]) -> str:
-    return " | ".join(map(_largest, zip(*sizes, strict=True)))
+    return " | ".join(_largest(own, say("plot.non_finite")) for own in zip(*sizes, strict=True))
 
 
-def _largest(values: Iterable[float]) -> str:
+def _largest(values: Iterable[float], infinite: str = "") -> str:
     known = [one for one in values if one == one]
     if not known:
         return NONE
     largest = max(known)
-    return say("step.missing") if largest == inf else format_number(largest)
+    return format_number(largest) if largest < inf else infinite or say("step.missing")

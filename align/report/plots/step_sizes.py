@@ -1,7 +1,7 @@
 """Gradient norms and update sizes of both sides by depth, and below them by how many limits they differ.
 
 A place is a layer with parameters, in the order of the reference's run, and its size that of all its parameters
-together. Zero has no place on a logarithmic axis: it stands on the lower edge, an infinite multiple on the upper.
+together. Zero has no place on a logarithmic axis: it stands on the lower edge, NaN and Inf on the upper.
 """
 
 from __future__ import annotations
@@ -183,9 +183,11 @@ def _sizes(axes: Any, points: Sequence[DepthPoint], lines: int) -> None:
         sizes = [one.sizes[side] if 0.0 < one.sizes[side] < math.inf else math.nan for one in points]
         axes.plot(places, sizes, color=color, marker=marker, label=say(f"plot.{name}"), **style)
         missing = [one.place for one in points if not one.sizes[side] > 0.0]
-        if missing:
-            label = f"{say(f'plot.{name}')}: {say('plot.no_gradient')}"
-            axes.scatter(missing, [low] * len(missing), s=28, marker="v", color=color, label=label, zorder=3)
+        endless = [one.place for one in points if one.sizes[side] == math.inf]
+        for own, edge, mark, key in ((missing, low, "v", "no_gradient"), (endless, high, "x", "non_finite")):
+            if own:
+                label = f"{say(f'plot.{name}')}: {say(f'plot.{key}')}"
+                axes.scatter(own, [edge] * len(own), s=28, marker=mark, color=color, label=label, zorder=3)
     axes.set(yscale="log", ylim=(low / 2, high * 3 ** max(1, lines)))
 
 

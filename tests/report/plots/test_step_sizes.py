@@ -84,6 +84,15 @@ def test_what_could_not_be_told_is_no_divergence(samples, document):
     assert [text.get_text() for text in upper.texts] == points(lower, "not aligned") == []
 
 
+def test_a_gradient_of_nan_is_marked_as_such_and_not_as_none(samples, document):
+    step = document(samples.clean_step())
+    step["gradients"][4] |= {"candidate_norm": "NaN", "factor": "Infinity", "outcome": "not aligned"}
+    upper, lower = draw_gradient_norms(step).axes
+    assert [place for place, _ in points(upper, "candidate: NaN or Inf")] == [3]
+    assert points(upper, "candidate: none, or zero") == points(upper, "reference: NaN or Inf") == []
+    assert [place for place, _ in points(lower, "not aligned")] == [3]
+
+
 def test_a_step_without_sizes_draws_nothing(samples, document):
     step = document(samples.sample_step()) | {"updates": []}
     assert draw_update_sizes(step) is None
