@@ -42,7 +42,7 @@ def read_inputs(source: InputsSource) -> dict[str, Array]:
     """
     batches = read_batches(source)
     if len(batches) > 1:
-        hint = "give one of them; `align forward` and `align capture` take several"
+        hint = "give one of them; `align forward`, `align capture` and `align step` take several"
         raise InputsError(f"{len(batches)} batches are given where one is used", hint)
     return batches[0]
 

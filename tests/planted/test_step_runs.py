@@ -63,6 +63,29 @@ def test_what_a_step_leaves_behind_for_the_next_shows_in_the_free_run(stale: boo
     assert result.verdict.outcome is Outcome.ALIGNED
 
 
+def watchful(side: align.Training, rate: float) -> align.Training:
+    """A loop that stops at a loss that is large."""
+    import torch
+
+    optimizer = torch.optim.SGD(side.model.parameters(), rate)
+
+    def loss(outputs: Any, label: Any) -> Any:
+        value = side.loss(outputs, label)
+        if value > 100:
+            raise ValueError("the loss runs away")
+        return value
+
+    return replace(side, optimizer=optimizer, loss=loss)
+
+
+@pytest.mark.parametrize(("rate", "taken"), [(1e5, 1), (0.1, 3)])
+def test_a_free_run_that_fails_ends_there_and_the_rest_is_told(rate: float, taken: int) -> None:
+    result = compared(torch_side("lstm"), watchful(torch_side("lstm", seed=1), rate))
+    assert [one.apart is not None for one in result.free] == [number < taken for number in range(3)]
+    assert [one.candidate is not None for one in result.free] == [number < taken for number in range(3)]
+    assert [one.cause for one in result.culprits] == (["learning-rate"] if taken == 1 else [])
+
+
 def stepping(side: align.Training, after: Callable[[Any], object]) -> align.Training:
     """A loop that does something to the optimizer's state behind each step."""
 
