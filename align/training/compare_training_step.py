@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,7 +84,7 @@ def compare_training_step(
     """
     sides = _opened(reference, candidate)
     batches = _batches(batch, steps, [one.steps for one in sides if isinstance(one, ReferenceSteps)])
-    stages = count(1)
+    stages = chain(range(1, STAGES), repeat(STAGES))
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
         task = _Task(sides, batches, name_map, Path(folder), lambda: progress("step", next(stages), STAGES))
         live = tuple(one for one in sides if not isinstance(one, ReferenceSteps))
@@ -105,10 +105,7 @@ class _Task:
 def _with_masks(task: _Task, live: tuple[TrainingSide, TrainingSide]) -> StepComparison:
     """Compare live sides with the reference's dropout in both."""
     with DropoutReplay(live, task.batches[0]) as dropout:
-        result = _judged(_seen(task), task.folder)
-        if dropout.given_up(result.culprits):
-            again = replace(task, folder=task.folder / "without-masks", begun=lambda: None)
-            result = _judged(_seen(again), again.folder)
+        result = dropout.settled(lambda time: _compared(replace(task, folder=task.folder / time)))
         culprits = (*dropout.culprits, *result.culprits)
         verdict = _verdict(culprits, result.gradients, apart=False)
         return replace(result, culprits=culprits, findings=(*result.findings, *dropout.findings), verdict=verdict)
@@ -118,7 +115,7 @@ def _without_dropout(task: _Task, live: Sequence[TrainingSide]) -> StepCompariso
     """Compare captured steps, which are taken without dropout, with others."""
     with ExitStack() as stack:
         found = [stack.enter_context(without_dropout(one)) for one in live]
-        result = _judged(_seen(task), task.folder)
+        result = _compared(task)
         return replace(result, findings=(*result.findings, *(one for own in found for one in own)))
 
 
@@ -144,6 +141,10 @@ def _batches(batch: InputsSource | None, steps: int | None, recorded: Sequence[R
         hint = "leave --batch and --steps out, or capture the steps anew"
         raise UsageError(f"{recorded[0].label} was captured for {counted(len(known), 'step')} on its own batch", hint)
     return known
+
+
+def _compared(task: _Task) -> StepComparison:
+    return _judged(_seen(task), task.folder)
 
 
 def _seen(task: _Task) -> SeenSteps:

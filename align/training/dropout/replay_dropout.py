@@ -21,13 +21,13 @@ from align.training.freeze import hold_dropout
 from align.training.watch_step import watch_step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from align.core.protocols import Batch
     from align.core.training import DropoutCall
     from align.training.dropout.pair_dropout_calls import Pair
     from align.training.open_training import TrainingSide
-    from align.training.step_result import StepCulprit
+    from align.training.step_result import ComparedLayer, StepComparison, StepCulprit
 
 
 class DropoutReplay:
@@ -76,12 +76,39 @@ class DropoutReplay:
             if isinstance(reader, DropoutReader):
                 self._masks.enter_context(reader.masked(side.layers, model, PlannedMasks(plan)))
 
-    def given_up(self, culprits: Sequence[StepCulprit]) -> bool:
-        """Take the masks off if layers for dropout are culprits; True if the steps are to be compared again.
+    def settled(self, compare: Callable[[str], StepComparison]) -> StepComparison:
+        """Compare steps, and once more with other masks, or none, where those do not fit; each time has a name.
 
-        Such a layer only multiplies what it is given: if that is wrong, its mask is that of another call, or lies
-        otherwise in memory.
+        A layer for dropout only multiplies what it is given: if that is wrong, its mask is that of another call, or
+        lies otherwise in memory.
         """
+        result, culprits = compare("masks"), self.culprits
+        if (result.culprits or culprits) and self._paired_as(result.layers):
+            other = compare("other-masks")
+            if len(other.culprits) + len(self.culprits) < len(result.culprits) + len(culprits):
+                result = other
+            else:
+                self.culprits = culprits
+        return compare("no-masks") if self._given_up(result.culprits) else result
+
+    def _paired_as(self, layers: Sequence[ComparedLayer]) -> bool:
+        """Let masks follow the calls as parameters and places pair them, the rest by their order, if that differs."""
+        mine, theirs = ({pair[side].path: pair[side] for pair in self._replayed} for side in (0, 1))
+        found = {one.candidate: one.reference for one in layers if one.candidate in theirs and one.reference in mine}
+        if not len(mine) == len(theirs) == len(self._replayed) or len({*found.values()}) < len(found):
+            return False  # a layer that is called several times
+        left = [path for path in theirs if path not in found], [path for path in mine if path not in found.values()]
+        found |= dict(zip(*left, strict=True))
+        pairs = tuple((mine[found[path]], call) for path, call in theirs.items())
+        if {*pairs} == {*self._replayed} or any(a.shape != b.shape for a, b in pairs):
+            return False
+        self._masks.close()
+        self._replay(PairedDropout(pairs))
+        self.culprits = dropout_culprits(PairedDropout(pairs), self._sides, self._batch)
+        return True
+
+    def _given_up(self, culprits: Sequence[StepCulprit]) -> bool:
+        """Take the masks off if layers for dropout are culprits."""
         replayed = {theirs.path for _, theirs in self._replayed}
         wrong = [one.candidate for one in culprits if one.kind == "forward" and one.part == "layer"]
         unfit = [path for path in wrong if path in replayed]
