@@ -13,6 +13,7 @@ from align.errors import UserCodeError
 from align.models.source_lines import called_at, made_at
 from align.training.steps.compare_values import judge_values, paired_values
 from align.training.steps.explain_loss import explain_loss
+from align.training.steps.find_recompute_faults import find_recompute_faults
 from align.training.steps.find_step_faults import LayerFaults, owners_of, value_culprits
 from align.training.steps.gradient_scale import clipped_by_norm, without_loss_scale
 from align.training.steps.judge_step import StepJudge
@@ -52,6 +53,7 @@ def find_step_culprits(
     culprits += value_culprits(clipped_by_norm(given, seen.replaced.given_gradients), "gradients", "step", owners)
     culprits += _updates(task, seen, scaled=scale is not None)
     culprits += _buffers(seen, owners)
+    culprits += find_recompute_faults(task, seen)
     culprits += _later_gradients(seen, owners, together, {name for one in culprits for name in one.parameters})
     if scale is not None and not culprits and scale_of_optimizers(task.sides) == 1.0:
         culprits += value_culprits(_scaled_back(seen, alone), "gradients", "step", owners)
