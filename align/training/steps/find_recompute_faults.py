@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.models.recompute_layers import layers_recomputed
-from align.models.recompute_layers import layers_recomputed
 from align.training.steps.compare_values import judge_values, paired_values
 from align.training.steps.find_step_faults import owners_of, value_culprits
 from align.training.steps.gradient_relations import GradientRelation
