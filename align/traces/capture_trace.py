@@ -175,7 +175,7 @@ def _measure_noise(side: Side, inputs: Inputs, trace: TraceFolder) -> tuple[dict
             return None, f"{side.reader.name} models cannot run in float64"
         kept = _KeptOnly(sink, head)
         if head.direction == "backward":
-            side.reader.run_backward(wide, inputs, kept)
+            _backward_runner(side).run_backward(wide, read_inputs(inputs), kept)
         else:
             side.runner.run(wide, inputs, kept)
     except UserCodeError as error:
