@@ -30,7 +30,14 @@ from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepTrace, StepWriter
 from align.training.steps.refuse_random_steps import refuse_random_steps
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
-from align.training.steps.step_tables import compared_gradients, compared_layers, compared_losses, judged_gradients
+from align.training.steps.step_precision import StepPrecision
+from align.training.steps.step_tables import (
+    compared_gradients,
+    compared_layers,
+    compared_losses,
+    gradients_with_owners,
+    judged_gradients,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,11 +120,15 @@ def _compare(task: StepTask, given: NameMap | Path | str | None) -> StepComparis
         second = _record_from(task, names, first, start)
     calls = pair_traces((first.forward, second.forward), parameters, names)
     task.begun()
-    judge = StepJudge(noise)
+    gradients = gradients_with_owners(names, parameters, (first, second))
+    precision = StepPrecision((first, second), calls.pairs, gradients)
+    judge = StepJudge(noise, precision)
     replaced = ReplacedStep(first, PairedLayers(first, calls.pairs), judge, start)
     task.sides[1].trainer.take_steps(task.sides[1].training, task.batches[:1], replaced)
     task.begun()
-    return _judged(task, SeenSteps(names, parameters, (first, second), noise, calls, judge, replaced, start, findings))
+    findings = (*findings, *precision.findings([side.label for side in task.sides]))
+    seen = SeenSteps(names, parameters, (first, second), noise, calls, judge, replaced, start, findings, precision)
+    return _judged(task, seen)
 
 
 def _parameters(side: TrainingSide) -> ParameterSet:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from align.training.steps.measure_step_noise import StepNoise
     from align.training.steps.record_step import StepTrace
     from align.training.steps.replace_step import ReplacedStep
+    from align.training.steps.step_precision import StepPrecision
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,9 @@ class SeenSteps:
     replaced: ReplacedStep
     start: Mapping[str, Array]
     findings: tuple[Finding, ...]
+    precision: StepPrecision
+
+    def precision_of(self, target: str) -> tuple[str, str]:
+        """The coarsest dtypes in which a parameter or buffer of the candidate was used."""
+        owner = next((one.module for one in self.parameters[1].parameters if one.name == target), "")
+        return self.precision.of_layer(owner)

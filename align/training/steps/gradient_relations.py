@@ -31,8 +31,13 @@ class GradientRelation:
 UNKNOWN = GradientRelation("")
 
 
-def relate_gradients(meant: Array | None, value: Array | None, earlier: Sequence[Array] = ()) -> GradientRelation:
-    """Say how `value` follows from what it is `meant` to be; `earlier` are the right gradients of the steps before."""
+def relate_gradients(
+    meant: Array | None, value: Array | None, earlier: Sequence[Array] = (), *, half: bool = False
+) -> GradientRelation:
+    """Say how `value` follows from what it is `meant` to be; `earlier` are the right gradients of the steps before.
+
+    In `half` precision, whatever its dtype, more is left by rounding.
+    """
     right = None if meant is None else meant.astype(np.float64).reshape(-1)
     own = None if value is None else value.astype(np.float64).reshape(-1)
     if own is None or not own.any():
@@ -41,7 +46,7 @@ def relate_gradients(meant: Array | None, value: Array | None, earlier: Sequence
         return GradientRelation("gradient-not-stopped")
     if own.shape != right.shape or not (np.isfinite(own).all() and np.isfinite(right).all()):
         return UNKNOWN
-    left = LEFT_OF_HALF if value is not None and value.dtype.itemsize < 4 else LEFT
+    left = LEFT_OF_HALF if half or (value is not None and value.dtype.itemsize < 4) else LEFT
     return _summed(right, own, earlier, left) or _scaled(right, own, left) or _cut_off(right, own) or UNKNOWN
 
 

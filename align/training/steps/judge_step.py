@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.measure.judge_tensors import judge_tensor
-from align.measure.limits import RoundingNoise, limit_by_noise
+from align.measure.limits import HALF, RoundingNoise, coarsest_dtype, limit_by_noise
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation, relate_gradients
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from align.measure.judge_tensors import JudgedTensor
     from align.training.steps.measure_step_noise import StepNoise
     from align.training.steps.replace_step import ReplacedTensor, Way
+    from align.training.steps.step_precision import StepPrecision
+
+# In half precision more values are equal: which of them is the largest of a window, and gets its gradient, is open.
+POOL = "MaxPool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +41,34 @@ class SeenTensor:
 class StepJudge:
     """Judges what a ReplacedStep shows; all that was `seen` is kept, without values."""
 
-    def __init__(self, noise: StepNoise) -> None:
-        self._noise = noise
+    def __init__(self, noise: StepNoise, precision: StepPrecision) -> None:
+        self._noise, self._precision = noise, precision
         self.seen: list[SeenTensor] = []
 
     def __call__(self, tensor: ReplacedTensor) -> float:
         """Judge one tensor; return its factor."""
         known = getattr(self._noise, tensor.way)
-        factor, relation = inf, UNKNOWN
+        factor, relation, coarser = inf, UNKNOWN, self._coarser(tensor)
         if tensor.meant is not None and tensor.value is not None:
             dtypes = tensor.meant.dtype.name, tensor.own.dtype
             whole = tensor.way == "backward" and not tensor.capture.module
-            factor = judged(tensor.meant, tensor.value, known, tensor.capture.key, dtypes, whole=whole).factor
+            key = tensor.capture.key
+            factor = judged(tensor.meant, tensor.value, known, key, dtypes, whole=whole, coarser=coarser).factor
+            if factor > 1.0 and POOL in tensor.own.class_name and is_half(coarser):
+                values = np.sort(tensor.meant, axis=None), np.sort(tensor.value, axis=None)
+                factor = min(factor, judged(*values, known, key, dtypes, whole=True, coarser=coarser).factor)
         elif tensor.way == "backward":
             factor = inf if _is_anything(tensor.meant) or _is_anything(tensor.value) else 0.0
         if factor > 1.0 and tensor.way == "backward":
-            relation = relate_gradients(tensor.meant, tensor.value)
+            relation = relate_gradients(tensor.meant, tensor.value, half=is_half(coarser))
         self.seen.append(SeenTensor(tensor.way, tensor.capture, tensor.own, factor, relation))
         return factor
+
+    def _coarser(self, tensor: ReplacedTensor) -> tuple[str, str]:
+        """In what the layer computes that made it, or the code around."""
+        own = tensor.own
+        made_there = (tensor.way == "forward") == (own.role == "output")
+        return self._precision.of_layer(own.module) if made_there else self._precision.of_code(own.module)
 
 
 def judged(  # noqa: PLR0913 - a tensor, its noise, and how it is judged
@@ -66,8 +80,9 @@ def judged(  # noqa: PLR0913 - a tensor, its noise, and how it is judged
     *,
     alone: bool = True,
     whole: bool = False,
+    coarser: tuple[str, str] = ("", ""),
 ) -> JudgedTensor:
-    """Measure a tensor and hold it against its limit, by the noise of this key.
+    """Measure a tensor and hold it against its limit, by the noise of this key; `coarser` is as in `limit_by_noise`.
 
     As a `whole` it is judged without its parts. So is what a loss sends back: MindSpore's softmax is off by up to 5e-5
     of single small values (measured on the CPU, 1,000 classes), next to nothing of those of the labels.
@@ -75,9 +90,16 @@ def judged(  # noqa: PLR0913 - a tensor, its noise, and how it is judged
     rounding = None if noise is None else RoundingNoise(noise)
 
     def limit_of(measurement: Measurement, part: str) -> Limit | None:
-        return None if whole and part else limit_by_noise(rounding, (key, part), measurement, dtypes, alone=alone)
+        if whole and part:
+            return None
+        return limit_by_noise(rounding, (key, part), measurement, dtypes, coarser, alone=alone)
 
     return judge_tensor(meant, value, limit_of)
+
+
+def is_half(coarser: tuple[str, str]) -> bool:
+    """Tell whether either side computes in half precision."""
+    return coarsest_dtype(*coarser) in HALF
 
 
 def is_noise(meant: Array, limit: Limit) -> bool:
