@@ -41,10 +41,11 @@ class TorchTrainer:
         model = training.model
         own = dict(model.named_parameters())
         tensors = own | dict(model.named_buffers())
+        by_any_name = tensors | dict(model.named_parameters(remove_duplicate=False))  # a tied one has several
         with _left_alone(training), same_random_numbers(), uncompiled(), run_undistributed(model):
             model.train()
             for number, batch in enumerate(batches):
-                _fill(tensors, sink.begin(number, _held(training, own)))
+                _fill(by_any_name, sink.begin(number, _held(training, own)))
                 once = recompute_passed_by() if layers_run_once() else nullcontext()
                 with _watched(training, own, sink), once:
                     parts = batch_parts(training, batch, inner_model(model).forward)
