@@ -19,6 +19,7 @@ from align.forward.layers.accept_deviations import accept_deviations, check_allo
 from align.forward.layers.compare_traces import compare_traces, excuse_uncertain, first_divergence
 from align.forward.layers.error_amplification import with_amplification
 from align.forward.layers.judge_forward import judge_forward
+from align.forward.layers.missing_gradients import missing_gradients
 from align.forward.layers.not_judged import not_judged
 from align.forward.layers.number_batches import in_batches
 from align.forward.layers.required_dtype import coarser_layers
@@ -68,7 +69,8 @@ def compare_trace_folders(
 ) -> ForwardComparison:
     """Compare two folders that `align capture` wrote, as compare_forward compares two models.
 
-    Names, weights, settings and the reference's noise come from the folders. Layers are not isolated: that takes the
+    Of two folders `backward` inside of these, the gradients are compared, in the order in which they arise. Names,
+    weights, settings and the reference's noise come from the folders. Layers are not isolated: that takes the
     candidate itself. Raises UnlikeTracesError for runs on different inputs or in different modes, and for a trace that
     was cut short unless `partial` allows it: then what both have is compared. `allowances` are as in compare_forward.
 
@@ -100,8 +102,10 @@ def compare_trace_folders(
     known = accept_deviations(layers, (), allowances.accepted)
     first, last = first_divergence(known.layers)
     unseen = [*_unseen("reference", sides[0]), *_unseen("candidate", sides[1])]
+    backward = sides[0].head.direction == "backward"
     findings = (
         *cut,
+        *(missing_gradients(traces, parameters, paired) if backward else ()),
         *unseen_findings([one for one in unseen if one.side == "reference"], parameters[0].label),
         *unseen_findings([one for one in unseen if one.side == "candidate"], parameters[1].label),
         *_unmeasured(parameters[0], noise, missing),
@@ -111,7 +115,8 @@ def compare_trace_folders(
         *coarser_layers(traces[1].captures, allowances.coarsest),
         *not_judged(parameters, (sides[0].settings, sides[1].settings), paired, calls),
     )
-    verdict = with_unseen(judge_forward(known.layers, calls.unpaired, findings), unseen, parameters)
+    what = "gradients of layer outputs" if backward else "layer outputs"
+    verdict = with_unseen(judge_forward(known.layers, calls.unpaired, findings, what=what), unseen, parameters)
     result = ForwardComparison(
         reference=parameters[0].label,
         candidate=parameters[1].label,
@@ -164,9 +169,9 @@ def _returned(sides: Sides) -> list[int]:
 
 
 def _unseen(role: SideOf, side: TracedSide) -> tuple[UnseenModule, ...]:
-    """Modules that a whole run does not show; of a compiled network nothing inside is ever seen."""
-    compiled = side.trace.environment.get("mode") == "GRAPH"
-    return () if compiled or side.ending else unseen_modules(role, side.parameters, side.trace)
+    """Modules that a whole run forward does not show; of a compiled network nothing inside is ever seen."""
+    hidden = side.trace.environment.get("mode") == "GRAPH" or side.head.direction == "backward"
+    return () if hidden or side.ending else unseen_modules(role, side.parameters, side.trace)
 
 
 def _unmeasured(reference: ParameterSet, noise: Mapping[str, Measurement] | None, missing: str) -> Iterator[Finding]:

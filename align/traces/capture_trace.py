@@ -105,7 +105,11 @@ def capture_trace(  # noqa: PLR0913 - the options of one command
             tell_file(folder, NOISE)
         if backwards is not None:
             head = replace(head, direction="backward", functions=False, layer_inputs=False)
-            _write_run(opened, folder / BACKWARD, head, partial(backwards.run_backward, opened.model, first))
+            back = folder / BACKWARD
+            _write_run(opened, back, head, partial(backwards.run_backward, opened.model, first), later)
+            if noise:
+                write_noise(back, *_measure_noise(opened, first, TraceFolder(back)))
+                tell_file(back, NOISE)
         progress("capture", STAGES, STAGES)
     return show_trace(folder)
 
@@ -169,7 +173,11 @@ def _measure_noise(side: Side, inputs: Inputs, trace: TraceFolder) -> tuple[dict
         wide = side.runner.widened(side.model)
         if wide is None:
             return None, f"{side.reader.name} models cannot run in float64"
-        side.runner.run(wide, inputs, _KeptOnly(sink, head))
+        kept = _KeptOnly(sink, head)
+        if head.direction == "backward":
+            _backward_runner(side).run_backward(wide, read_inputs(inputs), kept)
+        else:
+            side.runner.run(wide, inputs, kept)
     except UserCodeError as error:
         return None, error.message
     return sink.noise, ""

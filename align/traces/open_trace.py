@@ -58,16 +58,21 @@ def check_beside(trace: TraceFolder, contents: Collection[str]) -> None:
 
 
 def open_trace(folder: Path) -> TracedSide:
-    """Open a folder that `align capture` wrote; raises MissingFileError or RunFolderError for anything else."""
+    """Open a folder that `align capture` wrote; raises MissingFileError or RunFolderError for anything else.
+
+    That of gradients stands inside of the one that tells of the model.
+    """
     if not folder.is_dir():
         raise MissingFileError(folder, "trace folder")
     trace = TraceFolder(folder)
     check_beside(trace, contents=(MODEL, VALUES, NOISE, INPUTS))
-    model, head = read_model(folder), trace.manifest.head
+    head = trace.manifest.head
+    home = folder.absolute().parent if head is not None and head.direction == "backward" else folder
+    model = read_model(home)
     if model is None or head is None:
         reason = f"{folder} tells nothing of the model that it is a trace of"
-        raise RunFolderError(reason, "write it with `align capture SIDE -o DIR`")
-    path = folder / VALUES
+        raise RunFolderError(reason, "write it with `align capture SIDE -o DIR`; one of gradients stays inside of DIR")
+    path = home / VALUES
     tensors = open_checkpoint(path).tensors if path.is_file() else None
     values = None if tensors is None else {name: tensor.load() for name, tensor in tensors.items()}
     parameters, settings = model

@@ -10,6 +10,7 @@ from align.core.message_words import counted, first_few
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.models.inputs import read_inputs
+from align.models.recompute_layers import layers_recomputed
 from align.models.restore_state import other_seed
 from align.training.compare_steps import StepRecord, StepRepeat, same_bits, unrepeated
 from align.training.determinism_result import DeterminismResult, PartCount, RepeatedSide
@@ -62,7 +63,7 @@ def check_determinism(
     sides, unordered = [], set[str]()
     for number, one in enumerate(given):
         progress("repeat", number, len(given))
-        with other_seed(seed), _operations_told(unordered):
+        with other_seed(seed), _operations_told(unordered), layers_recomputed():
             opened, twin, told = _opened(one, seed, threads)
             sides.append(_repeated(opened, twin, arrays))
     progress("repeat", len(given), len(given))

@@ -18,13 +18,13 @@ from align.models.open_side import named_environments
 from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay
 from align.training.faults.find_step_culprits import find_step_culprits
-from align.training.faults.find_step_faults import owners_of
 from align.training.freeze import without_dropout
 from align.training.open_training import open_training, open_trainings
 from align.training.step_result import StepComparison
 from align.training.steps.compare_free_runs import compare_free_runs, free_run_findings
 from align.training.steps.compare_moments import compare_moments, moment_findings
 from align.training.steps.compare_recorded import see_recorded_steps
+from align.training.steps.compare_values import owners_of
 from align.training.steps.measure_step_noise import UNMEASURED
 from align.training.steps.record_step import COMPUTED
 from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps, record_reference
@@ -158,7 +158,8 @@ def _seen(task: _Task) -> SeenSteps:
         seen = see_recorded_steps(first, second.steps, task.name_map)
         theirs = [one for one in second.findings if one.code != UNMEASURED]  # limits are the reference's
         return replace(seen, findings=(*seen.findings, *theirs))
-    return take_steps_beside(first, second, task.name_map, task.folder / SIDES[1], task.begun)
+    seen = take_steps_beside(first, second, task.name_map, task.folder / SIDES[1], task.begun)
+    return replace(seen, live_reference=None if isinstance(task.sides[0], ReferenceSteps) else task.sides[0])
 
 
 def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
@@ -185,6 +186,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         (
             *seen.findings,
             *open_names(seen.names),
+            *_recompute_findings(seen),
             *_loss_findings(losses, culprits, scale),
             *(moment_findings(moments) if all(one.kind != "update" for one in culprits) else ()),
             *(free_run_findings(free) if not culprits else ()),
@@ -195,6 +197,14 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         free,
         moments,
     )
+
+
+def _recompute_findings(seen: SeenSteps) -> Iterator[Finding]:
+    """Note that checkpointing was passed by, and that nobody took the step as the side takes it by itself."""
+    for side in seen.sides:
+        if side.recomputes and not (seen.live and seen.live_reference):
+            message = "layers are checkpointed, and were run once; what running them again changes was not compared"
+            yield Finding("recompute-not-compared", "note", side.label, message)
 
 
 def _loss_findings(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import EPSILON
+from align.models.recompute_layers import layers_recomputed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +60,8 @@ def watch_step(
     reader, model = opened.side.reader, opened.side.model
     parameters = [one.name for one in reader.read_parameters(model, opened.label).parameters if not one.buffer]
     sink = _Summary(reader.read_values(model), moved or {}, parameters)
-    opened.trainer.take_steps(opened.training, (batch,), sink, loss_scale=loss_scale)
+    with layers_recomputed():
+        opened.trainer.take_steps(opened.training, (batch,), sink, loss_scale=loss_scale)
     return sink.told()
 
 

@@ -48,6 +48,22 @@ def unreduced():
     return clean(torch.nn.CrossEntropyLoss(reduction="none"))
 
 
+def bare():
+    return torch.nn.Sequential(torch.nn.ReLU()), torch.nn.CrossEntropyLoss(), None
+
+
+
+def cut():
+    return clean(lambda outputs, label: torch.nn.functional.cross_entropy(outputs.detach(), label))
+
+
+def tied():
+    model, loss, _ = clean()
+    model[2] = torch.nn.Sequential(torch.nn.Linear(5, 5), torch.nn.Linear(5, 5), torch.nn.Linear(5, 2))
+    model[2][1].weight = model[2][0].weight
+    return model, loss, torch.optim.Adam(model.parameters())
+
+
 def frozen():
     return clean(frozen=True)
 
@@ -111,6 +127,7 @@ def test_batches_are_taken_one_after_another(tmp_path: Path, capsys: pytest.Capt
     [
         ("unreduced", (), "no single number"),
         ("frozen", (), "no trainable parameter"),
+        ("bare", (), "no trainable parameter"),
         ("raises", (), "not so"),
         ("nothing", (), "nothing"),
         ("clean", ("--steps", "0"), "0 is no number of steps"),
@@ -125,3 +142,21 @@ def test_what_cannot_be_compared_ends_with_2_and_a_hint(
     assert told in " ".join(shown.split())
     assert "Hint:" in shown
     assert "Traceback" not in shown
+
+
+def test_gradients_that_neither_side_has_are_no_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["step", "train.py:cut", "train.py:cut", "--batch", "train.py:batch"]) == 2
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no gradient of a parameter could be compared; align params says of each why" in shown
+
+
+def test_gradients_that_one_side_lacks_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert step("cut", "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert "no-gradient" in {one["cause"] for one in document["culprits"]}
+
+
+def test_a_tied_weight_counts_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["step", "train.py:tied", "train.py:tied", "--batch", "train.py:batch", "--json"]) == 0
+    names = [one["reference"] for one in json.loads(capsys.readouterr().out)["gradients"]]
+    assert len(names) == len(set(names)) == 7

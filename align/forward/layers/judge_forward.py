@@ -22,15 +22,17 @@ def judge_forward(
     unpaired: Sequence[UnpairedLayer],
     findings: Sequence[Finding],
     culprits: Sequence[Culprit] = (),
+    what: str = "layer outputs",
 ) -> Verdict:
     """Aligned if all compared layers and the outputs are within their limits, none is at fault and no finding an error.
 
-    Not compared if nothing was, or if the outputs of the two models could not be compared with each other.
+    Not compared if nothing was, or if the outputs of the two models could not be compared with each other. `what` is
+    what was compared of each layer.
     """
     compared = [layer for layer in layers if layer.outcome in ("aligned", "not aligned")]
     wrong = [layer for layer in compared if layer.outcome == "not aligned"]
     coverage = Coverage(
-        "layer outputs",
+        what,
         len(compared),
         len(layers) - len(compared),
         sum(one.side == "reference" for one in unpaired),
@@ -43,7 +45,7 @@ def judge_forward(
     if wrong:
         blamed = {(culprit.candidate, culprit.call) for culprit in culprits}
         first = next((layer for layer in wrong if (layer.candidate, layer.call) in blamed), wrong[0])
-        reason = f"{len(wrong)} of {len(compared)} layer outputs differ, the first is {_named(first)}"
+        reason = f"{len(wrong)} of {len(compared)} {what} differ, the first is {_named(first)}"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if culprits and compared:
         reason = f"all layers agree when the models run on their own, but {counted(len(culprits), 'part')} of the port "
@@ -59,7 +61,7 @@ def judge_forward(
         note = next((one.note for one in outputs if one.outcome == "not comparable" and one.note), "")
         return Verdict(Outcome.NOT_COMPARED, f"{reason}: {note}" if note else reason, coverage)
     accepted = sum(layer.outcome == "accepted" for layer in layers)
-    reason = f"all {len(compared)} compared layer outputs are within their limits"
+    reason = f"all {len(compared)} compared {what} are within their limits"
     reason += f", {accepted} more deviate for reasons that were accepted" if accepted else ""
     return Verdict(Outcome.ALIGNED, reason, coverage)
 

@@ -67,7 +67,7 @@ def _agrees(seen: SeenSteps, candidate: TrainingSide, findings: list[SettingFind
     loss = _rebuilt(candidate, findings)
     if loss is None:
         return False
-    judge, trace, pairs = StepJudge(seen.noise), seen.traces[0], seen.calls.pairs
+    judge, trace, pairs = StepJudge(seen.noise, seen.precision), seen.traces[0], seen.calls.pairs
     sink = ReplacedStep(trace, PairedLayers(trace, pairs), judge, seen.start)
     try:
         candidate.trainer.take_steps(replace(candidate.training, loss=loss), seen.sides[0].batches[:1], sink)

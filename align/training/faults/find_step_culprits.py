@@ -10,14 +10,16 @@ import numpy as np
 
 from align.core.dtypes import is_float
 from align.training.faults.explain_loss import explain_loss
-from align.training.faults.find_step_faults import LayerFaults, owners_of, value_culprits
+from align.training.faults.find_recompute_faults import find_recompute_faults
+from align.training.faults.find_step_faults import LayerFaults, value_culprits
 from align.training.faults.gradient_scale import clipped_by_norm, without_loss_scale
 from align.training.faults.keep_by_itself import tensors_by_themselves, values_by_themselves
 from align.training.faults.statistics_relations import relate_statistics
 from align.training.faults.step_updates import compare_step_updates, scale_of_optimizers, update_culprits
 from align.training.faults.tied_parameters import tie_culprits
-from align.training.steps.compare_values import judge_values, paired_values
+from align.training.steps.compare_values import judge_values, owners_of, paired_values
 from align.training.steps.gradient_relations import NOT_CLEARED
+from align.training.steps.judge_step import is_half
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN
 
 if TYPE_CHECKING:
@@ -64,7 +66,9 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     wrong_updates, updates = _updates(seen, scaled=scale is not None)
     culprits += wrong_updates
     culprits += _buffers(seen, owners)
-    culprits += _later_gradients(seen, owners, together, {name for one in culprits for name in one.parameters})
+    culprits += find_recompute_faults(seen)
+    if not (culprits and is_half(seen.precision.whole)):  # there a fault of the first step may show in the second only
+        culprits += _later_gradients(seen, owners, together, {name for one in culprits for name in one.parameters})
     if scale is not None and not culprits and scale_of_optimizers(seen.sides) == 1.0:
         culprits += value_culprits(_scaled_back(seen, alone), "gradients", "step", owners)
     return StepFaults([_with_line(seen.sides[1].line_of, one) for one in culprits], scale, updates)
@@ -101,8 +105,8 @@ def _given(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue
     right = {one.pairing.target for one in computed if one.factor <= 1.0 and not one.is_noise}
     given = seen.traces[0].values(0, GIVEN), seen.first.given_gradients
     pairs = [one for one in paired_values(seen.names, *given) if one.pairing.target in right]
-    by_dtype = judge_values(iter(pairs), None, (0, GIVEN), alone=True)
-    by_noise = judge_values(iter(pairs), seen.noise.alone, (0, COMPUTED), alone=True)
+    by_dtype = judge_values(iter(pairs), None, (0, GIVEN), alone=True, coarser=seen.precision_of)
+    by_noise = judge_values(iter(pairs), seen.noise.alone, (0, COMPUTED), alone=True, coarser=seen.precision_of)
     return [
         min(both, key=lambda one: one.factor) for both in zip(by_dtype, by_noise, strict=True) if not both[0].is_noise
     ]
@@ -113,7 +117,7 @@ def _scaled_back(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[Judge
     right = {one.pairing.target for one in computed if one.factor <= 1.0 and not one.is_noise}
     pairs = paired_values(seen.names, *(trace.values(0, GIVEN) for trace in seen.traces))
     taken = (one for one in pairs if one.pairing.target in right)
-    judged = [*judge_values(taken, seen.noise.together, (0, COMPUTED), alone=False)]
+    judged = [*judge_values(taken, seen.noise.together, (0, COMPUTED), alone=False, coarser=seen.precision_of)]
     related = [one for one in judged if one.relation.cause]
     return clipped_by_norm(related, seen.traces[1].values(0, GIVEN))
 
@@ -127,13 +131,19 @@ def _later_gradients(
     """
     right = {one.pairing.target for one in first if one.factor <= 1.0} - named
     earlier: dict[str, list[Array]] = {}
+
+    def whole(_: str) -> tuple[str, str]:
+        return seen.precision.whole
+
     for step in range(1, len(seen.traces[0].losses)):
         for one in paired_values(seen.names, seen.traces[0].values(step - 1, GIVEN), {}):
             if one.meant is not None:
                 earlier.setdefault(one.pairing.target, []).append(one.meant)
         pairs = paired_values(seen.names, *(trace.values(step, GIVEN) for trace in seen.traces))
         taken = (one for one in pairs if one.pairing.target in right)
-        judged = [*judge_values(taken, seen.noise.together, (step, COMPUTED), alone=False, earlier=earlier)]
+        judged = [
+            *judge_values(taken, seen.noise.together, (step, COMPUTED), alone=False, earlier=earlier, coarser=whole)
+        ]
         related = [one for one in judged if one.relation.cause and (seen.live or one.relation.cause == NOT_CLEARED)]
         if found := value_culprits(related, "gradients", "step", owners, step + 1):
             yield from found
@@ -147,7 +157,8 @@ def _buffers(seen: SeenSteps, owners: Mapping[str, str]) -> list[StepCulprit]:
     held = {name: value for name, value in seen.first.after.items() if value.dtype.kind == "f"}
     pairs = [one for one in paired_values(seen.names, after, held) if one.meant is not None and one.value is not None]
     found = []
-    for pair, one in zip(pairs, judge_values(iter(pairs), seen.noise.alone, (0, AFTER), alone=True), strict=True):
+    judged = judge_values(iter(pairs), seen.noise.alone, (0, AFTER), alone=True, coarser=seen.precision_of)
+    for pair, one in zip(pairs, judged, strict=True):
         before = seen.start.get(pair.pairing.target)
         if one.factor > 1.0 and before is not None and pair.meant is not None and pair.value is not None:
             if np.abs(pair.value - pair.meant).max() <= STATISTIC_UNITS * _size_of_inputs(seen, pair.pairing.source):

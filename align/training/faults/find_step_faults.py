@@ -13,7 +13,6 @@ from align.training.steps.gradient_relations import UNKNOWN, GradientRelation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from align.core.parameters import ParameterSet
     from align.traces.module_calls import CallPair
     from align.training.step_result import FaultKind, FaultyPart, Sureness
     from align.training.steps.compare_values import JudgedValue
@@ -105,11 +104,6 @@ class LayerFaults:
             fault.near,
             sureness=_sureness(known),
         )
-
-
-def owners_of(parameters: ParameterSet) -> dict[str, str]:
-    """The module of each parameter."""
-    return {one.name: one.module for one in parameters.parameters}
 
 
 def value_culprits(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from align.training.steps.measure_step_noise import StepNoise
     from align.training.steps.record_step import StepTrace
     from align.training.steps.recorded_steps import RecordedSteps
+    from align.training.steps.step_precision import StepPrecision
 
 
 class FirstStep(Protocol):
@@ -50,7 +51,7 @@ class SeenSteps:
 
     With a `live` candidate, `first` is its first step with the reference's tensors throughout, which `judge` judged
     layer by layer; without one it is the ordinary first step, and `judge` keeps what is wrong by itself in that.
-    `start` are the candidate's values before it.
+    `start` are the candidate's values before it. The reference may be live too.
     """
 
     names: NameMap
@@ -61,7 +62,14 @@ class SeenSteps:
     first: FirstStep
     start: Mapping[str, Array]
     findings: tuple[Finding, ...]
+    precision: StepPrecision
     live: TrainingSide | None = None
+    live_reference: TrainingSide | None = None
+
+    def precision_of(self, target: str) -> tuple[str, str]:
+        """The coarsest dtypes in which a parameter or buffer of the candidate was used."""
+        owner = next((one.module for one in self.parameters[1].parameters if one.name == target), "")
+        return self.precision.of_layer(owner)
 
     @property
     def traces(self) -> tuple[StepTrace, StepTrace]:

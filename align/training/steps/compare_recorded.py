@@ -23,6 +23,8 @@ from align.training.steps.compare_values import paired_values
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.record_step import AFTER, BEFORE, COMPUTED, GIVEN
 from align.training.steps.replace_step import PairedLayers, ReplacedTensor
+from align.training.steps.step_precision import StepPrecision
+from align.training.steps.step_tables import gradients_with_owners
 from align.training.updates.read_rule import read_rule
 
 if TYPE_CHECKING:
@@ -68,11 +70,13 @@ def see_recorded_steps(
     trace = candidate.trace
     start = trace.values(0, BEFORE)
     _refuse_other_start(names, sides, start)
-    judge = StepJudge(reference.noise, gathered=True)
+    gradients = gradients_with_owners(names, parameters, (sides[0].trace, trace))
+    precision = StepPrecision((sides[0].trace, trace), calls.pairs, gradients)
+    judge = StepJudge(reference.noise, precision, gathered=True)
     _judge_tensors((sides[0].trace, trace), calls, judge)
     first = OrdinaryStep(trace.losses[0], *(trace.values(0, what) for what in (COMPUTED, GIVEN, AFTER)))
-    findings = (*reference.findings, *_apart(*sides))
-    return SeenSteps(names, sides, reference.noise, calls, judge, first, start, findings)
+    findings = (*reference.findings, *_apart(*sides), *precision.findings([side.label for side in sides]))
+    return SeenSteps(names, sides, reference.noise, calls, judge, first, start, findings, precision)
 
 
 def _apart(reference: RecordedSteps, candidate: RecordedSteps) -> Iterator[Finding]:

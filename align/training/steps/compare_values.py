@@ -12,16 +12,17 @@ from align.core.piece_transforms import Pad, apart_from_whole
 from align.core.transforms import steps_of
 from align.models.spilled_arrays import MadeArrays
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation, relate_gradients
-from align.training.steps.judge_step import is_noise, judged
+from align.training.steps.judge_step import is_half, is_noise, judged
 from align.training.steps.record_step import value_capture
 from align.training.updates.apply_rule import gradient_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.measurements import Limit, Measurement
     from align.core.name_map import NameMap, Pairing
+    from align.core.parameters import ParameterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,12 @@ def judge_values(
     *,
     alone: bool,
     earlier: Mapping[str, Sequence[Array]] | None = None,
+    coarser: Callable[[str], tuple[str, str]] = lambda _target: ("", ""),
 ) -> Iterator[JudgedValue]:
-    """Hold each against its limit; `what` is the step and kind of value by which its noise is known."""
+    """Hold each against its limit; `what` is the step and kind of value by which its noise is known.
+
+    `coarser` are the coarsest dtypes in which the sides computed a value, named as on the candidate.
+    """
     for one in pairs:
         norms = _norm(one.meant), _norm(one.value)
         if one.meant is None or one.value is None:
@@ -83,17 +88,21 @@ def judge_values(
             yield JudgedValue(one.pairing, None, None, np.inf if off else 0.0, not off, relation, norms)
             continue
         key = value_capture(one.pairing.source, *what, one.meant).key
-        found = judged(
-            one.meant, one.value, _known(noise, key), key, (one.meant.dtype.name, one.value.dtype.name), alone=alone
-        )
+        dtypes, low = (one.meant.dtype.name, one.value.dtype.name), coarser(one.pairing.target)
+        found = judged(one.meant, one.value, _known(noise, key), key, dtypes, alone=alone, coarser=low)
         rounding = is_noise(one.meant, found.limit) and not found.part
         before = (earlier or {}).get(one.pairing.target, ())
-        relation = UNKNOWN if found.factor <= 1.0 else relate_gradients(one.meant, one.value, before)
+        relation = UNKNOWN if found.factor <= 1.0 else relate_gradients(one.meant, one.value, before, half=is_half(low))
         yield JudgedValue(one.pairing, found.measurement, found.limit, found.factor, rounding, relation, norms)
 
 
 def _norm(value: Array | None) -> float | None:
     return None if value is None else gradient_norm(value)
+
+
+def owners_of(parameters: ParameterSet) -> dict[str, str]:
+    """The module of each parameter."""
+    return {one.name: one.module for one in parameters.parameters}
 
 
 def _known(noise: Mapping[str, Measurement] | None, key: str) -> Mapping[str, Measurement] | None:

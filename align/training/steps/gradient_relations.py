@@ -33,8 +33,13 @@ class GradientRelation:
 UNKNOWN = GradientRelation("")
 
 
-def relate_gradients(meant: Array | None, value: Array | None, earlier: Sequence[Array] = ()) -> GradientRelation:
-    """Say how `value` follows from what it is `meant` to be; `earlier` are the right gradients of the steps before."""
+def relate_gradients(
+    meant: Array | None, value: Array | None, earlier: Sequence[Array] = (), *, half: bool = False
+) -> GradientRelation:
+    """Say how `value` follows from what it is `meant` to be; `earlier` are the right gradients of the steps before.
+
+    In `half` precision, whatever its dtype, more is left by rounding.
+    """
     if value is None or not np.any(value):
         return GradientRelation("no-gradient") if meant is not None and np.any(meant) else UNKNOWN
     if meant is None or not np.any(meant):
@@ -42,7 +47,7 @@ def relate_gradients(meant: Array | None, value: Array | None, earlier: Sequence
     right, own, *before = (_spread(one) for one in (meant, value, *earlier))
     if own.shape != right.shape or not (np.isfinite(own).all() and np.isfinite(right).all()):
         return UNKNOWN
-    return _related(right, own, before, LEFT_OF_HALF if value.dtype.itemsize < 4 else LEFT)
+    return _related(right, own, before, LEFT_OF_HALF if half or value.dtype.itemsize < 4 else LEFT)
 
 
 def _spread(value: Array) -> Array:

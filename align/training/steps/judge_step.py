@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.measure.judge_tensors import judge_tensor
-from align.measure.limits import RoundingNoise, limit_by_noise
+from align.measure.limits import HALF, RoundingNoise, coarsest_dtype, limit_by_noise
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation, relate_gradients
 from align.training.updates.apply_rule import blocks_of
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from align.measure.judge_tensors import JudgedTensor
     from align.training.steps.measure_step_noise import StepNoise
     from align.training.steps.replace_step import ReplacedTensor, Way
+    from align.training.steps.step_precision import StepPrecision
+
+# In half precision more values are equal: which of them is the largest of a window, and gets its gradient, is open.
+POOL = "MaxPool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +45,41 @@ class StepJudge:
     What was `gathered` through the whole step has the limits of that; a ReplacedStep shows each layer alone.
     """
 
-    def __init__(self, noise: StepNoise, *, gathered: bool = False) -> None:
+    def __init__(self, noise: StepNoise, precision: StepPrecision, *, gathered: bool = False) -> None:
         self._noise: dict[Way, Mapping[str, Measurement]] = {"forward": noise.forward, "backward": noise.backward}
         if gathered:
             self._noise = {"forward": noise.gathered_forward, "backward": noise.gathered_backward}
-        self._gathered = gathered
+        self._precision, self._gathered = precision, gathered
         self.seen: list[SeenTensor] = []
 
     def __call__(self, tensor: ReplacedTensor) -> float:
         """Judge one tensor; return its factor."""
-        known = self._noise[tensor.way]
-        factor, relation = inf, UNKNOWN
+        factor, relation, coarser = inf, UNKNOWN, self._coarser(tensor)
         if tensor.meant is not None and tensor.value is not None:
-            dtypes = tensor.meant.dtype.name, tensor.own.dtype
-            whole = tensor.way == "backward" and not tensor.capture.module
-            key, alone = tensor.capture.key, not self._gathered
-            factor = judged(tensor.meant, tensor.value, known, key, dtypes, alone=alone, whole=whole).factor
+            factor = self._factor(tensor.meant, tensor.value, tensor, coarser)
         elif tensor.way == "backward":
             factor = inf if _is_anything(tensor.meant) or _is_anything(tensor.value) else 0.0
         if factor > 1.0 and tensor.way == "backward":
-            relation = relate_gradients(tensor.meant, tensor.value)
+            relation = relate_gradients(tensor.meant, tensor.value, half=is_half(coarser))
         self.seen.append(SeenTensor(tensor.way, tensor.capture, tensor.own, factor, relation))
         return factor
+
+    def _factor(self, meant: Array, value: Array, tensor: ReplacedTensor, coarser: tuple[str, str]) -> float:
+        dtypes, known, key = (meant.dtype.name, tensor.own.dtype), self._noise[tensor.way], tensor.capture.key
+        whole, alone = tensor.way == "backward" and not tensor.capture.module, not self._gathered
+        factor = judged(meant, value, known, key, dtypes, alone=alone, whole=whole, coarser=coarser).factor
+        if factor > 1.0 and POOL in tensor.own.class_name and is_half(coarser):
+            values = np.sort(meant, axis=None), np.sort(value, axis=None)
+            factor = min(factor, judged(*values, known, key, dtypes, alone=alone, whole=True, coarser=coarser).factor)
+        return factor
+
+    def _coarser(self, tensor: ReplacedTensor) -> tuple[str, str]:
+        """In what the layer computes that made it, or the code around; of what is gathered, all that was before."""
+        own = tensor.own
+        if self._gathered:
+            return self._precision.whole
+        made_there = (tensor.way == "forward") == (own.role == "output")
+        return self._precision.of_layer(own.module) if made_there else self._precision.of_code(own.module)
 
 
 def judged(  # noqa: PLR0913 - a tensor, its noise, and how it is judged
@@ -74,8 +91,9 @@ def judged(  # noqa: PLR0913 - a tensor, its noise, and how it is judged
     *,
     alone: bool = True,
     whole: bool = False,
+    coarser: tuple[str, str] = ("", ""),
 ) -> JudgedTensor:
-    """Measure a tensor and hold it against its limit, by the noise of this key.
+    """Measure a tensor and hold it against its limit, by the noise of this key; `coarser` is as in `limit_by_noise`.
 
     As a `whole` it is judged without its parts. So is what a loss sends back: MindSpore's softmax is off by up to 5e-5
     of single small values (measured on the CPU, 1,000 classes), next to nothing of those of the labels.
@@ -83,9 +101,16 @@ def judged(  # noqa: PLR0913 - a tensor, its noise, and how it is judged
     rounding = None if noise is None else RoundingNoise(noise)
 
     def limit_of(measurement: Measurement, part: str) -> Limit | None:
-        return None if whole and part else limit_by_noise(rounding, (key, part), measurement, dtypes, alone=alone)
+        if whole and part:
+            return None
+        return limit_by_noise(rounding, (key, part), measurement, dtypes, coarser, alone=alone)
 
     return judge_tensor(meant, value, limit_of)
+
+
+def is_half(coarser: tuple[str, str]) -> bool:
+    """Tell whether either side computes in half precision."""
+    return coarsest_dtype(*coarser) in HALF
 
 
 def is_noise(meant: Array, limit: Limit) -> bool:

@@ -12,6 +12,7 @@ from align.core.message_words import counted
 from align.core.protocols import OptimizerReader, SettingsReader
 from align.errors import CannotRunError, UsageError
 from align.models.inputs import read_batches
+from align.models.recompute_layers import recompute_noted
 from align.models.source_lines import called_at, made_at
 from align.training.steps.free_run import rounding_growth
 from align.training.steps.last_moments import last_moments
@@ -44,7 +45,8 @@ class RecordedSteps:
     """The steps of a side on `batches`, one after another, and what its model and optimizers tell.
 
     `groups` are the settings by which each parameter is updated, with their rates step by step; `loss` those of the
-    loss, None for one that is no module of a framework. `own_step` tells that the user's own loop took the steps.
+    loss, None for one that is no module of a framework. `own_step` tells that the user's own loop took the steps,
+    `recomputes` that layers are checkpointed, though they were run once.
     """
 
     label: str
@@ -57,6 +59,7 @@ class RecordedSteps:
     line_of: LineFinder
     batches: Sequence[Batch]
     trace: StepTrace
+    recomputes: bool
 
 
 @dataclass(frozen=True)
@@ -104,14 +107,14 @@ def record_steps(opened: TrainingSide, batches: Sequence[Batch], folder: Path) -
     parameters = trained_parameters(opened)
     reader, model = opened.side.reader, opened.side.model
     moments = last_moments(opened, len(batches))
-    with StepWriter(folder, reader.environment(), moments=moments) as writer:
+    with recompute_noted() as noted, StepWriter(folder, reader.environment(), moments=moments) as writer:
         writer.start(reader.read_values(model))
         opened.trainer.take_steps(opened.training, batches, writer)
-    return told_steps(opened, parameters, batches, StepTrace(folder, writer.losses))
+    return told_steps(opened, parameters, batches, StepTrace(folder, writer.losses), recomputes=bool(noted))
 
 
 def told_steps(
-    opened: TrainingSide, parameters: ParameterSet, batches: Sequence[Batch], trace: StepTrace
+    opened: TrainingSide, parameters: ParameterSet, batches: Sequence[Batch], trace: StepTrace, *, recomputes: bool
 ) -> RecordedSteps:
     """Put beside the steps of a live side what it tells of itself."""
     reader, training = opened.side.reader, opened.training
@@ -126,6 +129,7 @@ def told_steps(
         partial(_line, opened.side.model),
         batches,
         trace,
+        recomputes,
     )
 
 

@@ -6,15 +6,20 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from align.training.step_result import ComparedGradient, ComparedLayer, ComparedLoss
-from align.training.steps.compare_values import judge_values, paired_values
+from align.training.steps.compare_values import judge_values, owners_of, paired_values
+from align.training.steps.record_step import COMPUTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
+    from align.core.name_map import NameMap
+    from align.core.parameters import ParameterSet
     from align.training.step_result import StepOutcome
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.compare_values import JudgedValue
+    from align.training.steps.record_step import StepTrace
+    from align.training.steps.step_precision import GradientsOfOne
 
 # Relative: how far apart two losses may be where no float64 run tells, and in how many units of the noise where one
 # does.
@@ -27,7 +32,22 @@ def judged_gradients(seen: SeenSteps, values: Mapping[str, Array], what: str, *,
     """Hold the gradients of parameters in the first step against the reference's, each layer `alone` or the whole."""
     pairs = paired_values(seen.names, seen.traces[0].values(0, what), values)
     noise = seen.noise.alone if alone else seen.noise.together
-    return [*judge_values(pairs, noise, (0, what), alone=alone)]
+    coarser = seen.precision_of if alone else lambda _: seen.precision.whole
+    return [*judge_values(pairs, noise, (0, what), alone=alone, coarser=coarser)]
+
+
+def gradients_with_owners(
+    name_map: NameMap, parameters: tuple[ParameterSet, ParameterSet], traces: tuple[StepTrace, StepTrace]
+) -> Iterator[GradientsOfOne]:
+    """Yield the gradients of the first step that both sides have, with the modules of their parameters.
+
+    Of weights only: that of a bias before a normalisation is what sums leave, few bits of it that any dtype holds.
+    """
+    mine, theirs = (owners_of(one) for one in parameters)
+    for one in paired_values(name_map, *(trace.values(0, COMPUTED) for trace in traces)):
+        if one.meant is not None and one.value is not None and one.meant.ndim > 1:
+            owners = mine.get(one.pairing.source, ""), theirs.get(one.pairing.target, "")
+            yield owners, (one.meant, one.value)
 
 
 def compared_losses(seen: SeenSteps) -> Iterator[ComparedLoss]:
@@ -41,6 +61,7 @@ def compared_losses(seen: SeenSteps) -> Iterator[ComparedLoss]:
             limit = LOSS_SHARE * abs(mine)
             if known is not None and isfinite(known):
                 limit = max(LOSS_NOISE * abs(known - mine), LOSS_UNITS * abs(mine))
+            limit = max(limit, seen.precision.loss_share * abs(mine))
         alone = seen.first.loss if seen.live and not number else None
         yield ComparedLoss(number + 1, mine, theirs, alone, limit)
 

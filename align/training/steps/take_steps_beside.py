@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from align.models.recompute_layers import recompute_noted
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.training.steps.both_steps import SeenSteps
@@ -13,6 +14,8 @@ from align.training.steps.last_moments import last_moments
 from align.training.steps.record_step import AFTER, BEFORE, GIVEN, StepTrace, StepWriter
 from align.training.steps.recorded_steps import told_steps, trained_parameters
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
+from align.training.steps.step_precision import StepPrecision
+from align.training.steps.step_tables import gradients_with_owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,19 +42,23 @@ def take_steps_beside(
     parameters = trained_parameters(opened)
     names = choose_map(given, (steps.parameters, parameters))
     start = _start(steps, opened, names)
-    trace = _record(steps, opened, names, start, folder)
+    with recompute_noted() as noted:
+        trace = _record(steps, opened, names, start, folder)
     if given is None and not names.complete:
         names = map_in_order((steps.trace.forward, trace.forward), (steps.parameters, parameters), names)
         start = _start(steps, opened, names)
         trace = _record(steps, opened, names, start, folder)
     calls = pair_traces((steps.trace.forward, trace.forward), (steps.parameters, parameters), names)
     begun()
-    judge = StepJudge(reference.noise)
+    gradients = gradients_with_owners(names, (steps.parameters, parameters), (steps.trace, trace))
+    precision = StepPrecision((steps.trace, trace), calls.pairs, gradients)
+    judge = StepJudge(reference.noise, precision)
     replaced = ReplacedStep(steps.trace, PairedLayers(steps.trace, calls.pairs), judge, start)
     opened.trainer.take_steps(opened.training, steps.batches[:1], replaced)
     begun()
-    sides = steps, told_steps(opened, parameters, steps.batches, trace)
-    return SeenSteps(names, sides, reference.noise, calls, judge, replaced, start, reference.findings, opened)
+    sides = steps, told_steps(opened, parameters, steps.batches, trace, recomputes=bool(noted))
+    findings = (*reference.findings, *precision.findings([side.label for side in sides]))
+    return SeenSteps(names, sides, reference.noise, calls, judge, replaced, start, findings, precision, opened)
 
 
 def _start(reference: RecordedSteps, opened: TrainingSide, names: NameMap) -> Mapping[str, Array]:

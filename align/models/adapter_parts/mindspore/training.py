@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,11 @@ from align.models.adapter_parts.dropout import DropoutForm, find_dropout_layers,
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
 from align.models.adapter_parts.mindspore.gradient_forms import MindSporeGradients
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
+from align.models.adapter_parts.mindspore.recompute import recompute_passed_by
 from align.models.adapter_parts.mindspore.state import operators_restarted, restored, same_random_numbers
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.train import batch_parts, dropping, own_loss, scalar
+from align.models.recompute_layers import layers_run_once
 from align.models.record_calls import bind_inputs
 from align.models.spilled_arrays import SpilledArrays
 from align.models.user_code import run_user_code
@@ -48,7 +50,8 @@ class MindSporeTrainer:
             for number, batch in enumerate(batches):
                 for name, value in sink.begin(number, held).items():
                     fill(tensors[name], value)
-                with _watched(training, own, sink):
+                once = recompute_passed_by(model) if layers_run_once() else nullcontext()
+                with _watched(training, own, sink), once:
                     parts = batch_parts(training, batch, model.construct)
                     given = {name: self.as_tensor(value, model) for name, value in parts.inputs.items()}
                     given |= {name: self.as_tensor(_label(value), model) for name, value in parts.targets.items()}

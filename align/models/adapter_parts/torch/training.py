@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,11 @@ from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.gradient_forms import TorchGradients
 from align.models.adapter_parts.torch.optimizers import schedulers_of
+from align.models.adapter_parts.torch.parallel_wrappers import inner_model, run_undistributed
+from align.models.adapter_parts.torch.recompute import recompute_passed_by
 from align.models.adapter_parts.torch.state import is_scripted, restored, same_random_numbers, uncompiled
 from align.models.adapter_parts.train import batch_parts, dropping, own_loss, scalar
+from align.models.recompute_layers import layers_run_once
 from align.models.record_calls import bind_inputs
 from align.models.spilled_arrays import SpilledArrays
 from align.models.user_code import run_user_code
@@ -42,12 +45,13 @@ class TorchTrainer:
         own = dict(model.named_parameters())
         tensors = own | dict(model.named_buffers())
         further = dict(model.named_parameters(remove_duplicate=False))
-        with _left_alone(training), same_random_numbers(), uncompiled():
+        with _left_alone(training), same_random_numbers(), uncompiled(), run_undistributed(model):
             model.train()
             for number, batch in enumerate(batches):
                 _fill(further, tensors, sink.begin(number, _held(training, own)))
-                with _watched(training, own, sink):
-                    parts = batch_parts(training, batch, model.forward)
+                once = recompute_passed_by() if layers_run_once() else nullcontext()
+                with _watched(training, own, sink), once:
+                    parts = batch_parts(training, batch, inner_model(model).forward)
                     given = {name: self.as_tensor(value, model) for name, value in batch.items()}
                     step = (
                         partial(training.step, given)
@@ -111,7 +115,7 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
     """Forward, loss, backward and update, as everybody writes them."""
     for optimizer in training.optimizers:
         optimizer.zero_grad(set_to_none=True)
-    args, kwargs = bind_inputs(training.model.forward, {name: tensors[name] for name in batch.inputs})
+    args, kwargs = bind_inputs(inner_model(training.model).forward, {name: tensors[name] for name in batch.inputs})
     outputs = training.model(*args, **kwargs)
     loss = (
         own_loss(outputs)
