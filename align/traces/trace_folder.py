@@ -40,6 +40,7 @@ class TraceFolder:
         if manifest is None or not path.is_file():
             raise RunFolderError(f"{folder} is not a trace folder of schema {SCHEMA}", "capture the trace again")
         self.folder, self.manifest = folder, manifest
+        self._start = 8 + (manifest.header_bytes or HEADER_BYTES)
         self._checked: set[int] = set()
         empty = not path.stat().st_size
         # A plain view of the file: frameworks that trace code refuse a memmap.
@@ -59,7 +60,7 @@ class TraceFolder:
         Raises RunFolderError for bytes that are not those that were written.
         """
         place = self.manifest.places[capture.key]
-        start = 8 + HEADER_BYTES + place.offset
+        start = self._start + place.offset
         raw = self._data[start : start + place.nbytes]
         self._check(capture, place, raw)
         return np.asarray(raw).view(numpy_dtype(capture.dtype)).reshape(place.shape)
@@ -75,5 +76,5 @@ class TraceFolder:
 
     def _reached_the_disk(self, capture: Capture) -> bool:
         place = self.manifest.places.get(capture.key)
-        end = 0 if place is None or not place.nbytes else 8 + HEADER_BYTES + place.offset + place.nbytes
+        end = 0 if place is None or not place.nbytes else self._start + place.offset + place.nbytes
         return end <= self._data.size

@@ -55,7 +55,8 @@ class TraceWriter:
     """An InputSink that writes a trace folder; use it as a context manager, which seals it.
 
     With `inputs` it keeps what modules are given too; what was written before, as an output mostly, is not written
-    again. `later` names the files that `tell_file` will be called for.
+    again. `later` names the files that `tell_file` will be called for. The safetensors header has the room of
+    `header_bytes`; one that does not fit is left out, and the manifest alone tells where tensors lie.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class TraceWriter:
         inputs: bool = False,
         head: TraceHead | None = None,
         later: Sequence[str] = (),
+        header_bytes: int | None = None,
     ) -> None:
         self._destination = _Destination(folder)
         self._folder, self._chain = folder, LineChain()
@@ -74,12 +76,14 @@ class TraceWriter:
         self._inputs, self._later = inputs, list(later)
         self._outputs = 0
         self._known: dict[tuple[int, int], int] = {}
+        self._room = header_bytes or HEADER_BYTES
         with self._destination:
             folder.mkdir(parents=True, exist_ok=True)
             self._manifest = (folder / MANIFEST).open("w", encoding="utf-8")
             self._tensors: BinaryIO = (folder / TENSORS).open("w+b")
-            self._tensors.seek(8 + HEADER_BYTES)
+            self._tensors.seek(8 + self._room)
             first = {"schema": SCHEMA, "environment": dict(environment), "head": to_json_data(head)}
+            first |= {} if header_bytes is None else {"header_bytes": header_bytes}
             self._line({**first, CHECKED: True})
 
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
@@ -137,7 +141,7 @@ class TraceWriter:
         return offset
 
     def _holds(self, offset: int, data: memoryview) -> bool:
-        self._tensors.seek(8 + HEADER_BYTES + offset)
+        self._tensors.seek(8 + self._room + offset)
         same = self._tensors.read(len(data)) == data
         self._tensors.seek(0, 2)
         return same
@@ -152,7 +156,7 @@ class TraceWriter:
 
     def _seal(self) -> None:
         header = json.dumps(self._header, separators=(",", ":")).encode()
-        room = HEADER_BYTES if self._offset else len(header)
+        room = self._room if self._offset else len(header)
         start = room.to_bytes(8, "little") + header.ljust(room) if len(header) <= room else b""
         self._tensors.seek(0)
         self._tensors.write(start)

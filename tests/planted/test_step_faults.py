@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from step_nets import NETS, batch, mindspore_side, torch_side
+from step_nets import batch, mindspore_side, torch_side
 
 import align
 from align.core.verdicts import Outcome
@@ -20,15 +20,16 @@ pytestmark = pytest.mark.frameworks
 
 
 def compared(reference: align.Training, candidate: align.Training, **options: Any) -> Any:
-    return align.compare_training_step(reference, candidate, **{"batch": batch(), "steps": 2, **options})
+    return align.compare_training_step(reference, candidate, **{"batch": batch(), "steps": 1, **options})
 
 
 def places(result: Any) -> list[tuple[str, str, str, str]]:
     return [(one.kind, one.part, one.candidate, one.cause) for one in result.culprits]
 
 
-@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
-@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize(
+    ("net", "optimizer"), [("mlp", "adam"), ("resnet", "momentum"), ("encoder", "adam"), ("lstm", "momentum")]
+)
 def test_a_clean_pair_is_aligned(net: str, optimizer: str) -> None:
     result = compared(torch_side(net, optimizer), mindspore_side(net, optimizer), steps=3)
     assert places(result) == []
@@ -68,7 +69,6 @@ def own_bprop(_: Any, value: Any) -> Any:
     [
         ("mlp", detached, "", "no-gradient"),
         ("resnet", detached, "block2", "no-gradient"),
-        ("encoder", detached, "", "no-gradient"),
         ("lstm", detached, "", "no-gradient"),
         ("resnet", halved, "block2", "gradient-factor"),
         ("mlp", own_bprop, "", ""),
@@ -83,11 +83,10 @@ def test_code_whose_way_back_is_wrong_is_named(
     assert result.verdict.exit_code == 1
 
 
-@pytest.mark.parametrize("net", ["mlp", "encoder"])
-def test_a_gradient_that_only_the_reference_stops_is_named(net: str) -> None:
-    reference = torch_side(net, between=lambda _, value: value.detach())
-    assert places(compared(reference, mindspore_side(net, between=detached))) == []
-    assert places(compared(reference, mindspore_side(net))) == [("backward", "code", "", "gradient-not-stopped")]
+def test_a_gradient_that_only_the_reference_stops_is_named() -> None:
+    reference = torch_side(between=lambda _, value: value.detach())
+    assert places(compared(reference, mindspore_side(between=detached))) == []
+    assert places(compared(reference, mindspore_side())) == [("backward", "code", "", "gradient-not-stopped")]
 
 
 def test_two_faults_are_both_named_and_nothing_else() -> None:
@@ -177,7 +176,7 @@ def torch_loop(kind: str) -> align.Training:
     ],
 )
 def test_loops_of_the_users_own(kind: str, expected: list[Any]) -> None:
-    assert places(compared(torch_side(), torch_loop(kind))) == expected
+    assert places(compared(torch_side(), torch_loop(kind), steps=2)) == expected
 
 
 def test_a_cell_that_takes_the_step_is_a_step_of_the_users_own() -> None:

@@ -66,9 +66,7 @@ def precisions(result: Any) -> list[tuple[str, Any, Any]]:
     [
         (lambda: torch_autocast("bfloat16"), "bfloat16"),
         (lambda: torch_autocast("float16", "resnet"), "float16"),
-        (lambda: torch_autocast("bfloat16", "encoder"), "bfloat16"),
         (lambda: mindspore_mixed("to_float"), "float16"),
-        (lambda: mindspore_mixed("O2"), "float16"),
         (lambda: mindspore_mixed("auto"), "float16"),
     ],
 )

@@ -180,11 +180,11 @@ def test_reseeded_pairs_give_no_false_alarm() -> None:
     """benchmarks/initial_values.py has 200 pairs of real nets."""
     one = model(weight=lambda: uniform(0.1), bias=lambda: uniform(0.1, 40), scale=lambda: normal(0.02, 40, 3))
     results: list[InitialValues] = [
-        align.compare_initial_values(one, one, first_seed=100 * number, seeds=4) for number in range(40)
+        align.compare_initial_values(one, one, first_seed=100 * number, seeds=4) for number in range(20)
     ]
     assert all(result.verdict.outcome is Outcome.ALIGNED for result in results)
     assert min(row.p_value or 1.0 for result in results for row in result.parameters) > results[0].level
-    assert len({row.p_value for result in results for row in result.parameters}) > 50
+    assert len({row.p_value for result in results for row in result.parameters}) > 25
 
 
 def test_sides_that_do_not_react_on_the_seed_are_refused() -> None:

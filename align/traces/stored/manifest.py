@@ -40,7 +40,8 @@ class TraceManifest:
     """All that a manifest tells, in the order of the run; `running` are the calls that began and did not end.
 
     `tensors` and `files` are the checksums of the files beside it, None in a trace without: one that is not sealed, or
-    was written by an earlier version. `later` names files that the seal says are written after it.
+    was written by an earlier version. `later` names files that the seal says are written after it. `header_bytes` is
+    the room of the header in front of the tensors, None for the usual one.
     """
 
     environment: dict[str, str]
@@ -56,6 +57,7 @@ class TraceManifest:
     tensors: FileSum | None = None
     files: dict[str, FileSum] | None = None
     later: tuple[str, ...] = ()
+    header_bytes: int | None = None
 
     @property
     def awaited(self) -> tuple[str, ...]:
@@ -82,6 +84,7 @@ def read_manifest(path: Path, schema: str) -> TraceManifest | None:
         if not lines or lines[0].get("schema") != schema:
             return None
         manifest = TraceManifest(dict(lines[0]["environment"]), _head(lines[0].get("head")))
+        manifest.header_bytes = None if lines[0].get("header_bytes") is None else int(lines[0]["header_bytes"])
         for line in lines[1:]:
             manifest.add(line)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # Of what a layer is given: a kernel that adds in float32 leaves so much in a mean, one that adds in float64 nothing.
 STATISTIC_UNITS = 16 * 1.2e-7
+SCALED_OFF = ("gradient-scale", "did-not-move")  # what an optimizer shows that takes a loss scale off
 
 
 class StepFaults(NamedTuple):
@@ -86,11 +87,12 @@ def _with_line(line_of: LineFinder, culprit: StepCulprit) -> StepCulprit:
 def _updates(seen: SeenSteps, *, scaled: bool) -> tuple[list[StepCulprit], tuple[ComparedUpdate, ...]]:
     """What the optimizers do otherwise with the reference's gradients, and all updates.
 
-    A scale that is `scaled` off is no fault, and the updates of an optimizer that takes it off are left out.
+    A scale that is `scaled` off is no fault, and the updates of an optimizer that takes it off are left out: under the
+    reference's gradients it moves parameters by so much less, or not at all.
     """
     result, updates = compare_step_updates(seen)
     found = update_culprits(result)
-    unscaled = [one for one in found if scaled and one.cause == "gradient-scale"]
+    unscaled = [one for one in found if scaled and one.cause in SCALED_OFF]
     names = {name for one in unscaled for name in one.parameters}
     return [one for one in found if one not in unscaled], tuple(one for one in updates if one.candidate not in names)
 

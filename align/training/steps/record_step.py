@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PARTS = FORWARD, BACKWARD, UPDATES = "forward", "backward", "updates"
 BEFORE, COMPUTED, GIVEN, AFTER = "before", "computed", "given", "after"
 COMPUTED, GIVEN, AFTER = "computed", "given", "after"
+HEADER_BYTES = 1 << 16  # written and read for each of the many steps of a comparison
 MOMENT = "moment "  # and what the optimizer calls it
 
 
@@ -59,7 +60,9 @@ class StepWriter:
         updated: Callable[[int, Mapping[str, Array]], Mapping[str, Array]] = nothing_changed,
         moments: Callable[[int], Iterable[tuple[str, str, Array]]] = no_moments,
     ) -> None:
-        self._writers = [TraceWriter(folder / part, environment, inputs=part == FORWARD) for part in PARTS]
+        self._writers = [
+            TraceWriter(folder / part, environment, inputs=part == FORWARD, header_bytes=HEADER_BYTES) for part in PARTS
+        ]
         self._stack = ExitStack()
         self._seen, self._begun, self._updated, self._moments = seen, begun, updated, moments
         self._step = 0
