@@ -76,6 +76,28 @@ def _ends(mine: LearningRates, theirs: LearningRates) -> list[int | None]:
     return [one.steps for one in (mine, theirs) if one.scheduled]
 
 
+def stretched_by(mine: LearningRates, theirs: LearningRates) -> int | None:
+    """The number of steps of the one side that are one of the other's, if all rates that both have then agree.
+
+    So a scheduler that is stepped once an epoch, whatever it does in these, stands against one that is stepped always.
+    """
+    first, other = _first_change(mine), _first_change(theirs)
+    if first is None or other is None:
+        return None
+    quick, slow = (mine, theirs) if first < other else (theirs, mine)
+    length, left = divmod(max(first, other), min(first, other))
+    if length < 2 or left:
+        return None
+    floor = FLOOR * max(map(abs, slow.values))
+    steps = min(len(slow.values), length * len(quick.values))
+    alike = all(_close(quick.at(step // length), slow.at(step), floor) for step in range(steps))
+    return length if alike else None
+
+
+def _first_change(rates: LearningRates) -> int | None:
+    return next((step for step, value in enumerate(rates.values) if value != rates.values[0]), None)
+
+
 def steps_a_period(mine: LearningRates, theirs: LearningRates) -> int | None:
     """The number of steps for which one side keeps a rate that the other changes at each, if that explains all.
 

@@ -166,7 +166,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
     first, live = seen.first, seen.live
     alone = judged_gradients(seen, first.computed_gradients, COMPUTED, alone=live is not None)
     together = judged_gradients(seen, seen.traces[1].values(0, COMPUTED), COMPUTED, alone=False)
-    culprits, scale, updates = find_step_culprits(seen, alone, together)
+    culprits, scale, updates, rates = find_step_culprits(seen, alone, together)
     if culprits and live is not None:
         batches = seen.sides[0].batches
         refuse_random_steps(live, batches, seen.traces[1], folder / "candidate-again", seen.start)
@@ -188,6 +188,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
             *open_names(seen.names),
             *_recompute_findings(seen),
             *_loss_findings(losses, culprits, scale),
+            *rates,
             *(moment_findings(moments) if all(one.kind != "update" for one in culprits) else ()),
             *(free_run_findings(free) if not culprits else ()),
         ),

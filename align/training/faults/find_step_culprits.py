@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.core.dtypes import is_float
+from align.training.faults.compare_rates import rate_culprits, rate_findings
 from align.training.faults.explain_loss import explain_loss
 from align.training.faults.find_recompute_faults import find_recompute_faults
 from align.training.faults.find_step_faults import LayerFaults, value_culprits
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.dtypes import Array
+    from align.core.verdicts import Finding
     from align.training.step_result import ComparedUpdate, StepCulprit
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.compare_values import JudgedValue
@@ -39,12 +41,13 @@ SCALED_OFF = ("gradient-scale", "did-not-move")  # what an optimizer shows that 
 class StepFaults(NamedTuple):
     """What is wrong by itself, and what both optimizers made of each parameter.
 
-    `scale` is the factor of a loss scale that is taken off again, None for none.
+    `scale` is the factor of a loss scale that is taken off again, None for none. `findings` are what may be wrong.
     """
 
     culprits: list[StepCulprit]
     scale: float | None
     updates: tuple[ComparedUpdate, ...]
+    findings: tuple[Finding, ...]
 
 
 def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: Sequence[JudgedValue]) -> StepFaults:
@@ -66,13 +69,16 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     culprits += value_culprits(clipped_by_norm(given, seen.first.given_gradients), "gradients", "step", owners)
     wrong_updates, updates = _updates(seen, scaled=scale is not None)
     culprits += wrong_updates
+    told = {name for one in wrong_updates for name in one.parameters}
+    culprits += rate_culprits(seen, told)
     culprits += _buffers(seen, owners)
     culprits += find_recompute_faults(seen)
     if not (culprits and is_half(seen.precision.whole)):  # there a fault of the first step may show in the second only
         culprits += _later_gradients(seen, owners, together, {name for one in culprits for name in one.parameters})
     if scale is not None and not culprits and scale_of_optimizers(seen.sides) == 1.0:
         culprits += value_culprits(_scaled_back(seen, alone), "gradients", "step", owners)
-    return StepFaults([_with_line(seen.sides[1].line_of, one) for one in culprits], scale, updates)
+    culprits = [_with_line(seen.sides[1].line_of, one) for one in culprits]
+    return StepFaults(culprits, scale, updates, tuple(rate_findings(seen, told)))
 
 
 def _with_line(line_of: LineFinder, culprit: StepCulprit) -> StepCulprit:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from align.core.message_words import counted
 from align.core.protocols import OptimizerReader, SettingsReader
 from align.errors import CannotRunError, UsageError
+from align.lint.compare_schedules import STEPS, steps_to_sample
 from align.models.inputs import read_batches
 from align.models.recompute_layers import recompute_noted
 from align.models.source_lines import called_at, made_at
@@ -145,14 +146,18 @@ def trained_parameters(opened: TrainingSide) -> ParameterSet:
 
 
 def _groups(opened: TrainingSide, steps: int) -> dict[str, ParameterGroup]:
-    """The group of each parameter, with its rates step by step, and one more."""
+    """The group of each parameter, with its rates step by step, of the whole schedule."""
     reader = opened.side.reader
     found: dict[str, ParameterGroup] = {}
     if not isinstance(reader, OptimizerReader):
         return found
     for optimizer in opened.training.optimizers:
         schedulers = reader.schedulers_of(optimizer, ())
-        for group in reader.read_groups(optimizer, opened.training.model, schedulers, steps + 1):
+        groups = reader.read_groups(optimizer, opened.training.model, schedulers, max(steps + 1, STEPS))
+        wanted = steps_to_sample(one.rates for one in groups)
+        if wanted > STEPS:
+            groups = reader.read_groups(optimizer, opened.training.model, schedulers, wanted)
+        for group in groups:
             found |= dict.fromkeys(group.names or (), group)
     return found
 

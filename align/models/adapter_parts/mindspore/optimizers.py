@@ -22,7 +22,7 @@ from align.models.schedule_lengths import largest_step, scheduler_end
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from align.core.dtypes import Array
     from align.core.layer_settings import Setting
@@ -33,6 +33,7 @@ HORIZONS = ("total_steps", "total_step", "max_steps")  # as users call the lengt
 COMPUTED = "weight_decay is computed step by step"
 CENTRALISED = "grad_centralization=True, which no rule compares"
 UNDECAYED = "beta and gamma"
+PLATEAU = "ReduceLROnPlateau"
 
 
 class MindSporeOptimizers:
@@ -80,12 +81,7 @@ class MindSporeOptimizers:
 
     def schedulers_of(self, optimizer: Model, kept: Sequence[object]) -> list[Any]:  # noqa: ARG002 - those are no cells
         """Return the living schedulers of an optimizer, which those of `mindspore.nn` do not have."""
-        import mindspore
-
-        if isinstance(optimizer, mindspore.nn.Optimizer):
-            return []
-        living = living_objects(mindspore.experimental.optim.lr_scheduler.LRScheduler)
-        return [one for one in living if self.optimizer_of(one) is optimizer]
+        return living_schedulers(optimizer)
 
     def _largest(self, cells: Sequence[Any], wanted: set[int]) -> Model | None:
         found = [one for one in cells if wanted <= {id(parameter) for parameter in one.get_parameters()}]
@@ -162,12 +158,12 @@ def _stepped(optimizer: Any, schedulers: Sequence[Any], steps: int) -> list[Lear
     if not schedulers:
         return [LearningRates((_number(group["lr"]),)) for group in groups]
     by = " and ".join(sorted({type(one).__name__ for one in schedulers}))
-    if "ReduceLROnPlateau" in by:
-        return [LearningRates(problem="ReduceLROnPlateau follows a metric of the run") for _ in groups]
-    values = run_user_code(
-        lambda: _put_back(optimizer, schedulers, lambda: _rates_by_step(groups, schedulers, steps)),
-        lambda error: UserCodeError(f"stepping {by}", error),
-    )
+    if PLATEAU in by:
+        return [LearningRates(problem=f"{PLATEAU} follows a metric of the run") for _ in groups]
+    with schedules_put_back(optimizer, schedulers):
+        values = run_user_code(
+            lambda: _rates_by_step(groups, schedulers, steps), lambda error: UserCodeError(f"stepping {by}", error)
+        )
     known, reach = max(map(scheduler_end, schedulers)) or None, largest_step(schedulers)
     return [LearningRates(tuple(own), known, by=by, reach=reach) for own in values]
 
@@ -182,7 +178,26 @@ def _rates_by_step(groups: Sequence[Any], schedulers: Sequence[Any], steps: int)
     return values
 
 
-def _put_back(optimizer: Any, schedulers: Sequence[Any], code: Callable[[], Any]) -> Any:
+def living_schedulers(optimizer: Any) -> list[Any]:
+    """The schedulers of an optimizer of `experimental.optim`."""
+    import mindspore
+
+    if isinstance(optimizer, mindspore.nn.Optimizer):
+        return []
+    living = living_objects(mindspore.experimental.optim.lr_scheduler.LRScheduler)
+    return [one for one in living if getattr(one, "optimizer", None) is optimizer]
+
+
+def step_schedulers(optimizer: Any) -> None:
+    """Step what changes the rates of an optimizer of `experimental.optim`, once a step."""
+    for one in living_schedulers(optimizer):
+        if type(one).__name__ != PLATEAU:
+            one.step()
+
+
+@contextmanager
+def schedules_put_back(optimizer: Any, schedulers: Sequence[Any]) -> Iterator[None]:
+    """Put rates and schedulers back at the end."""
     import mindspore
 
     held = [value for one in schedulers for value in vars(one).values() if isinstance(value, mindspore.Parameter)]
@@ -190,7 +205,7 @@ def _put_back(optimizer: Any, schedulers: Sequence[Any], code: Callable[[], Any]
     before = [(one, one.asnumpy().copy()) for one in tensors]
     attributes = [(one, dict(vars(one))) for one in schedulers]
     try:
-        return code()
+        yield
     finally:
         for one, own in attributes:
             vars(one).update(own)

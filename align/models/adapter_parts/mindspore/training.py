@@ -12,6 +12,7 @@ from align.errors import UserCodeError
 from align.models.adapter_parts.dropout import DropoutForm, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
 from align.models.adapter_parts.mindspore.gradient_forms import MindSporeGradients
+from align.models.adapter_parts.mindspore.optimizers import living_schedulers, schedules_put_back, step_schedulers
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
 from align.models.adapter_parts.mindspore.recompute import recompute_passed_by
 from align.models.adapter_parts.mindspore.state import operators_restarted, restored, same_random_numbers
@@ -114,7 +115,7 @@ def _multiplied(output: Any, mask: Array, _inplace: bool) -> Any:
 
 
 def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], scale: float, sink: StepSink) -> Any:
-    """`value_and_grad` of the loss, then the optimizers, each on the gradients of its own parameters."""
+    """`value_and_grad` of the loss, then the optimizers, each on the gradients of its own parameters, and schedules."""
     model, weights = training.model, training.model.trainable_params()
     targets = [tensors[name] for name in batch.targets]
 
@@ -133,6 +134,7 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
     by_parameter = {id(one): value for one, value in zip(weights, gradients, strict=True)}
     for optimizer in training.optimizers:  # one that was frozen since has a zero gradient, as in TrainOneStepCell
         optimizer(tuple(by_parameter.get(id(one), one * 0) for one in optimizer.parameters))
+        step_schedulers(optimizer)
     return loss / scale
 
 
@@ -182,7 +184,10 @@ def _left_alone(training: Training) -> Iterator[None]:
     kept = SpilledArrays()
     for place, one in enumerate(states):
         kept[str(place)] = to_array(one)
-    with restored(model):
+    with ExitStack() as schedules, restored(model):
+        for optimizer in training.optimizers:
+            if own := living_schedulers(optimizer):
+                schedules.enter_context(schedules_put_back(optimizer, own))
         try:
             yield
         finally:

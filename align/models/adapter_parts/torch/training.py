@@ -13,7 +13,7 @@ from align.models.adapter_parts.dropout import DropoutForm, find_dropout_layers,
 from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.gradient_forms import TorchGradients
-from align.models.adapter_parts.torch.optimizers import schedulers_of
+from align.models.adapter_parts.torch.optimizers import schedulers_of, step_schedulers
 from align.models.adapter_parts.torch.parallel_wrappers import inner_model, run_undistributed
 from align.models.adapter_parts.torch.recompute import recompute_passed_by
 from align.models.adapter_parts.torch.state import is_scripted, restored, same_random_numbers, uncompiled
@@ -112,7 +112,7 @@ def _stay(module: Model, mode: bool = True) -> Model:  # noqa: ARG001 - as Modul
 
 
 def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], scale: float) -> Any:
-    """Forward, loss, backward and update, as everybody writes them."""
+    """Forward, loss, backward, update and the schedules, as everybody writes them."""
     for optimizer in training.optimizers:
         optimizer.zero_grad(set_to_none=True)
     args, kwargs = bind_inputs(inner_model(training.model).forward, {name: tensors[name] for name in batch.inputs})
@@ -127,6 +127,7 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
         (loss * scale).backward()
     for optimizer in training.optimizers:
         optimizer.step()
+        step_schedulers(optimizer)
     return loss
 
 
