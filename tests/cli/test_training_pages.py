@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -37,6 +38,32 @@ def test_the_page_quotes_what_the_command_prints(
     printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert len(quoted) > 8
     assert [line for line in quoted if " ".join(line.split()) not in printed] == []
+
+
+@pytest.mark.frameworks
+def test_the_steps_of_the_page_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.chdir(tmp_path)
+    write_block("step", "sides.py")
+    write_block("step", "loops.py")
+    loops = re.findall(r"^def (with_\w+)", Path("loops.py").read_text("utf-8"), re.MULTILINE)
+    assert len(loops) == 3
+    for one in loops:  # the port of the example cuts the way back, and has another momentum of its statistics
+        command = [
+            "step",
+            "loops.py:torch_loop",
+            f"loops.py:{one}",
+            "--batch",
+            "sides.py:batch",
+            "--steps",
+            "1",
+            "--json",
+        ]
+        assert main(command) == 1
+        causes = [culprit["cause"] for culprit in json.loads(capsys.readouterr().out)["culprits"]]
+        assert causes == ["no-gradient", "statistics-momentum-swapped"]
 
 
 @pytest.mark.frameworks
