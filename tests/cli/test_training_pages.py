@@ -51,17 +51,8 @@ def test_the_steps_of_the_page_are_taken(
     loops = re.findall(r"^def (with_\w+)", Path("loops.py").read_text("utf-8"), re.MULTILINE)
     assert len(loops) == 3
     for one in loops:  # the port of the example cuts the way back, and has another momentum of its statistics
-        command = [
-            "step",
-            "loops.py:torch_loop",
-            f"loops.py:{one}",
-            "--batch",
-            "sides.py:batch",
-            "--steps",
-            "1",
-            "--json",
-        ]
-        assert main(command) == 1
+        command = f"step loops.py:torch_loop loops.py:{one} --batch sides.py:batch --steps 1 --json"
+        assert main(command.split()) == 1
         causes = [culprit["cause"] for culprit in json.loads(capsys.readouterr().out)["culprits"]]
         assert causes == ["no-gradient", "statistics-momentum-swapped"]
 

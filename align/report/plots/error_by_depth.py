@@ -12,7 +12,17 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from align.report.kind_parts.forward_culprits import is_culprit
-from align.report.plots.figure_style import BAD, BAND, GOOD, INK, QUIET, escape_dollars, integer_ticks, new_axes
+from align.report.plots.figure_style import (
+    BAD,
+    BAND,
+    GOOD,
+    INK,
+    QUIET,
+    escape_dollars,
+    integer_ticks,
+    name_place,
+    new_axes,
+)
 from align.report.rendering.catalogue import say
 from align.report.rendering.format_values import as_float, layer_title
 
@@ -21,7 +31,6 @@ if TYPE_CHECKING:
 
 NAME_WIDTH = 34
 NAMED = 4  # lines of names that the plot has room for
-LINE_HEIGHT = 14
 LOOKS = {
     "within": ("o", GOOD),
     "outside": ("o", BAD),
@@ -137,15 +146,4 @@ def _mark(axes: Any, layer: dict[str, Any], layers: list[dict[str, Any]], text: 
     if not text:
         return
     right_half = order > (layers[0]["order"] + layers[-1]["order"]) / 2
-    axes.annotate(
-        text,
-        (order, 1.0),
-        (-6 if right_half else 6, -2 - LINE_HEIGHT * line),
-        xycoords=("data", "axes fraction"),
-        textcoords="offset points",
-        ha="right" if right_half else "left",
-        va="top",
-        color=BAD,
-        fontweight="bold",
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
-    )
+    name_place(axes, order, text, line, right_half=right_half)

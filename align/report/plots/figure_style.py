@@ -49,6 +49,7 @@ STYLE: dict[str, Any] = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
 }
+LINE_HEIGHT = 14  # of a name that is written into a plot, in points
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +123,19 @@ def as_picture(figure: Any, alt: str) -> Picture:
     FigureCanvasAgg(figure).print_png(stream, metadata={"Software": None})
     width, height = figure.get_size_inches() * figure.dpi
     return Picture(stream.getvalue(), round(width / DPI * 96), round(height / DPI * 96), alt)
+
+
+def name_place(axes: Any, place: float, text: str, line: int, *, right_half: bool) -> None:
+    """Write the name of what is marked at a place at the top, the `line`-th of several, on the side with room."""
+    axes.annotate(
+        text,
+        (place, 1.0),
+        (-6 if right_half else 6, -2 - LINE_HEIGHT * line),
+        xycoords=("data", "axes fraction"),
+        textcoords="offset points",
+        ha="right" if right_half else "left",
+        va="top",
+        color=BAD,
+        fontweight="bold",
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
+    )

@@ -21,6 +21,7 @@ from align.report.plots.figure_style import (
     REFERENCE,
     escape_dollars,
     integer_ticks,
+    name_place,
     new_axes,
 )
 from align.report.rendering.catalogue import say
@@ -36,7 +37,6 @@ Mark = tuple[float, str]  # a place and its text
 
 NAME_WIDTH = 34
 NAMED = 3  # lines of names that the plot has room for
-LINE_HEIGHT = 14
 FEW = 80  # layers that are marked one by one
 # The reference is drawn broad and light under a thin candidate, so that both show where they coincide.
 BROAD: dict[str, Any] = {"linewidth": 4.5, "alpha": 0.4, "solid_capstyle": "round"}
@@ -168,7 +168,7 @@ def _draw(points: Sequence[DepthPoint], marked: Sequence[Mark], labels: Sequence
         for axes in (upper, lower):
             axes.axvline(place, color=BAD, linewidth=1.1, alpha=0.75)
         if line < NAMED:
-            _name(upper, place, text, line, right_half=place > len(points) / 2)
+            name_place(upper, place, text, line, right_half=place > len(points) / 2)
     upper.legend(loc="upper left", bbox_to_anchor=(0, -0.04), ncols=3, borderaxespad=0)
     lower.legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=6, borderaxespad=0, handletextpad=0.4)
     return figure
@@ -219,18 +219,3 @@ def _scatter(axes: Any, points: Sequence[Point], limits: tuple[float, float], **
 def _range(values: Sequence[float]) -> tuple[float, float]:
     positive = [value for value in values if 0.0 < value < math.inf] or [1e-3, 1.0]
     return min(positive) / 2, max(positive) * 2
-
-
-def _name(axes: Any, place: float, text: str, line: int, *, right_half: bool) -> None:
-    axes.annotate(
-        text,
-        (place, 1.0),
-        (-6 if right_half else 6, -2 - LINE_HEIGHT * line),
-        xycoords=("data", "axes fraction"),
-        textcoords="offset points",
-        ha="right" if right_half else "left",
-        va="top",
-        color=BAD,
-        fontweight="bold",
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
-    )
