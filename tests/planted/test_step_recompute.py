@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import step_nets
 from step_nets import batch
 
 import align
@@ -152,3 +153,18 @@ def test_a_side_that_recomputes_is_left_as_it_was() -> None:
     compared(torch_side("block"), port)
     assert [path for path, _ in port.model.cells_and_names()] == paths
     assert vars(checkpoint) == before
+
+
+def test_attributes_of_containers_may_be_set_meanwhile() -> None:
+    """MindSpore's containers ask at each attribute whether it is a cell that is recomputed."""
+    from mindspore import nn
+
+    def counted(net: Any, value: Any) -> Any:
+        net.blocks.calls = 1
+        return net.blocks(value)
+
+    def add(model: Any) -> None:
+        model.blocks = nn.SequentialCell(nn.Identity())
+
+    result = compared(step_nets.torch_side(), step_nets.mindspore_side(between=counted, change=add))
+    assert causes(result) == []

@@ -24,7 +24,7 @@ def recompute_passed_by(model: Model) -> Iterator[None]:
     """Let cells that are set to be recomputed run once, and `mindspore.recompute` call what it is given."""
     names = vars(sys.modules[MODULE])
     with ExitStack() as stack:
-        for name, plain in ((REENTRANT, _block), (NOT_REENTRANT, _called)):
+        for name, plain in ((REENTRANT, _Block), (NOT_REENTRANT, _called)):
             if name in names:  # MindSpore keeps them to itself, and may rename them
                 stack.callback(names.__setitem__, name, names[name])
                 names[name] = plain
@@ -48,10 +48,12 @@ def _set_aside(cell: Any) -> Callable[[], None]:
     return put_back
 
 
-def _block(block: Callable[..., Any]) -> Callable[..., Any]:
-    """Take the place of the cell around a block."""
-    note_recompute()
-    return block
+class _Block:
+    """Takes the place of the class of the cell around a block: what is made of it is the block."""
+
+    def __new__(cls, block: Callable[..., Any]) -> Any:
+        note_recompute()
+        return block
 
 
 def _called(block: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
