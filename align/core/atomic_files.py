@@ -79,6 +79,7 @@ def atomic_folder(destination: Path, own: Collection[str]) -> Iterator[Path]:
     A folder that is there is replaced if it holds nothing but files called as in `own`. Raises DestinationError where
     it holds something else, or cannot be written.
     """
+    destination = destination.absolute()
     part = destination.with_name(f".{destination.name}.{secrets.token_hex(4)}.part")
     try:
         strange = sorted(path.name for path in destination.iterdir()) if destination.exists() else []

@@ -6,6 +6,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 STAGES = 6
 STEPS = 3
+UNLIKE = "calls-unlike"
 
 
 def compare_training_step(
@@ -107,7 +109,8 @@ def _with_masks(task: _Task, live: tuple[TrainingSide, TrainingSide]) -> StepCom
     with DropoutReplay(live, task.batches[0]) as dropout:
         result = dropout.settled(lambda time: _compared(replace(task, folder=task.folder / time)))
         culprits = (*dropout.culprits, *result.culprits)
-        verdict = _verdict(culprits, result.gradients, apart=False)
+        apart = any(one.code == UNLIKE for one in result.findings)
+        verdict = _verdict(culprits, result.gradients, apart=apart, loss=result.losses[0].reference)
         return replace(result, culprits=culprits, findings=(*result.findings, *dropout.findings), verdict=verdict)
 
 
@@ -163,9 +166,9 @@ def _seen(task: _Task) -> SeenSteps:
 
 
 def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
-    first, live = seen.first, seen.live
-    alone = judged_gradients(seen, first.computed_gradients, COMPUTED, alone=live is not None)
+    live, alike = seen.live, seen.runs_alike
     together = judged_gradients(seen, seen.traces[1].values(0, COMPUTED), COMPUTED, alone=False)
+    alone = judged_gradients(seen, seen.first.computed_gradients, COMPUTED, alone=True) if live and alike else together
     culprits, scale, updates, rates = find_step_culprits(seen, alone, together)
     if culprits and live is not None:
         batches = seen.sides[0].batches
@@ -186,26 +189,38 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         (
             *seen.findings,
             *open_names(seen.names),
-            *_recompute_findings(seen),
-            *_loss_findings(losses, culprits, scale),
+            *_unjudged_findings(seen),
+            *_call_findings(seen),
+            *(_loss_findings(losses, culprits, scale) if alike else ()),
             *rates,
             *(moment_findings(moments) if all(one.kind != "update" for one in culprits) else ()),
             *(free_run_findings(free) if not culprits else ()),
         ),
         named_environments(*((side.framework, side.environment) for side in seen.sides)),
-        _verdict(culprits, gradients, apart=live is None),
+        _verdict(culprits, gradients, apart=live is None or not alike, loss=losses[0].reference),
         updates,
         free,
         moments,
     )
 
 
-def _recompute_findings(seen: SeenSteps) -> Iterator[Finding]:
-    """Note that checkpointing was passed by, and that nobody took the step as the side takes it by itself."""
+def _unjudged_findings(seen: SeenSteps) -> Iterator[Finding]:
+    """Say what of a side could not be judged: several updates, and checkpointing."""
     for side in seen.sides:
+        if side.trace.repeated:
+            message = "a step updates parameters several times: what the optimizer does was not compared"
+            yield Finding("updates-repeated", "warning", side.label, message)
         if side.recomputes and not (seen.live and seen.live_reference):
             message = "layers are checkpointed, and were run once; what running them again changes was not compared"
             yield Finding("recompute-not-compared", "note", side.label, message)
+
+
+def _call_findings(seen: SeenSteps) -> Iterator[Finding]:
+    """Warn of layers that are called unlike often."""
+    counts = seen.runs_a_step
+    if not seen.runs_alike:
+        message = f"a step runs the model {counts[1]} times, the reference's {counts[0]}: layers were not compared"
+        yield Finding(UNLIKE, "warning", seen.sides[1].label, message)
 
 
 def _loss_findings(
@@ -224,7 +239,9 @@ def _loss_findings(
         yield Finding("loss-value-differs", "warning", "loss", f"{message} gradient is the same")
 
 
-def _verdict(culprits: Sequence[StepCulprit], gradients: Sequence[ComparedGradient], *, apart: bool) -> Verdict:
+def _verdict(
+    culprits: Sequence[StepCulprit], gradients: Sequence[ComparedGradient], *, apart: bool, loss: float | None
+) -> Verdict:
     compared = sum(one.outcome != "could not tell" for one in gradients)
     coverage = Coverage("gradients of parameters", compared, len(gradients) - compared)
     if culprits:
@@ -232,6 +249,8 @@ def _verdict(culprits: Sequence[StepCulprit], gradients: Sequence[ComparedGradie
         where = first.candidate or first.part
         reason = f"{counted(len(culprits), 'place')} at fault, the first is {where} ({first.kind})"
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
+    if loss is not None and not isfinite(loss):
+        return Verdict(Outcome.NOT_COMPARED, f"the reference's loss is {loss}: no gradient tells anything", coverage)
     if not compared:
         return Verdict(
             Outcome.NOT_COMPARED,

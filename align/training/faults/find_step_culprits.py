@@ -16,7 +16,7 @@ from align.training.faults.find_step_faults import LayerFaults, value_culprits
 from align.training.faults.gradient_scale import clipped_by_norm, without_loss_scale
 from align.training.faults.keep_by_itself import tensors_by_themselves, values_by_themselves
 from align.training.faults.statistics_relations import relate_statistics
-from align.training.faults.step_updates import compare_step_updates, scale_of_optimizers, update_culprits
+from align.training.faults.step_updates import compare_step_updates, held_by_none, scale_of_optimizers, update_culprits
 from align.training.faults.tied_parameters import tie_culprits
 from align.training.steps.compare_values import judge_values, owners_of, paired_values
 from align.training.steps.gradient_relations import NOT_CLEARED
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 # Of what a layer is given: a kernel that adds in float32 leaves so much in a mean, one that adds in float64 nothing.
 STATISTIC_UNITS = 16 * 1.2e-7
+FAR_OFF = 100.0  # limits, of a gradient in a whole step: clean pairs of tests/planted/step_nets.py come to 1
 SCALED_OFF = ("gradient-scale", "did-not-move")  # what an optimizer shows that takes a loss scale off
 
 
@@ -55,6 +56,8 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
 
     `alone` and `together` are the gradients of parameters, each layer by itself and the whole step.
     """
+    if not seen.runs_alike:
+        return _of_whole_steps(seen)
     owners = owners_of(seen.parameters[1])
     faults = LayerFaults(seen.calls.pairs, owners)
     tensors, gradients = seen.judge.seen, alone
@@ -64,11 +67,14 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     tied, untied, changed = tie_culprits(seen, gradients)
     faults.take_gradients(untied)
     by_place = [one for one in faults.culprits() if one.kind != "forward" or one.candidate not in changed]
-    found, given, scale = without_loss_scale(by_place, _given(seen, alone), scale_of_optimizers(seen.sides))
+    by_place += _lost_between(seen, together, owners) if not by_place and not tied else []
+    found, given, scale = without_loss_scale(
+        by_place, _given(seen, alone), scale_of_optimizers(seen.sides), lambda: _same_given(seen)
+    )
     culprits = [*tied] + [explain_loss(one, seen) if one.part == "loss" else one for one in found]
     culprits += value_culprits(clipped_by_norm(given, seen.first.given_gradients), "gradients", "step", owners)
     wrong_updates, updates = _updates(seen, scaled=scale is not None)
-    culprits += wrong_updates
+    culprits += [*held_by_none(seen), *wrong_updates]
     told = {name for one in wrong_updates for name in one.parameters}
     culprits += rate_culprits(seen, told)
     culprits += _buffers(seen, owners)
@@ -79,6 +85,33 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
         culprits += value_culprits(_scaled_back(seen, alone), "gradients", "step", owners)
     culprits = [_with_line(seen.sides[1].line_of, one) for one in culprits]
     return StepFaults(culprits, scale, updates, tuple(rate_findings(seen, told)))
+
+
+def _of_whole_steps(seen: SeenSteps) -> StepFaults:
+    """What is wrong in steps whose layers cannot be paired, as of parts of a batch: gradients that optimizers get."""
+    pairs = paired_values(seen.names, *(trace.values(0, GIVEN) for trace in seen.traces))
+    judged = [*judge_values(pairs, seen.noise.together, (0, COMPUTED), alone=False, coarser=seen.precision_of)]
+    culprits = value_culprits(judged, "gradients", "step", {})
+    wrong, updates = _updates(seen, scaled=False)
+    told = {name for one in wrong for name in one.parameters}
+    culprits += [*held_by_none(seen), *wrong, *rate_culprits(seen, told)]
+    return StepFaults(culprits, None, updates, tuple(rate_findings(seen, told)))
+
+
+def _lost_between(seen: SeenSteps, together: Sequence[JudgedValue], owners: Mapping[str, str]) -> list[StepCulprit]:
+    """What is wrong where each layer alone is right and the whole step is far off, or lacks gradients.
+
+    Then calls count too whose places are not certain, if what they returned agrees: as of modules that hold others, and
+    pass on what these return.
+    """
+    far = [one for one in together if not one.is_noise and one.factor > FAR_OFF]
+    if not far or seen.live is None:
+        return []
+    off = {(one.own.module, one.own.call) for one in seen.judge.seen if one.way == "forward" and one.factor > 1.0}
+    calls = {(one.own.module, one.own.call) for one in seen.judge.seen} - off
+    faults = LayerFaults(seen.calls.pairs, owners, calls)
+    faults.take(seen.judge.seen)
+    return faults.culprits() or value_culprits(far, "backward", "code", {})
 
 
 def _with_line(line_of: LineFinder, culprit: StepCulprit) -> StepCulprit:
@@ -120,6 +153,13 @@ def _given(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue
     ]
 
 
+def _same_given(seen: SeenSteps) -> bool:
+    """Tell whether the optimizers of both sides get the same in the step as each takes it."""
+    pairs = paired_values(seen.names, *(trace.values(0, GIVEN) for trace in seen.traces))
+    judged = [*judge_values(pairs, seen.noise.together, (0, COMPUTED), alone=False, coarser=seen.precision_of)]
+    return bool(judged) and all(one.factor <= 1.0 for one in judged if not one.is_noise)
+
+
 def _scaled_back(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue]:
     """What the step makes of its own scaled gradients: clipping by a norm that counts the scale shows only there."""
     right = {one.pairing.target for one in computed if one.factor <= 1.0 and not one.is_noise}
@@ -135,7 +175,8 @@ def _later_gradients(
 ) -> Iterator[StepCulprit]:
     """Gradients that are right in the first step and not in a later one: what a step leaves behind for the next.
 
-    Of sides apart, whose states are no longer the same, only those of the step before in them count.
+    Of sides apart, whose states are no longer the same, and of those where something else is wrong, only gradients with
+    those of the step before in them count.
     """
     right = {one.pairing.target for one in first if one.factor <= 1.0} - named
     earlier: dict[str, list[Array]] = {}
@@ -152,7 +193,8 @@ def _later_gradients(
         judged = [
             *judge_values(taken, seen.noise.together, (step, COMPUTED), alone=False, earlier=earlier, coarser=whole)
         ]
-        related = [one for one in judged if one.relation.cause and (seen.live or one.relation.cause == NOT_CLEARED)]
+        known = seen.live and not named
+        related = [one for one in judged if one.relation.cause and (known or one.relation.cause == NOT_CLEARED)]
         if found := value_culprits(related, "gradients", "step", owners, step + 1):
             yield from found
             return

@@ -11,9 +11,10 @@ from align.training.step_result import StepCulprit
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from align.traces.module_calls import CallPair
+    from align.traces.pair_inputs import CallKey
     from align.training.step_result import FaultKind, FaultyPart, Sureness
     from align.training.steps.compare_values import JudgedValue
     from align.training.steps.judge_step import SeenTensor
@@ -45,10 +46,15 @@ class _Fault:
 
 
 class LayerFaults:
-    """Gathers what is off by place: a layer, or the code of a module between its layers."""
+    """Gathers what is off by place: a layer, or the code of a module between its layers.
 
-    def __init__(self, pairs: Sequence[CallPair], owners: Mapping[str, str]) -> None:
-        self._certain = {call_key(one) for one in pairs if one.certain}
+    Only calls that surely end at the same place on both sides count, and those that are `certain_too`.
+    """
+
+    def __init__(
+        self, pairs: Sequence[CallPair], owners: Mapping[str, str], certain_too: Collection[CallKey] = ()
+    ) -> None:
+        self._certain = {call_key(one) for one in pairs if one.certain} | {*certain_too}
         self._pairs = {one.candidate.module: one for one in reversed(pairs)}
         self._parents = {_parent(path) for path in self._pairs if path}
         self._owners = owners

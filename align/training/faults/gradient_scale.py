@@ -11,7 +11,7 @@ from align.training.steps.gradient_relations import GradientRelation
 from align.training.updates.apply_rule import gradient_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.training.step_result import StepCulprit
@@ -22,18 +22,23 @@ DIGITS = 2  # of a norm that somebody wrote
 
 
 def without_loss_scale(
-    culprits: Sequence[StepCulprit], given: Sequence[JudgedValue], by_optimizers: float
+    culprits: Sequence[StepCulprit],
+    given: Sequence[JudgedValue],
+    by_optimizers: float,
+    same_given: Callable[[], bool] = lambda: False,
 ) -> tuple[list[StepCulprit], list[JudgedValue], float | None]:
     """Take out a factor of the loss by which the step, or the optimizers, divide all gradients; return that factor too.
 
-    `by_optimizers` is what the candidate's optimizers multiply by, over the reference's.
+    `by_optimizers` is what the candidate's optimizers multiply by, over the reference's. `same_given` tells whether the
+    optimizers get the same in the step as each side takes it: clipping behind the scale hides the factor elsewhere.
     """
     loss = next((one for one in culprits if one.part == "loss" and one.cause == "gradient-factor"), None)
     factors = [one.relation.facts.get("factor") if one.factor > 1.0 else 1.0 for one in given] or [1.0]
     scale = loss.facts["factor"] if loss is not None else None
     if not isinstance(scale, (int, float)):
         return [*culprits], [*given], None
-    if not all(_undoes(scale * by_optimizers, one) for one in factors):
+    undone = all(_undoes(scale * by_optimizers, one) for one in factors)
+    if not undone and not (by_optimizers == 1.0 and same_given()):
         return [*culprits], [*given], None
     return [one for one in culprits if one is not loss], [], float(scale)
 

@@ -10,7 +10,7 @@ from align.training.steps.compare_values import paired_values
 from align.training.steps.record_step import AFTER, GIVEN
 from align.training.updates.apply_rule import gradient_norm, moved_norm
 from align.training.updates.read_rule import read_rule
-from align.training.updates_result import SteppedParameter
+from align.training.updates_result import SteppedParameter, UpdatesResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from align.training.step_result import Sureness
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.recorded_steps import RecordedSteps
-    from align.training.updates_result import UpdateFinding, UpdatesResult
+    from align.training.updates_result import UpdateFinding
 
     Key = tuple[str, str]
 
@@ -29,10 +29,12 @@ def compare_step_updates(seen: SeenSteps) -> tuple[UpdatesResult, tuple[Compared
     """Compare what both optimizers made of the gradients of each step.
 
     A live candidate was handed the reference's gradients, and its values before each step; of one that was recorded
-    apart they are its own. Left out are parameters of the candidate that are not trained, and those that some step
-    gives no gradient.
+    apart they are its own. Left out are parameters of the candidate that are not trained, and those that some step of
+    either side gives no gradient; all of them where a step updates parameters several times.
     """
     name_map, traces, start = seen.names, seen.traces, seen.start
+    if any(trace.repeated for trace in traces):
+        return UpdatesResult(len(traces[0].losses), (), ()), ()
     trained = {one.name for one in seen.parameters[1].parameters if one.trainable}
     steps = len(traces[0].losses)
     gradients = [_meant(name_map, traces[0].values(step, GIVEN)) for step in range(steps)]
@@ -41,7 +43,12 @@ def compare_step_updates(seen: SeenSteps) -> tuple[UpdatesResult, tuple[Compared
     groups, apart = (seen.sides[0].groups, seen.sides[1].groups), seen.live is None
     theirs = [_both(name_map, *(trace.values(step, GIVEN) for trace in traces)) for step in range(steps) if apart]
     known: list[Mapping[Key, object]] = [*gradients, *after, *theirs]
-    whole = [key for key in before if key[1] in trained and all(key in own for own in known)]
+    given = [traces[1].values(step, GIVEN).keys() for step in range(steps)]
+    whole = [
+        key
+        for key in before
+        if key[1] in trained and all(key in own for own in known) and all(key[1] in own for own in given)
+    ]
     stepped = [
         SteppedParameter(
             *key,
@@ -72,6 +79,17 @@ def _sizes(one: SteppedParameter, factor: float) -> ComparedUpdate:
 def update_culprits(result: UpdatesResult) -> list[StepCulprit]:
     """One culprit for all parameters that one thing explains."""
     return [_culprit(one) for one in result.findings]
+
+
+def held_by_none(seen: SeenSteps) -> list[StepCulprit]:
+    """Parameters that the reference's optimizers get a gradient of, and that are in no optimizer of the candidate."""
+    held, given = seen.traces[1].held, seen.traces[0].values(0, GIVEN)
+    trained = {one.name for one in seen.parameters[1].parameters if one.trainable and not one.tied_to}
+    pairs = [one for one in seen.names.pairings if one.source in given and one.target in trained]
+    names = tuple(one.target for one in pairs if held is not None and one.target not in held)
+    if not names:
+        return []
+    return [StepCulprit("update", "optimizer", "", "", "", "", 0.0, "in-no-optimizer", {}, names, sureness="confirmed")]
 
 
 def scale_of_optimizers(sides: tuple[RecordedSteps, RecordedSteps]) -> float:

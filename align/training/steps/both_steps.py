@@ -72,6 +72,18 @@ class SeenSteps:
         return self.precision.of_layer(owner)
 
     @property
+    def runs_a_step(self) -> tuple[int, int]:
+        """How often the first step runs the model itself: several times on parts of a batch."""
+        first, second = (len({one.call for one in trace.forward.captures if not one.module}) for trace in self.traces)
+        return first, second
+
+    @property
+    def runs_alike(self) -> bool:
+        """Tell whether it does so as often on both sides, or calls parts of a model by themselves on one."""
+        first, second = self.runs_a_step
+        return first == second or not first or not second
+
+    @property
     def traces(self) -> tuple[StepTrace, StepTrace]:
         """What was recorded of both."""
         return self.sides[0].trace, self.sides[1].trace

@@ -91,6 +91,7 @@ def judge_values(
         dtypes, low = (one.meant.dtype.name, one.value.dtype.name), coarser(one.pairing.target)
         found = judged(one.meant, one.value, _known(noise, key), key, dtypes, alone=alone, coarser=low)
         rounding = is_noise(one.meant, found.limit) and not found.part
+        rounding |= found.factor <= 1.0 and not np.isfinite(one.meant).all()  # on both sides: nothing is told by it
         before = (earlier or {}).get(one.pairing.target, ())
         relation = UNKNOWN if found.factor <= 1.0 else relate_gradients(one.meant, one.value, before, half=is_half(low))
         yield JudgedValue(one.pairing, found.measurement, found.limit, found.factor, rounding, relation, norms)

@@ -47,7 +47,7 @@ class StepWriter:
 
     Layers are kept of the first `seen` steps. Before a step `begun` may give other values, and at an update `updated`
     other gradients: they are told the step, and what is there. `moments` gives what the optimizers keep after a step:
-    parameter, moment, value.
+    parameter, name and value. `repeated` tells whether a parameter was updated twice in a step.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class StepWriter:
         updated: Callable[[int, Mapping[str, Array]], Mapping[str, Array]] = nothing_changed,
         moments: Callable[[int], Iterable[tuple[str, str, Array]]] = no_moments,
     ) -> None:
+        self._folder = folder
         self._writers = [
             TraceWriter(folder / part, environment, inputs=part == FORWARD, header_bytes=HEADER_BYTES) for part in PARTS
         ]
@@ -70,6 +71,8 @@ class StepWriter:
         self._given: set[str] = set()
         self._awaited: dict[str, Capture] = {}
         self.losses: list[float | None] = []
+        self.held: frozenset[str] = frozenset()
+        self.repeated = False
 
     @property
     def layers(self) -> bool:
@@ -81,8 +84,9 @@ class StepWriter:
         for name, value in values.items():
             self._write(name, BEFORE, value)
 
-    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
+    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:
         """Start a step."""
+        self.held = frozenset(name for name, _ in held)
         self._step, self._computed, self._given, self._awaited = step, SpilledArrays(), set(), {}
         return self._begun(step)
 
@@ -118,10 +122,12 @@ class StepWriter:
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         """Write what an optimizer gets of itself."""
         found = {name: value for name, value in gradients.items() if value is not None}
-        for name in found.keys() - self._given:  # of a parameter in two optimizers the first counts
-            self._write(name, GIVEN, found[name])
-        self._given |= found.keys()
-        return self._updated(self._step, found)
+        first = {name: value for name, value in found.items() if name not in self._given}
+        self.repeated |= len(first) < len(found)
+        for name, value in first.items():  # of a parameter in two optimizers, or updated twice, the first counts
+            self._write(name, GIVEN, value)
+        self._given |= first.keys()
+        return self._updated(self._step, first) if first else {}
 
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
         """Write gradients, values and moments."""
@@ -141,6 +147,10 @@ class StepWriter:
     def _write(self, name: str, what: str, value: Array) -> None:
         self._writers[2].add(value_capture(name, self._step, what, value), value)
 
+    def trace(self) -> StepTrace:
+        """Read back what was written, once it is sealed."""
+        return StepTrace(self._folder, self.losses, self.held, repeated=self.repeated)
+
     def __enter__(self) -> StepWriter:
         for writer in self._writers:
             self._stack.enter_context(writer)
@@ -151,11 +161,21 @@ class StepWriter:
 
 
 class StepTrace:
-    """The steps of a side, read from its folder."""
+    """The steps of a side, read from its folder; `held` are the parameters in its optimizers, None if not known.
 
-    def __init__(self, folder: Path, losses: Sequence[float | None]) -> None:
+    `repeated` tells whether a parameter was updated twice in a step.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        losses: Sequence[float | None],
+        held: frozenset[str] | None = None,
+        *,
+        repeated: bool = False,
+    ) -> None:
         self.forward, self.backward, self.updates = (TraceFolder(folder / part) for part in PARTS)
-        self.losses = losses
+        self.losses, self.held, self.repeated = losses, held, repeated
 
     @cached_property
     def gradients(self) -> dict[str, Capture]:

@@ -111,7 +111,7 @@ def record_steps(opened: TrainingSide, batches: Sequence[Batch], folder: Path) -
     with recompute_noted() as noted, StepWriter(folder, reader.environment(), moments=moments) as writer:
         writer.start(reader.read_values(model))
         opened.trainer.take_steps(opened.training, batches, writer)
-    return told_steps(opened, parameters, batches, StepTrace(folder, writer.losses), recomputes=bool(noted))
+    return told_steps(opened, parameters, batches, writer.trace(), recomputes=bool(noted))
 
 
 def told_steps(

@@ -52,5 +52,6 @@ def _distance(ones: Mapping[str, Array], others: Mapping[str, Array]) -> float:
         flat = ones[name].reshape(-1), others[name].reshape(-1)
         for block in blocks_of(len(flat[0])):
             one, other = flat[0][block].astype(np.float64), flat[1][block].astype(np.float64)
-            square, apart = square + float(np.sum(one**2)), apart + float(np.sum((one - other) ** 2))
+            with np.errstate(all="ignore"):  # infinities
+                square, apart = square + float(np.sum(one**2)), apart + float(np.sum((one - other) ** 2))
     return float(np.sqrt(apart / square)) if square and np.isfinite(apart) and np.isfinite(square) else 0.0

@@ -220,7 +220,7 @@ class ReplacedStep:
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:
         """Keep what an optimizer is given."""
         for name, value in gradients.items():
-            if value is not None:
+            if value is not None and name not in self.given_gradients:  # of several updates the first counts
                 self.given_gradients[name] = value
         return {}
 

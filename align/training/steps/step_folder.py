@@ -52,6 +52,7 @@ def write_steps(folder: Path, reference: ReferenceSteps, settings: Iterable[Laye
         "loss": steps.loss,
         "own_step": steps.own_step,
         "recomputes": steps.recomputes,
+        "repeated": steps.trace.repeated,
         "findings": reference.findings,
         "made_at": {path: line for path in paths if (line := steps.line_of(path))},
         "called_at": {path: line for path in paths if (line := steps.line_of(path, calls=True))},
@@ -107,7 +108,7 @@ def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
         document["own_step"],
         partial(_line, (document["made_at"], document["called_at"])),
         read_batches(folder / BATCHES),
-        StepTrace(folder, [_number(one) for one in document["losses"]]),
+        StepTrace(folder, [_number(one) for one in document["losses"]], repeated=document["repeated"]),
         document["recomputes"],
     )
     kinds = {kind: read_noise(folder / NOISE / kind)[0] or {} for kind in _KINDS}

@@ -81,7 +81,7 @@ def _record(
     environment, moments = opened.side.reader.environment(), last_moments(opened, len(reference.batches))
     with StepWriter(folder, environment, begun=begun, updated=updated, moments=moments) as writer:
         opened.trainer.take_steps(opened.training, reference.batches, writer)
-    return StepTrace(folder, writer.losses)
+    return writer.trace()
 
 
 def _own_values(opened: TrainingSide) -> Mapping[str, Array]:

@@ -63,7 +63,7 @@ class ObservedSteps:
     @property
     def still(self) -> bool:
         """True if no step moved anything."""
-        return all(np.array_equal(self.before[0], one) for one in self.after)
+        return all(np.array_equal(old, new) for old, new in zip(self.before, self.after, strict=True))
 
     def some(self, chosen: Array | slice) -> ObservedSteps:
         """Some elements only, in float64; norms stay those of all."""

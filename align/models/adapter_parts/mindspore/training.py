@@ -47,7 +47,8 @@ class MindSporeTrainer:
         held = _held(training, own)
         alone = _left_alone(training), same_random_numbers(), operators_restarted(model)
         with in_mode(graph=False), layer_by_layer(graph=False), alone[0], alone[1], alone[2]:
-            model.set_train(True)
+            if not model.training:  # else parts of it may be held in evaluation mode on purpose
+                model.set_train(True)
             for number, batch in enumerate(batches):
                 for name, value in sink.begin(number, held).items():
                     fill(tensors[name], value)
@@ -180,7 +181,10 @@ def _left_alone(training: Training) -> Iterator[None]:
     model = training.model
     modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
     states = [one for optimizer in training.optimizers for one in optimizer.get_parameters()]
-    states += [one for one in named_tensors(model).values() if not any(one is other for other in states)]
+    held = [one for optimizer in training.optimizers for one in optimizer.parameters]  # those of the loss too
+    known = {id(one) for one in states}
+    further = {id(one): one for one in (*named_tensors(model).values(), *held)}
+    states += [one for number, one in further.items() if number not in known]
     kept = SpilledArrays()
     for place, one in enumerate(states):
         kept[str(place)] = to_array(one)

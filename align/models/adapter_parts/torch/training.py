@@ -46,7 +46,8 @@ class TorchTrainer:
         tensors = own | dict(model.named_buffers())
         further = dict(model.named_parameters(remove_duplicate=False))
         with _left_alone(training), same_random_numbers(), uncompiled(), run_undistributed(model):
-            model.train()
+            if not model.training:  # else parts of it may be held in evaluation mode on purpose
+                model.train()
             for number, batch in enumerate(batches):
                 _fill(further, tensors, sink.begin(number, _held(training, own)))
                 once = recompute_passed_by() if layers_run_once() else nullcontext()
@@ -167,6 +168,9 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iter
 def _left_alone(training: Training) -> Iterator[None]:
     """Put values, gradients, modes, buffers and the states of optimizers and schedules back at the end."""
     model, own = training.model, dict(training.model.named_parameters())
+    known = {id(one) for one in own.values()}
+    held = (one for optimizer in training.optimizers for group in optimizer.param_groups for one in group["params"])
+    own |= {f" {id(one)}": one for one in held if id(one) not in known}  # of the loss, or of another model
     values = SpilledArrays({name: to_array(one) for name, one in own.items()})
     gradients = {name: one.grad for name, one in own.items()}
     schedules = [one for optimizer in training.optimizers for one in schedulers_of(optimizer)]
