@@ -46,7 +46,7 @@ FROZEN = {
 }
 NORMS = {
     "cv_resnet18": "layer1.0.bn1",
-    "cv_mobilenet_v2": "features.0.1",
+    "cv_mobilenet_v2": "features.1",
     "nlp_bert": "bert.encoder.layer.0.output.LayerNorm",
     "_case_gpt2": "transformer.h.2.ln_1",
 }
