@@ -183,7 +183,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         seen.sides[1].label,
         len(losses),
         losses,
-        tuple(compared_layers(seen)),
+        tuple(compared_layers(seen)) if alike else (),
         gradients,
         tuple(culprits),
         (

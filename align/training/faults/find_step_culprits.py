@@ -91,9 +91,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
 
 def _of_whole_steps(seen: SeenSteps) -> StepFaults:
     """What is wrong in steps whose layers cannot be paired, as of parts of a batch: gradients that optimizers get."""
-    pairs = paired_values(seen.names, *(trace.values(0, GIVEN) for trace in seen.traces))
-    judged = [*judge_values(pairs, seen.noise.together, (0, COMPUTED), alone=False, coarser=seen.precision_of)]
-    culprits = value_culprits(judged, "gradients", "step", {})
+    culprits = value_culprits(_given_in_whole(seen), "gradients", "step", {})
     wrong, updates = _updates(seen, scaled=False)
     told = {name for one in wrong for name in one.parameters}
     culprits += [*held_by_none(seen), *wrong, *rate_culprits(seen, told)]
@@ -171,20 +169,22 @@ def _given(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue
     ]
 
 
-def _same_given(seen: SeenSteps) -> bool:
-    """Tell whether the optimizers of both sides get the same in the step as each takes it."""
+def _given_in_whole(seen: SeenSteps) -> list[JudgedValue]:
+    """What the optimizers of both sides get in the first step, as each takes it."""
     pairs = paired_values(seen.names, *(trace.values(0, GIVEN) for trace in seen.traces))
-    judged = [*judge_values(pairs, seen.noise.together, (0, COMPUTED), alone=False, coarser=seen.precision_of)]
+    return [*judge_values(pairs, seen.noise.together, (0, COMPUTED), alone=False, coarser=seen.precision_of)]
+
+
+def _same_given(seen: SeenSteps) -> bool:
+    """Tell whether they get the same."""
+    judged = _given_in_whole(seen)
     return bool(judged) and all(one.factor <= 1.0 for one in judged if not one.is_noise)
 
 
 def _scaled_back(seen: SeenSteps, computed: Sequence[JudgedValue]) -> list[JudgedValue]:
     """What the step makes of its own scaled gradients: clipping by a norm that counts the scale shows only there."""
     right = {one.pairing.target for one in computed if one.factor <= 1.0 and not one.is_noise}
-    pairs = paired_values(seen.names, *(trace.values(0, GIVEN) for trace in seen.traces))
-    taken = (one for one in pairs if one.pairing.target in right)
-    judged = [*judge_values(taken, seen.noise.together, (0, COMPUTED), alone=False, coarser=seen.precision_of)]
-    related = [one for one in judged if one.relation.cause]
+    related = [one for one in _given_in_whole(seen) if one.pairing.target in right and one.relation.cause]
     return clipped_by_norm(related, seen.traces[1].values(0, GIVEN))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -68,8 +69,11 @@ class SeenSteps:
 
     def precision_of(self, target: str) -> tuple[str, str]:
         """The coarsest dtypes in which a parameter or buffer of the candidate was used."""
-        owner = next((one.module for one in self.parameters[1].parameters if one.name == target), "")
-        return self.precision.of_layer(owner)
+        return self.precision.of_layer(self._owners.get(target, ""))
+
+    @cached_property
+    def _owners(self) -> dict[str, str]:
+        return {one.name: one.module for one in self.sides[1].parameters.parameters}
 
     @property
     def runs_a_step(self) -> tuple[int, int]:
