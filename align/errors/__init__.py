@@ -34,6 +34,7 @@
     │   ├── NoStepError
     │   ├── NoNumberError
     │   ├── AmbiguousLogError
+    │   ├── SeveralLossesError
     │   ├── UnlikeLogsError
     │   ├── RepeatedColumnError
     │   ├── MetricMissingError

@@ -71,6 +71,16 @@ class AmbiguousLogError(CannotRunError):
         return f"\n  {names}: {', '.join(files[: self.SHOWN])}{more}"
 
 
+class SeveralLossesError(CannotRunError):
+    """A log that no format knows, with lines in which several numbers may be the loss; the first is line `line`."""
+
+    def __init__(self, label: Path | str, line: int, names: Sequence[str]) -> None:
+        super().__init__(
+            f"several numbers of {label} could be the loss, as line {line} shows: {', '.join(names)}",
+            "say which with --pattern: a regular expression with the groups step (or epoch) and loss",
+        )
+
+
 class UnlikeLogsError(CannotRunError):
     """Files that are no parts of one log."""
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.message_words import close_names, first_few
 from align.core.registry import check_packages
+from align.curves.line_formats.last_resort import LinesFormat
+from align.curves.line_formats.user_pattern import PatternFormat
 from align.curves.log_format import log_formats
-from align.curves.log_parts.user_pattern import PatternFormat
 from align.curves.reading.declare_window import declare_window, find_window
 from align.curves.reading.join_resumed import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from align.curves.log_format import LogFormat
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import LossLog
+
+
+# Where no format knows a log; `--format` may ask for it too.
+LAST_RESORT = LinesFormat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,8 @@ def read_log(
     if not paths:
         raise UsageError("no log is given", "give a file, a folder, or several files in the order of the training")
     label = ", ".join(map(str, paths))
-    files, notes = _of_one_rank(_recognised(paths, wanted, label), wanted)
+    known, wanted = _known_or_inferred(paths, wanted, label)
+    files, notes = _of_one_rank(known, wanted)
     plugin = _one_format(files, wanted, label)
     in_file = None if notes else rank
     logs = [_read(file, plugin, known.rank if in_file is None else in_file) for file, known in files.items()]
@@ -87,11 +93,29 @@ def read_log(
     return whole if declared is None else declare_window(whole, declared)
 
 
+def _known_or_inferred(
+    paths: Sequence[Path], wanted: LogReadOptions, label: str
+) -> tuple[dict[Path, Recognised], LogReadOptions]:
+    """Tell the formats of the files; where none knows them, the lines themselves have to tell."""
+    try:
+        return _recognised(paths, wanted, label), wanted
+    except EmptyLogError as unknown:
+        if len(wanted.formats) == 1:
+            raise
+        last = replace(wanted, formats={LAST_RESORT.name: LAST_RESORT})
+        try:
+            return _recognised(paths, last, label), last
+        except EmptyLogError:
+            raise unknown from None
+
+
 def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
     """Return the formats that come into question by name; raises UsageError for an unknown one."""
     if name and pattern:
         raise UsageError("both a log format and a pattern are given", "give one of them")
     known = log_formats()
+    if name == LAST_RESORT.name:
+        return {name: LAST_RESORT}
     if pattern:
         return {"pattern": PatternFormat(pattern)}
     if name and name not in known:
