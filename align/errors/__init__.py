@@ -35,6 +35,7 @@
     │   ├── NoNumberError
     │   ├── AmbiguousLogError
     │   ├── SeveralLossesError
+    │   ├── SeveralRunsError
     │   ├── UnlikeLogsError
     │   ├── RepeatedColumnError
     │   ├── MetricMissingError

@@ -81,6 +81,17 @@ class SeveralLossesError(CannotRunError):
         )
 
 
+class SeveralRunsError(CannotRunError):
+    """A log that goes back so that a short last run would replace longer ones: `kept` steps stand from `line` on."""
+
+    def __init__(self, label: Path | str, kept: int, replaced: int, line: int) -> None:
+        super().__init__(
+            f"{label} holds several runs, or epochs that its lines do not number: {kept} steps stand (from line {line} "
+            f"on), and would replace {replaced} other points",
+            "put the lines of one run in a file of its own, or write --pattern with a group epoch",
+        )
+
+
 class UnlikeLogsError(CannotRunError):
     """Files that are no parts of one log."""
 

@@ -124,7 +124,11 @@ def settle_counting(inference: Inference, log: LossLog) -> Inference:
         return inference
     if epochs is not None and not _restarts(steps, epochs, table.totals, inference):
         line_format, epochs = replace(line_format, pattern=line_format.pattern.replace("?P<epoch>", "?:")), None
-    base = _base_by_distance(steps, epochs, table.totals)
+    bar = "%|" in inference.records.sample.line
+    base = "" if bar else _base_by_distance(steps, epochs, table.totals)
+    if bar and int(steps.min()) > 0:
+        line_format = replace(line_format, base=1)
+        options.append("--base 1")
     if base:
         line_format = replace(line_format, base=0)
         options.append("--base 0")
@@ -181,6 +185,9 @@ def loss_notes(records: Records) -> Iterator[str]:
         yield f"the loss is read from {loss.label!r}, the only one in the line"
     if rank % PART_RANK >= MEAN_RANK:
         yield f"{loss.label!r} is a mean over steps that the log does not tell: it is taken as told of one step"
+    behind = records.sample.line[loss.end :].lstrip()
+    if behind[:1] == "(" and behind[1:2].isdigit():
+        yield "a second number in brackets follows the loss: the first is read; it may be a mean or median itself"
     if records.others:
         first = records.others[0]
         count = len(records.others)

@@ -10,6 +10,8 @@ import json
 import shlex
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from align.curves.line_formats.infer_line_format import (
     NAME,
     SUMMARY,
@@ -20,7 +22,9 @@ from align.curves.line_formats.infer_line_format import (
 )
 from align.curves.line_formats.line_reader import read_lines
 from align.curves.line_formats.log_words import PART_RANK
-from align.errors import EmptyLogError, SeveralLossesError
+from align.curves.log_parts.deduplicate_steps import deduplicate_steps
+from align.curves.log_parts.table_builder import LARGEST_STEP
+from align.errors import EmptyLogError, SeveralLossesError, SeveralRunsError
 
 if TYPE_CHECKING:
     from align.curves.line_formats.choose_records import Records
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from align.curves.loss_log import LossLog
 
 _SHOWN = 110
+# So many losses for each step that stands are no resumed training.
+_MANY_RUNS = 5
 
 
 class LinesFormat:
@@ -56,6 +62,7 @@ class LinesFormat:
         _refuse_several(source.label, inference.records)
         settled = settle_counting(inference, read_lines(inference.line_format, source))
         log = read_lines(settled.line_format, source)
+        _refuse_short_end(log)
         return log.with_notes((*_told(settled), *settled.notes, *loss_notes(settled.records)))
 
 
@@ -75,6 +82,37 @@ def _refuse_several(label: str, records: Records) -> None:
     names = dict.fromkeys(one.label for _, one in records.sample.losses)
     if records.sample.losses[0][0] >= PART_RANK and len(names) > 1:
         raise SeveralLossesError(label, records.sample.number, tuple(names))
+
+
+def _refuse_short_end(log: LossLog) -> None:
+    """Raise SeveralRunsError where the log goes back, and most steps have other losses in what is replaced."""
+    table = log.table
+    series = table.metrics["loss"]
+    steps = table.steps[series.rows]
+    if log.counting == "step in epoch" and table.epochs is not None:
+        steps = table.epochs[series.rows] * LARGEST_STEP + steps
+    kept = deduplicate_steps(steps, series.values)
+    if kept.each > 1 or len(kept.index) == len(steps):
+        return
+    told = len(np.unique(np.stack([steps, series.values]), axis=1)[0])
+    left_out = len(np.unique(steps)) - len(kept.index)
+    if left_out > len(kept.index) or told > _MANY_RUNS * len(kept.index) or _starts_over(log):
+        first = int(table.lines[series.rows][kept.index].min())
+        raise SeveralRunsError(log.label, len(kept.index), told - len(kept.index), first)
+
+
+def _starts_over(log: LossLog) -> bool:
+    """Tell whether steps without an epoch start over, with other losses, once they have come to their total."""
+    table, series = log.table, log.table.metrics["loss"]
+    if log.counting != "global step" or table.totals is None:
+        return False
+    steps, totals = table.steps[series.rows], table.totals[series.rows]
+    back = np.flatnonzero(np.diff(steps) < 0)
+    distance = int(np.median(np.abs(np.diff(steps))))
+    whole = back[steps[back] + distance > totals[back]]
+    last = dict(zip(steps.tolist(), series.values.tolist(), strict=True))
+    before = slice(int(whole.max()) + 1 if len(whole) else 0)
+    return any(last[step] != value for step, value in zip(steps[before].tolist(), series.values[before], strict=True))
 
 
 def _told(inference: Inference) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _COUNTERS = ("step", "epoch", "total")
 _OTHERS = (*_COUNTERS, "validation")
 _BAR = "%|"
+_LAST = re.compile(r"[\w.+-]*$")
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,:eE+-]*")
 
 
@@ -82,8 +83,9 @@ class _Reading:
         self._builder, self._odd = TableBuilder(lambda _: window, loss="loss"), InvalidSteps()
         self._carried: dict[str, str] = {}
         self._ignored = self._validation = 0
-        self._shapes: dict[str, int] = {}
+        self._shapes: set[str] = set()
         self._cut = False
+        self._cut_line = source.data.count(b"\n") + 1 if source.was_cut else 0
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
@@ -92,7 +94,7 @@ class _Reading:
         rows = list(self._carried_on(found))
         moved = [self._is_moved(row, after) for row, after in pairwise(rows)]
         rows = [row for row, again in zip(rows, [*moved, False], strict=False) if not again]
-        if rows and self._was_cut(rows, block):
+        if rows and self._was_cut(rows):
             self._cut = True
             rows.pop()
         if rows:
@@ -125,19 +127,17 @@ class _Reading:
         """Tell whether a line is a bar's, and the next one the same bar at the same step."""
         return row.bar and after.bar and all(row.groups[name] == after.groups[name] for name in self._counters)
 
-    def _was_cut(self, rows: Sequence[FoundLine], block: LogBlock) -> bool:
+    def _was_cut(self, rows: Sequence[FoundLine]) -> bool:
         """Tell whether the last record of the text is the beginning of one, by what follows the loss in others."""
-        last, at_end = rows[-1], int(block.numbers[-1])
-        for row in rows[:-1] or rows:
-            shape = _shape(row)
-            self._shapes[shape] = max(self._shapes.get(shape, 0), 1)
-        is_last = self._source.was_cut and last.number == at_end and _is_end(self._source, block)
-        if not is_last or len(rows) < 2:
+        last, others = rows[-1], rows[:-1]
+        self._shapes.update(map(_shape, others))
+        if last.number != self._cut_line or not others:
             return False
-        shape, digits = _shape(last), [len(row.groups["loss"]) for row in rows[:-1] if not row.rest.strip()]
-        longer = any(len(known) > len(shape) and known.startswith(shape) for known in self._shapes)
-        shorter = not last.rest.strip() and digits and len(last.groups["loss"]) < min(digits)
-        return bool(shorter) or (longer and shape not in self._shapes)
+        shape, tails = _shape(last), [len(_tail(row)) for row in others]
+        usual = float(min(tails) if last.rest else np.median(tails))
+        if last.rest.strip() == "." or (shape in self._shapes and len(_tail(last)) < usual):
+            return True
+        return shape not in self._shapes and any(known.startswith(shape) for known in self._shapes)
 
     def log(self) -> LossLog:
         """Put all together; raises EmptyLogError if there is no loss."""
@@ -178,6 +178,7 @@ def _shape(row: FoundLine) -> str:
     return " ".join(_NUMBER.sub("#", row.rest).split())
 
 
-def _is_end(source: LogSource, block: LogBlock) -> bool:
-    """Tell whether a block is the last of its log."""
-    return int(block.numbers[-1]) >= source.data.count(b"\n") + 1
+def _tail(row: FoundLine) -> str:
+    """Return the last word or number of a line."""
+    found = _LAST.search(row.groups["loss"] + row.rest.rstrip())
+    return found[0] if found else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from align.curves.line_formats.log_words import (
@@ -58,9 +59,19 @@ def roles_of_line(number: int, line: str, *, bare: bool = False) -> LineRoles:
     found = numbers_of_line(line)
     step, place = _step(line, found)
     epoch = next((one for one in found if one.whole and counter_kind(_counter_label(one)) == "epoch"), None)
+    epoch = _bare_epoch(found) if epoch is None else epoch
     losses = _losses(found, bare)
     rate = next((one for one in found if is_rate(one.label)), None)
     return LineRoles(number, line, step, place, epoch, losses, rate, _of_validation(line, found, losses), len(found))
+
+
+def _bare_epoch(found: list[NumberInLine]) -> NumberInLine | None:
+    """Return the number after the name of the phase alone, if steps with their total follow."""
+    names = log_words().names["epoch.bare"]
+    for one, after in pairwise(found):
+        if one.whole and after.total and not one.total and not after.label and " ".join(words_of(one.label)) in names:
+            return one
+    return None
 
 
 def _counter_label(one: NumberInLine) -> str:

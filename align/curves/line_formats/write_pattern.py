@@ -6,14 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from align.curves.line_formats.log_words import is_loss_name, is_validation, log_words, words_of
-from align.curves.log_parts.text import NUMBER
 
 if TYPE_CHECKING:
     from align.curves.line_formats.line_roles import LineRoles
     from align.curves.line_formats.numbers_of_line import NumberInLine
 
 _COUNT = r"\d+"
-_VALUE = rf"(?:{NUMBER}|None|null)"
+_VALUE = r"(?i:[-+]?(?:\d*\.?\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)|none|null)"
 _END = r"(?!\.?\d)"
 _TOTAL = r"\s*/\s*(?P<total>\d+)"
 _SPACES = re.compile(r"\s+")

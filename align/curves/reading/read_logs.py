@@ -83,30 +83,30 @@ def read_log(
     paths = [Path(log)] if isinstance(log, (str, Path)) else [Path(path) for path in log]
     if not paths:
         raise UsageError("no log is given", "give a file, a folder, or several files in the order of the training")
-    label = ", ".join(map(str, paths))
-    known, wanted = _known_or_inferred(paths, wanted, label)
-    files, notes = _of_one_rank(known, wanted)
-    plugin = _one_format(files, wanted, label)
-    in_file = None if notes else rank
-    logs = [_read(file, plugin, known.rank if in_file is None else in_file) for file, known in files.items()]
-    whole = join_logs(logs, label).with_notes(notes)
+    whole = _read_known(paths, wanted)
     return whole if declared is None else declare_window(whole, declared)
 
 
-def _known_or_inferred(
-    paths: Sequence[Path], wanted: LogReadOptions, label: str
-) -> tuple[dict[Path, Recognised], LogReadOptions]:
-    """Tell the formats of the files; where none knows them, the lines themselves have to tell."""
+def _read_known(paths: Sequence[Path], wanted: LogReadOptions) -> LossLog:
+    """Read with the formats in question; where none of all finds a loss, the lines themselves have to tell."""
     try:
-        return _recognised(paths, wanted, label), wanted
+        return _read_all(paths, wanted)
     except EmptyLogError as unknown:
         if len(wanted.formats) == 1:
             raise
-        last = replace(wanted, formats={LAST_RESORT.name: LAST_RESORT})
         try:
-            return _recognised(paths, last, label), last
+            return _read_all(paths, replace(wanted, formats={LAST_RESORT.name: LAST_RESORT}))
         except EmptyLogError:
             raise unknown from None
+
+
+def _read_all(paths: Sequence[Path], wanted: LogReadOptions) -> LossLog:
+    label = ", ".join(map(str, paths))
+    files, notes = _of_one_rank(_recognised(paths, wanted, label), wanted)
+    plugin = _one_format(files, wanted, label)
+    in_file = None if notes else wanted.rank
+    logs = [_read(file, plugin, known.rank if in_file is None else in_file) for file, known in files.items()]
+    return join_logs(logs, label).with_notes(notes)
 
 
 def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
