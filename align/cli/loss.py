@@ -52,7 +52,7 @@ def _of_a_side(name: str, metavar: str, text: str, side: str) -> typer.models.Op
     return option
 
 
-_FORMAT = ("format", "NAME", "Its format, see `align plugins`.")
+_FORMAT = ("format", "NAME", "Its format, see `align plugins`; `lines` for any that repeat.")
 _PATTERN = ("pattern", "REGEX", "Its lines, with groups (?P<step>...), (?P<loss>...).")
 _RANK = ("rank", "N", "The process whose lines are read.")
 _JOB = ("job", "N", "The run to take of several in it, from 1.")

@@ -34,6 +34,8 @@
     │   ├── NoStepError
     │   ├── NoNumberError
     │   ├── AmbiguousLogError
+    │   ├── SeveralLossesError
+    │   ├── SeveralRunsError
     │   ├── UnlikeLogsError
     │   ├── RepeatedColumnError
     │   ├── MetricMissingError

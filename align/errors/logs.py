@@ -71,6 +71,27 @@ class AmbiguousLogError(CannotRunError):
         return f"\n  {names}: {', '.join(files[: self.SHOWN])}{more}"
 
 
+class SeveralLossesError(CannotRunError):
+    """A log that no format knows, with lines in which several numbers may be the loss; the first is line `line`."""
+
+    def __init__(self, label: Path | str, line: int, names: Sequence[str]) -> None:
+        super().__init__(
+            f"several numbers of {label} could be the loss, as line {line} shows: {', '.join(names)}",
+            "say which with --pattern: a regular expression with the groups step (or epoch) and loss",
+        )
+
+
+class SeveralRunsError(CannotRunError):
+    """A log that goes back so that a short last run would replace longer ones: `kept` steps stand from `line` on."""
+
+    def __init__(self, label: Path | str, kept: int, replaced: int, line: int) -> None:
+        super().__init__(
+            f"{label} holds several runs, or epochs that its lines do not number: {kept} steps stand (from line {line} "
+            f"on), and would replace {replaced} other points",
+            "put the lines of one run in a file of its own, or write --pattern with a group epoch",
+        )
+
+
 class UnlikeLogsError(CannotRunError):
     """Files that are no parts of one log."""
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 # Whatever stands in place of the loss is taken, without a full stop after it, and told from a number afterwards.
 _LOSS = re.compile(
-    r"epoch:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*(?:\[[ \t]*)?([^\s\],;|)]*[^\s\],;|).])",
+    r"epoch:[ \t]*([0-9]+),?[ \t]+step:?[ \t]*([0-9]+),[ \t]*loss is:?[ \t]*(?:loss:[ \t]*)?(?:\[[ \t]*)?"
+    r"([^\s\],;|)]*[^\s\],;|).])",
     re.IGNORECASE,
 )
 _TIME = re.compile(

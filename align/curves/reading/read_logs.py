@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.core.message_words import close_names, first_few
 from align.core.registry import check_packages
+from align.curves.line_formats.last_resort import LinesFormat
+from align.curves.line_formats.user_pattern import PatternFormat
 from align.curves.log_format import log_formats
-from align.curves.log_parts.user_pattern import PatternFormat
 from align.curves.reading.declare_window import declare_window, find_window
 from align.curves.reading.join_resumed import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from align.curves.log_format import LogFormat
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import LossLog
+
+
+# Where no format knows a log; `--format` may ask for it too.
+LAST_RESORT = LinesFormat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +83,30 @@ def read_log(
     paths = [Path(log)] if isinstance(log, (str, Path)) else [Path(path) for path in log]
     if not paths:
         raise UsageError("no log is given", "give a file, a folder, or several files in the order of the training")
+    whole = _read_known(paths, wanted)
+    return whole if declared is None else declare_window(whole, declared)
+
+
+def _read_known(paths: Sequence[Path], wanted: LogReadOptions) -> LossLog:
+    """Read with the formats in question; where none of all finds a loss, the lines themselves have to tell."""
+    try:
+        return _read_all(paths, wanted)
+    except EmptyLogError as unknown:
+        if len(wanted.formats) == 1:
+            raise
+        try:
+            return _read_all(paths, replace(wanted, formats={LAST_RESORT.name: LAST_RESORT}))
+        except EmptyLogError:
+            raise unknown from None
+
+
+def _read_all(paths: Sequence[Path], wanted: LogReadOptions) -> LossLog:
     label = ", ".join(map(str, paths))
     files, notes = _of_one_rank(_recognised(paths, wanted, label), wanted)
     plugin = _one_format(files, wanted, label)
-    in_file = None if notes else rank
+    in_file = None if notes else wanted.rank
     logs = [_read(file, plugin, known.rank if in_file is None else in_file) for file, known in files.items()]
-    whole = join_logs(logs, label).with_notes(notes)
-    return whole if declared is None else declare_window(whole, declared)
+    return join_logs(logs, label).with_notes(notes)
 
 
 def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
@@ -92,6 +114,8 @@ def _formats(name: str, pattern: str) -> Mapping[str, LogFormat]:
     if name and pattern:
         raise UsageError("both a log format and a pattern are given", "give one of them")
     known = log_formats()
+    if name == LAST_RESORT.name:
+        return {name: LAST_RESORT}
     if pattern:
         return {"pattern": PatternFormat(pattern)}
     if name and name not in known:

@@ -34,6 +34,13 @@ def test_the_length_of_an_epoch_follows_from_the_interval_over_epochs(length: in
     assert curve.steps.tolist() == list(range(interval, 4 * length + 1, interval))
 
 
+def test_a_loss_after_a_second_name_is_a_number() -> None:
+    text = (
+        "epoch: 2, step: 250, loss is loss:0.090041, epoch time: 60457.911ms\nepoch: 3, step: 250, loss is loss:0.5\n"
+    )
+    assert PLUGIN.read(LogSource.of_text(text)).table.metrics["loss"].values.tolist() == [0.090041, 0.5]
+
+
 def test_data_sinking_prints_the_last_step_of_each_epoch() -> None:
     curve = place_on_axis(_read([(1, 1875), (2, 1875), (3, 1875)]))
     assert curve.steps.tolist() == [1875, 3750, 5625]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.curves.axis.deduplicate_steps import deduplicate_steps
+from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 
 NAN = math.nan
 
@@ -112,6 +112,13 @@ def _later_points(passes: list[dict[int, float]]) -> dict[int, float]:
             standing = {step: value for step, value in standing.items() if step < min(points)}
         standing, told = {**points, **standing}, {**told, **points}
     return standing
+
+
+@pytest.mark.parametrize(("processes", "each"), [(8, 8), (2, 1)])
+def test_many_losses_of_each_of_two_steps_are_of_several_processes(processes: int, each: int) -> None:
+    steps = np.repeat([55, 110], processes)
+    kept = deduplicate_steps(steps, np.arange(len(steps), dtype=np.float64))
+    assert (kept.each, kept.index.tolist()) == (each, [processes - 1, 2 * processes - 1])
 
 
 @given(_passes())

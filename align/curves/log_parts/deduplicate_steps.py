@@ -56,12 +56,14 @@ def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
         _resumed_note(back, distinct - len(kept)),
         "the points are not in the order of their steps; they were sorted" if np.any(np.diff(kept) < 0) else "",
     )
-    often = len(np.union1d(again, back)) >= max(FEW, distinct / 2)
+    otherwise = len(np.union1d(again, back))
+    each = round((len(steps) - repeats) / distinct)
+    often = otherwise >= max(FEW, distinct / 2) or (otherwise == distinct > 1 and each > FEW)
     return KeptPoints(
         index[kept],
         tuple(filter(None, told)),
         np.isin(kept, resumed) if len(resumed) else None,
-        max(2, round((len(steps) - repeats) / distinct)) if often else 1,
+        max(2, each) if often else 1,
     )
 
 

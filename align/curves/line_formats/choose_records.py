@@ -1,0 +1,170 @@
+"""Which lines of a log are its records: lines of one shape with a counter and a loss, or a loss below its counter.
+
+Shapes go by what the step, the epoch and the loss are called and how they stand to each other; all else may vary.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from align.curves.line_formats.line_roles import LineRoles, roles_of_line
+from align.curves.line_formats.log_words import PART_RANK, log_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from align.curves.line_formats.numbers_of_line import NumberInLine
+    from align.curves.log_sources import LogSource
+
+# So many lines that might tell something show what there is; a lone record must look like one by its many numbers.
+SAMPLE_LINES = 4000
+LONE_FIELDS = 4
+# A loss stands at most so many lines below its counter.
+FARTHEST = 80
+_TELLING = re.compile(r"(?i)loss|cost|epoch|step|iter|batch|train|update|\bep\b|\bit\b|\bval|eval|test|lr\b|rate")
+_DIGIT = re.compile(r"[0-9]|nan|NaN|inf")
+
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Lines of one shape; `headers` are the lines with counters that the losses stand below, if they tell none.
+
+    `others` are lines with a loss of training in another shape.
+    """
+
+    lines: tuple[LineRoles, ...]
+    headers: tuple[LineRoles, ...] = ()
+    others: tuple[LineRoles, ...] = ()
+
+    @property
+    def sample(self) -> LineRoles:
+        """Return a line that shows the shape."""
+        return self.lines[len(self.lines) // 2]
+
+
+def sample_lines(source: LogSource) -> list[LineRoles]:
+    """Tell the roles of the numbers in the first lines that might hold a counter or a loss."""
+    telling = ((number, line) for number, line in source.lines() if _TELLING.search(line) and _DIGIT.search(line))
+    lines = list(islice(telling, SAMPLE_LINES))
+    roles = [roles_of_line(number, line) for number, line in lines]
+    if any(one.losses for one in roles):
+        return roles
+    bare = [roles_of_line(number, line, bare=True) for number, line in lines]
+    twins = any(_is_twin(one) for one in roles)
+    return bare if twins else roles
+
+
+def _is_twin(roles: LineRoles) -> bool:
+    """Tell whether a line is that of the validation, `0 val 10.9`, beside `0 train 10.9`."""
+    words = roles.line.split()
+    return roles.step is not None and any(word.strip(":=,") in log_words().names["validation.words"] for word in words)
+
+
+def choose_records(roles: Sequence[LineRoles]) -> Records | None:
+    """Return the records of a log, those with a step before those with an epoch alone; None if it has none."""
+    losses = [one for one in roles if one.loss is not None]
+    best = _most([one for one in losses if one.counted])
+    if best is not None and _is_whole(best):
+        return best
+    below = _below_counters(roles, losses)
+    return below if below is not None and (best is None or _is_whole(below)) else best
+
+
+def _is_whole(records: Records) -> bool:
+    """Tell whether the losses are no parts of one."""
+    return records.lines[0].losses[0][0] < PART_RANK
+
+
+def _most(losses: Sequence[LineRoles]) -> Records | None:
+    shapes: dict[Key, list[LineRoles]] = {}
+    for one in losses:
+        shapes.setdefault(_shape(one), []).append(one)
+    usable = {key: lines for key, lines in shapes.items() if len(lines) > 1 or lines[0].fields >= LONE_FIELDS}
+    if not usable:
+        return None
+    key = max(usable, key=lambda key: _worth(usable[key]))
+    chosen = {one.number for one in usable[key]}
+    return Records(tuple(usable[key]), (), tuple(one for one in losses if one.number not in chosen))
+
+
+def _worth(lines: Sequence[LineRoles]) -> tuple[bool, bool, bool, int]:
+    """Whole losses before parts of one, numbered steps before epochs, then what most lines have."""
+    first = lines[0]
+    named = first.step is not None and first.place != "first"
+    return _is_whole(Records(tuple(lines))), named or first.step is not None, len(lines) > 1, len(lines)
+
+
+def _shape(one: LineRoles) -> Key:
+    order = sorted((place.start, name) for name, place in _placed(one))
+    return (
+        one.place, one.step and (_last(one.step.label), bool(one.step.total)), one.epoch and _last(one.epoch.label),
+        one.loss and one.loss.label.lower(), tuple(name for _, name in order),
+    )  # fmt: skip
+
+
+def _last(label: str) -> str:
+    return label.lower().split()[-1] if label.split() else ""
+
+
+def _placed(one: LineRoles) -> Iterator[tuple[str, NumberInLine]]:
+    for name, place in (("step", one.step), ("epoch", one.epoch), ("loss", one.loss)):
+        if place is not None:
+            yield name, place
+
+
+def _below_counters(roles: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records | None:
+    """Pair losses without a counter with the line above that has one; each such line has one loss of a name at most."""
+    names: dict[str, list[LineRoles]] = {}
+    for one in losses:
+        if one.loss is not None and not one.counted:
+            names.setdefault(one.loss.label.lower(), []).append(one)
+    paired = [pairs for own in names.values() if (pairs := _paired(roles, own)) is not None]
+    whole = [one for one in paired if _is_whole(one)]
+    return max(whole or paired, key=lambda one: len(one.lines), default=None)
+
+
+def _paired(roles: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records | None:
+    wanted, header = {one.number for one in losses}, None
+    kept: list[LineRoles] = []
+    headers: list[LineRoles] = []
+    for one in roles:
+        if is_header(one):
+            header = one
+        elif header is not None and one.number in wanted and _belongs(one, header):
+            kept.append(one)
+            headers.append(header)
+    once = len({one.number for one in headers})
+    # Where lines were shuffled, some counters have several losses and others none.
+    return Records(tuple(kept), tuple(headers)) if len(kept) > 1 and once == len(kept) else None
+
+
+def _belongs(loss: LineRoles, header: LineRoles) -> bool:
+    return not header.validation and loss.number - header.number <= FARTHEST
+
+
+def is_header(one: LineRoles) -> bool:
+    """Tell whether a line tells where what follows belongs: it has a counter and no whole loss."""
+    if not one.counted or (one.losses and one.losses[0][0] < PART_RANK):
+        return False
+    return one.epoch is not None or one.place in ("through", "named")
+
+
+def counted_by_headers(records: Records, roles: Iterable[LineRoles]) -> tuple[LineRoles, ...]:
+    """Return the lines with an epoch alone that stand between records without one, where their steps start again."""
+    if records.headers or any(one.epoch is not None for one in records.lines):
+        return ()
+    steps = [int(one.step.text) for one in records.lines if one.step is not None]
+    back = [index for index in range(1, len(steps)) if steps[index] < steps[index - 1]]
+    headers = [
+        one for one in roles if one.epoch is not None and one.step is None and not one.losses and not one.validation
+    ]
+    if not back or not headers:
+        return ()
+    bounds = [(records.lines[index - 1].number, records.lines[index].number) for index in back]
+    between = all(any(first < one.number < last for one in headers) for first, last in bounds)
+    return tuple(headers) if between and headers[0].number < records.lines[0].number else ()

@@ -1,0 +1,194 @@
+"""A LineFormat for a log that no format knows: its records found, an expression written, one held against the other.
+
+What the expression finds must be what was understood of the lines, or nothing is inferred. How steps are counted is
+told by all records, not by the sample.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.line_formats.choose_records import Records, choose_records, counted_by_headers, sample_lines
+from align.curves.line_formats.line_format import LineFormat
+from align.curves.line_formats.log_words import MEAN_RANK, PART_RANK, is_validation
+from align.curves.line_formats.write_pattern import counter_pattern, loss_pattern, record_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.curves.line_formats.line_roles import LineRoles
+    from align.curves.line_formats.numbers_of_line import NumberInLine
+    from align.curves.log_sources import LogSource
+    from align.curves.loss_log import Integers, LossLog
+
+_WORD = re.compile(r"[A-Za-z]+")
+NAME, SUMMARY = "lines", "any lines that repeat, with a step or an epoch and a loss"
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """What was inferred: the format, the records that show it, and the options that say what a pattern cannot."""
+
+    line_format: LineFormat
+    records: Records
+    options: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def infer_line_format(source: LogSource) -> Inference | None:
+    """Infer the format of the lines of a log; None if no expression finds what its lines seem to tell."""
+    roles = sample_lines(source)
+    records = choose_records(roles)
+    if records is None or not _varies(records):
+        return None
+    for pattern in _patterns(records, roles):
+        line_format = LineFormat(NAME, SUMMARY, pattern)
+        if _finds(line_format, records, roles):
+            return Inference(line_format, records)
+    return None
+
+
+def _varies(records: Records) -> bool:
+    """Tell whether the losses are of several steps, or those of a lone record."""
+    counters = {_counters(header or one) for one, header in _with_headers(records)}
+    return len(counters) > 1 or len(records.lines) == 1
+
+
+def _with_headers(records: Records) -> Iterator[tuple[LineRoles, LineRoles | None]]:
+    headers = records.headers or (None,) * len(records.lines)
+    yield from zip(records.lines, headers, strict=True)
+
+
+def _counters(one: LineRoles) -> tuple[str, str]:
+    return one.step.text if one.step else "", one.epoch.text if one.epoch else ""
+
+
+def _patterns(records: Records, roles: list[LineRoles]) -> Iterator[str]:
+    """Yield expressions, the fullest first; words of another phase in front of the loss are forbidden if need be."""
+    sample, other = records.sample, "|".join(_other_phase(roles))
+    if records.headers:
+        header = counter_pattern(records.headers[len(records.headers) // 2])
+        phase = [rf"(?<![A-Za-z])(?P<validation>{other})\b.*?{_unnamed(header)}"] * bool(other)
+        yield "|".join([*phase, header, loss_pattern(sample)])
+        return
+    between = counted_by_headers(records, roles)
+    head = f"{counter_pattern(between[len(between) // 2])}|" if between else ""
+    for rate in (True, False):
+        plain = record_pattern(sample, rate=rate)
+        yield head + plain
+        if other:
+            yield rf"{head}^(?!.*?(?<![A-Za-z])(?:{other})(?![a-z]).*?{_unnamed(loss_pattern(sample))}){plain}"
+
+
+def _unnamed(pattern: str) -> str:
+    return re.sub(r"\?P<\w+>", "?:", pattern)
+
+
+def _other_phase(roles: list[LineRoles]) -> list[str]:
+    """Return the words by which lines of another phase that tell a counter are told from the records."""
+    told = {word for one in roles if one.validation and one.counted for word in _WORD.findall(one.line)}
+    return sorted(filter(is_validation, told))
+
+
+def _finds(line_format: LineFormat, records: Records, roles: list[LineRoles]) -> bool:
+    """Tell whether the expression finds in each line what its roles say, and all the records."""
+    found, wanted = 0, {one.number: one for one in records.lines}
+    for one in roles:
+        match = line_format.compiled.search(one.line)
+        if match is None or not match["loss"]:
+            if one.number in wanted:
+                return False
+            continue
+        if one.loss is None or one.validation or match.start("loss") != one.loss.start:
+            return False
+        groups = match.groupdict()
+        if any(groups.get(name) and (told is None or told.text != groups[name]) for name, told in _told(one)):
+            return False
+        found += one.number in wanted
+    return found >= len(wanted)
+
+
+def _told(one: LineRoles) -> tuple[tuple[str, NumberInLine | None], ...]:
+    return (("step", one.step), ("epoch", one.epoch))
+
+
+def settle_counting(inference: Inference, log: LossLog) -> Inference:
+    """Say how the records count, by all of them: through or inside epochs, from 0 or 1, how long an epoch is."""
+    line_format, table, options, notes = inference.line_format, log.table, [], []
+    steps, epochs = table.steps, table.epochs
+    if "?P<step>" not in line_format.pattern:
+        return inference
+    if epochs is not None and not _restarts(steps, epochs, table.totals, inference):
+        line_format, epochs = replace(line_format, pattern=line_format.pattern.replace("?P<epoch>", "?:")), None
+    bar = "%|" in inference.records.sample.line
+    base = "" if bar else _base_by_distance(steps, epochs, table.totals)
+    if bar and int(steps.min()) > 0:
+        line_format = replace(line_format, base=1)
+        options.append("--base 1")
+    if base:
+        line_format = replace(line_format, base=0)
+        options.append("--base 0")
+        notes.append(f"steps are taken to be counted from 0: {base}")
+    if epochs is not None and table.totals is None and (length := _only_ends(steps, epochs)):
+        length += line_format.base == 0
+        line_format = replace(line_format, steps_per_epoch=length)
+        options.append(f"--steps-per-epoch {length}")
+        notes.append(f"an epoch is taken to have {length} steps: each shows that step alone")
+    return replace(inference, line_format=line_format, options=tuple(options), notes=tuple(notes))
+
+
+def _restarts(steps: Integers, epochs: Integers, totals: Integers | None, inference: Inference) -> bool:
+    """Tell whether steps start again with each epoch: those of two epochs overlap, or one epoch says its length."""
+    if inference.records.sample.place == "through":
+        return False
+    known, index = np.unique(epochs, return_inverse=True)
+    if len(known) == 1:
+        return totals is not None or int(known[0]) > 1
+    first, last = np.full(len(known), np.iinfo(np.int64).max), np.full(len(known), -1)
+    np.minimum.at(first, index, steps)
+    np.maximum.at(last, index, steps)
+    return bool(np.any(first[1:] <= last[:-1]))
+
+
+def _base_by_distance(steps: Integers, epochs: Integers | None, totals: Integers | None) -> str:
+    """Return why the first step is called 0, though the log has none so called; "" if nothing tells that."""
+    known = np.unique(steps)
+    if known[0] == 0:
+        return ""
+    if epochs is not None and int(epochs.min()) == 0 and totals is not None and int(steps.max()) < int(totals.max()):
+        return "epochs are, and no step is the last of its total"
+    distances = np.diff(known)
+    if len(known) > 2 and distances.min() > 1:
+        distance = int(np.gcd.reduce(distances))
+        if distance > 1 and (int(known[0]) + 1) % distance == 0:
+            return f"they are one less than multiples of {distance}"
+    return ""
+
+
+def _only_ends(steps: Integers, epochs: Integers) -> int:
+    """Return the step that each of several epochs shows alone; 0 if they do not."""
+    alone = len(np.unique(steps)) == 1 and len(np.unique(epochs)) > 1
+    return int(steps[0]) if alone else 0
+
+
+def loss_notes(records: Records) -> Iterator[str]:
+    """Say what else might be the loss, and what the number that was taken may be the mean of."""
+    rank, loss = records.sample.losses[0]
+    others = list(dict.fromkeys(one.label for other, one in records.sample.losses[1:] if other < PART_RANK))
+    if others:
+        yield f"the loss is read from {loss.label!r}; also in the line: {', '.join(others)}"
+    elif rank >= PART_RANK:
+        yield f"the loss is read from {loss.label!r}, the only one in the line"
+    if rank % PART_RANK >= MEAN_RANK:
+        yield f"{loss.label!r} is a mean over steps that the log does not tell: it is taken as told of one step"
+    behind = records.sample.line[loss.end :].lstrip()
+    if behind[:1] == "(" and behind[1:2].isdigit():
+        yield "a second number in brackets follows the loss: the first is read; it may be a mean or median itself"
+    if records.others:
+        first = records.others[0]
+        count = len(records.others)
+        yield f"{count} lines tell a loss in another form (first: line {first.number}): they are not read"

@@ -1,0 +1,136 @@
+"""The reader of last resort: reads any log in which lines repeat that hold a step or an epoch, and a loss.
+
+It says what it took, and gives the pattern that does the same. It stands beside the formats, not among them: it is
+asked where none of them knows a log.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.line_formats.infer_line_format import (
+    NAME,
+    SUMMARY,
+    Inference,
+    infer_line_format,
+    loss_notes,
+    settle_counting,
+)
+from align.curves.line_formats.line_reader import read_lines
+from align.curves.line_formats.log_words import PART_RANK
+from align.curves.log_parts.deduplicate_steps import deduplicate_steps
+from align.curves.log_parts.table_builder import LARGEST_STEP
+from align.errors import EmptyLogError, SeveralLossesError, SeveralRunsError
+
+if TYPE_CHECKING:
+    from align.curves.line_formats.choose_records import Records
+    from align.curves.log_sources import LogSource
+    from align.curves.loss_log import LossLog
+
+_SHOWN = 110
+# So many losses for each step that stands are no resumed training.
+_MANY_RUNS = 5
+
+
+class LinesFormat:
+    """Lines of one shape, whatever it is."""
+
+    name = NAME
+    summary = SUMMARY
+    requires: tuple[str, ...] = ()
+    quoted = False
+    sample = b"run 7 | it 1/3 | objective loss 2.3026\nrun 7 | it 2/3 | objective loss 2.2981\n"
+
+    def recognizes(self, source: LogSource) -> bool:
+        """Tell whether there are such lines; raises SeveralLossesError if several numbers of theirs may be the loss."""
+        if source.is_binary or _is_json(source):
+            return False
+        inference = infer_line_format(source)
+        if inference is not None:
+            _refuse_several(source.label, inference.records)
+        return inference is not None
+
+    def read(self, source: LogSource) -> LossLog:
+        """Read all lines of the shape; raises EmptyLogError if there is none, SeveralLossesError."""
+        inference = infer_line_format(source)
+        if inference is None:
+            raise EmptyLogError(source.label, [self.summary])
+        _refuse_several(source.label, inference.records)
+        settled = settle_counting(inference, read_lines(inference.line_format, source))
+        log = read_lines(settled.line_format, source)
+        _refuse_short_end(log)
+        return log.with_notes((*_told(settled), *settled.notes, *loss_notes(settled.records)))
+
+
+def _is_json(source: LogSource) -> bool:
+    """Tell whether all of it is one JSON document."""
+    if source.data.lstrip()[:1] not in (b"{", b"["):
+        return False
+    try:
+        json.loads(source.data)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refuse_several(label: str, records: Records) -> None:
+    """Raise SeveralLossesError where a line has several parts of a loss and no whole."""
+    names = dict.fromkeys(one.label for _, one in records.sample.losses)
+    if records.sample.losses[0][0] >= PART_RANK and len(names) > 1:
+        raise SeveralLossesError(label, records.sample.number, tuple(names))
+
+
+def _refuse_short_end(log: LossLog) -> None:
+    """Raise SeveralRunsError where the log goes back, and most steps have other losses in what is replaced."""
+    table = log.table
+    series = table.metrics["loss"]
+    steps = table.steps[series.rows]
+    if log.counting == "step in epoch" and table.epochs is not None:
+        steps = table.epochs[series.rows] * LARGEST_STEP + steps
+    kept = deduplicate_steps(steps, series.values)
+    if kept.each > 1 or len(kept.index) == len(steps):
+        return
+    told = len(np.unique(np.stack([steps, series.values]), axis=1)[0])
+    left_out = len(np.unique(steps)) - len(kept.index)
+    if left_out > len(kept.index) or told > _MANY_RUNS * len(kept.index) or _starts_over(log):
+        first = int(table.lines[series.rows][kept.index].min())
+        raise SeveralRunsError(log.label, len(kept.index), told - len(kept.index), first)
+
+
+def _starts_over(log: LossLog) -> bool:
+    """Tell whether steps without an epoch start over, with other losses, once they have come to their total."""
+    table, series = log.table, log.table.metrics["loss"]
+    if log.counting != "global step" or table.totals is None:
+        return False
+    steps, totals = table.steps[series.rows], table.totals[series.rows]
+    back = np.flatnonzero(np.diff(steps) < 0)
+    distance = int(np.median(np.abs(np.diff(steps))))
+    whole = back[steps[back] + distance > totals[back]]
+    last = dict(zip(steps.tolist(), series.values.tolist(), strict=True))
+    before = slice(int(whole.max()) + 1 if len(whole) else 0)
+    return any(last[step] != value for step, value in zip(steps[before].tolist(), series.values[before], strict=True))
+
+
+def _told(inference: Inference) -> tuple[str, ...]:
+    """Say which parts of a line were taken, and what does the same by hand."""
+    options = " ".join([f"--pattern {shlex.quote(inference.line_format.pattern)}", *inference.options])
+    sample = inference.records.sample
+    lines = f"no format knows this log: line {sample.number} is read as {_marked(inference)}"
+    return (lines, f"the same by hand: {options}")
+
+
+def _marked(inference: Inference) -> str:
+    sample = inference.records.sample
+    match = inference.line_format.compiled.search(sample.line)
+    if match is None:
+        return repr(sample.line[:_SHOWN])
+    spans = sorted((match.span(name), name) for name in match.re.groupindex if match[name])
+    pieces, end = [], max(0, spans[0][0][0] - 30) if spans else 0
+    for (first, last), name in spans:
+        pieces += [sample.line[end:first], f"<{name} {sample.line[first:last]}>"]
+        end = last
+    return "".join(pieces).strip()

@@ -1,0 +1,34 @@
+"""A format of lines as data: an expression with named groups, and what it cannot say by itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from align.curves.loss_log import Base, Window
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    r"""Lines in which `pattern` is searched, each by itself.
+
+    Groups: `loss`; `step` or `epoch` or both; `total`, the steps of an epoch; `validation`, which takes part in what is
+    not of training; any other name is a metric. A line may hold only a counter or `validation`
+    (`Epoch (?P<epoch>\d+)$|train_loss (?P<loss>\S+)`): it then speaks for the lines that follow. `window` None: single
+    steps, or the mean of the epoch where only epochs are counted. `base` and `steps_per_epoch` as in LossLog.
+    """
+
+    name: str
+    summary: str
+    pattern: str
+    window: Window | None = None
+    base: Base | None = None
+    steps_per_epoch: int | None = None
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        """The expression, ready for use; raises re.error if it is none."""
+        return re.compile(self.pattern)

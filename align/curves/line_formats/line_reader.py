@@ -1,0 +1,184 @@
+"""Reads the lines of a LineFormat: the user's own pattern, or the one that the reader of last resort infers.
+
+A progress bar prints a step again and again as it moves: of such lines that follow each other the last counts. A text
+that stops in the middle of a line may have lost digits of its last number; where the line is plainly shorter than
+others of its kind, it is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.core.regex_timeout import SECONDS, TimeIsUpError, limited_time
+from align.curves.log_parts.invalid_steps import InvalidSteps
+from align.curves.log_parts.table_builder import TableBuilder, read_steps
+from align.curves.log_parts.text import ONLY_EPOCHS, end_notes
+from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
+from align.errors import EmptyLogError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from align.curves.line_formats.line_format import LineFormat
+    from align.curves.log_sources import LogBlock, LogSource
+
+_COUNTERS = ("step", "epoch", "total")
+_OTHERS = (*_COUNTERS, "validation")
+_BAR = "%|"
+_LAST = re.compile(r"[\w.+-]*$")
+_NUMBER = re.compile(r"[-+]?[0-9][0-9.,:eE+-]*")
+
+
+class FoundLine(NamedTuple):
+    """A line that matches: its groups by name ("" for one that took no part), and the text after the loss."""
+
+    number: int
+    groups: dict[str, str]
+    rest: str
+    bar: bool
+
+
+def find_in_block(line_format: LineFormat, block: LogBlock) -> list[FoundLine]:
+    """Return the lines of a block that match; raises UsageError if that takes for ever."""
+    try:
+        with limited_time():
+            return [
+                FoundLine(
+                    number,
+                    {name: (text or "").strip() for name, text in match.groupdict().items()},
+                    line[match.end("loss") :] if match["loss"] else "",
+                    _BAR in line,
+                )
+                for number, line in block.lines()
+                if (match := line_format.compiled.search(line))
+            ]
+    except TimeIsUpError:
+        reason = f"the pattern '{line_format.pattern}' takes more than {SECONDS} seconds"
+        hint = "a repetition inside a repetition, such as (a+)+, can take for ever: write it without"
+        raise UsageError(reason, hint) from None
+
+
+def read_lines(line_format: LineFormat, source: LogSource) -> LossLog:
+    """Read all lines that match; raises EmptyLogError if none has a loss, UsageError if that takes for ever."""
+    reading = _Reading(line_format, source)
+    for block in source.blocks():
+        reading.add(block)
+    return reading.log()
+
+
+class _Reading:
+    """The columns so far; what lines with a counter alone tell is carried on to those that follow."""
+
+    def __init__(self, line_format: LineFormat, source: LogSource) -> None:
+        groups = line_format.compiled.groupindex
+        self._format, self._source = line_format, source
+        self._counters = [name for name in _COUNTERS if name in groups]
+        self._counter = "step" if "step" in groups else "epoch"
+        self._metrics = [name for name in groups if name not in _OTHERS]
+        window = line_format.window or (RAW if self._counter == "step" else EPOCH_MEAN)
+        self._builder, self._odd = TableBuilder(lambda _: window, loss="loss"), InvalidSteps()
+        self._carried: dict[str, str] = {}
+        self._ignored = self._validation = 0
+        self._shapes: set[str] = set()
+        self._cut = False
+        self._cut_line = source.data.count(b"\n") + 1 if source.was_cut else 0
+
+    def add(self, block: LogBlock) -> None:
+        """Take the lines of a block."""
+        found = find_in_block(self._format, block)
+        self._ignored += block.count_filled() - len(found)
+        rows = list(self._carried_on(found))
+        moved = [self._is_moved(row, after) for row, after in pairwise(rows)]
+        rows = [row for row, again in zip(rows, [*moved, False], strict=False) if not again]
+        if rows and self._was_cut(rows):
+            self._cut = True
+            rows.pop()
+        if rows:
+            self._take(rows)
+
+    def _take(self, rows: Sequence[FoundLine]) -> None:
+        lines = np.array([row.number for row in rows], np.int64)
+        columns = {name: [row.groups[name] for row in rows] for name in (*self._counters, *self._metrics)}
+        counts = {name: read_steps(columns[name]) for name in self._counters}
+        steps = counts[self._counter]
+        self._odd.look(lines, steps, columns[self._counter], columns["loss"])
+        metrics = {name: columns[name] for name in self._metrics}
+        self._builder.add(lines, steps, metrics, epochs=counts.get("epoch"), totals=counts.get("total"))
+
+    def _carried_on(self, found: Sequence[FoundLine]) -> Iterator[FoundLine]:
+        """Yield the records of training, each with the counters that it lacks from the line that told them last."""
+        for row in found:
+            groups, carried = row.groups, self._carried
+            told = {name: groups[name] for name in self._counters if groups[name]}
+            if not any(groups[name] for name in self._metrics):
+                self._carried = {**carried, **told, "validation": groups.get("validation", "")}
+                self._ignored += 1
+            elif groups.get("validation") or (carried.get("validation") and not told):
+                self._validation += 1
+            else:
+                missing = {name: carried.get(name, "") for name in self._counters if not groups[name]}
+                yield row._replace(groups={**groups, **missing})
+
+    def _is_moved(self, row: FoundLine, after: FoundLine) -> bool:
+        """Tell whether a line is a bar's, and the next one the same bar at the same step."""
+        return row.bar and after.bar and all(row.groups[name] == after.groups[name] for name in self._counters)
+
+    def _was_cut(self, rows: Sequence[FoundLine]) -> bool:
+        """Tell whether the last record of the text is the beginning of one, by what follows the loss in others."""
+        last, others = rows[-1], rows[:-1]
+        self._shapes.update(map(_shape, others))
+        if last.number != self._cut_line or not others:
+            return False
+        shape, tails = _shape(last), [len(_tail(row)) for row in others]
+        usual = float(min(tails) if last.rest else np.median(tails))
+        if last.rest.strip() == "." or (shape in self._shapes and len(_tail(last)) < usual):
+            return True
+        return shape not in self._shapes and any(known.startswith(shape) for known in self._shapes)
+
+    def log(self) -> LossLog:
+        """Put all together; raises EmptyLogError if there is no loss."""
+        label, line_format = self._source.label, self._format
+        self._builder.refuse_words(label)
+        table = self._builder.build()
+        if "loss" not in table.metrics:
+            self._odd.refuse(label)
+            raise EmptyLogError(label, [line_format.summary], EmptyLogError.OWN_PATTERN)
+        inside = "step" in self._counters and "epoch" in self._counters
+        return LossLog(
+            label=label,
+            format=line_format.name,
+            table=table,
+            loss_name="loss",
+            counting="step in epoch" if inside else "global step" if self._counter == "step" else "epoch",
+            base=line_format.base,
+            steps_per_epoch=line_format.steps_per_epoch,
+            ignored_lines=self._ignored + self._builder.ignored + self._validation + self._cut,
+            notes=tuple(self._notes()),
+        )
+
+    def _notes(self) -> Iterator[str]:
+        if self._cut:
+            yield "the last line was cut: it is left out"
+        else:
+            yield from end_notes(self._source)
+        yield from self._builder.notes()
+        yield from self._odd.notes()
+        if self._validation:
+            yield f"{self._validation} lines with a loss are of another phase than training: they are left out"
+        if self._counter == "epoch" and self._format.window is None:
+            yield ONLY_EPOCHS
+
+
+def _shape(row: FoundLine) -> str:
+    """Return what follows the loss, whatever its numbers."""
+    return " ".join(_NUMBER.sub("#", row.rest).split())
+
+
+def _tail(row: FoundLine) -> str:
+    """Return the last word or number of a line."""
+    found = _LAST.search(row.groups["loss"] + row.rest.rstrip())
+    return found[0] if found else ""

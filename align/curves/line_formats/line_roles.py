@@ -1,0 +1,127 @@
+"""What the numbers of one line stand for: its step, its epoch, its losses, its learning rate."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from align.curves.line_formats.log_words import (
+    counter_kind,
+    is_loss_name,
+    is_rate,
+    is_validation,
+    log_words,
+    loss_rank,
+    words_of,
+)
+from align.curves.line_formats.numbers_of_line import NumberInLine, masked, numbers_of_line
+
+Place = Literal["through", "named", "ratio", "first"]
+# Where a line tells several counters of steps, the surest is taken.
+_SUREST: tuple[Place, ...] = ("through", "named", "ratio", "first")
+_OPEN_RATIO = re.compile(r"[\[(|]\s*$")
+_WORD = re.compile(r"[A-Za-z]")
+
+
+@dataclass(frozen=True, slots=True)
+class LineRoles:
+    """The numbers of a line by their role; `losses` of training, the surest first, with their ranks.
+
+    `place` says how the step is told: by a name that counts through, by another, by a ratio without a name
+    (`[20/5004]`), or by standing first in the line. `validation`: what it tells is of another phase.
+    """
+
+    number: int
+    line: str
+    step: NumberInLine | None
+    place: Place | None
+    epoch: NumberInLine | None
+    losses: tuple[tuple[int, NumberInLine], ...]
+    rate: NumberInLine | None
+    validation: bool
+    fields: int
+
+    @property
+    def counted(self) -> bool:
+        """True if it tells a step or an epoch."""
+        return self.step is not None or self.epoch is not None
+
+    @property
+    def loss(self) -> NumberInLine | None:
+        """The surest loss of training; None if there is none."""
+        return self.losses[0][1] if self.losses and not self.validation else None
+
+
+def roles_of_line(number: int, line: str, *, bare: bool = False) -> LineRoles:
+    """Tell the roles of the numbers of a line; with `bare` a number after `train` alone is a loss."""
+    found = numbers_of_line(line)
+    step, place = _step(line, found)
+    epoch = next((one for one in found if one.whole and counter_kind(_counter_label(one)) == "epoch"), None)
+    epoch = _bare_epoch(found) if epoch is None else epoch
+    losses = _losses(found, bare)
+    rate = next((one for one in found if is_rate(one.label)), None)
+    return LineRoles(number, line, step, place, epoch, losses, rate, _of_validation(line, found, losses), len(found))
+
+
+def _bare_epoch(found: list[NumberInLine]) -> NumberInLine | None:
+    """Return the number after the name of the phase alone, if steps with their total follow."""
+    names = log_words().names["epoch.bare"]
+    for one, after in pairwise(found):
+        if one.whole and after.total and not one.total and not after.label and " ".join(words_of(one.label)) in names:
+            return one
+    return None
+
+
+def _counter_label(one: NumberInLine) -> str:
+    """Return the label, or the name that is glued behind: `1epoch`."""
+    return one.label if _WORD.search(one.label) or not one.unit else one.unit
+
+
+def _step(line: str, found: list[NumberInLine]) -> tuple[NumberInLine | None, Place | None]:
+    """Return the surest counter of steps."""
+    places = {_place(line, found, index): one for index, one in reversed(list(enumerate(found))) if one.whole}
+    place = next((one for one in _SUREST if one in places), None)
+    return (None, None) if place is None else (places[place], place)
+
+
+def _place(line: str, found: list[NumberInLine], index: int) -> Place | None:
+    one = found[index]
+    kind = counter_kind(one.label)
+    if kind in ("through", "step"):
+        return "through" if kind == "through" else "named"
+    if _WORD.search(one.label) or one.unit:
+        return None
+    if one.total:
+        behind_epoch = index > 0 and counter_kind(found[index - 1].label) == "epoch"
+        return "ratio" if behind_epoch or _OPEN_RATIO.search(line[: one.start]) else None
+    return "first" if index == 0 and not line[: one.start].strip() and line[one.end : one.end + 1] == " " else None
+
+
+def _losses(found: list[NumberInLine], bare: bool) -> tuple[tuple[int, NumberInLine], ...]:
+    names = log_words().names["loss.bare"] if bare else frozenset[str]()
+    ranked = [(0 if one.label in names else loss_rank(one.label), one) for one in found if one.unit != "%"]
+    return tuple(sorted([(rank, one) for rank, one in ranked if rank is not None], key=lambda pair: pair[0]))
+
+
+def _of_validation(line: str, found: list[NumberInLine], losses: tuple[tuple[int, NumberInLine], ...]) -> bool:
+    """Tell by the words in front of the loss, but for names of other numbers; without a loss by counters' names."""
+    if not losses:
+        told = [one.label for one in found if counter_kind(one.label)]
+        return any(map(is_validation, told)) or any(is_loss_name(one.label) for one in found) or _starts_so(line)
+    return is_validation(text_before(line, losses[0][1], found))
+
+
+def _starts_so(line: str) -> bool:
+    words = words_of(masked(line)[:80])
+    return bool(words) and is_validation(words[0])
+
+
+def text_before(line: str, loss: NumberInLine, found: list[NumberInLine]) -> str:
+    """Return what stands in front of a loss, without the names of numbers that count nothing."""
+    text = masked(line)[: loss.label_start]
+    for one in found:
+        if one.label_end <= len(text) and not counter_kind(one.label):
+            text = text[: one.label_start] + " " * (one.label_end - one.label_start) + text[one.label_end :]
+    return text

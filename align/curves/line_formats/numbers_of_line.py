@@ -1,0 +1,105 @@
+"""The numbers of a log line, each with what stands in front of it; times, dates and places in source code are none.
+
+A label goes back to a comma, a bracket, a colon, two spaces or the number before. Digits inside a name (`acc1`,
+`loss_bbox_0`) are part of it, but for a counter's (`epoch3`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# Names glued to their number; and what may stand around one.
+_GLUED = r"(?:[Ee]poch|EPOCH|[Ss]tep|[Ii]ter(?:ation)?|[Bb]atch|ep|it)s?"
+_VALUE = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?:[-+]?(?i:nan|inf(?:inity)?)|None|null)(?![\w])"
+_NUMBER = re.compile(
+    rf"(?<![\w.])(?P<glued>{_GLUED})?(?P<value>{_VALUE})(?P<ratio>[ ]*/[ ]*(?P<total>[0-9]+)(?![.0-9]))?"
+    r"(?P<unit>%|(?:[A-Za-zµ][A-Za-z]*(?:/[A-Za-z]+)?))?"
+)
+_CLOCK = r"[0-9]{1,3}:[0-9]{2}(?::[0-9]{2})?(?:[.,][0-9]+)?(?![\w.])"
+_NO_NUMBERS = re.compile(
+    r"^[IWEF][0-9]{4} [0-9:.]+ +[0-9]+ [\w.]+:[0-9]+\]"
+    r"|(?<![\w.])[0-9]{2,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}(?![\w/])(?:[ T_|]"
+    + _CLOCK
+    + r")?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
+    r"|(?<=\[)[0-9]{1,2}/[0-9]{1,2}(?= [0-9]{1,2}:)"
+    r"|(?<![\w.])(?:[0-9]+ days?,? )?" + _CLOCK + r"|(?<![\w.])[0-9]+ days?, "
+    r"|\([\w.]+:[0-9]+\)|[\w.<>]+:[\w.<>]+:[0-9]+(?![\w.])|[\w./\\-]+\.(?:py|cpp|cc|cu|h|c|js|go|rs)(?::[0-9]+)?(?::\w+)?"
+    r"|(?<![\w.])0x[0-9a-fA-F]+|(?<![\w.])[0-9]+(?:\.[0-9]+){2,}"
+)
+_BLANK = "\x00"
+_WRAPPER = re.compile(r"(?:tensor|Tensor|array|float(?:16|32|64)?|np\.float(?:16|32|64))\($")
+_GLUE = re.compile(r"[\s:=\[(|\"'#~>-]*$")
+_BOUNDARY = re.compile(r"[\x00,;|{}()\[\]<>\"'\t%*]|\s{2,}|[:=]|(?:^|\s)-+(?=\s)|->|…")
+_LETTER = re.compile(r"[^\W\d_]")
+LONGEST_LINE = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class NumberInLine:
+    """A number at text[start:end], its label at text[label_start:label_end]; `total` and `unit` are "" if absent.
+
+    `after` is where the number before it ends, with its total and unit; -1 for the first of the line.
+    """
+
+    label: str
+    text: str
+    label_start: int
+    label_end: int
+    start: int
+    end: int
+    after: int
+    total: str = ""
+    unit: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """True if it is printed as a whole number without a sign."""
+        return self.text.isdecimal()
+
+
+def masked(line: str) -> str:
+    """Blank what looks like a number and is none, each character for one."""
+    return _NO_NUMBERS.sub(lambda found: _BLANK * len(found[0]), line[:LONGEST_LINE])
+
+
+def numbers_of_line(line: str) -> list[NumberInLine]:
+    """Return the numbers of a line in order."""
+    text, found, after = masked(line), [], -1
+    for match in _NUMBER.finditer(text):
+        left = max(after, 0)
+        start = match.start("value")
+        label_end = start if match["glued"] else _glue_start(text, left, start)
+        label_start = _label_start(text, left, label_end)
+        if not _LETTER.search(text, label_start, label_end):
+            label_start = label_end = start
+        found.append(
+            NumberInLine(
+                text[label_start:label_end],
+                match["value"],
+                label_start,
+                label_end,
+                start,
+                match.end("value"),
+                after,
+                match["total"] or "",
+                match["unit"] or "",
+            )
+        )
+        after = match.end()
+    return found
+
+
+def _glue_start(text: str, left: int, start: int) -> int:
+    """Return where the signs between a label and its number begin, with the call that may wrap the number."""
+    piece = text[left:start]
+    if wrapper := _WRAPPER.search(piece):
+        piece = piece[: wrapper.start()]
+    glue = _GLUE.search(piece)
+    return left + (glue.start() if glue else len(piece))
+
+
+def _label_start(text: str, left: int, end: int) -> int:
+    piece = text[left:end]
+    last = max((match.end() for match in _BOUNDARY.finditer(piece)), default=0)
+    return left + last + len(piece[last:]) - len(piece[last:].lstrip())

@@ -1,0 +1,55 @@
+"""A log format made from a user's own regular expression with named groups.
+
+`loss` and one of `step` and `epoch` are needed; `total` is how many steps an epoch has, `validation` takes part in what
+is not of training, any other name is a metric. The expression is searched in each line by itself; see LineFormat. It is
+the user's own, so it may take for ever: each block has its time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from align.curves.line_formats.line_format import LineFormat
+from align.curves.line_formats.line_reader import find_in_block, read_lines
+from align.errors import UsageError
+
+if TYPE_CHECKING:
+    from align.curves.log_sources import LogSource
+    from align.curves.loss_log import LossLog
+
+_EXAMPLE = r"name the groups, as in 'step (?P<step>\d+) .*loss (?P<loss>\S+)'; others are metrics"
+
+
+class PatternFormat:
+    """Lines in which the expression finds its groups; raises UsageError where it cannot tell a step and a loss."""
+
+    name = "pattern"
+    requires: tuple[str, ...] = ()
+    quoted = False
+    sample = b""
+
+    def __init__(self, pattern: str) -> None:
+        self.summary = f"lines in which the pattern '{pattern}' is found"
+        self._format = LineFormat(self.name, self.summary, _checked(pattern))
+
+    def recognizes(self, source: LogSource) -> bool:
+        """Tell whether the expression is found in a line."""
+        return any(find_in_block(self._format, block) for block in source.blocks())
+
+    def read(self, source: LogSource) -> LossLog:
+        """Read all lines that match; raises EmptyLogError if none has a loss, UsageError if that takes for ever."""
+        return read_lines(self._format, source)
+
+
+def _checked(pattern: str) -> str:
+    try:
+        groups = re.compile(pattern).groupindex
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"'{pattern}' is no regular expression: {error}", _EXAMPLE) from error
+    missing = [] if "loss" in groups else ["loss"]
+    if "step" not in groups and "epoch" not in groups:
+        missing.append("step (or epoch)")
+    if missing:
+        raise UsageError(f"the pattern '{pattern}' has no group {' and no group '.join(missing)}", _EXAMPLE)
+    return pattern

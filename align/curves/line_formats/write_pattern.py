@@ -1,0 +1,115 @@
+"""Writes the expression that finds the numbers of lines of one shape: what stands in front of each, in their order."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from align.curves.line_formats.log_words import is_loss_name, is_validation, log_words, words_of
+
+if TYPE_CHECKING:
+    from align.curves.line_formats.line_roles import LineRoles
+    from align.curves.line_formats.numbers_of_line import NumberInLine
+
+_COUNT = r"\d+"
+_VALUE = r"(?i:[-+]?(?:\d*\.?\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)|none|null)"
+_END = r"(?!\.?\d)"
+_TOTAL = r"\s*/\s*(?P<total>\d+)"
+_SPACES = re.compile(r"\s+")
+
+
+def record_pattern(roles: LineRoles, *, rate: bool = True) -> str:
+    """Return an expression with the groups step, total, epoch, loss and lr, as far as the line has them."""
+    parts = [("step", roles.step), ("epoch", roles.epoch), ("loss", roles.loss), ("lr", roles.rate if rate else None)]
+    placed = sorted(((name, one) for name, one in parts if one), key=lambda part: part[1].start)
+    pieces, end = "", None
+    for name, one in placed:
+        piece = _first_piece(roles.line, one, _group(name, one)) if name == "step" and roles.place == "first" else ""
+        piece = piece or _piece(roles.line, one, name)
+        joined = name == "step" and roles.place == "ratio" and end is not None and one.after >= end
+        pieces += piece if not pieces or (joined and not _WORDS.search(roles.line[end : one.start])) else f".*?{piece}"
+        end = one.end
+    return pieces
+
+
+_WORDS = re.compile(r"[A-Za-z0-9|]")
+
+
+def counter_pattern(roles: LineRoles) -> str:
+    """Return an expression for a line that tells only where what follows belongs, with its counters."""
+    parts = [(name, one) for name, one in (("step", roles.step), ("epoch", roles.epoch)) if one]
+    placed = sorted(parts, key=lambda part: part[1].start)
+    joined = ""
+    for one_name, one in placed:
+        piece = _piece(roles.line, one, one_name)
+        joined += piece if not joined or _directly(roles, one, one_name) else f".*?{piece}"
+    return joined
+
+
+def loss_pattern(roles: LineRoles) -> str:
+    """Return an expression for the loss alone."""
+    return "" if roles.loss is None else _piece(roles.line, roles.loss, "loss")
+
+
+def _directly(roles: LineRoles, one: NumberInLine, name: str) -> bool:
+    return name == "step" and roles.place == "ratio" and not _WORDS.search(roles.line[max(one.after, 0) : one.start])
+
+
+def _group(name: str, one: NumberInLine) -> str:
+    value = _VALUE if name in ("loss", "lr") else _COUNT
+    end = "" if name in ("loss", "lr") else _END
+    return f"(?P<{name}>{value}){end}" + (_TOTAL if name == "step" and one.total else "")
+
+
+def _piece(line: str, one: NumberInLine, name: str) -> str:
+    group = _group(name, one)
+    if not _LETTERS.search(one.label):
+        return _unnamed_piece(line, one, group)
+    words = _told_words(one.label, name)
+    glue = line[one.label_end : one.start]
+    start = line.rfind(words[0], one.label_start, one.label_end) if len(words) == 1 else -1
+    start = start if start >= 0 else one.label_end - len(one.label[one.label.rfind(words[0]) :])
+    boundary = r"(?<![\w./-])"
+    if name == "loss" and not re.search(r"[A-Za-z]\s$", line[:start]):
+        boundary += r"(?<![A-Za-z]\s)"
+    return boundary + r"\s+".join(map(re.escape, words)) + _escaped(glue) + group
+
+
+_LETTERS = re.compile(r"[A-Za-z]")
+
+
+def _told_words(label: str, name: str) -> list[str]:
+    """Return the words of a label that the expression asks for: of a counter the last, with its phase in front."""
+    words = label.split()
+    if name in ("step", "epoch"):
+        before = words[-2:-1]
+        phase = before and (set(words_of(before[0])) & {"train", "training"} or is_validation(before[0]))
+        return words[-2:] if phase else words[-1:]
+    known = log_words().names["loss.plain"] | log_words().names["loss.means"] | log_words().names["loss.words"]
+    while len(words) > 1 and not set(words_of(words[0])) & known and any(map(is_loss_name, words[1:])):
+        words = words[1:]
+    return words
+
+
+def _unnamed_piece(line: str, one: NumberInLine, group: str) -> str:
+    """Return an expression by the signs alone in front of a number: a bracket, or the end of a bar."""
+    signs = re.search(r"[^\w.]*$", line[max(one.after, 0) : one.start])
+    glue = signs[0] if signs else ""
+    if "|" in glue:
+        return r"\|" + _escaped(glue[glue.rfind("|") + 1 :]) + group
+    return _escaped(glue.lstrip() if one.after < 0 else glue) + group
+
+
+def _first_piece(line: str, one: NumberInLine, group: str) -> str:
+    return rf"^\s*{group}\s+" if line[: one.start].strip() == "" else ""
+
+
+def _escaped(glue: str) -> str:
+    """Escape signs; spaces may be many or, beside a sign, none."""
+    if glue and not glue.strip():
+        return r"\s+"
+    return (
+        r"\s*".join(re.escape(part) for part in _SPACES.split(glue))
+        if glue.strip() == glue
+        else (r"\s*".join(["", *map(re.escape, glue.split()), ""]))
+    )
