@@ -54,6 +54,9 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     steps: Annotated[int, typer.Option(metavar="N", help="How many training steps.")] = 3,
     batch: BatchesOfStepsOption = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace training steps that DIR holds; a trace always is.")
+    ] = False,
     json: JsonOption = False,
 ) -> int:
     """Run a model on fixed inputs and write what every module returned into a folder; its framework is enough.
@@ -72,7 +75,11 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
         others |= {"--dtype": dtype, "--mode": mode, "--tensors": tensors, "--functions": functions}
         others |= {"--layer-inputs": layer_inputs, "--backward": backward}
         others |= {"--no-noise": not noise, "--no-values": not values}
-        return _capture_steps(step, folder, batch, steps, json, [name for name, given in others.items() if given])
+        if strange := [name for name, given in others.items() if given]:
+            raise UsageError(
+                f"{strange[0]} is of a forward run, not of --step", "the factory returns the model as it is to be"
+            )
+        return _capture_steps(step, folder, batch, steps, json, overwrite=overwrite)
     if batch:
         raise UsageError("--batch is of training steps", "give --inputs, or --step FACTORY")
     if side is None:
@@ -102,18 +109,16 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
 
 
 def _capture_steps(
-    factory: str, folder: Path, batch: list[str] | None, steps: int, json: bool, others: list[str]
+    factory: str, folder: Path, batch: list[str] | None, steps: int, json: bool, *, overwrite: bool
 ) -> int:
-    """Capture training steps; raises UsageError for `others`, which belong to a forward run."""
+    """Capture training steps; raises UsageError where no batch is given."""
     from align.training.capture_training_step import capture_training_step
 
-    if others:
-        raise UsageError(
-            f"{others[0]} is of a forward run, not of --step", "the factory returns the model as it is to be"
-        )
     if not batch:
         raise UsageError("no batch is given", "give inputs and labels by name: --batch FILE.npz")
     with progress_bar() as progress:
-        result = capture_training_step(factory, folder, batch=batch, steps=steps, progress=progress)
+        result = capture_training_step(
+            factory, folder, batch=batch, steps=steps, overwrite=overwrite, progress=progress
+        )
     hand_over(result, {"step": factory, **numbered_sources("batch", batch)}, None, json)
     return 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from align.core.atomic_files import atomic_folder
 from align.core.progress import silent
 from align.core.protocols import SettingsReader
+from align.errors import DestinationError
 from align.training.compare_training_step import STEPS
 from align.training.freeze import without_dropout
 from align.training.open_training import open_training
@@ -33,14 +34,15 @@ def capture_training_step(
     *,
     batch: InputsSource,
     steps: int = STEPS,
+    overwrite: bool = False,
     progress: Progress = silent,
 ) -> CapturedSteps:
     """Take training steps of one side and write all that `compare_training_step` needs of them into a folder.
 
     `side`, `batch` and `steps` are as there. The folder holds losses, tensors and gradients of the layers in the first
     step, gradients and values of parameters and buffers of all steps, their rounding, the settings of the optimizer,
-    and the batches. It is written whole or not at all; one that holds captured steps is replaced. Raises
-    DestinationError for a folder that holds something else, or cannot be written.
+    and the batches. It is written whole or not at all; captured steps are replaced if `overwrite` says so.
+    Raises DestinationError for one that is not to be replaced, holds something else, or cannot be written.
 
     >>> from align.core.training import Training
     >>> from align.models.frameworks.arrays import ArrayModel
@@ -50,8 +52,11 @@ def capture_training_step(
     Traceback (most recent call last):
     align.errors.CannotRunError: arrays models cannot be trained
     """
+    destination = Path(folder)
+    if not overwrite and any((destination / name).exists() for name in FILES):
+        raise DestinationError(f"{destination} exists", "add --overwrite to replace it")
     opened, batches, stages = open_training(side), batches_of_steps(batch, steps), count(1)
-    reader, destination = opened.side.reader, Path(folder)
+    reader = opened.side.reader
     with without_dropout(opened) as findings, atomic_folder(destination, FILES) as part:
         found = record_reference(
             opened, batches, part, begun=lambda: progress("capture", next(stages), STAGES), layers=True

@@ -115,10 +115,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def captured(home: Path, side: str, out: str = "", batch: str = "batch", steps: int = 2) -> int:
+def captured(home: Path, side: str, out: str = "", *options: str, batch: str = "batch", steps: int = 2) -> int:
     sides = f"{home / 'sides.py'}:"
     return main(["capture", "--step", f"{sides}{side}", "--batch", f"{sides}{batch}", "--steps", str(steps),
-                 "-o", str(home / (out or side))])  # fmt: skip
+                 "-o", str(home / (out or side)), *options])  # fmt: skip
 
 
 def places(result: Any) -> list[tuple[str, str, str, str]]:
@@ -151,13 +151,13 @@ def test_a_folder_against_a_live_port_and_against_its_folder(
 
 
 def test_a_live_reference_against_a_folder(home: Path) -> None:
-    captured(home, "cut", steps=1)
+    captured(home, "cut", "cut", "--overwrite", steps=1)
     result = align.compare_training_step(f"{home / 'sides.py'}:momentum", home / "cut")
     assert places(result) == FAULTS[0][1]
 
 
 def test_two_folders_are_compared_without_any_framework(home: Path) -> None:
-    captured(home, "cut")
+    captured(home, "cut", "cut", "--overwrite")
     program = (
         "import sys; sys.modules.update(torch=None, mindspore=None)\n"
         "from align.cli.main import main\n"
@@ -256,6 +256,21 @@ def test_a_capture_that_fails_leaves_what_was_there(home: Path, tmp_path: Path) 
     with pytest.raises(CannotRunError):
         align.capture_training_step(side, tmp_path / "new", batch=wrong)
     assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_captured_steps_are_replaced_on_request_only(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert captured(home, "momentum", str(out), steps=1) == 0
+    before = (out / "steps.json").read_bytes()
+    capsys.readouterr()
+    assert captured(home, "reference", str(out), steps=1) == 2
+    shown = capsys.readouterr().err
+    assert f"{out} exists\nHint: add --overwrite to replace it" in shown
+    assert (out / "steps.json").read_bytes() == before
+    assert captured(home, "reference", str(out), "--overwrite", steps=1) == 0
+    assert b"AdamW" in (out / "steps.json").read_bytes()
 
 
 CAPTURE = "capture --step sides.py:port -o out"
