@@ -23,7 +23,8 @@ class Training:
 
     `loss(outputs, *targets)` returns a scalar; None if the model itself does: alone, first of several, or as `loss`.
     `optimizer` is one optimizer, several, or None. `step(batch)`, if given, is the user's own step: it is handed the
-    batch as tensors by name, calls the optimizer itself, and may return the loss.
+    batch as tensors by name, calls the optimizer itself, and may return the loss: alone, as the first number of
+    several, or as `loss`.
 
     >>> Training(model=None, loss=None).step is None
     True
@@ -44,10 +45,14 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class BatchParts:
-    """One batch of arrays by name: `inputs` go to the model, `targets` to the loss, in their order."""
+    """One batch of arrays by name: `inputs` go to the model, `targets` to the loss, in their order.
+
+    `by_position` is the one input whose name the model does not know, "" if it knows all.
+    """
 
     inputs: Mapping[str, Array]
     targets: Mapping[str, Array]
+    by_position: str = ""
 
 
 @runtime_checkable
@@ -127,10 +132,17 @@ class Trainer(SettingsReader, Protocol):
     ) -> None:
         """Take one step after another in training mode on fixed random numbers, seen by the sink.
 
-        What of a batch bears no name of the model's inputs goes to the loss, in its order. The loss is multiplied by
-        `loss_scale` for the way back, unless the step is the user's own. The model, its optimizers and their schedules,
-        modes and random states are left as they were. Raises UserCodeError where the step fails, CannotRunError for a
-        loss that is no scalar, InputsError for a batch that has nothing for the loss.
+        Batches are split as `split_batch` does. The loss is multiplied by `loss_scale` for the way back, unless the
+        step is the user's own. The model, its optimizers and their schedules, modes and random states are left as they
+        were. Raises UserCodeError where the step fails, CannotRunError for a loss that is no scalar, InputsError for a
+        batch that does not fit.
+        """
+        ...
+
+    def split_batch(self, training: Training, batch: Batch) -> BatchParts:
+        """Tell what of a batch goes to the model, and what, in its order, to the loss.
+
+        Raises InputsError where its names do not say it, or the model or the loss would not take it.
         """
         ...
 

@@ -13,6 +13,7 @@ from align.core.protocols import SettingsReader
 from align.errors import DestinationError
 from align.training.compare_training_step import STEPS
 from align.training.freeze import without_dropout
+from align.training.given_batch import batch_findings
 from align.training.open_training import open_training
 from align.training.step_result import CapturedSteps
 from align.training.steps.record_step import AFTER, COMPUTED
@@ -56,12 +57,12 @@ def capture_training_step(
     if not overwrite and any((destination / name).exists() for name in FILES):
         raise DestinationError(f"{destination} exists", "add --overwrite to replace it")
     opened, batches, stages = open_training(side), batches_of_steps(batch, steps), count(1)
-    reader = opened.side.reader
+    reader, noted = opened.side.reader, batch_findings(opened, batches[0])
     with without_dropout(opened) as findings, atomic_folder(destination, FILES) as part:
         found = record_reference(
             opened, batches, part, begun=lambda: progress("capture", next(stages), STAGES), layers=True
         )
-        found = replace(found, findings=(*found.findings, *findings))
+        found = replace(found, findings=(*noted, *found.findings, *findings))
         settings = reader.read_settings(opened.side.model) if isinstance(reader, SettingsReader) else []
         write_steps(part, found, settings)
         result = _told(destination, found, sum(path.stat().st_size for path in part.rglob("*") if path.is_file()))

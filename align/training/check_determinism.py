@@ -14,6 +14,7 @@ from align.models.recompute_layers import layers_recomputed
 from align.models.restore_state import other_seed
 from align.training.compare_steps import StepRecord, StepRepeat, same_bits, unrepeated
 from align.training.determinism_result import DeterminismResult, PartCount, RepeatedSide
+from align.training.given_batch import batch_findings
 from align.training.make_deterministic import make_deterministic
 from align.training.open_training import open_training
 from align.training.own_generators import OwnGenerators
@@ -60,14 +61,15 @@ def check_determinism(
     told = make_deterministic(seed, threads=threads)
     arrays = read_inputs(batch)
     given = [one for one in (reference, candidate) if one is not None]
-    sides, unordered = [], set[str]()
+    sides, unordered, noted = [], set[str](), list[Finding]()
     for number, one in enumerate(given):
         progress("repeat", number, len(given))
         with other_seed(seed), _operations_told(unordered), layers_recomputed():
             opened, twin, told = _opened(one, seed, threads)
+            noted += batch_findings(opened, arrays)
             sides.append(_repeated(opened, twin, arrays))
     progress("repeat", len(given), len(given))
-    findings = [Finding("no-deterministic-kernel", "warning", "torch", one) for one in sorted(unordered)]
+    findings = noted + [Finding("no-deterministic-kernel", "warning", "torch", one) for one in sorted(unordered)]
     return DeterminismResult(seed, threads, told.settings, tuple(sides), tuple(findings), _verdict(sides))
 
 

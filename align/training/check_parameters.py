@@ -12,6 +12,7 @@ from align.errors import CannotRunError, UsageError
 from align.models.inputs import read_inputs
 from align.traces.pair_traces import choose_map
 from align.training.explain_untrained import Explainer, Untrained
+from align.training.given_batch import batch_findings
 from align.training.open_training import open_training, open_trainings
 from align.training.parameters_result import (
     CheckedBuffer,
@@ -51,7 +52,7 @@ def check_parameters(
 
     A side is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step]) or a
     dict of these. `batch` is as inputs are for `align.compare_forward`, one batch with the labels: what bears no name
-    of the model's own inputs goes to the loss. `ddp_indices` are numbers of parameters as torch's
+    of the model's parameters goes to the loss. `ddp_indices` are numbers of parameters as torch's
     DistributedDataParallel tells them. Nothing of a side is changed. Raises CannotRunError for a model without
     trainable parameters and for a loss that is no scalar, UsageError for an index that there is not.
 
@@ -64,6 +65,7 @@ def check_parameters(
     """
     arrays = read_inputs(batch)
     opened = [open_training(reference)] if candidate is None else [*open_trainings(reference, candidate)]
+    noted = [one for side in opened for one in batch_findings(side, arrays)]
     sets = [side.side.reader.read_parameters(side.side.model, side.label) for side in opened]
     sides = []
     for number, (side, parameters) in enumerate(zip(opened, sets, strict=True)):
@@ -72,7 +74,7 @@ def check_parameters(
     progress("params", len(opened), len(opened))
     unlike = tuple(_unlike(sets, sides, name_map)) if candidate is not None else ()
     asked = tuple(_asked(sides[0], index) for index in ddp_indices)
-    findings = tuple(_findings(sides))
+    findings = (*noted, *_findings(sides))
     return ParametersResult(tuple(sides), unlike, asked, findings, _verdict(sides, unlike))
 
 

@@ -20,6 +20,7 @@ from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay
 from align.training.faults.find_step_culprits import find_step_culprits
 from align.training.freeze import without_dropout
+from align.training.given_batch import batch_findings
 from align.training.open_training import open_training, open_trainings
 from align.training.step_result import StepComparison
 from align.training.steps.compare_free_runs import compare_free_runs, free_run_findings
@@ -69,7 +70,7 @@ def compare_training_step(
     A side is an `align.Training`, or `module:function` that returns one, a tuple (model, loss, optimizer[, step]) or a
     dict of these; or a folder that `capture_training_step` wrote, which brings its batches and the number of steps.
     `batch` is one batch, or several in a list that follow one another; of one, each step takes it again, STEPS times if
-    `steps` does not say. What bears no name of the model's own inputs goes to the loss. Before each step a live
+    `steps` does not say. What bears no name of the model's parameters goes to the loss. Before each step a live
     candidate is given the reference's parameters and buffers, and at each update the reference's gradients. Layers for
     dropout get the reference's masks on both sides, or are switched off. Neither side is changed. Raises CannotRunError
     for a model without trainable parameters and a loss that is no scalar, SharedModelError for sides that are one
@@ -90,7 +91,9 @@ def compare_training_step(
     with tempfile.TemporaryDirectory(prefix="align-") as folder:
         task = _Task(sides, batches, name_map, Path(folder), lambda: progress("step", next(stages), STAGES))
         live = tuple(one for one in sides if not isinstance(one, ReferenceSteps))
-        return _with_masks(task, (live[0], live[1])) if len(live) == len(SIDES) else _without_dropout(task, live)
+        found = tuple(chain.from_iterable(batch_findings(one, batches[0]) for one in live))
+        result = _with_masks(task, (live[0], live[1])) if len(live) == len(SIDES) else _without_dropout(task, live)
+        return replace(result, findings=(*found, *result.findings))
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from align.models.adapter_parts.mindspore.optimizers import living_schedulers, s
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
 from align.models.adapter_parts.mindspore.recompute import recompute_passed_by
 from align.models.adapter_parts.mindspore.state import operators_restarted, restored, same_random_numbers
+from align.models.adapter_parts.split_batch import split_batch
 from align.models.adapter_parts.step_calls import StepCalls
-from align.models.adapter_parts.train import batch_parts, dropping, own_loss, scalar
+from align.models.adapter_parts.step_loss import loss_of_step, own_loss, scalar
+from align.models.adapter_parts.train import dropping
 from align.models.recompute_layers import layers_run_once
 from align.models.record_calls import bind_inputs
 from align.models.spilled_arrays import SpilledArrays
@@ -54,7 +56,7 @@ class MindSporeTrainer:
                     fill(tensors[name], value)
                 once = recompute_passed_by(model) if layers_run_once() else nullcontext()
                 with _watched(training, own, sink), once:
-                    parts = batch_parts(training, batch, model.construct)
+                    parts = self.split_batch(training, batch)
                     given = {name: self.as_tensor(value, model) for name, value in parts.inputs.items()}
                     given |= {name: self.as_tensor(_label(value), model) for name, value in parts.targets.items()}
                     step = (
@@ -63,7 +65,11 @@ class MindSporeTrainer:
                         else partial(_step, training, parts, given, loss_scale, sink)
                     )
                     loss = run_user_code(step, partial(UserCodeError, "the training step of the MindSpore network"))
-                sink.end(number, scalar(_array(loss)), ((name, to_array(one)) for name, one in tensors.items()))
+                sink.end(number, loss_of_step(loss, _array), ((name, to_array(one)) for name, one in tensors.items()))
+
+    def split_batch(self, training: Training, batch: Batch) -> BatchParts:
+        """By the names of what the model takes; see Trainer."""
+        return split_batch(training, batch, training.model.construct)
 
     def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
         """Let each use its moving statistics; see ModelFreezer."""

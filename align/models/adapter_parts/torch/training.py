@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from align.errors import UserCodeError
 from align.models.adapter_parts.dropout import DropoutForm, find_dropout_layers, masked_outputs
+from align.models.adapter_parts.split_batch import split_batch
 from align.models.adapter_parts.step_calls import StepCalls
+from align.models.adapter_parts.step_loss import loss_of_step, own_loss, scalar
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.gradient_forms import TorchGradients
 from align.models.adapter_parts.torch.optimizers import schedulers_of, step_schedulers
 from align.models.adapter_parts.torch.parallel_wrappers import inner_model, run_undistributed
 from align.models.adapter_parts.torch.recompute import recompute_passed_by
 from align.models.adapter_parts.torch.state import is_scripted, restored, same_random_numbers, uncompiled
-from align.models.adapter_parts.train import batch_parts, dropping, own_loss, scalar
+from align.models.adapter_parts.train import dropping
 from align.models.recompute_layers import layers_run_once
 from align.models.record_calls import bind_inputs
 from align.models.spilled_arrays import SpilledArrays
@@ -52,7 +54,7 @@ class TorchTrainer:
                 _fill(further, tensors, sink.begin(number, _held(training, own)))
                 once = recompute_passed_by() if layers_run_once() else nullcontext()
                 with _watched(training, own, sink), once:
-                    parts = batch_parts(training, batch, inner_model(model).forward)
+                    parts = self.split_batch(training, batch)
                     given = {name: self.as_tensor(value, model) for name, value in batch.items()}
                     step = (
                         partial(training.step, given)
@@ -60,7 +62,11 @@ class TorchTrainer:
                         else partial(_step, training, parts, given, loss_scale)
                     )
                     loss = run_user_code(step, partial(UserCodeError, "the training step of the torch model"))
-                sink.end(number, scalar(_array(loss)), ((name, to_array(one)) for name, one in tensors.items()))
+                sink.end(number, loss_of_step(loss, _array), ((name, to_array(one)) for name, one in tensors.items()))
+
+    def split_batch(self, training: Training, batch: Batch) -> BatchParts:
+        """By the names of what the model takes; see Trainer."""
+        return split_batch(training, batch, inner_model(training.model).forward)
 
     def batch_norms(self, model: Model) -> Iterator[tuple[str, Model, dict[str, Any]]]:
         """Keep each in evaluation mode; see ModelFreezer."""

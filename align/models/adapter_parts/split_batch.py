@@ -1,0 +1,114 @@
+"""Which arrays of a batch go to the model, and which to its loss: by the names that the model's parameters have."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from align.core.training import BatchParts
+from align.errors import InputsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from align.core.protocols import Batch
+    from align.core.training import Training
+
+_KINDS = inspect.Parameter
+_BY_POSITION = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
+_BY_NAME = (_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY)
+_HINT = (
+    "name the arrays of the batch as the parameters of the model's forward or construct, and the labels by other "
+    "names; or give the side a `step(batch)` that hands them out itself"
+)
+
+
+def split_batch(training: Training, batch: Batch, forward: Callable[..., Any]) -> BatchParts:
+    """Which arrays of a batch go to the model, and which to its loss.
+
+    Those that bear names of the model's parameters are its inputs, and without a loss all must. One array alone beside
+    those for the loss goes to a model that needs one, whatever its name. A step of the user's own hands them out
+    itself. Raises InputsError for a batch that fits neither the model nor its loss.
+    """
+    takes = _takes(forward)
+    named = {name: batch[name] for name in batch if name in takes.names}
+    if training.step is not None:
+        first = named or {name: batch[name] for name in [*batch][: max(1, len(takes.needed))]}
+        return BatchParts(first, _without(batch, first))
+    inputs = dict(batch) if training.loss is None and takes.anything else named
+    lone = {} if inputs else _lone(training, batch, takes)
+    parts = BatchParts(inputs or lone, _without(batch, inputs or lone), next(iter(lone), ""))
+    _refuse_unfit(training, batch, takes, parts)
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class _Takes:
+    """What a function takes: by name, by position, what it `needs` of it, and whether it takes `anything` beside."""
+
+    names: tuple[str, ...]
+    places: tuple[str, ...]
+    needed: tuple[str, ...]
+    anything: bool
+
+
+def _takes(function: Callable[..., Any]) -> _Takes:
+    found = [*inspect.signature(function).parameters.values()]
+    known = [one for one in found if one.kind in _BY_POSITION or one.kind in _BY_NAME]
+    return _Takes(
+        tuple(one.name for one in known if one.kind in _BY_NAME),
+        tuple(one.name for one in known if one.kind in _BY_POSITION),
+        tuple(one.name for one in known if one.default is one.empty),
+        len(known) < len(found),
+    )
+
+
+def _without(batch: Batch, taken: Collection[str]) -> Batch:
+    return {name: value for name, value in batch.items() if name not in taken}
+
+
+def _lone(training: Training, batch: Batch, takes: _Takes) -> Batch:
+    """The one input of a batch of which no name is the model's: its first array, where no other could be meant."""
+    single = takes.anything or (takes.places and len(takes.needed or takes.places) == 1)
+    first = dict([*batch.items()][:1])
+    return first if single and (training.loss is not None or len(batch) == 1) else {}
+
+
+def _refuse_unfit(training: Training, batch: Batch, takes: _Takes, parts: BatchParts) -> None:
+    """Raise InputsError where the model or its loss would get too little, or what was not meant for it."""
+    lacking = [] if parts.by_position or takes.anything else [name for name in takes.needed if name not in parts.inputs]
+    fault = ""
+    if not parts.inputs:
+        fault = "none of these names says what goes to it"
+    elif lacking:
+        fault = f"nothing bears the name {' or '.join(lacking)}"
+    elif training.loss is None and parts.targets:
+        fault = f"nothing takes {', '.join(parts.targets)}"
+    elif training.loss is not None and parts.targets:
+        fault = _unfit_targets(training.loss, parts.targets)
+    if fault:
+        names = ", ".join(dict.fromkeys((*takes.places, *takes.names)))
+        raise InputsError(f"the batch has {', '.join(batch)}, the model takes {names or 'nothing'}: {fault}", _HINT)
+    if training.loss is not None and not parts.targets:
+        raise InputsError(
+            f"the batch has {', '.join(batch)}, and nothing for the loss",
+            "name the model's inputs as its forward does, and add the labels under another name",
+        )
+
+
+def _unfit_targets(loss: Any, targets: Collection[str]) -> str:
+    """Why a loss cannot take so many arrays beside the outputs; "" if it can, or does not tell what it takes."""
+    function = getattr(loss, "construct", None) or getattr(loss, "forward", None) or loss
+    try:
+        found = [*inspect.signature(function).parameters.values()]
+    except (TypeError, ValueError):  # of a function in C
+        return ""
+    places = [one for one in found if one.kind in _BY_POSITION][1:]
+    most = inf if any(one.kind is _KINDS.VAR_POSITIONAL for one in found) else len(places)
+    least = sum(one.default is one.empty for one in places)
+    if least <= len(targets) <= most:
+        return ""
+    wanted = f"{least}" if least == most or len(targets) < least else f"{most}"
+    return f"its loss takes {wanted} beside the outputs, and would get {', '.join(targets)}"

@@ -1,0 +1,88 @@
+"""The loss of a training step, whatever the user's own code returns it in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from align.core.dtypes import is_float
+from align.errors import CannotRunError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HINT = (
+    "let the step return the loss alone, first of several, or as `loss` of a dict or an object; or return nothing: "
+    "then losses are not compared"
+)
+
+
+def scalar(loss: Any) -> float | None:
+    """A loss as a number, None if there is none; raises CannotRunError for one of several elements."""
+    if loss is None:
+        return None
+    if _is_number(loss):
+        return float(np.asarray(loss).astype(np.float64).reshape(()))
+    got = f"an array of {list(loss.shape)}" if isinstance(loss, np.ndarray) else f"a {type(loss).__name__}"
+    raise CannotRunError(
+        f"the loss is no single number, but {got}",
+        "reduce it in the loss function (`reduction='mean'`); a step of your own returns the loss, or nothing",
+    )
+
+
+def own_loss(outputs: Any) -> Any:
+    """The loss of a model that returns its own: all of it, what it calls `loss`, or the first of several.
+
+    Raises CannotRunError if there is none.
+    """
+    if isinstance(outputs, (tuple, list)):
+        loss = next(iter(outputs), None)
+    else:
+        loss = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", outputs)
+    if loss is None:
+        raise CannotRunError(
+            "the model returns no loss", "give a loss beside it, or the labels that it wants as inputs"
+        )
+    return loss
+
+
+def loss_of_step(returned: Any, to_array: Callable[[Any], Any]) -> float | None:
+    """The loss in what a step returned, None for nothing: all of it, `loss` of a dict or object, or the first number.
+
+    `to_array` turns a framework's tensor into an array and leaves all else. Raises CannotRunError where it is not
+    clear which of several parts is the loss.
+    """
+    value = to_array(returned)
+    if isinstance(value, Mapping):
+        if "loss" not in value:
+            raise CannotRunError(f"the step returned a dict of {_named(value)}, and no `loss` in it", _HINT)
+        value = to_array(value["loss"])
+    elif hasattr(value, "loss"):
+        value = to_array(value.loss)
+    elif isinstance(value, (tuple, list)):
+        value = _first_number([to_array(one) for one in value])
+    return scalar(value)
+
+
+def _first_number(parts: list[Any]) -> Any:
+    """The loss among several parts: the first one, or the only one that is a floating number."""
+    found = [one for one in parts if _is_number(one) and is_float(np.asarray(one).dtype.name)]
+    if not found or (len(found) > 1 and parts[0] is not found[0]):
+        kinds = ", ".join(_kind(one) for one in parts)
+        count = "several single numbers" if found else "no single number"
+        raise CannotRunError(f"the step returned ({kinds}): {count}, and none that is sure to be the loss", _HINT)
+    return found[0]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, np.ndarray, np.generic)) and np.size(value) == 1
+
+
+def _kind(value: Any) -> str:
+    return f"array of {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+def _named(value: Mapping[Any, Any]) -> str:
+    return ", ".join(map(str, value)) or "nothing"
