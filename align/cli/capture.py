@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from align.cli.parts.own_options import own_hints
 from align.cli.parts.shared import (
     TRAINING_SIDE,
     BatchesOfStepsOption,
@@ -79,7 +80,8 @@ def capture_command(  # noqa: PLR0913 - one parameter an option
             raise UsageError(
                 f"{strange[0]} is of a forward run, not of --step", "the factory returns the model as it is to be"
             )
-        return _capture_steps(step, folder, batch, steps, json, overwrite=overwrite)
+        with own_hints((), others):
+            return _capture_steps(step, folder, batch, steps, json, overwrite=overwrite)
     if batch:
         raise UsageError("--batch is of training steps", "give --inputs, or --step FACTORY")
     if side is None:

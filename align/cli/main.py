@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from align.cli.parts.given_files import require_given_files
+from align.cli.parts.own_options import own_hints, typed_options
 from align.cli.parts.run_folder import claimed_folder
 from align.core.about import __version__
 from align.core.message_words import printable
@@ -45,7 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     try:
         command = typer.main.get_command(build_app())  # calling the app itself would replace sys.excepthook
-        command(spread([argument for argument in arguments if argument != "--debug"]), prog_name="align")
+        typed = spread([argument for argument in arguments if argument != "--debug"])
+        with own_hints(*typed_options(command, typed)):
+            command(typed, prog_name="align")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0
     except AlignError as error:

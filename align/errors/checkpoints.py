@@ -56,7 +56,7 @@ class SeveralEntriesError(UnsupportedCheckpointError):
         super().__init__(
             path,
             f"{len(keys)} of its entries could be the weights: {listed}{more}",
-            "choose one with --key; `align inspect` lists them",
+            "choose one with --key, or save the one that is meant in a file of its own; `align inspect` lists them",
         )
         self.keys = tuple(keys)
 
@@ -76,7 +76,7 @@ class WholeModuleError(NeedsItsCodeError):
     def __init__(self, path: Path | str, modules: Mapping[str, str], beside: str | None = None) -> None:
         listed = ", ".join(f"{name} under {key!r}" if key else name for key, name in modules.items())
         also = f", beside tensors under {beside!r}" if beside is not None else ""
-        choose = f"choose the tensors with --key {beside!r}, " if beside is not None else ""
+        choose = f"choose the tensors with --key {beside!r}, or " if beside is not None else ""
         super().__init__(
             path,
             f"it holds a whole pickled module, {listed}{also}",

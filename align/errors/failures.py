@@ -33,8 +33,8 @@ _HINTS: dict[FailureKind, str] = {
     ),
     "import": "install what is missing into this environment, or start align where it can be imported",
     "jit": (
-        "`mindspore.jit` compiles this code; to see its layers it is run uncompiled: --candidate-mode graph compares "
-        "what it returns compiled, the outputs alone"
+        "`mindspore.jit` compiles this code, which is run uncompiled so that its layers are seen; --candidate-mode "
+        "graph takes what it returns compiled, the outputs alone"
     ),
     "compiler": "MindSpore's compiler refuses this code: take `mindspore.jit` off, or write it as graph mode asks",
     "kernel": (
@@ -44,8 +44,8 @@ _HINTS: dict[FailureKind, str] = {
     ),
     "arguments": "a call there passes other arguments than what it calls takes: hold both against each other",
     "index": (
-        "an index lies outside of what it looks up: whole numbers that are drawn stay below a table's size with "
-        "--input NAME=int64[2,8]<SIZE"
+        "an index lies outside of what it looks up: hold the whole numbers that it is given against the table's size; "
+        "drawn ones stay below it with --input NAME=int64[2,8]<SIZE"
     ),
     "dtype": (
         "dtypes meet there that do not go together: hold them against the reference's at that place, and cast in the "

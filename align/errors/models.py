@@ -82,7 +82,7 @@ class NothingInCommonError(CannotRunError):
 
     def __init__(self, reference: str, candidate: str, what: str, bare: str = "") -> None:
         none = f": {bare} has none at all" if bare else ""
-        hint = "check that both sides are the same architecture and size; rename rules can be given with --rules"
+        hint = "check that both sides are the same architecture and size; --rules takes rename rules; --map takes a map"
         own = f"let {bare} keep its weights as parameters of its layers: tensors and plain attributes have no names"
         super().__init__(f"{reference} and {candidate} have no {what} in common{none}", own if bare else hint)
 

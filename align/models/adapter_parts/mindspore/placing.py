@@ -39,7 +39,7 @@ def placed_cell(cell: Model, device: str | None, dtype: str | None) -> Callable[
     import mindspore
 
     if device is not None:
-        hint = "run the whole network there: --candidate-device"
+        hint = "run the whole network there: `align forward ... --candidate-device DEVICE`"
         raise CannotRunError("MindSpore cannot run single layers on another device", hint)
     copied = copied_cell(cell)
     place_network(copied, None, dtype)
