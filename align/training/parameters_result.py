@@ -9,7 +9,14 @@ if TYPE_CHECKING:
     from align.core.verdicts import Finding, Verdict
 
 ParameterState = Literal[
-    "trained", "frozen", "without influence", "no gradient", "zero gradient", "did not move", "moved without a gradient"
+    "trained",
+    "frozen",
+    "without influence",
+    "no gradient",
+    "zero gradient",
+    "did not move",
+    "moved without a gradient",
+    "not finite",
 ]
 
 FINE = frozenset({"trained", "frozen", "without influence"})
