@@ -123,9 +123,8 @@ class StepSink(Protocol):
         ...
 
 
-@runtime_checkable
-class Trainer(SettingsReader, Protocol):
-    """Takes one training step of a live model, with its loss and its optimizer."""
+class StepTaker(Protocol):
+    """Takes training steps of a live model, with its loss and its optimizer."""
 
     def take_steps(
         self, training: Training, batches: Sequence[Batch], sink: StepSink, *, loss_scale: float = 1.0
@@ -145,6 +144,11 @@ class Trainer(SettingsReader, Protocol):
         Raises InputsError where its names do not say it, or the model or the loss would not take it.
         """
         ...
+
+
+@runtime_checkable
+class Trainer(SettingsReader, StepTaker, Protocol):
+    """The adapter of a framework as what takes training steps."""
 
 
 @runtime_checkable

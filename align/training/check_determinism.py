@@ -78,14 +78,14 @@ def _opened(
 ) -> tuple[TrainingSide, TrainingSide | None, Determinism]:
     """A side, built twice from one seed if it can be; a framework that the first build imports had none."""
     told = make_deterministic(seed, threads=threads)
-    opened = open_training(given)
+    opened = open_training(given, from_start=False)
     if not isinstance(given, str):
         return opened, None, told
     now = make_deterministic(seed, threads=threads)
     if now.settings != told.settings:
-        opened = open_training(given)
+        opened = open_training(given, from_start=False)
         make_deterministic(seed, threads=threads)
-    return opened, open_training(given), now
+    return opened, open_training(given, from_start=False), now
 
 
 def _repeated(opened: TrainingSide, twin: TrainingSide | None, batch: Batch) -> RepeatedSide:

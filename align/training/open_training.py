@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from align.core.training import Trainer, Training
+from align.core.training import StepTaker, Trainer, Training
 from align.errors import CannotRunError, SideError
 from align.models.open_side import Side, build_side, load_function
 from align.models.open_sides import refuse_shared
+from align.training.put_back_kept import StepsFromStart
 
 _PARTS = tuple(field.name for field in fields(Training))
 _HINT = (
@@ -22,7 +23,7 @@ class TrainingSide:
 
     side: Side
     training: Training
-    trainer: Trainer
+    trainer: StepTaker
 
     @property
     def label(self) -> str:
@@ -30,9 +31,10 @@ class TrainingSide:
         return self.side.label
 
 
-def open_training(given: str | Training) -> TrainingSide:
+def open_training(given: str | Training, *, from_start: bool = True) -> TrainingSide:
     """Take what trains a model, or build it by `module:function`.
 
+    Each taking of steps begins `from_start`: what a step of the user's own keeps between its calls is put back.
     Raises SideError for a function that returns something else, CannotRunError for a framework that cannot train.
     """
     made = load_function(given)() if isinstance(given, str) else given
@@ -44,7 +46,8 @@ def open_training(given: str | Training) -> TrainingSide:
     for optimizer in training.optimizers:
         if not side.reader.is_optimizer(optimizer):
             raise SideError(label, f"its optimizer is a {type(optimizer).__name__}, none of {side.reader.name}'s")
-    return TrainingSide(Side(label, side.model, side.reader), training, side.reader)
+    trainer = StepsFromStart(side.reader) if from_start else side.reader
+    return TrainingSide(Side(label, side.model, side.reader), training, trainer)
 
 
 def open_trainings(reference: str | Training, candidate: str | Training) -> tuple[TrainingSide, TrainingSide]:

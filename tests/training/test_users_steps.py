@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -97,3 +98,70 @@ def test_what_may_not_be_the_loss_is_refused(returned: Callable[[Any, Any], Any]
     with pytest.raises(CannotRunError, match=told) as error:
         align.check_parameters(torch_side(returned), batch=batch())
     assert "loss" in error.value.hint
+
+
+def counting(how: str) -> align.Training:
+    """A side that updates at every second call; `how` says where it counts, "not" if it updates at each."""
+    import torch
+
+    torch.manual_seed(0)
+    model, loss = torch.nn.Linear(4, 3), torch.nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def take(given: Any, number: int) -> Any:
+        value = loss(model(given["x"]), given["label"]) / 2
+        value.backward()
+        if number % 2 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        return value
+
+    calls, table, numbers = 0, {"calls": 0}, itertools.count(1)
+
+    class Loop:
+        calls = 0
+
+        def __call__(self, given: Any) -> Any:
+            self.calls += 1
+            return take(given, self.calls)
+
+    def closure(given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return take(given, calls)
+
+    def in_a_table(given: Any) -> Any:
+        table["calls"] += 1
+        return take(given, table["calls"])
+
+    def in_an_iterator(given: Any) -> Any:
+        return take(given, next(numbers))
+
+    steps = {"closure": closure, "table": in_a_table, "object": Loop(), "iterator": in_an_iterator}
+    return align.Training(model, loss, optimizer, steps.get(how, lambda given: take(given, 2)))
+
+
+@pytest.mark.parametrize("pair", [("closure", "table"), ("object", "closure")])
+def test_what_a_step_counts_is_put_back_each_time(pair: tuple[str, str]) -> None:
+    result = align.compare_training_step(*map(counting, pair), batch=batch(), steps=2)
+    assert (result.verdict.exit_code, result.culprits) == (0, ())
+
+
+def test_a_port_that_updates_at_every_call_is_at_fault() -> None:
+    result = align.compare_training_step(counting("closure"), counting("not"), batch=batch(), steps=2)
+    assert result.verdict.exit_code == 1
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_step_that_is_another_one_each_time_is_refused(steps: int) -> None:
+    """However far the counter has come: behind two steps it is where it began."""
+    with pytest.raises(CannotRunError, match="it updates 0 parameters the first time, 2 another time") as error:
+        align.compare_training_step(counting("iterator"), counting("not"), batch=batch(), steps=steps)
+    assert "attribute of the model" in error.value.hint
+
+
+def test_check_determinism_still_sees_what_a_step_keeps() -> None:
+    (side,) = align.check_determinism(counting("closure"), batch=batch()).sides
+    assert side.first is not None
+    (clean,) = align.check_determinism(counting("not"), batch=batch()).sides
+    assert clean.first is None

@@ -217,6 +217,10 @@ class StepTrace:
         found = (one for one in self._values.values() if one.call == step and one.output == what)
         return {one.module: self.updates.value(one) for one in found}
 
+    def names(self, step: int, what: str) -> set[str]:
+        """The parameters of which there are such gradients or values at a step."""
+        return {name for name, at, kind in self._values if (at, kind) == (step, what)}
+
     def moments(self, step: int) -> set[tuple[str, str]]:
         """What the optimizers keep after a step: parameters, and what the optimizer calls the moment."""
         written = (one for one in self._values if one[1] == step and one[2].startswith(MOMENT))

@@ -1,4 +1,7 @@
-"""A step that draws random numbers cannot be compared: what differs by them would count as rounding, or as a fault."""
+"""A step that is another one each time cannot be compared: what differs would count as rounding, or as a fault.
+
+It may draw random numbers, or keep something from one taking to the next that is not put back.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.message_words import counted
 from align.errors import CannotRunError
 from align.models.restore_state import other_seed
-from align.training.steps.record_step import COMPUTED, StepTrace, StepWriter
+from align.training.steps.record_step import COMPUTED, GIVEN, StepTrace, StepWriter
 from align.training.updates.apply_rule import blocks_of
 
 if TYPE_CHECKING:
@@ -29,13 +33,15 @@ def refuse_random_steps(
 ) -> None:
     """Take the first step again from another seed; raises CannotRunError if loss or gradients are then others.
 
-    `start` are the values that it began from, where they are not the side's own.
+    A step of the user's own is refused too if it updates other parameters than before. `start` are the values that it
+    began from, where they are not the side's own.
     """
-    with other_seed(), StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
-        side.trainer.take_steps(side.training, batches[:1], writer)
-    again = StepTrace(folder, writer.losses)
+    with other_seed():
+        again = _taken(side, batches[:1], folder, start)
     values = trace.values(0, COMPUTED)
     apart = _distance(values, again.values(0, COMPUTED))
+    if side.training.step is not None:
+        _refuse_kept(side, trace, (again, _taken(side, batches, folder.with_name(f"{folder.name}-all"), start)))
     losses = [one for one in (trace.losses[0], again.losses[0]) if one is not None and np.isfinite(one)]
     if apart > SAME or (len(losses) == 2 and abs(losses[0] - losses[1]) > SAME * abs(losses[0])):
         raise CannotRunError(
@@ -43,6 +49,29 @@ def refuse_random_steps(
             "switch off what draws (dropout in code, noise, augmentation), or give it as a part of the batch; "
             "align check-determinism names what draws",
         )
+
+
+def _taken(side: TrainingSide, batches: Sequence[Batch], folder: Path, start: Mapping[str, Array]) -> StepTrace:
+    with StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
+        side.trainer.take_steps(side.training, batches, writer)
+    return StepTrace(folder, writer.losses)
+
+
+def _refuse_kept(side: TrainingSide, trace: StepTrace, takings: Sequence[StepTrace]) -> None:
+    """Raise CannotRunError where a step updates other parameters than when it was taken first.
+
+    Of a counter whatever its period is shows: one taking goes on behind all steps, the other one a step later.
+    """
+    for again in takings:
+        for step in range(len(again.losses)):
+            before, now = (one.names(step, GIVEN) for one in (trace, again))
+            if before != now:
+                raise CannotRunError(
+                    f"step {step + 1} of {side.label} is another one each time that it is taken from the same state: "
+                    f"it updates {counted(len(before), 'parameter')} the first time, {len(now)} another time",
+                    "keep what it counts as an attribute of the model or of an object, or as a plain variable, which "
+                    "are put back, and not in an iterator or a file; or count by what the optimizer keeps",
+                )
 
 
 def _distance(ones: Mapping[str, Array], others: Mapping[str, Array]) -> float:

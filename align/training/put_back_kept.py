@@ -1,0 +1,137 @@
+"""What a user's step keeps between its calls, such as a counter: noted before steps are taken, put back behind them.
+
+A step that updates every second call would else do another thing each time that it is taken from the same state.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from types import CodeType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from align.core.protocols import Batch
+    from align.core.training import BatchParts, StepSink, StepTaker, Training
+
+# What has a class of theirs is no bookkeeping of the user's: models and optimizers are put back by their adapters.
+_FRAMEWORKS = frozenset({"torch", "mindspore", "numpy", "align"})
+_MOST = 10_000  # so many values are looked at; of a longer list or table nothing is put back
+
+
+@dataclass(frozen=True)
+class StepsFromStart:
+    """Takes steps as `taker` does, each time from what the user's step kept at first."""
+
+    taker: StepTaker
+
+    def take_steps(
+        self, training: Training, batches: Sequence[Batch], sink: StepSink, *, loss_scale: float = 1.0
+    ) -> None:
+        """Take the steps, and put back what the user's step kept; see StepTaker."""
+        with kept_put_back(training.step):
+            self.taker.take_steps(training, batches, sink, loss_scale=loss_scale)
+
+    def split_batch(self, training: Training, batch: Batch) -> BatchParts:
+        """As the taker does; see StepTaker."""
+        return self.taker.split_batch(training, batch)
+
+
+@contextmanager
+def kept_put_back(step: Callable[..., Any] | None) -> Iterator[None]:
+    """Put back what a function keeps: in its closure, in globals that it names, in lists, tables and objects there.
+
+    They get the values that they held; what happens inside of tensors, iterators and objects of frameworks stays.
+    """
+    kept = _Kept()
+    kept.visit(step)
+    try:
+        yield
+    finally:
+        kept.put_back()
+
+
+@dataclass
+class _Kept:
+    """Cells, tables, and lists that were found, each with what it held."""
+
+    cells: list[tuple[Any, Any]] = field(default_factory=list)
+    tables: list[tuple[dict[Any, Any], dict[Any, Any]]] = field(default_factory=list)
+    lists: list[tuple[list[Any], list[Any]]] = field(default_factory=list)
+    named: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    seen: dict[int, Any] = field(default_factory=dict)  # it keeps them alive: no other object gets the id of one
+
+    def visit(self, value: Any) -> None:
+        """Note what a value holds, and what that holds."""
+        if id(value) not in self.seen and len(self.seen) < _MOST:
+            self.seen[id(value)] = value
+            for inner in self._inner(value):
+                self.visit(inner)
+
+    def _inner(self, value: Any) -> Iterable[Any]:
+        if isinstance(value, FunctionType):
+            return self._of_function(value)
+        if isinstance(value, MethodType):
+            return value.__self__, value.__func__
+        if isinstance(value, partial):
+            return value.func, *value.args, *value.keywords.values()
+        if isinstance(value, (dict, list, tuple)):
+            return self._of_container(value)
+        return self._of_object(value)
+
+    def _of_function(self, function: FunctionType) -> Iterable[Any]:
+        cells = [(cell, cell.cell_contents) for cell in function.__closure__ or () if _is_filled(cell)]
+        everything = function.__globals__
+        own = {name: everything[name] for name in _names_in(function.__code__) if name in everything}
+        self.cells += cells
+        self.named.append((everything, own))
+        return *(content for _, content in cells), *own.values(), *(function.__defaults__ or ())
+
+    def _of_container(self, value: Any) -> Iterable[Any]:
+        if len(value) > _MOST:
+            return ()
+        if isinstance(value, dict):
+            self.tables.append((value, {**value}))
+            return [*value.values()]
+        if isinstance(value, list):
+            self.lists.append((value, [*value]))
+        return [*value]
+
+    def _of_object(self, value: Any) -> Iterable[Any]:
+        """The attributes of an object whose class is the user's own, and what is run when it is called."""
+        bases = type(value).__mro__
+        roots = {base.__module__.partition(".")[0] for base in bases}
+        attributes = getattr(value, "__dict__", None)
+        if bases[0].__module__ == "builtins" or roots & _FRAMEWORKS or not isinstance(attributes, dict):
+            return ()
+        return attributes, vars(type(value)).get("__call__")
+
+    def put_back(self) -> None:
+        """Give everything that was found what it held."""
+        for cell, content in self.cells:
+            cell.cell_contents = content
+        for everything, own in self.named:
+            everything.update(own)
+        for table, entries in self.tables:
+            for key in table.keys() - entries.keys():  # never cleared: other threads may look at it
+                del table[key]
+            table.update(entries)
+        for values, before in self.lists:
+            values[:] = before
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - to ask is the only way
+    except ValueError:
+        return False
+    return True
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """The names that a function, and what is defined in it, reads or writes beside its own."""
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*map(_names_in, inner))
