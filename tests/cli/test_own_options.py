@@ -68,6 +68,8 @@ WHOLE = "look at it, or cast it (--dtype), or add --fast; --map takes a map; see
 )
 def test_remarks_alternatives_and_clauses_of_other_commands_are_left_out(own: str, left: str) -> None:
     assert own_hint(WHOLE, own.split(), {"--map", "--fast", "--dtype"}) == left
+    bare = "capture it: align capture SIDE --fast; --map takes a map"
+    assert own_hint(bare, {"--map"}, {"--map", "--fast"}) == bare
 
 
 def test_a_command_of_one_model_has_its_own_names_of_options() -> None:

@@ -1,7 +1,7 @@
 """Hints of errors as the running command can follow them: what they say of options that it lacks is left out.
 
 An error is raised by code that several commands share, and its hint says all that may help: clauses between semicolons,
-alternatives behind ", or", remarks in brackets. A command of another name in backticks has options of its own.
+alternatives behind ", or", remarks in brackets. A command that it quotes, best in backticks, has options of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
-_QUOTED = re.compile(r"`[^`]*`")
+_QUOTED = re.compile(r"`[^`]*`|\balign [a-z-]+ [^;`]*")  # commands, which have options of their own
 _REMARK = re.compile(r" \([^()]*\)")
 _BETWEEN = re.compile(r"; (?![^(]*\))")
 _OR = ", or "
@@ -27,7 +27,7 @@ _OF_ONE_SIDE = {f"--{side}-{what}": f"--{what}" for side in ("reference", "candi
 
 
 def options_in(text: str) -> set[str]:
-    """The options that a text names, but for those of commands in backticks."""
+    """The options that a text names, but for those of commands that it quotes."""
     return set(_OPTION.findall(_QUOTED.sub("", text)))
 
 

@@ -38,7 +38,7 @@ def compared_folders(
         return None
     if len(folders) == 1:
         model = next(side for side in sides if not Path(side).is_dir())
-        hint = f"capture the other one too: align capture {model} --inputs {folders[0] / 'inputs.npz'} --out DIR"
+        hint = f"capture the other one too: `align capture {model} --inputs {folders[0] / 'inputs.npz'} --out DIR`"
         raise UsageError(f"{folders[0]} is a trace folder, {model} a model", hint)
     if any(needless):
         raise UsageError("inputs and checkpoints are given for two traces", "leave them out: the models have run")
