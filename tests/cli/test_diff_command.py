@@ -95,9 +95,9 @@ def test_keys_choose_entries_on_each_side(tmp_path, capsys) -> None:
     assert main([*arguments, "--key-a", "model", "--key-b", "model"]) == 0
     assert main([*arguments, "--key-a", "model", "--key-b", "ema"]) == 1
     assert main(arguments) == 2
-    assert "choose one with --key-a;" in capsys.readouterr().err
+    assert "choose one with --key-a, or" in capsys.readouterr().err
     assert main([*arguments, "--key-a", "model"]) == 2
-    assert "choose one with --key-b;" in capsys.readouterr().err
+    assert "choose one with --key-b, or" in capsys.readouterr().err
 
 
 @pytest.mark.frameworks
