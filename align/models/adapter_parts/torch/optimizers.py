@@ -118,11 +118,11 @@ def schedulers_of(optimizer: Model, kept: Sequence[object] = ()) -> list[Any]:
     return own(_distinct(kept)) or (own(living_objects(LRScheduler)) if scheduled else [])
 
 
-def step_schedulers(optimizer: Model) -> None:
-    """Step what changes the rates of an optimizer, once a step, but for what follows a metric."""
+def step_schedulers(schedulers: Sequence[Any]) -> None:
+    """Step schedulers once, but those that others hold, and what follows a metric."""
     from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-    for one in _outermost(schedulers_of(optimizer)):
+    for one in _outermost(schedulers):
         if not isinstance(one, ReduceLROnPlateau):
             one.step()
 
