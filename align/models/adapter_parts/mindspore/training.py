@@ -144,7 +144,7 @@ def _step(
         sink.computed(one.name, to_array(gradient))
     by_parameter = {id(one): value for one, value in zip(weights, gradients, strict=True)}
     for optimizer, schedulers in schedules:  # one that was frozen since has a zero gradient, as in TrainOneStepCell
-        optimizer(tuple(by_parameter.get(id(one), one * 0) for one in optimizer.parameters))
+        optimizer(tuple(by_parameter[id(one)] if id(one) in by_parameter else one * 0 for one in optimizer.parameters))
         step_schedulers(schedulers)
     return loss / scale
 
