@@ -17,8 +17,8 @@ from align.core.layer_settings import LayerSettings, LearningRates, ParameterGro
 from align.errors import UserCodeError
 from align.models.adapter_parts.mindspore.arrays import to_array
 from align.models.adapter_parts.mindspore.settings import cell_settings, plain_value, public_classes
-from align.models.live.living_objects import living_objects
-from align.models.schedule_lengths import largest_step, scheduler_end
+from align.models.adapter_parts.schedule_lengths import largest_step, scheduler_end
+from align.models.living_objects import living_objects
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:

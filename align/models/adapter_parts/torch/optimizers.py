@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup
 from align.errors import UserCodeError
+from align.models.adapter_parts.schedule_lengths import largest_step, scheduler_end, scheduler_parts
 from align.models.adapter_parts.torch.arrays import to_array
 from align.models.adapter_parts.torch.settings import group_settings
-from align.models.live.living_objects import living_objects
-from align.models.schedule_lengths import largest_step, scheduler_end, scheduler_parts
+from align.models.living_objects import living_objects
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
