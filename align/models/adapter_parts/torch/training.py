@@ -94,7 +94,7 @@ class TorchTrainer:
         import torch
 
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.manual_seed(seed)
+        _seed_devices(seed)
         torch.use_deterministic_algorithms(mode=True, warn_only=True)
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
         settings = [f"manual_seed({seed})", "use_deterministic_algorithms(True, warn_only=True)"]
@@ -103,6 +103,17 @@ class TorchTrainer:
             torch.set_num_threads(threads)
             settings.append(f"set_num_threads({threads})")
         return settings
+
+
+def _seed_devices(seed: int) -> None:
+    """Seed all devices; only the processor where there is no other one: for those that may come, torch notes stacks."""
+    import torch
+
+    accelerator = getattr(torch, "accelerator", None)  # torch has it from 2.6 on
+    if accelerator is None or accelerator.is_available() or hasattr(torch, "npu"):
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 def _multiplied(output: Any, mask: Array, inplace: bool) -> Any:
