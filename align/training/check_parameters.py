@@ -10,6 +10,7 @@ from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, UsageError
 from align.models.inputs import read_inputs
+from align.models.living_objects import looked_for_once
 from align.traces.pair_traces import choose_map
 from align.training.explain_untrained import Explainer, Untrained
 from align.training.given_batch import batch_findings
@@ -87,8 +88,9 @@ def _checked(opened: TrainingSide, parameters: ParameterSet, batch: Batch) -> Ch
             f"{opened.label} has no trainable parameter, of {counted(len(own), 'parameter')}",
             "set requires_grad where the function builds it",
         )
-    step = watch_step(opened, batch)
-    states = Explainer(opened, batch, step).states(trainable)
+    with looked_for_once():
+        step = watch_step(opened, batch)
+        states = Explainer(opened, batch, step).states(trainable)
     numbers = {one.name: number for number, one in enumerate(trainable)}
     rows = [
         _row(one, states.get(one.name, FROZEN), step.parameters.get(one.name, NOT_STEPPED), numbers.get(one.name))

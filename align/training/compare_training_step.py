@@ -15,6 +15,7 @@ from align.core.name_map import SIDES
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import UsageError
+from align.models.living_objects import looked_for_once
 from align.models.open_side import named_environments
 from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay
@@ -88,7 +89,7 @@ def compare_training_step(
     sides = _opened(reference, candidate)
     batches = _batches(batch, steps, [one.steps for one in sides if isinstance(one, ReferenceSteps)])
     stages = chain(range(1, STAGES), repeat(STAGES))
-    with tempfile.TemporaryDirectory(prefix="align-") as folder:
+    with tempfile.TemporaryDirectory(prefix="align-") as folder, looked_for_once():
         task = _Task(sides, batches, name_map, Path(folder), lambda: progress("step", next(stages), STAGES))
         live = tuple(one for one in sides if not isinstance(one, ReferenceSteps))
         found = tuple(chain.from_iterable(batch_findings(one, batches[0]) for one in live))

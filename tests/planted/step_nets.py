@@ -17,6 +17,8 @@ import align
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from align.training.step_result import StepComparison
+
 NETS = ("mlp", "resnet", "encoder", "lstm")
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 
@@ -199,3 +201,9 @@ def mindspore_side(
         "adamw": lambda: nn.AdamWeightDecay(weights, 1e-3, eps=1e-8, weight_decay=0.01),
     }
     return align.Training(model, loss or nn.CrossEntropyLoss(), made[optimizer]())
+
+
+@cache
+def clean_steps(net: str, optimizer: str) -> StepComparison:
+    """Three steps of a clean pair, compared once for all tests that look at them."""
+    return align.compare_training_step(torch_side(net, optimizer), mindspore_side(net, optimizer), batch=batch())

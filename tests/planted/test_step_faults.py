@@ -27,17 +27,6 @@ def places(result: Any) -> list[tuple[str, str, str, str]]:
     return [(one.kind, one.part, one.candidate, one.cause) for one in result.culprits]
 
 
-@pytest.mark.parametrize(
-    ("net", "optimizer"), [("mlp", "adam"), ("resnet", "momentum"), ("encoder", "adam"), ("lstm", "momentum")]
-)
-def test_a_clean_pair_is_aligned(net: str, optimizer: str) -> None:
-    result = compared(torch_side(net, optimizer), mindspore_side(net, optimizer), steps=3)
-    assert places(result) == []
-    assert result.verdict.outcome is Outcome.ALIGNED
-    assert result.losses[0].reference > result.losses[2].reference
-    assert [one.step for one in result.losses] == [1, 2, 3]
-
-
 def detached(_: Any, value: Any) -> Any:
     from mindspore import ops
 
@@ -258,7 +247,7 @@ def test_other_rules_of_optimizers_are_named_with_their_parameters() -> None:
 
     def found(optimizer: str, make: Callable[[Any], Any]) -> list[tuple[str, str]]:
         return [
-            (one.kind, one.cause) for one in compared(torch_side(optimizer=optimizer), port(make), steps=3).culprits
+            (one.kind, one.cause) for one in compared(torch_side(optimizer=optimizer), port(make), steps=2).culprits
         ]
 
     assert found("momentum", lambda weights: nn.Momentum(weights, 0.1, 0.8)) == [("update", "momentum")]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from step_nets import batch, mindspore_side, torch_side
+from step_nets import batch, clean_steps, mindspore_side, torch_side
 
 import align
 from align.core.verdicts import Outcome
@@ -90,14 +90,14 @@ def test_the_reference_may_be_the_coarser_side() -> None:
 def test_equal_precision_is_a_note_and_full_precision_is_not_told() -> None:
     both = precisions(compared(torch_autocast(), torch_autocast()))
     assert both == [("note", "reference", "bfloat16"), ("note", "candidate", "bfloat16")]
-    assert precisions(compared(torch_side(), mindspore_side())) == []
+    assert precisions(clean_steps("mlp", "adam")) == []
 
 
 def test_a_fault_far_above_the_rounding_is_named_at_its_place() -> None:
     def halved(value: Any) -> Any:
         return 0.5 * value + 0.5 * value.detach()
 
-    (culprit,) = align.compare_training_step(torch_side(), torch_autocast(behind=halved), batch=batch()).culprits
+    (culprit,) = compared(torch_side(), torch_autocast(behind=halved)).culprits
     assert (culprit.kind, culprit.candidate, culprit.cause) == ("backward", "fc2", "gradient-factor")
     assert culprit.facts["factor"] == pytest.approx(0.5, rel=0.03)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from step_nets import batch, mindspore_side, torch_side
+from step_nets import batch, clean_steps, mindspore_side, torch_side
 
 import align
 from align.core.verdicts import Outcome
@@ -25,10 +25,17 @@ def codes(result: Any) -> list[str]:
     return [one.code for one in result.findings if not one.code.startswith("dropout-")]
 
 
-@pytest.mark.parametrize(("net", "optimizer", "kinds"), [("mlp", "momentum", 1), ("lstm", "adam", 2)])
+@pytest.mark.parametrize(
+    ("net", "optimizer", "kinds"),
+    [("mlp", "adam", 2), ("resnet", "momentum", 1), ("encoder", "adam", 2), ("lstm", "momentum", 1)],
+)
 def test_a_clean_pair_parts_as_rounding_and_single_steps_explain(net: str, optimizer: str, kinds: int) -> None:
-    result = compared(torch_side(net, optimizer), mindspore_side(net, optimizer))
+    result = clean_steps(net, optimizer)
     assert codes(result) == []
+    assert result.culprits == ()
+    assert result.verdict.outcome is Outcome.ALIGNED
+    assert result.losses[0].reference > result.losses[2].reference
+    assert [one.step for one in result.losses] == [1, 2, 3]
     assert [one.step for one in result.free] == [1, 2, 3]
     assert [one.reference for one in result.free] == [one.reference for one in result.losses]
     for one in result.free:

@@ -101,8 +101,9 @@ def several():
     return as_momentum(filled(momentum=0.1), momentum=0.8)
 
 
-def unfilled():
-    return as_momentum(Port())
+def other_seed():
+    torch.manual_seed(1)
+    return trained(Net())
 """
 
 
@@ -119,6 +120,12 @@ def captured(home: Path, side: str, out: str = "", *options: str, batch: str = "
     sides = f"{home / 'sides.py'}:"
     return main(["capture", "--step", f"{sides}{side}", "--batch", f"{sides}{batch}", "--steps", str(steps),
                  "-o", str(home / (out or side)), *options])  # fmt: skip
+
+
+def ready(home: Path, side: str) -> Path:
+    """The folder of a side's two steps, captured by whoever asks first."""
+    assert (home / side).is_dir() or captured(home, side) == 0
+    return home / side
 
 
 def places(result: Any) -> list[tuple[str, str, str, str]]:
@@ -151,17 +158,16 @@ def test_a_folder_against_a_live_port_and_against_its_folder(
 
 
 def test_a_live_reference_against_a_folder(home: Path) -> None:
-    captured(home, "cut", "cut", "--overwrite", steps=1)
-    result = align.compare_training_step(f"{home / 'sides.py'}:momentum", home / "cut")
+    result = align.compare_training_step(f"{home / 'sides.py'}:momentum", ready(home, "cut"))
     assert places(result) == FAULTS[0][1]
 
 
 def test_two_folders_are_compared_without_any_framework(home: Path) -> None:
-    captured(home, "cut", "cut", "--overwrite")
+    candidate = ready(home, "cut")
     program = (
         "import sys; sys.modules.update(torch=None, mindspore=None)\n"
         "from align.cli.main import main\n"
-        f"sys.exit(main(['step', {str(home / 'momentum')!r}, {str(home / 'cut')!r}, '--json']))"
+        f"sys.exit(main(['step', {str(home / 'momentum')!r}, {str(candidate)!r}, '--json']))"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 1, ran.stderr
@@ -181,7 +187,7 @@ def test_adam_is_held_against_its_rule_with_the_ports_own_gradients(home: Path, 
     given = dict(zip(("x", "label"), batch, strict=True))
     for name, settings in (("a", {}), ("b", {}), ("c", {"eps": 1e-3}), ("d", {"weight_decay": 0.0})):
         made = {"lr": 1e-2, "weight_decay": 0.1, **settings}
-        align.capture_training_step(other(**made), tmp_path / name, batch=given)
+        align.capture_training_step(other(**made), tmp_path / name, batch=given, steps=2)
     assert align.compare_training_step(tmp_path / "a", tmp_path / "b").verdict.exit_code == 0
     for name, cause in (("c", "epsilon"), ("d", "weight-decay")):
         (culprit,) = align.compare_training_step(tmp_path / "a", tmp_path / name).culprits
@@ -191,9 +197,9 @@ def test_adam_is_held_against_its_rule_with_the_ports_own_gradients(home: Path, 
 @pytest.mark.parametrize(
     ("side", "out", "options", "told"),
     [
-        ("unfilled", "", {}, "begin from other values of stem.weight"),
-        ("port", "short", {"steps": 1}, "captured for 2 and 1 steps"),
-        ("port", "other", {"batch": "other"}, "batches of step 1 are not the same"),
+        ("other_seed", "", {}, "begin from other values of stem.weight"),
+        ("momentum", "short", {"steps": 1}, "captured for 2 and 1 steps"),
+        ("momentum", "other", {"batch": "other"}, "batches of step 1 are not the same"),
     ],
 )
 def test_folders_of_other_steps_are_refused(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr
 
 from align.rules.initial_value_rules import initial_value_rules
 from align.training.initial_values_result import Distribution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from align.core.dtypes import Array
     from align.core.parameters import Parameter, ParameterSet
     from align.rules.initial_value_rules import Fan
@@ -110,13 +108,14 @@ def _fitted(values: Array, sizes: Sizes) -> Distribution:
         return Distribution("other", mean, std, None)
     bound = float(np.abs(values).max()) * (size + 1) / size
     cut = std / KEPT_WIDTH
-    shapes: dict[Family, tuple[float, Any, float]] = {
-        "uniform": (bound, stats.uniform(-bound, 2 * bound), BOUND_ERRORS / size + 1e-5),
-        "normal": (std, stats.norm(mean, std), ERRORS / sqrt(2 * size)),
-        "truncated normal": (cut, stats.truncnorm(-CUT, CUT, mean, cut), ERRORS / sqrt(2 * size)),
-    }
     ordered = np.sort(values)
-    distances = {name: _distance(ordered, one[1].cdf) for name, one in shapes.items()}
+    with np.errstate(all="ignore"):  # widths of 0
+        shapes: dict[Family, tuple[float, Array, float]] = {
+            "uniform": (bound, (ordered + bound) / (2 * bound), BOUND_ERRORS / size + 1e-5),
+            "normal": (std, ndtr((ordered - mean) / std), ERRORS / sqrt(2 * size)),
+            "truncated normal": (cut, _cut_normal((ordered - mean) / cut), ERRORS / sqrt(2 * size)),
+        }
+    distances = {name: _distance(one[1]) for name, one in shapes.items()}
     family = min(distances, key=lambda name: distances[name])
     if distances[family] > FITS / sqrt(size):
         return Distribution("other", mean, std, None)
@@ -124,10 +123,14 @@ def _fitted(values: Array, sizes: Sizes) -> Distribution:
     return Distribution(family, mean, std, *_reason(family, scale, tolerance, sizes))
 
 
-def _distance(ordered: Array, distribution: Callable[[Array], Array]) -> float:
-    """The largest distance of the distribution function of sorted values from a given one."""
-    steps = np.arange(ordered.size + 1) / ordered.size
-    expected = distribution(ordered)
+def _cut_normal(values: Array) -> Array:
+    """The distribution function of a standard normal that is cut at CUT."""
+    return np.asarray((ndtr(np.clip(values, -CUT, CUT)) - ndtr(-CUT)) / (ndtr(CUT) - ndtr(-CUT)))
+
+
+def _distance(expected: Array) -> float:
+    """The largest distance of the distribution function of sorted values from the `expected` one at each of them."""
+    steps = np.arange(expected.size + 1) / expected.size
     return float(max((steps[1:] - expected).max(), (expected - steps[:-1]).max()))
 
 

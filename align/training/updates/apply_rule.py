@@ -120,7 +120,7 @@ def _clipped(rule: UpdateRule, step: GradientStep) -> Array:
     for limit, norm in limits:
         if limit is not None:
             scale *= min(1.0, limit / (norm + CLIP_GUARD))
-    scaled = step.values.astype(np.float64) * scale
+    scaled = np.asarray(step.values, np.float64) * scale
     return scaled if rule.clip_value is None else np.clip(scaled, -rule.clip_value, rule.clip_value)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.training.updates.apply_rule import BLOCK
-from align.training.updates.observed_steps import ObservedSteps, missed_by, rule_excess, trial_caps
+from align.training.updates.observed_steps import ObservedSteps, missed_by, reproduces, rule_excess, trial_caps
 from align.training.updates.rule_changes import RuleChange, rule_changes
 from align.training.updates.settings_changes import changed_fields, settings_changes
 from align.training.updates.solve_change import ChangeSolver
@@ -78,7 +78,7 @@ class Explainer:
         caps = trial_caps(steps, reference)
         for earlier in self.found:
             tried = [SolvedRule(one.change, one.numbers, one.change.rule(reference, one.numbers)) for one in earlier]
-            if all(rule_excess(steps, one.rule, caps) <= 1 for one in tried):
+            if all(reproduces(steps, one.rule, caps) for one in tried):
                 return tried
         return []
 
@@ -131,7 +131,7 @@ def _by_settings(steps: ObservedSteps, reference: UpdateRule, candidate: UpdateR
     caps = trial_caps(steps, reference)
     for change in settings_changes(reference, candidate):
         rule = change.rule(reference)
-        if rule_excess(steps, rule, caps) <= 1:
+        if reproduces(steps, rule, caps):
             yield SolvedRule(change, (), rule, confirmed=True)
             return
 

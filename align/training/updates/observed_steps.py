@@ -110,10 +110,11 @@ def rounding_limits(
     still = [np.zeros_like(one) for one in steps.before]
     allowed = still if rule is None or not noisy else _noise(steps, rule, guarded=guarded)
     limits, largest = [], np.zeros_like(steps.before[0])
+    moved = [side.moved for side in sides]
     with np.errstate(all="ignore"):
         for number, own in enumerate(allowed):
-            for side in sides:
-                largest = np.fmax(largest, np.abs(side.moved[number]))
+            for one in moved:
+                largest = np.fmax(largest, np.abs(one[number]))
             ends = [np.abs(one[number]) for side in sides for one in (side.before, side.after)]
             places = last_places(np.fmax.reduce(ends), steps.dtype)
             limits.append(PLACES * places + epsilon * largest + own)
@@ -194,6 +195,12 @@ def rule_excess(steps: ObservedSteps, rule: UpdateRule, caps: Sequence[Array] | 
     expected = movements(rule, steps.before, steps.gradients)
     worst = float(excess(steps.moved, expected, limits).max(initial=0.0))
     return max(worst, drift(steps, expected, limits))
+
+
+def reproduces(steps: ObservedSteps, rule: UpdateRule, caps: Sequence[Array]) -> bool:
+    """Tell whether rule_excess is at most 1. No limit is wider than its cap: most rules fail before theirs is known."""
+    expected = movements(rule, steps.before, steps.gradients)
+    return float(excess(steps.moved, expected, caps).max(initial=0.0)) <= 1 and rule_excess(steps, rule, caps) <= 1
 
 
 def missed_by(steps: ObservedSteps, rule: UpdateRule) -> Array:

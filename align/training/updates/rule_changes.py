@@ -53,15 +53,14 @@ class Unknown:
             float(np.clip(1 - np.exp(min(place, 0.0)), 0.0, MOST_SHARE)) if self.scale == "share" else max(0.0, place)
         )
 
-    def put(self, rule: UpdateRule, value: float) -> UpdateRule:
-        """The rule with the number in it."""
+    def setting(self, rates: tuple[float, ...], value: float) -> dict[str, Any]:
+        """The field of a rule with these rates that holds the number."""
         if self.field == "rates":
-            return replace(rule, rates=tuple(one * value for one in rule.rates))
+            return {"rates": tuple(one * value for one in rates)}
         if not self.field.startswith("rates."):
-            return replace(rule, **{self.field: value})  # type: ignore[arg-type]
-        rates = list(rule.rates)
-        rates[int(self.field.partition(".")[2])] = value
-        return replace(rule, rates=tuple(rates))
+            return {self.field: value}
+        step = int(self.field.partition(".")[2])
+        return {"rates": (*rates[:step], value, *rates[step + 1 :])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +78,10 @@ class RuleChange:
 
     def rule(self, reference: UpdateRule, numbers: Sequence[float] = ()) -> UpdateRule:
         """The rule of the reference with the change."""
-        changed = replace(reference, **self.fixed)
+        settings = dict(self.fixed)
         for one, value in zip(self.unknown, numbers, strict=True):
-            changed = one.put(changed, value)
-        return changed
+            settings |= one.setting(settings.get("rates", reference.rates), value)
+        return replace(reference, **settings)
 
 
 def rule_changes(rule: UpdateRule, steps: int, norms: Sequence[float], sizes: Sequence[float]) -> list[RuleChange]:

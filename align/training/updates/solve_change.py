@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.training.updates.apply_rule import movements
-from align.training.updates.observed_steps import rounding_limits, rule_excess, trial_caps
+from align.training.updates.observed_steps import reproduces, rounding_limits, trial_caps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,25 +43,25 @@ class ChangeSolver:
     def solve(self, change: RuleChange) -> tuple[float, ...] | None:
         """Return the numbers with which the changed rule reproduces the steps, None if there are none."""
         if not change.unknown:
-            return () if self._missed(change, ()) <= 1 else None
+            return () if self._holds(change, ()) else None
         residual = self._residual(change)
         starts = [_encoded(change.unknown, values) for values in product(*(one.starts for one in change.unknown))]
         costs = [_cost(residual(start)) for start in starts[:MOST_STARTS]]
         for place in np.argsort(costs)[:2]:
             solved = _decoded(change.unknown, _descend(residual, starts[place]))
-            if self._missed(change, solved) <= 1:
+            if self._holds(change, solved):
                 return self._rounded(change, solved)
         return None
 
-    def _missed(self, change: RuleChange, numbers: Sequence[float]) -> float:
-        return rule_excess(self._steps, change.rule(self._reference, numbers), self._caps)
+    def _holds(self, change: RuleChange, numbers: Sequence[float]) -> bool:
+        return reproduces(self._steps, change.rule(self._reference, numbers), self._caps)
 
     def _residual(self, change: RuleChange) -> Callable[[Array], Array]:
         def residual(place: Array) -> Array:
             rule = change.rule(self._reference, _decoded(change.unknown, place))
             expected = np.stack(movements(rule, self._steps.before, self._steps.gradients))
-            gap = (expected - self._moved) * self._weights
-            return np.asarray(np.clip(np.nan_to_num(gap, nan=FAR, posinf=FAR, neginf=-FAR), -FAR, FAR)).reshape(-1)
+            gap = np.clip((expected - self._moved) * self._weights, -FAR, FAR)
+            return np.where(np.isnan(gap), FAR, gap).reshape(-1)
 
         return residual
 
@@ -71,7 +71,7 @@ class ChangeSolver:
         for place, value in enumerate(solved):
             for candidate in _rounder(value):
                 tried = [*kept[:place], candidate, *kept[place + 1 :]]
-                if self._missed(change, tried) <= 1:
+                if self._holds(change, tried):
                     kept = tried
                     break
         return tuple(kept)
@@ -91,8 +91,8 @@ def _cost(residual: Array) -> float:
 
 def _descend(residual: Callable[[Array], Array], start: Array) -> Array:
     place, rest, damping = start, residual(start), 1e-3
+    slopes = _slopes(residual, place, rest)
     for _ in range(ROUNDS):
-        slopes = _slopes(residual, place, rest)
         normal, downhill = slopes @ slopes.T, -slopes @ rest
         step = _damped(normal, downhill, damping)
         tried = residual(place + step)
@@ -105,6 +105,8 @@ def _descend(residual: Callable[[Array], Array], start: Array) -> Array:
             damping *= 10
         if 0 <= gain < LEAST_GAIN or not np.any(step):
             break
+        if gain > 0:
+            slopes = _slopes(residual, place, rest)
     return place
 
 

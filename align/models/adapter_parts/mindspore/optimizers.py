@@ -17,8 +17,8 @@ from align.core.layer_settings import LayerSettings, LearningRates, ParameterGro
 from align.errors import UserCodeError
 from align.models.adapter_parts.mindspore.arrays import to_array
 from align.models.adapter_parts.mindspore.settings import cell_settings, plain_value, public_classes
-from align.models.live.living_objects import living_objects
-from align.models.schedule_lengths import largest_step, scheduler_end
+from align.models.adapter_parts.schedule_lengths import largest_step, scheduler_end
+from align.models.living_objects import living_objects
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
@@ -179,18 +179,18 @@ def _rates_by_step(groups: Sequence[Any], schedulers: Sequence[Any], steps: int)
 
 
 def living_schedulers(optimizer: Any) -> list[Any]:
-    """The schedulers of an optimizer of `experimental.optim`."""
+    """The living schedulers of an optimizer of `experimental.optim`, whose first rate the first of them notes there."""
     import mindspore
 
-    if isinstance(optimizer, mindspore.nn.Optimizer):
+    if not any("initial_lr" in group for group in getattr(optimizer, "param_groups", ())):
         return []
     living = living_objects(mindspore.experimental.optim.lr_scheduler.LRScheduler)
     return [one for one in living if getattr(one, "optimizer", None) is optimizer]
 
 
-def step_schedulers(optimizer: Any) -> None:
-    """Step what changes the rates of an optimizer of `experimental.optim`, once a step."""
-    for one in living_schedulers(optimizer):
+def step_schedulers(schedulers: Sequence[Any]) -> None:
+    """Step schedulers of `experimental.optim` once, but for what follows a metric."""
+    for one in schedulers:
         if type(one).__name__ != PLATEAU:
             one.step()
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from align.core.protocols import Batch, Model
     from align.core.training import BatchParts, DropoutLayer, DropoutSink, StepSink, Training
 
+    Schedules = Sequence[tuple[Any, Sequence[Any]]]  # optimizers, with the schedulers of each
+
 
 class MindSporeTrainer:
     """The part of the adapter that trains; see Trainer."""
@@ -47,7 +49,8 @@ class MindSporeTrainer:
         own = {one.name: one for one in model.trainable_params()}
         tensors = own | named_tensors(model)
         held = _held(training, own)
-        alone = _left_alone(training), same_random_numbers(), operators_restarted(model)
+        schedules = [(one, living_schedulers(one)) for one in training.optimizers]
+        alone = _left_alone(training, schedules), same_random_numbers(), operators_restarted(model)
         with in_mode(graph=False), layer_by_layer(graph=False), alone[0], alone[1], alone[2]:
             if not model.training:  # else parts of it may be held in evaluation mode on purpose
                 model.set_train(True)
@@ -62,7 +65,7 @@ class MindSporeTrainer:
                     step = (
                         partial(training.step, given)
                         if training.step
-                        else partial(_step, training, parts, given, loss_scale, sink)
+                        else partial(_step, training, parts, given, schedules, loss_scale, sink)
                     )
                     loss = run_user_code(step, partial(UserCodeError, "the training step of the MindSpore network"))
                 sink.end(number, loss_of_step(loss, _array), ((name, to_array(one)) for name, one in tensors.items()))
@@ -121,7 +124,14 @@ def _multiplied(output: Any, mask: Array, _inplace: bool) -> Any:
     return output * to_tensor(mask).astype(output.dtype)
 
 
-def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], scale: float, sink: StepSink) -> Any:
+def _step(
+    training: Training,
+    batch: BatchParts,
+    tensors: Mapping[str, Any],
+    schedules: Schedules,
+    scale: float,
+    sink: StepSink,
+) -> Any:
     """`value_and_grad` of the loss, then the optimizers, each on the gradients of its own parameters, and schedules."""
     model, weights = training.model, training.model.trainable_params()
     targets = [tensors[name] for name in batch.targets]
@@ -139,9 +149,9 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
     for one, gradient in zip(weights, gradients, strict=True):
         sink.computed(one.name, to_array(gradient))
     by_parameter = {id(one): value for one, value in zip(weights, gradients, strict=True)}
-    for optimizer in training.optimizers:  # one that was frozen since has a zero gradient, as in TrainOneStepCell
-        optimizer(tuple(by_parameter.get(id(one), one * 0) for one in optimizer.parameters))
-        step_schedulers(optimizer)
+    for optimizer, schedulers in schedules:  # one that was frozen since has a zero gradient, as in TrainOneStepCell
+        optimizer(tuple(by_parameter[id(one)] if id(one) in by_parameter else one * 0 for one in optimizer.parameters))
+        step_schedulers(schedulers)
     return loss / scale
 
 
@@ -182,7 +192,7 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iter
 
 
 @contextmanager
-def _left_alone(training: Training) -> Iterator[None]:
+def _left_alone(training: Training, schedules: Schedules) -> Iterator[None]:
     """Put values, modes, buffers, attributes and the optimizers' states back at the end."""
     model = training.model
     modes = [(cell, cell.training) for _, cell in model.cells_and_names()]
@@ -194,10 +204,10 @@ def _left_alone(training: Training) -> Iterator[None]:
     kept = SpilledArrays()
     for place, one in enumerate(states):
         kept[str(place)] = to_array(one)
-    with ExitStack() as schedules, restored(model):
-        for optimizer in training.optimizers:
-            if own := living_schedulers(optimizer):
-                schedules.enter_context(schedules_put_back(optimizer, own))
+    with ExitStack() as stack, restored(model):
+        for optimizer, schedulers in schedules:
+            if schedulers:
+                stack.enter_context(schedules_put_back(optimizer, schedulers))
         try:
             yield
         finally:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup
 from align.errors import UserCodeError
+from align.models.adapter_parts.schedule_lengths import largest_step, scheduler_end, scheduler_parts
 from align.models.adapter_parts.torch.arrays import to_array
 from align.models.adapter_parts.torch.settings import group_settings
-from align.models.live.living_objects import living_objects
-from align.models.schedule_lengths import largest_step, scheduler_end, scheduler_parts
+from align.models.living_objects import living_objects
 from align.models.user_code import run_user_code
 
 if TYPE_CHECKING:
@@ -118,11 +118,11 @@ def schedulers_of(optimizer: Model, kept: Sequence[object] = ()) -> list[Any]:
     return own(_distinct(kept)) or (own(living_objects(LRScheduler)) if scheduled else [])
 
 
-def step_schedulers(optimizer: Model) -> None:
-    """Step what changes the rates of an optimizer, once a step, but for what follows a metric."""
+def step_schedulers(schedulers: Sequence[Any]) -> None:
+    """Step schedulers once, but those that others hold, and what follows a metric."""
     from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-    for one in _outermost(schedulers_of(optimizer)):
+    for one in _outermost(schedulers):
         if not isinstance(one, ReduceLROnPlateau):
             one.step()
 

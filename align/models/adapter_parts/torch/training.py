@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from align.core.protocols import Batch, Model
     from align.core.training import BatchParts, DropoutLayer, DropoutSink, StepSink, Training
 
+    Schedules = Sequence[tuple[Any, Sequence[Any]]]  # optimizers, with the schedulers of each
+
 
 class TorchTrainer:
     """The part of the adapter that trains; see Trainer."""
@@ -47,7 +49,8 @@ class TorchTrainer:
         own = dict(model.named_parameters())
         tensors = own | dict(model.named_buffers())
         further = dict(model.named_parameters(remove_duplicate=False))
-        with _left_alone(training), same_random_numbers(), uncompiled(), run_undistributed(model):
+        schedules = [(one, schedulers_of(one)) for one in training.optimizers]
+        with _left_alone(training, schedules), same_random_numbers(), uncompiled(), run_undistributed(model):
             if not model.training:  # else parts of it may be held in evaluation mode on purpose
                 model.train()
             for number, batch in enumerate(batches):
@@ -59,7 +62,7 @@ class TorchTrainer:
                     step = (
                         partial(training.step, given)
                         if training.step
-                        else partial(_step, training, parts, given, loss_scale)
+                        else partial(_step, training, parts, given, loss_scale, schedules)
                     )
                     loss = run_user_code(step, partial(UserCodeError, "the training step of the torch model"))
                 sink.end(number, loss_of_step(loss, _array), ((name, to_array(one)) for name, one in tensors.items()))
@@ -97,7 +100,7 @@ class TorchTrainer:
         import torch
 
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.manual_seed(seed)
+        _seed_devices(seed)
         torch.use_deterministic_algorithms(mode=True, warn_only=True)
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
         settings = [f"manual_seed({seed})", "use_deterministic_algorithms(True, warn_only=True)"]
@@ -106,6 +109,17 @@ class TorchTrainer:
             torch.set_num_threads(threads)
             settings.append(f"set_num_threads({threads})")
         return settings
+
+
+def _seed_devices(seed: int) -> None:
+    """Seed all devices; only the processor where there is no other one: for those that may come, torch notes stacks."""
+    import torch
+
+    accelerator = getattr(torch, "accelerator", None)  # torch has it from 2.6 on
+    if accelerator is None or accelerator.is_available() or hasattr(torch, "npu"):
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 def _multiplied(output: Any, mask: Array, inplace: bool) -> Any:
@@ -118,7 +132,7 @@ def _stay(module: Model, mode: bool = True) -> Model:  # noqa: ARG001 - as Modul
     return module
 
 
-def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], scale: float) -> Any:
+def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], scale: float, schedules: Schedules) -> Any:
     """Forward, loss, backward, update and the schedules, as everybody writes them."""
     for optimizer in training.optimizers:
         optimizer.zero_grad(set_to_none=True)
@@ -132,9 +146,9 @@ def _step(training: Training, batch: BatchParts, tensors: Mapping[str, Any], sca
     scalar(_array(loss))
     if loss.requires_grad:
         (loss * scale).backward()
-    for optimizer in training.optimizers:
+    for optimizer, schedulers in schedules:
         optimizer.step()
-        step_schedulers(optimizer)
+        step_schedulers(schedulers)
     return loss
 
 
@@ -171,7 +185,7 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iter
 
 
 @contextmanager
-def _left_alone(training: Training) -> Iterator[None]:
+def _left_alone(training: Training, schedules: Schedules) -> Iterator[None]:
     """Put values, gradients, modes, buffers and the states of optimizers and schedules back at the end."""
     model, own = training.model, dict(training.model.named_parameters())
     known = {id(one) for one in own.values()}
@@ -179,8 +193,8 @@ def _left_alone(training: Training) -> Iterator[None]:
     own |= {f" {id(one)}": one for one in held if id(one) not in known}  # of the loss, or of another model
     values = SpilledArrays({name: to_array(one) for name, one in own.items()})
     gradients = {name: one.grad for name, one in own.items()}
-    schedules = [one for optimizer in training.optimizers for one in schedulers_of(optimizer)]
-    states = [(one, copy.deepcopy(one.state_dict())) for one in (*training.optimizers, *schedules)]
+    kept = (one for optimizer, schedulers in schedules for one in (optimizer, *schedulers))
+    states = [(one, copy.deepcopy(one.state_dict())) for one in kept]
     modes = [(module, module.training) for module in model.modules()]
     for one in own.values():
         one.grad = None
