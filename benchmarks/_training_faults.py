@@ -306,7 +306,7 @@ FAULTS = (
     ),
     _of_loop("clipped by norm", "plain", ("step",), "gradients-clipped-by-norm", "gradient-factor"),
     _of_loop("clipped by value", "plain", ("step",), "gradient-clipped"),
-    _of_loop("each clipped by its norm", "plain", ("step",), "gradient-clipped-by-own-norm", "gradient-factor"),
+    _of_loop("each clipped by its norm", "plain", ("step",), "gradients-clipped-by-own-norm"),
     _of_loop("summed over 4 machines", "plain", ("step",), "gradient-factor"),
     *OPTIMIZER_FAULTS,
 )

@@ -83,3 +83,91 @@ def test_rates_of_two_groups_that_are_off_by_one_factor_are_one_culprit() -> Non
     assert (culprit.cause, culprit.facts["rates"]) == ("learning-rate", "0.02 vs 0.01, 0.1 vs 0.05")
     assert len(culprit.parameters) == 8
     assert compared(side(grouped(1.0)), side(grouped(1.0)), 2).culprits == ()
+
+
+def changing(kind: str, number: float = 0.1) -> Callable[[Any, Any, Any], Any]:
+    """A loop that does something to the gradients before the update."""
+    import torch
+
+    def made(model: Any, loss: Any, optimizer: Any) -> Any:
+        own, clip = [*model.parameters()], torch.nn.utils
+
+        def step(given: Any) -> Any:
+            optimizer.zero_grad()
+            value = loss(model(given["x"]), given["label"])
+            value.backward()
+            if kind == "all":
+                clip.clip_grad_norm_(own, number)
+            elif kind == "value":
+                clip.clip_grad_value_(own, number / 10)
+            for one in own:
+                if kind == "each":
+                    clip.clip_grad_norm_(one, number)
+                elif kind == "decay":
+                    one.grad.add_(one.detach(), alpha=number)
+            optimizer.step()
+            return value.detach()
+
+        return step
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kinds", "cause", "facts"),
+    [
+        (("all", "each"), "gradients-clipped-by-own-norm", {"norm": 0.1, "reference": "all by norm 0.1"}),
+        (("all", "value"), "gradient-clipped", {"bound": 0.01, "reference": "all by norm 0.1"}),
+        (("value", "all"), "gradients-clipped-by-norm", {"norm": 0.1, "reference": "by value 0.01"}),
+        (("all", ""), "gradients-left-as-they-are", {"reference": "all by norm 0.1"}),
+        (("", "decay"), "decay-in-gradients", {"decay": 0.1}),
+    ],
+)
+def test_loops_that_change_gradients_each_in_their_way_are_one_culprit(
+    kinds: tuple[str, str], cause: str, facts: dict[str, Any]
+) -> None:
+    (culprit,) = compared(*(side(step=changing(kind)) for kind in kinds), 2).culprits
+    assert (culprit.kind, culprit.part, culprit.cause, culprit.sureness) == ("gradients", "step", cause, "confirmed")
+    assert culprit.facts == facts
+    assert len(culprit.parameters) >= 5
+    twin = kinds[1] or "none"
+    assert compared(side(step=changing(twin)), side(step=changing(twin)), 1).culprits == ()
+
+
+def test_one_step_of_one_factor_is_no_clipping() -> None:
+    def halved(model: Any, loss: Any, optimizer: Any) -> Any:
+        def step(given: Any) -> Any:
+            optimizer.zero_grad()
+            value = loss(model(given["x"]), given["label"])
+            value.backward()
+            for one in model.parameters():
+                one.grad *= 0.5
+            optimizer.step()
+            return value.detach()
+
+        return step
+
+    for steps in (1, 2):
+        (culprit,) = compared(side(step=changing("")), side(step=halved), steps).culprits
+        assert (culprit.cause, culprit.facts) == ("gradient-factor", {"factor": 0.5})
+
+
+def test_an_optimizer_that_is_derived_from_another_steps_once() -> None:
+    import torch
+
+    class Clipping(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            torch.nn.utils.clip_grad_norm_(self.param_groups[0]["params"], self.bound)
+            return super().step(closure)
+
+    def made(bound: float) -> Callable[[Any], Any]:
+        def build(model: Any) -> Any:
+            optimizer = Clipping(model.parameters(), 0.1)
+            optimizer.bound = bound
+            return optimizer
+
+        return build
+
+    (culprit,) = compared(side(), side(made(0.1)), 2).culprits
+    assert (culprit.kind, culprit.cause) == ("update", "clip-global-norm")
+    assert compared(side(), side(made(1e6)), 2).culprits == ()

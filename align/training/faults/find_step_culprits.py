@@ -10,6 +10,7 @@ import numpy as np
 
 from align.core.dtypes import is_float
 from align.training.faults.compare_rates import rate_culprits, rate_findings
+from align.training.faults.explain_given import explain_given
 from align.training.faults.explain_loss import explain_loss
 from align.training.faults.find_recompute_faults import find_recompute_faults
 from align.training.faults.find_step_faults import LayerFaults, value_culprits
@@ -74,7 +75,8 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
         by_place, _given(seen, alone), scale_of_optimizers(seen.sides), lambda: _same_given(seen)
     )
     culprits = [*tied] + [explain_loss(one, seen) if one.part == "loss" else one for one in found]
-    culprits += value_culprits(clipped_by_norm(given, seen.first.given_gradients), "gradients", "step", owners)
+    given = clipped_by_norm(explain_given(given, seen), seen.first.given_gradients)
+    culprits += value_culprits(given, "gradients", "step", owners)
     wrong_updates, updates = _updates(seen, scaled=scale is not None)
     culprits += [*held_by_none(seen), *wrong_updates]
     told = {name for one in wrong_updates for name in one.parameters}
