@@ -234,7 +234,8 @@ def _loss_findings(
     known = any(one.kind in ("loss", "forward") for one in culprits) or scale is not None
     if first.reference is None or own is None or first.limit is None or known:
         return
-    if not abs(own - first.reference) <= first.limit:
+    in_whole = first.candidate is not None and abs(first.candidate - first.reference) <= first.limit
+    if not in_whole and not abs(own - first.reference) <= first.limit:
         message = f"the loss of the same outputs is {own:.6g}, the reference's {first.reference:.6g}, and its"
         yield Finding("loss-value-differs", "warning", "loss", f"{message} gradient is the same")
 

@@ -55,7 +55,7 @@ def _nothing(document: dict[str, Any]) -> list[Block]:
 
 def _told(one: Culprit) -> list[tuple[str, str]]:
     """Where it is, what is wrong there, by how much, why, and the line."""
-    kind = "dropout" if one["cause"].startswith("dropout-") else one["kind"]
+    kind = next((word for word in ("dropout", "loss-term") if one["cause"].startswith(f"{word}-")), one["kind"])
     told = [(say("step.where"), _place(one)), (say("step.what"), word("step_kind", kind))]
     if as_float(one["factor"]):
         told.append((say("step.off"), _off(one["factor"])))

@@ -16,6 +16,8 @@ from align.training.faults.find_recompute_faults import find_recompute_faults
 from align.training.faults.find_step_faults import LayerFaults, value_culprits
 from align.training.faults.gradient_scale import clipped_by_norm, without_loss_scale
 from align.training.faults.keep_by_itself import tensors_by_themselves, values_by_themselves
+from align.training.faults.loss_terms import OTHER, other_term, value_terms
+from align.training.faults.repeated_statistics import relate_repeated
 from align.training.faults.statistics_relations import relate_statistics
 from align.training.faults.step_updates import compare_step_updates, held_by_none, scale_of_optimizers, update_culprits
 from align.training.faults.tied_parameters import tie_culprits
@@ -68,13 +70,19 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
         tensors, gradients = tensors_by_themselves(tensors), values_by_themselves(alone, tensors, owners)
     faults.take(tensors)
     tied, untied, changed = tie_culprits(seen, gradients)
-    faults.take_gradients(untied)
+    terms, others = value_terms(seen, untied)
+    faults.take_gradients(others)
     by_place = [one for one in faults.culprits() if one.kind != "forward" or one.candidate not in changed]
-    by_place += _lost_between(seen, together, owners) if not by_place and not tied else []
+    if not (by_place or tied or terms):
+        by_place += other_term(seen, _lost_between(seen, together, owners))
     found, given, scale = without_loss_scale(
         by_place, _given(seen, alone), scale_of_optimizers(seen.sides), lambda: _same_given(seen)
     )
-    culprits = [*tied] + [explain_loss(one, seen) if one.part == "loss" else one for one in found]
+    culprits = [
+        *tied,
+        *terms,
+        *(explain_loss(one, seen) if one.part == "loss" and one.cause != OTHER else one for one in found),
+    ]
     given = clipped_by_norm(explain_given(given, seen), seen.first.given_gradients)
     culprits += value_culprits(given, "gradients", "step", owners)
     wrong_updates, updates = _updates(seen, scaled=scale is not None)
@@ -233,7 +241,11 @@ def _buffers(seen: SeenSteps, owners: Mapping[str, str]) -> list[StepCulprit]:
         if one.factor > 1.0 and before is not None and pair.meant is not None and pair.value is not None:
             if np.abs(pair.value - pair.meant).max() <= STATISTIC_UNITS * _size_of_inputs(seen, pair.pairing.source):
                 continue  # a mean of nearly nothing, of large values that cancel
-            found.append(replace(one, relation=relate_statistics(before, pair.meant, pair.value)))
+            relation = relate_statistics(before, pair.meant, pair.value)
+            if not relation.cause:
+                inputs = _inputs_of(seen, pair.pairing.source)
+                relation = relate_repeated(before, pair.meant, pair.value, inputs)
+            found.append(replace(one, relation=relation))
     if not seen.live:
         found = values_by_themselves(found, seen.judge.seen, owners)
     return value_culprits(found, "buffer", "layer", owners)
@@ -241,10 +253,13 @@ def _buffers(seen: SeenSteps, owners: Mapping[str, str]) -> list[StepCulprit]:
 
 def _size_of_inputs(seen: SeenSteps, buffer: str) -> float:
     """The root mean square of what the layer of a statistic was given, or its square if that is more."""
+    values = _inputs_of(seen, buffer)
+    square = max((float(np.mean(one.astype(np.float64) ** 2)) for one in values), default=0.0)
+    return max(sqrt(square), square)
+
+
+def _inputs_of(seen: SeenSteps, buffer: str) -> list[Array]:
+    """What the layer of a statistic was given, call by call."""
     module = owners_of(seen.parameters[0]).get(buffer, "")
     trace = seen.traces[0].forward
-    values = [
-        trace.value(one).astype(np.float64) for one in trace.inputs if one.module == module and is_float(one.dtype)
-    ]
-    square = max((float(np.mean(one**2)) for one in values), default=0.0)
-    return max(sqrt(square), square)
+    return [trace.value(one) for one in trace.inputs if one.module == module and is_float(one.dtype)]
