@@ -299,8 +299,8 @@ FAULTS = (
     ),
     _of_loop("gradients not cleared", "plain", ("step",), "gradients-not-cleared"),
     _of_loop("labels shifted", "plain", ("loss",)),
-    _of_loop("parts without mean", "parts", ("loss",), "gradient-factor", "mean-against-sum"),
-    _of_loop("scale kept", "plain", ("loss",), "gradient-factor"),
+    _of_loop("parts without mean", "parts", ("step",), "sum-over-parts"),
+    _of_loop("scale kept", "plain", ("step",), "loss-scale-kept"),
     _of_loop(
         "clipped before the scale is off", "plain", ("step", "loss"), "gradient-factor", "gradients-clipped-by-norm"
     ),

@@ -14,7 +14,7 @@ from align.training.faults.explain_given import explain_given
 from align.training.faults.explain_loss import explain_loss
 from align.training.faults.find_recompute_faults import find_recompute_faults
 from align.training.faults.find_step_faults import LayerFaults, value_culprits
-from align.training.faults.gradient_scale import clipped_by_norm, without_loss_scale
+from align.training.faults.gradient_scale import clipped_by_norm, named_scale, without_loss_scale
 from align.training.faults.keep_by_itself import tensors_by_themselves, values_by_themselves
 from align.training.faults.loss_terms import OTHER, other_term, value_terms
 from align.training.faults.repeated_statistics import relate_repeated
@@ -78,11 +78,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     found, given, scale = without_loss_scale(
         by_place, _given(seen, alone), scale_of_optimizers(seen.sides), lambda: _same_given(seen)
     )
-    culprits = [
-        *tied,
-        *terms,
-        *(explain_loss(one, seen) if one.part == "loss" and one.cause != OTHER else one for one in found),
-    ]
+    culprits = [*tied, *terms, *(_explained(one, seen) for one in found)]
     given = clipped_by_norm(explain_given(given, seen), seen.first.given_gradients)
     culprits += value_culprits(given, "gradients", "step", owners)
     wrong_updates, updates = _updates(seen, scaled=scale is not None)
@@ -99,9 +95,19 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     return StepFaults(culprits, scale, updates, tuple(rate_findings(seen, told)))
 
 
+def _explained(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
+    """Say what of the loss is otherwise; a factor that is in all gradients may be the loop's."""
+    if culprit.part != "loss" or culprit.cause == OTHER:
+        return culprit
+    loops = any(side.own_step for side in seen.sides)
+    named = named_scale(culprit, _given_in_whole(seen), seen.runs_a_step, loops=loops) if loops else culprit
+    return explain_loss(culprit, seen) if named is culprit else named
+
+
 def _of_whole_steps(seen: SeenSteps) -> StepFaults:
     """What is wrong in steps whose layers cannot be paired, as of parts of a batch: gradients that optimizers get."""
-    culprits = value_culprits(_given_in_whole(seen), "gradients", "step", {})
+    given, runs = _given_in_whole(seen), seen.runs_a_step
+    culprits = [named_scale(one, given, runs, loops=True) for one in value_culprits(given, "gradients", "step", {})]
     wrong, updates = _updates(seen, scaled=False)
     told = {name for one in wrong for name in one.parameters}
     culprits += [*held_by_none(seen), *wrong, *rate_culprits(seen, told)]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LEFT = 2e-3  # of a factor or a norm: the arithmetic of float32, and what clipping adds to a norm
 DIGITS = 2  # of a norm that somebody wrote
+OF_LOSS = "sum-over-parts", "loss-scale-kept"  # causes that the loss itself shows too
 LEAST_SCALE = 8.0  # smaller factors are rather something else
 
 
@@ -79,8 +80,8 @@ def named_scale(
     if any(_undoes(1 / factor, one) for one in _missing_means(*runs)):
         side = "candidate" if factor > 1 else "reference"
         parts = max(runs)
-        return replace(of_all, cause="sum-over-parts", facts={"factor": factor, "parts": parts, "side": side})
-    return replace(of_all, cause="loss-scale-kept") if loops and _is_scale(abs(factor)) else culprit
+        return replace(of_all, cause=OF_LOSS[0], facts={"factor": factor, "parts": parts, "side": side})
+    return replace(of_all, cause=OF_LOSS[1]) if loops and _is_scale(abs(factor)) else culprit
 
 
 def _missing_means(mine: int, theirs: int) -> Sequence[float]:
