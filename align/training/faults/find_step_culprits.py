@@ -10,6 +10,7 @@ import numpy as np
 
 from align.core.dtypes import is_float
 from align.training.faults.compare_rates import rate_culprits, rate_findings
+from align.training.faults.explain_cross_entropy import NO_FAULT, explain_loss_inside, explain_outputs
 from align.training.faults.explain_given import explain_given
 from align.training.faults.explain_loss import explain_loss
 from align.training.faults.find_recompute_faults import find_recompute_faults
@@ -78,7 +79,7 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     found, given, scale = without_loss_scale(
         by_place, _given(seen, alone), scale_of_optimizers(seen.sides), lambda: _same_given(seen)
     )
-    culprits = [*tied, *terms, *(_explained(one, seen) for one in found)]
+    culprits = [*tied, *terms, *(one for one in (_explained(own, seen) for own in found) if one.cause != NO_FAULT)]
     given = clipped_by_norm(explain_given(given, seen), seen.first.given_gradients)
     culprits += value_culprits(given, "gradients", "step", owners)
     wrong_updates, updates = _updates(seen, scaled=scale is not None)
@@ -97,6 +98,9 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
 
 def _explained(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     """Say what of the loss is otherwise; a factor that is in all gradients may be the loop's."""
+    if (culprit.part, culprit.candidate, culprit.cause) == ("code", "", ""):
+        named = explain_loss_inside(culprit, seen)
+        return explain_outputs(named, seen) if named.kind == "forward" else named
     if culprit.part != "loss" or culprit.cause == OTHER:
         return culprit
     loops = any(side.own_step for side in seen.sides)

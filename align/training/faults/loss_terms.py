@@ -35,9 +35,9 @@ LEFT = 1e-2  # of the gradient of a term, which is a difference of two
 
 
 def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[StepCulprit], list[JudgedValue]]:
-    """Return a culprit for a multiple of the parameters' values or signs, and the gradients that it does not explain.
+    """Return culprits for multiples of the parameters' values or signs, and the gradients that these do not explain.
 
-    Its `coefficient` is that of the sum of squares, or of absolute values, beyond the reference's; `decay` is what an
+    A `coefficient` is that of the sum of squares, or of absolute values, beyond the reference's; `decay` is what an
     optimizer's decay would be.
     """
     off = {one.pairing.target: one for one in alone if one.factor > 1.0 and one.limit is not None and not one.is_noise}
@@ -52,15 +52,15 @@ def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[Ste
         if value.shape == one.value.shape:
             gap = one.value.astype(np.float64) - one.meant
             gaps[one.pairing.target] = GradientGap(gap, value, judged.limit.rmse)
-    term = value_term(gaps)
-    if term is None:
-        return [], [*alone]
-    half = 2.0 if term.kind == "l2" else 1.0
-    facts: dict[str, float | int | str] = {"coefficient": float(f"{term.coefficient / half:.4g}")}
-    facts |= {"decay": term.coefficient} if term.kind == "l2" else {}
-    worst = max(off[name].factor for name in term.names)
-    culprit = _culprit(OF_VALUES[term.kind], facts, term.names, worst)
-    return [culprit], [one for one in alone if one.pairing.target not in term.names]
+    found = []
+    while (term := value_term(gaps)) is not None:
+        half = 2.0 if term.kind == "l2" else 1.0
+        facts: dict[str, float | int | str] = {"coefficient": float(f"{term.coefficient / half:.4g}")}
+        facts |= {"decay": term.coefficient} if term.kind == "l2" else {}
+        found.append(_culprit(OF_VALUES[term.kind], facts, term.names, max(off[name].factor for name in term.names)))
+        gaps = {name: one for name, one in gaps.items() if name not in term.names}
+    told = {name for one in found for name in one.parameters}
+    return found, [one for one in alone if one.pairing.target not in told]
 
 
 def other_term(seen: SeenSteps, far: Sequence[StepCulprit]) -> list[StepCulprit]:
