@@ -299,14 +299,14 @@ FAULTS = (
     ),
     _of_loop("gradients not cleared", "plain", ("step",), "gradients-not-cleared"),
     _of_loop("labels shifted", "plain", ("loss",)),
-    _of_loop("parts without mean", "parts", ("loss",), "gradient-factor", "mean-against-sum"),
-    _of_loop("scale kept", "plain", ("loss",), "gradient-factor"),
+    _of_loop("parts without mean", "parts", ("step",), "sum-over-parts"),
+    _of_loop("scale kept", "plain", ("step",), "loss-scale-kept"),
     _of_loop(
         "clipped before the scale is off", "plain", ("step", "loss"), "gradient-factor", "gradients-clipped-by-norm"
     ),
     _of_loop("clipped by norm", "plain", ("step",), "gradients-clipped-by-norm", "gradient-factor"),
     _of_loop("clipped by value", "plain", ("step",), "gradient-clipped"),
-    _of_loop("each clipped by its norm", "plain", ("step",), "gradient-clipped-by-own-norm", "gradient-factor"),
+    _of_loop("each clipped by its norm", "plain", ("step",), "gradients-clipped-by-own-norm"),
     _of_loop("summed over 4 machines", "plain", ("step",), "gradient-factor"),
     *OPTIMIZER_FAULTS,
 )

@@ -20,6 +20,7 @@ from align.models.open_side import named_environments
 from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay
 from align.training.faults.find_step_culprits import find_step_culprits
+from align.training.faults.gradient_scale import OF_LOSS
 from align.training.freeze import without_dropout
 from align.training.given_batch import batch_findings
 from align.training.open_training import open_training, open_trainings
@@ -235,10 +236,11 @@ def _loss_findings(
         message = f"the loss is scaled by {scale:.6g} times the reference's scale, and the gradients are unscaled by it"
         yield Finding("loss-scale", "note", "loss", message, {"factor": scale})
     own = first.candidate if first.alone is None else first.alone
-    known = any(one.kind in ("loss", "forward") for one in culprits) or scale is not None
+    known = any(one.kind in ("loss", "forward") or one.cause in OF_LOSS for one in culprits) or scale is not None
     if first.reference is None or own is None or first.limit is None or known:
         return
-    if not abs(own - first.reference) <= first.limit:
+    in_whole = first.candidate is not None and abs(first.candidate - first.reference) <= first.limit
+    if not in_whole and not abs(own - first.reference) <= first.limit:
         message = f"the loss of the same outputs is {own:.6g}, the reference's {first.reference:.6g}, and its"
         yield Finding("loss-value-differs", "warning", "loss", f"{message} gradient is the same")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from align.core.dtypes import EPSILON
 from align.training.updates.apply_rule import gradient_norm, gradient_steps
+from align.training.updates.common_causes import UpdatedParameter, share_causes
 from align.training.updates.explain_ratio import explain_ratio
 from align.training.updates.explain_update import SLACK, Explainer, worst_excess
 from align.training.updates.measure_updates import UpdateFigures, measure_updates
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 
     from align.core.dtypes import Array
     from align.core.layer_settings import ParameterGroup
+    from align.training.updates.explain_update import SolvedRule
     from align.training.updates.observed_steps import ObservedSteps
     from align.training.updates.update_rules import UpdateRule
     from align.training.updates_result import SteppedParameter
 
-Explained = tuple[UpdateState, list[UpdateCause], "int | None", "bool | None"]
+Explained = tuple[UpdateState, list[UpdateCause], "bool | None"]
 
 
 def explain_updates(parameters: Sequence[SteppedParameter]) -> UpdatesResult:
@@ -51,8 +53,36 @@ def explain_updates(parameters: Sequence[SteppedParameter]) -> UpdatesResult:
     norms = _global_norms([one.gradients for one in parameters])
     own = _global_norms([one.candidate_gradients or one.gradients for one in parameters])
     explainer = Explainer()
-    rows = tuple(_compared(one, (norms, own), explainer) for one in parameters)
+    rows = tuple(_in_common([_compared(one, (norms, own), explainer) for one in parameters]))
     return UpdatesResult(len(norms), rows, tuple(_findings(rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A row, and the parameter's steps where the rule of the reference is known to be its rule."""
+
+    row: ParameterUpdates
+    updated: UpdatedParameter | None
+
+
+def _in_common(compared: Sequence[_Compared]) -> Iterator[ParameterUpdates]:
+    """The rows, each with what explains it and as many others as may be."""
+    known = [one.updated for one in compared if one.updated is not None]
+    shared = iter(share_causes(known))
+    for one in compared:
+        found = [] if one.updated is None else next(shared)
+        if one.updated is None or not found:
+            yield one.row
+            continue
+        yield replace(one.row, causes=tuple(cause for _, cause in found), steps_to_tell=_further(one.updated, found))
+
+
+def _further(updated: UpdatedParameter, found: Sequence[tuple[SolvedRule, UpdateCause]]) -> int | None:
+    """How many steps would tell alternatives apart, if these do not."""
+    if len(found) < 2:
+        return None
+    tell = steps_to_tell(updated.steps, [solved.change.rule(updated.rule, solved.numbers) for solved, _ in found])
+    return tell if tell is not None and tell > len(updated.steps.before) else None
 
 
 def _global_norms(gradients: Sequence[Sequence[Array]]) -> list[float]:
@@ -61,16 +91,18 @@ def _global_norms(gradients: Sequence[Sequence[Array]]) -> list[float]:
     return [float(np.linalg.norm(row)) for row in zip(*norms, strict=True)]
 
 
-def _compared(
-    one: SteppedParameter, norms: tuple[Sequence[float], Sequence[float]], explainer: Explainer
-) -> ParameterUpdates:
+def _compared(one: SteppedParameter, norms: tuple[Sequence[float], Sequence[float]], explainer: Explainer) -> _Compared:
     reference, candidate = _sides(one, norms)
     rules = _rule(one.reference_group, len(norms[0])), _rule(one.candidate_group, len(norms[0]))
     figures = _figures(one, reference, candidate, rules[0])
+    groups = id(one.reference_group), id(one.candidate_group)
     if figures.difference <= 1:
-        return _row(one, figures, ("same", [], None, None), None)
+        row = _row(one, figures, ("same", [], None), None)
+        return _Compared(row, None if rules[0] is None else UpdatedParameter(candidate, rules[0], groups))
     candidate_known = None if rules[1] is None else worst_excess(candidate, rules[1]) <= SLACK
-    return _row(one, figures, _explained(reference, candidate, rules, figures, explainer), candidate_known)
+    found: list[tuple[SolvedRule, UpdateCause]] = []
+    row = _row(one, figures, _explained((reference, candidate), rules, figures, explainer, found), candidate_known)
+    return _Compared(row, UpdatedParameter(candidate, rules[0], groups, found) if rules[0] and found else None)
 
 
 def _figures(
@@ -110,29 +142,29 @@ def _sides(
 
 
 def _explained(
-    reference: ObservedSteps,
-    candidate: ObservedSteps,
+    sides: tuple[ObservedSteps, ObservedSteps],
     rules: tuple[UpdateRule | None, UpdateRule | None],
     figures: UpdateFigures,
     explainer: Explainer,
+    found: list[tuple[SolvedRule, UpdateCause]],
 ) -> Explained:
-    """The state, the causes, how many steps would tell them apart, and whether the reference's rule is its rule."""
+    """The state, the causes, and whether the reference's rule is its rule; rules that explain it go to `found`."""
+    reference, candidate = sides
     known = None if rules[0] is None else worst_excess(reference, rules[0]) <= SLACK
     if figures.difference == inf:
         change = UpdateChange("not-finite", "values", figures.not_finite[0], figures.not_finite[1])
-        return "explained", [UpdateCause((change,), inf, 0.0, confirmed=False)], None, known
+        return "explained", [UpdateCause((change,), inf, 0.0, confirmed=False)], known
     if rules[0] is None or not known or candidate.still or reference.still:
         causes = explain_ratio(reference, candidate, figures.difference)
-        return "explained" if causes else "rule unknown", causes, None, known
-    found = explainer.explain(candidate, rules[0], rules[1])
-    tell = steps_to_tell(candidate, [solved.rule for solved, _ in found]) if len(found) > 1 else None
-    return "explained" if found else "unexplained", [cause for _, cause in found], tell, known
+        return "explained" if causes else "rule unknown", causes, known
+    found += explainer.explain(candidate, rules[0], rules[1])
+    return "explained" if found else "unexplained", [cause for _, cause in found], known
 
 
 def _row(
     one: SteppedParameter, figures: UpdateFigures, explained: Explained, candidate_known: bool | None
 ) -> ParameterUpdates:
-    state, causes, tell, known = explained
+    state, causes, known = explained
     return ParameterUpdates(
         one.reference,
         one.candidate,
@@ -142,7 +174,7 @@ def _row(
         figures.share,
         figures.first_step,
         tuple(causes),
-        tell,
+        None,
         known,
         candidate_known,
         figures.judged,

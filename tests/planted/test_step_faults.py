@@ -159,7 +159,7 @@ def torch_loop(kind: str) -> align.Training:
         ("plain", []),
         ("scale removed", []),
         ("never cleared", [("gradients", "step", "", "gradients-not-cleared")]),
-        ("scale kept", [("loss", "loss", "", "gradient-factor")]),
+        ("scale kept", [("gradients", "step", "", "loss-scale-kept")]),
         ("clipped", [("gradients", "step", "", "gradients-clipped-by-norm")]),
         ("scale removed after clipping", [("gradients", "step", "", "gradient-factor")]),
     ],
@@ -179,7 +179,7 @@ def test_a_cell_that_takes_the_step_is_a_step_of_the_users_own() -> None:
 
 def test_parts_of_a_batch_without_their_mean_are_named() -> None:
     found = places(compared(torch_loop("parts"), torch_loop("parts summed")))
-    assert found == [("loss", "loss", "", "gradient-factor")]
+    assert found == [("gradients", "step", "", "sum-over-parts")]
     assert places(compared(torch_loop("parts"), torch_loop("parts"))) == []
 
 

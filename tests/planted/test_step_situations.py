@@ -149,9 +149,7 @@ def test_other_parts_of_a_batch_are_compared_by_what_the_optimizer_gets() -> Non
     assert found(whole, candidate) == []
     result = align.compare_training_step(side(net(norm=False), in_parts(4)), candidate, batch=batch(), steps=1)
     assert (result.culprits, [one.code for one in result.findings]) == ((), ["calls-unlike"])
-    assert found(whole, side(net(norm=False), in_parts(2, mean=False))) == [
-        ("gradients", "step", "", "gradient-factor")
-    ]
+    assert found(whole, side(net(norm=False), in_parts(2, mean=False))) == [("gradients", "step", "", "sum-over-parts")]
 
 
 def test_what_the_loss_trains_is_left_as_it_was() -> None:

@@ -55,7 +55,7 @@ def _nothing(document: dict[str, Any]) -> list[Block]:
 
 def _told(one: Culprit) -> list[tuple[str, str]]:
     """Where it is, what is wrong there, by how much, why, and the line."""
-    kind = "dropout" if one["cause"].startswith("dropout-") else one["kind"]
+    kind = next((word for word in ("dropout", "loss-term") if one["cause"].startswith(f"{word}-")), one["kind"])
     told = [(say("step.where"), _place(one)), (say("step.what"), word("step_kind", kind))]
     if as_float(one["factor"]):
         told.append((say("step.off"), _off(one["factor"])))
@@ -65,7 +65,7 @@ def _told(one: Culprit) -> list[tuple[str, str]]:
     if one["facts"]:
         told.append(("", format_facts(one["facts"])))
     if one["parameters"]:
-        told.append((say("step.parameters"), first_few(fold_names(one["parameters"]))))
+        told.append((say("step.parameters"), _parameters(one["parameters"])))
     if one["step"] > 1:
         told.append((say("step.step"), str(one["step"])))
     if one["change"]:
@@ -73,6 +73,13 @@ def _told(one: Culprit) -> list[tuple[str, str]]:
     if one["line"]:
         told.append((say("step.line"), one["line"]))
     return told
+
+
+def _parameters(names: Sequence[str]) -> str:
+    """The first of them, and how many there are where that is not seen."""
+    folded = fold_names(names)
+    told = first_few(folded)
+    return told if told == ", ".join(names) else say("step.of_all", names=told, count=len(names))
 
 
 def _causes(causes: str) -> str:

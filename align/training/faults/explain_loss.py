@@ -9,6 +9,7 @@ from align.core.protocols import LayerRebuilder
 from align.errors import CannotRunError, UserCodeError
 from align.lint.compare_losses import compare_loss_settings
 from align.rules.pitfalls import pitfalls
+from align.training.faults.explain_cross_entropy import explain_cross_entropy
 from align.training.faults.find_step_faults import LayerFaults
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.replace_step import PairedLayers, ReplacedStep
@@ -34,6 +35,8 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     samples = max((value.shape[0] for value in batch.values() if value.ndim), default=0)
     if findings:
         confirmed = seen.live is not None and _agrees(seen, seen.live, findings)
+        if not confirmed and (named := explain_cross_entropy(culprit, seen)) is not culprit:
+            return named
         told = {one.setting: f"{one.reference_setting} vs {one.candidate_setting}" for one in findings}
         return replace(
             culprit,
@@ -45,7 +48,7 @@ def explain_loss(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
     factor = culprit.facts.get("factor")
     if isinstance(factor, (int, float)) and samples > 1 and _is_one_of(float(factor), samples):
         return replace(culprit, cause="mean-against-sum", facts={**culprit.facts, "samples": samples})
-    return culprit
+    return culprit if culprit.cause else explain_cross_entropy(culprit, seen)
 
 
 def _is_one_of(factor: float, samples: int) -> bool:

@@ -10,11 +10,15 @@ import numpy as np
 
 from align.core.dtypes import is_float
 from align.training.faults.compare_rates import rate_culprits, rate_findings
+from align.training.faults.explain_cross_entropy import NO_FAULT, explain_loss_inside, explain_outputs
+from align.training.faults.explain_given import explain_given
 from align.training.faults.explain_loss import explain_loss
 from align.training.faults.find_recompute_faults import find_recompute_faults
 from align.training.faults.find_step_faults import LayerFaults, value_culprits
-from align.training.faults.gradient_scale import clipped_by_norm, without_loss_scale
+from align.training.faults.gradient_scale import clipped_by_norm, named_scale, without_loss_scale
 from align.training.faults.keep_by_itself import tensors_by_themselves, values_by_themselves
+from align.training.faults.loss_terms import OTHER, other_term, value_terms
+from align.training.faults.repeated_statistics import relate_repeated
 from align.training.faults.statistics_relations import relate_statistics
 from align.training.faults.step_updates import compare_step_updates, held_by_none, scale_of_optimizers, update_culprits
 from align.training.faults.tied_parameters import tie_culprits
@@ -67,14 +71,17 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
         tensors, gradients = tensors_by_themselves(tensors), values_by_themselves(alone, tensors, owners)
     faults.take(tensors)
     tied, untied, changed = tie_culprits(seen, gradients)
-    faults.take_gradients(untied)
+    terms, others = value_terms(seen, untied)
+    faults.take_gradients(others)
     by_place = [one for one in faults.culprits() if one.kind != "forward" or one.candidate not in changed]
-    by_place += _lost_between(seen, together, owners) if not by_place and not tied else []
+    if not (by_place or tied or terms):
+        by_place += other_term(seen, _lost_between(seen, together, owners))
     found, given, scale = without_loss_scale(
         by_place, _given(seen, alone), scale_of_optimizers(seen.sides), lambda: _same_given(seen)
     )
-    culprits = [*tied] + [explain_loss(one, seen) if one.part == "loss" else one for one in found]
-    culprits += value_culprits(clipped_by_norm(given, seen.first.given_gradients), "gradients", "step", owners)
+    culprits = [*tied, *terms, *(one for one in (_explained(own, seen) for own in found) if one.cause != NO_FAULT)]
+    given = clipped_by_norm(explain_given(given, seen), seen.first.given_gradients)
+    culprits += value_culprits(given, "gradients", "step", owners)
     wrong_updates, updates = _updates(seen, scaled=scale is not None)
     culprits += [*held_by_none(seen), *wrong_updates]
     told = {name for one in wrong_updates for name in one.parameters}
@@ -89,9 +96,22 @@ def find_step_culprits(seen: SeenSteps, alone: Sequence[JudgedValue], together: 
     return StepFaults(culprits, scale, updates, tuple(rate_findings(seen, told)))
 
 
+def _explained(culprit: StepCulprit, seen: SeenSteps) -> StepCulprit:
+    """Say what of the loss is otherwise; a factor that is in all gradients may be the loop's."""
+    if (culprit.part, culprit.candidate, culprit.cause) == ("code", "", ""):
+        named = explain_loss_inside(culprit, seen)
+        return explain_outputs(named, seen) if named.kind == "forward" else named
+    if culprit.part != "loss" or culprit.cause == OTHER:
+        return culprit
+    loops = any(side.own_step for side in seen.sides)
+    named = named_scale(culprit, _given_in_whole(seen), seen.runs_a_step, loops=loops) if loops else culprit
+    return explain_loss(culprit, seen) if named is culprit else named
+
+
 def _of_whole_steps(seen: SeenSteps) -> StepFaults:
     """What is wrong in steps whose layers cannot be paired, as of parts of a batch: gradients that optimizers get."""
-    culprits = value_culprits(_given_in_whole(seen), "gradients", "step", {})
+    given, runs = _given_in_whole(seen), seen.runs_a_step
+    culprits = [named_scale(one, given, runs, loops=True) for one in value_culprits(given, "gradients", "step", {})]
     wrong, updates = _updates(seen, scaled=False)
     told = {name for one in wrong for name in one.parameters}
     culprits += [*held_by_none(seen), *wrong, *rate_culprits(seen, told)]
@@ -231,7 +251,11 @@ def _buffers(seen: SeenSteps, owners: Mapping[str, str]) -> list[StepCulprit]:
         if one.factor > 1.0 and before is not None and pair.meant is not None and pair.value is not None:
             if np.abs(pair.value - pair.meant).max() <= STATISTIC_UNITS * _size_of_inputs(seen, pair.pairing.source):
                 continue  # a mean of nearly nothing, of large values that cancel
-            found.append(replace(one, relation=relate_statistics(before, pair.meant, pair.value)))
+            relation = relate_statistics(before, pair.meant, pair.value)
+            if not relation.cause:
+                inputs = _inputs_of(seen, pair.pairing.source)
+                relation = relate_repeated(before, pair.meant, pair.value, inputs)
+            found.append(replace(one, relation=relation))
     if not seen.live:
         found = values_by_themselves(found, seen.judge.seen, owners)
     return value_culprits(found, "buffer", "layer", owners)
@@ -239,10 +263,13 @@ def _buffers(seen: SeenSteps, owners: Mapping[str, str]) -> list[StepCulprit]:
 
 def _size_of_inputs(seen: SeenSteps, buffer: str) -> float:
     """The root mean square of what the layer of a statistic was given, or its square if that is more."""
+    values = _inputs_of(seen, buffer)
+    square = max((float(np.mean(one.astype(np.float64) ** 2)) for one in values), default=0.0)
+    return max(sqrt(square), square)
+
+
+def _inputs_of(seen: SeenSteps, buffer: str) -> list[Array]:
+    """What the layer of a statistic was given, call by call."""
     module = owners_of(seen.parameters[0]).get(buffer, "")
     trace = seen.traces[0].forward
-    values = [
-        trace.value(one).astype(np.float64) for one in trace.inputs if one.module == module and is_float(one.dtype)
-    ]
-    square = max((float(np.mean(one**2)) for one in values), default=0.0)
-    return max(sqrt(square), square)
+    return [trace.value(one) for one in trace.inputs if one.module == module and is_float(one.dtype)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 LEFT = 2e-3  # of a factor or a norm: the arithmetic of float32, and what clipping adds to a norm
 DIGITS = 2  # of a norm that somebody wrote
+OF_LOSS = "sum-over-parts", "loss-scale-kept"  # causes that the loss itself shows too
+LEAST_SCALE = 8.0  # smaller factors are rather something else
 
 
 def without_loss_scale(
@@ -55,6 +58,43 @@ def clipped_by_norm(given: Sequence[JudgedValue], gradients: Mapping[str, Array]
         return [*given]
     relation = GradientRelation("gradients-clipped-by-norm", {"norm": written})
     return [replace(one, relation=relation) for one in given]
+
+
+def named_scale(
+    culprit: StepCulprit, given: Sequence[JudgedValue], runs: tuple[int, int], *, loops: bool
+) -> StepCulprit:
+    """Name a factor of all gradients that optimizers get, of steps that run the model so often on each side.
+
+    It is their ratio where the mean over parts of a batch is missing, and a number that scales are made of where a loop
+    of the user's own left the scale of the loss in. `given` are the gradients of whole steps.
+    """
+    factor = culprit.facts.get("factor")
+    known = [one for one in given if not one.is_noise]
+    if culprit.cause != "gradient-factor" or not isinstance(factor, (int, float)) or not known:
+        return culprit
+    if not all(_undoes(1 / factor, one.relation.facts.get("factor")) for one in known):
+        return culprit
+    names = tuple(one.pairing.target for one in known)
+    worst = max(one.factor for one in known)
+    of_all = replace(culprit, kind="gradients", part="step", parameters=names, factor=worst, sureness="confirmed")
+    if any(_undoes(1 / factor, one) for one in _missing_means(*runs)):
+        side = "candidate" if factor > 1 else "reference"
+        parts = max(runs)
+        return replace(of_all, cause=OF_LOSS[0], facts={"factor": factor, "parts": parts, "side": side})
+    return replace(of_all, cause=OF_LOSS[1]) if loops and _is_scale(abs(factor)) else culprit
+
+
+def _missing_means(mine: int, theirs: int) -> Sequence[float]:
+    """The factors of all gradients where a side that runs the model several times takes the sum of the parts."""
+    if mine == theirs:
+        return (float(theirs), 1.0 / mine) if mine > 1 else ()
+    return (*((float(theirs),) if theirs > 1 else ()), *((1.0 / mine,) if mine > 1 else ()))
+
+
+def _is_scale(factor: float) -> bool:
+    """Tell whether a factor, or one over it, is a power of two or ten that somebody scales a loss by."""
+    size = max(factor, 1.0 / factor)
+    return size >= LEAST_SCALE and any(abs(size / base ** round(log(size, base)) - 1.0) <= LEFT for base in (2, 10))
 
 
 def _undoes(scale: float, factor: object) -> bool:

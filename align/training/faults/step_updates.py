@@ -13,14 +13,14 @@ from align.training.updates.read_rule import read_rule
 from align.training.updates_result import SteppedParameter, UpdatesResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from align.core.dtypes import Array
     from align.core.name_map import NameMap
     from align.training.step_result import Sureness
     from align.training.steps.both_steps import SeenSteps
     from align.training.steps.recorded_steps import RecordedSteps
-    from align.training.updates_result import UpdateFinding
+    from align.training.updates_result import FieldValue, UpdateFinding
 
     Key = tuple[str, str]
 
@@ -77,8 +77,25 @@ def _sizes(one: SteppedParameter, factor: float) -> ComparedUpdate:
 
 
 def update_culprits(result: UpdatesResult) -> list[StepCulprit]:
-    """One culprit for all parameters that one thing explains."""
-    return [_culprit(one) for one in result.findings]
+    """One culprit for all parameters that one thing explains, in groups of other settings too."""
+    alike: dict[object, list[UpdateFinding]] = {}
+    for one in result.findings:
+        alike.setdefault(_likeness(one), []).append(one)
+    return [_culprit(own) for own in alike.values()]
+
+
+def _likeness(finding: UpdateFinding) -> object:
+    """What findings of one cause share: the changes, and how the candidate's settings follow from the reference's."""
+    first = finding.alternatives[0] if finding.alternatives else ()
+    codes = tuple(tuple(one.code for one in other) for other in finding.alternatives)
+    return finding.state, codes, tuple(_step_of(one.reference, one.candidate) for one in first)
+
+
+def _step_of(reference: FieldValue, candidate: FieldValue) -> object:
+    """The factor between two numbers, or both where there is none."""
+    if isinstance(reference, float) and isinstance(candidate, float) and reference:
+        return float(f"{candidate / reference:.4g}")
+    return reference, candidate
 
 
 def held_by_none(seen: SeenSteps) -> list[StepCulprit]:
@@ -101,18 +118,24 @@ def scale_of_optimizers(sides: tuple[RecordedSteps, RecordedSteps]) -> float:
     return scales[1].pop() / scales[0].pop()
 
 
-def _culprit(finding: UpdateFinding) -> StepCulprit:
-    changes = finding.alternatives[0] if finding.alternatives else ()
-    facts = {one.setting: f"{_told(one.reference)} vs {_told(one.candidate)}" for one in changes}
-    if len(finding.alternatives) > 1:
-        others = (" + ".join(one.code for one in other) for other in finding.alternatives[1:])
+def _culprit(findings: Sequence[UpdateFinding]) -> StepCulprit:
+    """Of one cause; several if settings of the groups differ."""
+    first = findings[0]
+    changes = first.alternatives[0] if first.alternatives else ()
+    told: dict[str, list[str]] = {}
+    for one in (change for finding in findings for change in (finding.alternatives or ((),))[0]):
+        told.setdefault(one.setting, []).append(f"{_told(one.reference)} vs {_told(one.candidate)}")
+    facts = {setting: ", ".join(dict.fromkeys(values)) for setting, values in told.items()}
+    if len(first.alternatives) > 1:
+        others = (" + ".join(one.code for one in other) for other in first.alternatives[1:])
         facts["or"] = ", ".join(others)
-    if finding.steps_to_tell is not None:
-        facts["steps that tell"] = str(finding.steps_to_tell)
+    if first.steps_to_tell is not None:
+        facts["steps that tell"] = str(first.steps_to_tell)
+    names = tuple(name for one in findings for name in one.candidates)
     return StepCulprit(
-        "update", "optimizer", "", "", "", "", finding.difference,
-        " + ".join(one.code for one in changes), {**facts}, finding.candidates,
-        sureness=_sureness(finding),
+        "update", "optimizer", "", "", "", "", max(one.difference for one in findings),
+        " + ".join(one.code for one in changes), {**facts}, names,
+        sureness=_sureness(first),
     )  # fmt: skip
 
 

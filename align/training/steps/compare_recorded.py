@@ -15,14 +15,15 @@ from align.core.message_words import first_few
 from align.core.name_map import SIDES
 from align.core.verdicts import Finding
 from align.errors import UnlikeTracesError
-from align.measure.tensor_layouts import LearnedLayouts
 from align.traces.pair_inputs import call_key, inputs_of_calls
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.training.steps.both_steps import SeenSteps
+from align.training.steps.calls_by_values import paired_by_values
 from align.training.steps.compare_values import paired_values
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.record_step import AFTER, BEFORE, COMPUTED, GIVEN
 from align.training.steps.replace_step import PairedLayers, ReplacedTensor
+from align.training.steps.step_layouts import StepLayouts
 from align.training.steps.step_precision import StepPrecision
 from align.training.steps.step_tables import gradients_with_owners
 from align.training.updates.read_rule import read_rule
@@ -66,7 +67,7 @@ def see_recorded_steps(
     names = choose_map(given, parameters)
     if given is None and not names.complete:
         names = map_in_order(forward, parameters, names)
-    calls = pair_traces(forward, parameters, names)
+    calls = paired_by_values(pair_traces(forward, parameters, names), forward, parameters)
     trace = candidate.trace
     start = trace.values(0, BEFORE)
     _refuse_other_start(names, sides, start)
@@ -125,10 +126,10 @@ def _near(meant: Array, value: Array | None) -> bool:
 
 def _judge_tensors(traces: tuple[StepTrace, StepTrace], calls: CallPairs, judge: StepJudge) -> None:
     """Hold each tensor of surely paired calls, and the gradient that came back to it, against the reference's."""
-    layouts, pairs = LearnedLayouts(), [one for one in calls.pairs if one.certain]
+    layouts, pairs = StepLayouts(), [one for one in calls.pairs if one.certain]
     for mine, own in _paired_tensors(traces, pairs):
         meant, value = traces[0].forward.value(mine), traces[1].forward.value(own)
-        view = layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
+        view = layouts.find(mine, meant, value)
         turned = None if view is None else view.to_reference(value)
         judge(ReplacedTensor("forward", mine, own, meant, turned))
         right, came = traces[0].gradient(mine), traces[1].gradient(own)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from align.core.traces import Capture
-from align.measure.tensor_layouts import LearnedLayouts
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.pair_inputs import call_key, inputs_of_calls, pair_inputs
+from align.training.steps.step_layouts import StepLayouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -126,7 +126,7 @@ class ReplacedStep:
     ) -> None:
         self._reference, self._partners, self._seen, self._values = reference, partners, seen, values or {}
         self._moved = moved
-        self._layouts = LearnedLayouts()
+        self._layouts = StepLayouts()
         self._views: dict[str, tuple[Capture, Layout]] = {}
         self._awaited: dict[str, Capture] = {}
         self._gathered: dict[str, tuple[Capture, Capture, Array]] = {}
@@ -162,7 +162,7 @@ class ReplacedStep:
 
     def _replacement(self, mine: Capture, own: Capture, value: Array) -> Array | None:
         meant = self._reference.forward.value(mine)
-        view = self._layouts.find(meant, value) if mine.module or mine.shape == value.shape else None
+        view = self._layouts.find(mine, meant, value)
         turned = None if view is None else view.to_reference(value)
         factor = self._seen(ReplacedTensor("forward", mine, own, meant, turned))
         if view is None or not (factor <= 1.0 or self._partners.is_certain(own)):

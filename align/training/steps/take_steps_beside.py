@@ -8,6 +8,7 @@ from align.models.recompute_layers import recompute_noted
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.pair_traces import choose_map, map_in_order, pair_traces
 from align.training.steps.both_steps import SeenSteps
+from align.training.steps.calls_by_values import paired_by_values
 from align.training.steps.compare_values import carried_over
 from align.training.steps.judge_step import StepJudge
 from align.training.steps.last_moments import last_moments
@@ -48,7 +49,8 @@ def take_steps_beside(
         names = map_in_order((steps.trace.forward, trace.forward), (steps.parameters, parameters), names)
         start = _start(steps, opened, names)
         trace = _record(steps, opened, names, start, folder)
-    calls = pair_traces((steps.trace.forward, trace.forward), (steps.parameters, parameters), names)
+    sides, traces = (steps.parameters, parameters), (steps.trace.forward, trace.forward)
+    calls = paired_by_values(pair_traces(traces, sides, names), traces, sides)
     begun()
     gradients = gradients_with_owners(names, (steps.parameters, parameters), (steps.trace, trace))
     precision = StepPrecision((steps.trace, trace), calls.pairs, gradients)
@@ -56,9 +58,9 @@ def take_steps_beside(
     replaced = ReplacedStep(steps.trace, PairedLayers(steps.trace, calls.pairs), judge, start)
     opened.trainer.take_steps(opened.training, steps.batches[:1], replaced)
     begun()
-    sides = steps, told_steps(opened, parameters, steps.batches, trace, recomputes=bool(noted))
-    findings = (*reference.findings, *precision.findings([side.label for side in sides]))
-    return SeenSteps(names, sides, reference.noise, calls, judge, replaced, start, findings, precision, opened)
+    both = steps, told_steps(opened, parameters, steps.batches, trace, recomputes=bool(noted))
+    findings = (*reference.findings, *precision.findings([side.label for side in both]))
+    return SeenSteps(names, both, reference.noise, calls, judge, replaced, start, findings, precision, opened)
 
 
 def _start(reference: RecordedSteps, opened: TrainingSide, names: NameMap) -> Mapping[str, Array]:

@@ -187,10 +187,13 @@ def trial_caps(steps: ObservedSteps, reference: UpdateRule) -> list[Array]:
 def rule_excess(steps: ObservedSteps, rule: UpdateRule, caps: Sequence[Array] | None = None) -> float:
     """By how many limits a rule fails to reproduce the steps, at its worst element; up to 1 it reproduces them.
 
-    All elements together count too, by their drift. `caps` are as trial_caps gives them.
+    All elements together count too, by their drift. `caps` are as trial_caps gives them. With them a rule that the
+    dtype cannot hold, as of a factor of 1e90, reproduces nothing.
     """
     limits = rounding_limits(steps, rule)
     if caps is not None:
+        if any(np.any(np.isinf(one) & np.isfinite(cap)) for one, cap in zip(limits, caps, strict=True)):
+            return np.inf
         limits = [np.minimum(one, cap) for one, cap in zip(limits, caps, strict=True)]
     expected = movements(rule, steps.before, steps.gradients)
     worst = float(excess(steps.moved, expected, limits).max(initial=0.0))

@@ -91,12 +91,14 @@ def _functions() -> Any:
         @staticmethod
         def forward(ctx: Any, tensor: Any, given: Any) -> Any:
             ctx.given, ctx.like = given, tensor.new_empty(())
-            ctx.shape = tensor.shape
+            ctx.shape, ctx.asked = tensor.shape, tensor.is_leaf
             return tensor.new_zeros(())
 
         @staticmethod
         def backward(ctx: Any, _gradient: Any) -> Any:
             value = ctx.given()
+            if value is None and ctx.asked:  # the user's own step may ask for it, as a gradient penalty does
+                return ctx.like.new_zeros(ctx.shape), None
             return (None if value is None else to_tensor(value).to(ctx.like).reshape(ctx.shape)), None
 
     class Functions:

@@ -167,11 +167,19 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iter
     def computed(name: str, gradient: Any) -> None:
         sink.computed(name, to_array(gradient))
 
+    running: list[Any] = []
+
     def updated(optimizer: Any, *_: Any) -> None:
+        running.append(optimizer)
+        if optimizer in running[:-1]:  # a class of the user's own calls the step of the class it is derived from
+            return
         held = {names[id(one)]: one for group in optimizer.param_groups for one in group["params"] if id(one) in names}
         others = sink.update({name: None if one.grad is None else to_array(one.grad) for name, one in held.items()})
         for name, value in others.items():
             held[name].grad = to_tensor(value).to(held[name])
+
+    def ended(*_: Any) -> None:
+        running.pop()
 
     modules = ((path, one) for path, one in training.model.named_modules() if not is_scripted(one))
     with ExitStack() as stack:
@@ -180,6 +188,7 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iter
                 stack.callback(one.register_hook(partial(computed, name)).remove)
         for optimizer in training.optimizers:
             stack.callback(optimizer.register_step_pre_hook(updated).remove)
+            stack.callback(optimizer.register_step_post_hook(ended).remove)
         stack.enter_context(StepCalls(sink, TorchGradients(next(iter(own.values()), None))).seen(modules))
         yield
 

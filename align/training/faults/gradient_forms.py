@@ -1,0 +1,139 @@
+"""What a loop makes of gradients before the optimizer gets them, as a form that gives the same figures in all steps.
+
+Of one side alone it is read off what was computed and what the optimizer got. So both sides may clip, each otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from align.training.faults.value_terms import GradientGap, value_term
+from align.training.steps.gradient_relations import FEWEST_AT_BOUND, LEFT
+from align.training.updates.apply_rule import gradient_norm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from align.core.dtypes import Array
+
+    Gradients = Mapping[str, Array]
+
+Kind = Literal["as they are", "all by norm", "each by norm", "by value", "decay"]
+NORM_LEFT = 2e-3  # of a norm: what clipping adds to it, and the arithmetic of float32
+UNLIKE = 1e-2  # of two norms: far more than NORM_LEFT
+DIGITS = 4
+ROUNDING = 4 * 1.2e-7  # of a gradient in float32, to which something was added
+
+
+@dataclass(frozen=True, slots=True)
+class GradientForm:
+    """What is made of gradients: clipped to `number`, or `number` times the value of the parameter is added."""
+
+    kind: Kind
+    number: float = 0.0
+
+    @property
+    def told(self) -> str:
+        """In a few words."""
+        return self.kind if self.kind == "as they are" else f"{self.kind} {self.number:.4g}"
+
+    def apply(self, computed: Gradients) -> Iterator[tuple[str, Array]]:
+        """Yield what an optimizer is to get, in float64; of clipping only."""
+        whole = float(np.linalg.norm([gradient_norm(one) for one in computed.values()]))
+        for name, value in computed.items():
+            own = value.astype(np.float64)
+            if self.kind == "by value":
+                own = np.clip(own, -self.number, self.number)
+            elif self.kind != "as they are":
+                norm = whole if self.kind == "all by norm" else gradient_norm(value)
+                own *= min(1.0, self.number / norm) if norm else 1.0
+            yield name, own
+
+
+AS_THEY_ARE = GradientForm("as they are")
+
+
+def form_of(steps: Sequence[tuple[Gradients, Gradients]]) -> GradientForm | None:
+    """Return what makes of each step's computed gradients those that were given; None if that is not known.
+
+    Gradients are by the names of parameters. Those that are not computed, or not given, are left out.
+    """
+    paired = [_paired(*step) for step in steps]
+    if not paired or not paired[0][0]:
+        return None
+    for form in (AS_THEY_ARE, *_clipping(*paired[0])):
+        if all(_gives(form, *step) for step in paired) and (_is_written(form.number) or _is_told(form, paired)):
+            return form
+    return None
+
+
+def decay_form(step: tuple[Gradients, Gradients], values: Gradients) -> GradientForm | None:
+    """Return by what share of their values the gradients of a step were moved; None if that is not all."""
+    computed, given = _paired(*step)
+    gaps = {
+        name: GradientGap(given[name].astype(np.float64) - computed[name], values[name], ROUNDING * _rms(given[name]))
+        for name in computed
+        if name in values
+    }
+    found = value_term(gaps)
+    if found is None or found.kind != "l2":
+        return None
+    others = (one for name, one in gaps.items() if name not in found.names)
+    same = all(_rms(one.gap) <= LEFT * _rms(found.coefficient * one.value) + one.rounding for one in others)
+    return GradientForm("decay", found.coefficient) if same else None
+
+
+def _paired(computed: Gradients, given: Gradients) -> tuple[dict[str, Array], dict[str, Array]]:
+    names = [name for name in computed if name in given and computed[name].shape == given[name].shape]
+    return {name: computed[name] for name in names}, {name: given[name] for name in names}
+
+
+def _clipping(computed: Gradients, given: Gradients) -> Iterator[GradientForm]:
+    """The bounds that the first step suggests."""
+    norms = {name: gradient_norm(one) for name, one in given.items()}
+    cut = [norms[name] for name in given if norms[name] < gradient_norm(computed[name]) * (1 - LEFT)]
+    if not cut:
+        return
+    yield GradientForm("all by norm", _rounded(float(np.linalg.norm([*norms.values()]))))
+    yield GradientForm("each by norm", _rounded(max(cut)))
+    bound = max(float(np.abs(one).max(initial=0.0)) for one in given.values())
+    beyond = sum(int((np.abs(one) > bound * (1 + LEFT)).sum()) for one in computed.values())
+    if beyond >= FEWEST_AT_BOUND:
+        yield GradientForm("by value", _rounded(bound))
+
+
+def _is_told(form: GradientForm, steps: Sequence[tuple[Gradients, Gradients]]) -> bool:
+    """Tell whether gradients of several sizes have come to one norm: of one size it may be a mere factor."""
+    if form.kind == "by value":
+        return True
+    sizes = [
+        np.linalg.norm([gradient_norm(one) for one in computed.values()])
+        if form.kind == "all by norm"
+        else [size for one in computed.values() if (size := gradient_norm(one)) > form.number]
+        for computed, _ in steps
+    ]
+    known = np.concatenate([np.atleast_1d(one) for one in sizes])
+    return bool(known.size and np.ptp(known) > UNLIKE * known.max())
+
+
+def _is_written(number: float) -> bool:
+    return not number or abs(number / float(f"{number:.2g}") - 1.0) <= NORM_LEFT
+
+
+def _rounded(number: float) -> float:
+    """A number that somebody may have written."""
+    return float(f"{number:.{DIGITS}g}")
+
+
+def _gives(form: GradientForm, computed: Gradients, given: Gradients) -> bool:
+    """Tell whether a form gives what was given, each by its own size."""
+    expected = dict(form.apply(computed))
+    return all(_rms(given[name] - one) <= NORM_LEFT * max(_rms(one), 1e-30) for name, one in expected.items())
+
+
+def _rms(values: Array) -> float:
+    wide = values.astype(np.float64)
+    return float(np.sqrt(np.mean(wide * wide))) if wide.size else 0.0

@@ -1,0 +1,133 @@
+"""Terms of a loss that the model's outputs do not show: of the parameters themselves, or of other gradients.
+
+They are in the gradients of parameters, and no layer's way back is wrong. A multiple of the values is told by the
+figures; any other one by the plain step, which takes the loss of the outputs alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.training.faults.value_terms import GradientGap, value_term
+from align.training.step_result import StepCulprit
+from align.training.steps.compare_values import paired_values
+from align.training.steps.record_step import BEFORE, COMPUTED, StepTrace, StepWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.core.dtypes import Array
+    from align.training.open_training import TrainingSide
+    from align.training.steps.both_steps import SeenSteps
+    from align.training.steps.compare_values import JudgedValue
+
+    Vectors = tuple[Array, Array]
+
+OF_VALUES = {"l2": "loss-term-l2", "l1": "loss-term-l1"}
+OTHER = "loss-term-beside-outputs"
+SAME = 1e-3  # of a plain step's gradients, all as one vector, in float32
+LEFT = 1e-2  # of the gradient of a term, which is a difference of two
+
+
+def value_terms(seen: SeenSteps, alone: Sequence[JudgedValue]) -> tuple[list[StepCulprit], list[JudgedValue]]:
+    """Return culprits for multiples of the parameters' values or signs, and the gradients that these do not explain.
+
+    A `coefficient` is that of the sum of squares, or of absolute values, beyond the reference's; `decay` is what an
+    optimizer's decay would be.
+    """
+    off = {one.pairing.target: one for one in alone if one.factor > 1.0 and one.limit is not None and not one.is_noise}
+    if not off:
+        return [], [*alone]
+    pairs = paired_values(seen.names, seen.traces[0].values(0, COMPUTED), seen.first.computed_gradients)
+    gaps = {}
+    for one in pairs:
+        judged, value = off.get(one.pairing.target), seen.start.get(one.pairing.target)
+        if judged is None or judged.limit is None or one.meant is None or one.value is None or value is None:
+            continue
+        if value.shape == one.value.shape:
+            gap = one.value.astype(np.float64) - one.meant
+            gaps[one.pairing.target] = GradientGap(gap, value, judged.limit.rmse)
+    found = []
+    while (term := value_term(gaps)) is not None:
+        half = 2.0 if term.kind == "l2" else 1.0
+        facts: dict[str, float | int | str] = {"coefficient": float(f"{term.coefficient / half:.4g}")}
+        facts |= {"decay": term.coefficient} if term.kind == "l2" else {}
+        found.append(_culprit(OF_VALUES[term.kind], facts, term.names, max(off[name].factor for name in term.names)))
+        gaps = {name: one for name, one in gaps.items() if name not in term.names}
+    told = {name for one in found for name in one.parameters}
+    return found, [one for one in alone if one.pairing.target not in told]
+
+
+def other_term(seen: SeenSteps, far: Sequence[StepCulprit]) -> list[StepCulprit]:
+    """Return one culprit for gradients that are `far` off though each layer is right, or `far` itself.
+
+    It is another term of the loss if the plain steps agree, of the model and the loss that each side gives.
+    """
+    if not far or seen.live is None or any(one.part != "code" or one.candidate or one.cause for one in far):
+        return [*far]
+    with TemporaryDirectory(prefix="align-") as folder:
+        whole = seen.traces[0].values(0, COMPUTED), seen.traces[1].values(0, COMPUTED)
+        plain = _plain(seen, 0, Path(folder) / "0"), _plain(seen, 1, Path(folder) / "1")
+        if plain[0] is None or plain[1] is None:
+            return [*far]
+        facts = _compared_terms(_joined(seen, *whole), _joined(seen, plain[0], plain[1]))
+    if facts is None:
+        return [*far]
+    names = tuple(name for one in far for name in one.parameters)
+    return [_culprit(OTHER, facts, names, max(one.factor for one in far))]
+
+
+def _compared_terms(whole: Vectors | None, plain: Vectors | None) -> dict[str, float | int | str] | None:
+    """Figures of both terms, whose gradients are what a step has beyond the plain one; None if plain steps differ."""
+    if whole is None or plain is None or len(whole[0]) != len(plain[0]):
+        return None
+    size = float(np.linalg.norm(plain[0]))
+    if not np.linalg.norm(plain[1] - plain[0]) <= SAME * size:
+        return None
+    mine, theirs = whole[0] - plain[0], whole[1] - plain[1]
+    lengths = float(np.linalg.norm(mine)), float(np.linalg.norm(theirs))
+    if min(lengths) <= SAME * size:
+        return {"only in": "candidate" if lengths[0] < lengths[1] else "reference"}
+    times = float(mine @ theirs) / lengths[0] ** 2
+    if np.linalg.norm(theirs - times * mine) > LEFT * lengths[1]:
+        return {}
+    return {"times the reference's": float(f"{times:.3g}")}
+
+
+def _plain(seen: SeenSteps, side: int, folder: Path) -> Mapping[str, Array] | None:
+    """Gradients of the first step without the user's own loop; None where a side has no loss of its own, or is away."""
+    trace = seen.traces[side]
+    if not seen.sides[side].own_step:
+        return trace.values(0, COMPUTED)
+    live = (seen.live_reference, seen.live)[side]
+    if live is None or live.training.loss is None:
+        return None
+    start = seen.start if side else trace.values(0, BEFORE)
+    return _plain_gradients(live, seen, start, folder)
+
+
+def _plain_gradients(
+    live: TrainingSide, seen: SeenSteps, start: Mapping[str, Array], folder: Path
+) -> Mapping[str, Array]:
+    with StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
+        live.trainer.take_steps(replace(live.training, step=None), seen.sides[0].batches[:1], writer)
+    return {name: np.array(one) for name, one in StepTrace(folder, writer.losses).values(0, COMPUTED).items()}
+
+
+def _joined(seen: SeenSteps, mine: Mapping[str, Array], theirs: Mapping[str, Array]) -> Vectors | None:
+    """All gradients that both have, as one vector each."""
+    pairs = [one for one in paired_values(seen.names, mine, theirs) if one.meant is not None and one.value is not None]
+    if not pairs:
+        return None
+    ours = [one.meant.reshape(-1).astype(np.float64) for one in pairs if one.meant is not None]
+    others = [one.value.reshape(-1).astype(np.float64) for one in pairs if one.value is not None]
+    return np.concatenate(ours), np.concatenate(others)
+
+
+def _culprit(cause: str, facts: dict[str, float | int | str], names: tuple[str, ...], factor: float) -> StepCulprit:
+    return StepCulprit("loss", "loss", "", "", "", "", factor, cause, facts, names, sureness="confirmed")
