@@ -47,12 +47,12 @@ class Training:
 class BatchParts:
     """One batch of arrays by name: `inputs` go to the model, `targets` to the loss, in their order.
 
-    `by_position` is the one input whose name the model does not know, "" if it knows all.
+    `by_position` are the inputs whose names the model does not know, which it is given in their order.
     """
 
     inputs: Mapping[str, Array]
     targets: Mapping[str, Array]
-    by_position: str = ""
+    by_position: tuple[str, ...] = ()
 
 
 @runtime_checkable

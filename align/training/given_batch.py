@@ -13,10 +13,16 @@ if TYPE_CHECKING:
 
 
 def batch_findings(side: TrainingSide, batch: Batch) -> tuple[Finding, ...]:
-    """Note an input that the model takes by position; raises InputsError for a batch that does not fit the side."""
+    """Tell of inputs that the model takes by position: a note of one, a warning of several.
+
+    Raises InputsError for a batch that does not fit the side.
+    """
     try:
-        name = side.trainer.split_batch(side.training, batch).by_position
+        names = side.trainer.split_batch(side.training, batch).by_position
     except InputsError as error:
         raise InputsError(f"{side.label}: {error.message}", error.hint) from error
-    message = f"the input {name} goes to the model by position, which has no parameter of that name"
-    return (Finding("inputs-by-position", "note", side.label, message),) if name else ()
+    if not names:
+        return ()
+    said = f"the inputs {', '.join(names)} go" if len(names) > 1 else f"the input {names[0]} goes"
+    message = f"{said} to the model by position, which has no parameters of such names"
+    return (Finding("inputs-by-position", "warning" if len(names) > 1 else "note", side.label, message),)

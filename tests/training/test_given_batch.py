@@ -84,7 +84,7 @@ def classes() -> Any:
     [
         ("a, mask", "x other label", "its loss takes 1 beside the outputs, and would get other, label"),
         ("a, mask", "a msk label", "its loss takes 1 beside the outputs, and would get msk, label"),
-        ("a, b", "x y label", "none of these names says what goes to it"),
+        ("a, b", "x y z label", "its loss takes 1 beside the outputs, and would get z, label"),
         ("a, b", "a y label", "nothing bears the name b"),
     ],
 )
@@ -106,10 +106,18 @@ def test_names_that_the_model_has_are_taken_without_a_word() -> None:
 
 
 def test_the_side_whose_names_do_not_fit_is_named_before_any_step() -> None:
-    batch = {"a": X, "b": X, "label": LABEL}
-    with pytest.raises(InputsError, match=r"the model takes q, k: none of these names") as error:
-        align.compare_training_step(side(two_inputs(), classes()), port_of_two(), batch=batch)
+    batch = {"a": X, "b": X, "k": X * X, "label": LABEL}
+    with pytest.raises(InputsError, match=r"the model takes q, k: nothing bears the name q") as error:
+        align.compare_training_step(port_of_two(), side(two_inputs(), classes()), batch=batch)
     assert "step(batch)" in error.value.hint
+
+
+def test_several_inputs_of_other_names_go_in_their_order_with_a_warning() -> None:
+    batch = {"a": X, "b": X * X, "label": LABEL}
+    assert align.check_parameters(side(two_inputs(), classes()), batch=batch).findings == ()
+    result = align.check_parameters(port_of_two(), batch=batch)
+    assert [(one.code, one.severity) for one in result.findings] == [("inputs-by-position", "warning")]
+    assert "inputs a, b go" in result.findings[0].message
 
 
 def test_a_lone_input_of_another_name_is_noted() -> None:

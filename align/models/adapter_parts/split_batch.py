@@ -28,9 +28,9 @@ _HINT = (
 def split_batch(training: Training, batch: Batch, forward: Callable[..., Any]) -> BatchParts:
     """Which arrays of a batch go to the model, and which to its loss.
 
-    Those that bear names of the model's parameters are its inputs, and without a loss all must. One array alone beside
-    those for the loss goes to a model that needs one, whatever its name. A step of the user's own hands them out
-    itself. Raises InputsError for a batch that fits neither the model nor its loss.
+    Those that bear names of the model's parameters are its inputs, and without a loss all must. Where no name is the
+    model's, it is given as many as it needs, in their order, if its loss takes what is left. A step of the user's own
+    hands them out itself. Raises InputsError for a batch that fits neither the model nor its loss.
     """
     takes = _takes(forward)
     named = {name: batch[name] for name in batch if name in takes.names}
@@ -38,8 +38,8 @@ def split_batch(training: Training, batch: Batch, forward: Callable[..., Any]) -
         first = named or {name: batch[name] for name in [*batch][: max(1, len(takes.needed))]}
         return BatchParts(first, _without(batch, first))
     inputs = dict(batch) if training.loss is None and takes.anything else named
-    lone = {} if inputs else _lone(training, batch, takes)
-    parts = BatchParts(inputs or lone, _without(batch, inputs or lone), next(iter(lone), ""))
+    first = {} if inputs else _in_order(training, batch, takes)
+    parts = BatchParts(inputs or first, _without(batch, inputs or first), tuple(first))
     _refuse_unfit(training, batch, takes, parts)
     return parts
 
@@ -69,11 +69,12 @@ def _without(batch: Batch, taken: Collection[str]) -> Batch:
     return {name: value for name, value in batch.items() if name not in taken}
 
 
-def _lone(training: Training, batch: Batch, takes: _Takes) -> Batch:
-    """The one input of a batch of which no name is the model's: its first array, where no other could be meant."""
-    single = takes.anything or (takes.places and len(takes.needed or takes.places) == 1)
-    first = dict([*batch.items()][:1])
-    return first if single and (training.loss is not None or len(batch) == 1) else {}
+def _in_order(training: Training, batch: Batch, takes: _Takes) -> Batch:
+    """The inputs of a batch of which no name is the model's: its first arrays, where their number is known."""
+    number = 1 if takes.anything else len(takes.needed) or len(takes.places)
+    first = dict([*batch.items()][:number])
+    fits = len(takes.places) >= number or takes.anything
+    return first if fits and (training.loss is not None or len(batch) == number) else {}
 
 
 def _refuse_unfit(training: Training, batch: Batch, takes: _Takes, parts: BatchParts) -> None:
