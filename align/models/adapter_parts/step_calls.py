@@ -41,8 +41,8 @@ class GradientForms(Protocol):
         """Return the same tensor as a place of its own on the way back, which tells what arrives."""
         ...
 
-    def settle(self, tensor: Any, given: Any) -> None:
-        """Bring what a call wrote into the tensor that it was given into the one that the caller holds."""
+    def settle(self, tensor: Any, given: Any, returned: Any) -> None:
+        """If a call wrote into the tensor that it was given, bring what it returned into the one the caller holds."""
         ...
 
     def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
@@ -107,10 +107,11 @@ class StepCalls:
         if not self._sink.layers:
             self._calls[path] += 1
             return None
+        given = []
         while len(self._given) > len(self._running):
-            for leaf, given in self._given.pop():
-                self._forms.settle(leaf, given)
+            given += self._given.pop()
         new = {}
+        told = {}
         for name, leaf in leaves(output):
             value = self._forms.to_array(leaf)
             if value is not None:
@@ -118,7 +119,9 @@ class StepCalls:
                 self._sink.add(capture, value)
                 self._order += 1
                 if self._forms.has_gradient(leaf):
-                    new[name] = self._passed(capture, leaf, self._sink.instead(capture, value))
+                    new[name] = told[id(leaf)] = self._passed(capture, leaf, self._sink.instead(capture, value))
+        for leaf, own in given:  # of what was changed in place the caller may use what it gave, not what is returned
+            self._forms.settle(leaf, own, told.get(id(own), own))
         if not self._running:
             new = {name: self._forms.joined(tensor, self._ties) for name, tensor in new.items()}
             self._ties = []

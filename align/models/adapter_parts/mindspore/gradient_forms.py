@@ -38,7 +38,7 @@ class MindSporeGradients:
         """Pass the tensor through a cell."""
         return _watched()(arrived)(tensor)
 
-    def settle(self, tensor: Any, given: Any) -> None:
+    def settle(self, tensor: Any, given: Any, returned: Any) -> None:
         """Nothing: layers write into no tensor that they are given."""
 
     def cut(self, tensor: Any, value: Array, arrived: Callable[[Array], None]) -> Any:
