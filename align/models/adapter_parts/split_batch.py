@@ -38,7 +38,7 @@ def split_batch(training: Training, batch: Batch, forward: Callable[..., Any]) -
         first = named or {name: batch[name] for name in [*batch][: max(1, len(takes.needed))]}
         return BatchParts(first, _without(batch, first))
     inputs = dict(batch) if training.loss is None and takes.anything else named
-    first = {} if inputs else _in_order(training, batch, takes)
+    first = dict(_in_order(training, batch, takes)) if not inputs else {}
     parts = BatchParts(inputs or first, _without(batch, inputs or first), tuple(first))
     _refuse_unfit(training, batch, takes, parts)
     return parts
