@@ -72,10 +72,12 @@ class RunFolder:
         """Open a folder with at least one result; raises RunFolderError otherwise."""
         folder = cls(path)
         if not path.is_dir():
-            raise RunFolderError(f"run folder not found: {path}", "every command writes one with --run DIR")
+            raise RunFolderError(
+                f"run folder not found: {path}", "a command writes one, such as `align forward ... --run DIR`"
+            )
         if not any(folder.file(kind).is_file() for kind in KINDS):
-            *most, last = (f"`{COMMANDS.get(kind, kind)}`" for kind in KINDS)
-            hint = f"run one of the commands that reports show with --run DIR first: {', '.join(most)} or {last}"
+            *most, last = (f"`{COMMANDS.get(kind, kind)} --run DIR`" for kind in KINDS)
+            hint = f"run one of these commands first: {', '.join(most)} or {last}"
             raise RunFolderError(f"{path} holds no results", hint)
         return folder
 

@@ -32,7 +32,7 @@ def options_in(text: str) -> set[str]:
 
 
 def own_hint(hint: str, own: Collection[str], known: Collection[str]) -> str:
-    """The hint without what it says of options that are `known`, and not the command's `own`.
+    """The hint without what it says of options that are `known`, and not the command's `own`; whole if it is all that.
 
     >>> own_hint("cast it (--dtype), or add --fast; give --map", {"--map"}, {"--dtype", "--fast", "--map"})
     'cast it; give --map'
@@ -43,7 +43,8 @@ def own_hint(hint: str, own: Collection[str], known: Collection[str]) -> str:
         hint = _OPTION.sub(lambda found: _OF_ONE_SIDE.get(found[0], found[0]), hint)
     if not options_in(hint) & foreign:
         return hint
-    return "; ".join(filter(None, (_own_clause(clause, foreign) for clause in _BETWEEN.split(hint))))
+    own_clauses = filter(None, (_own_clause(clause, foreign) for clause in _BETWEEN.split(hint)))
+    return "; ".join(own_clauses) or hint
 
 
 def _own_clause(clause: str, foreign: Collection[str]) -> str:
