@@ -76,7 +76,7 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
 def _look_again(examined: ExaminedCurves) -> str:
     """Return what to run where nothing could be compared."""
     option = "" if len(examined.pairs.steps) else find_common_base(examined.reference, examined.candidate)
-    return f"align loss REFERENCE CANDIDATE {option}, if that log counts from 0" if option else LOOK_AT_EACH
+    return f"align loss REFERENCE CANDIDATE {option} # if that log counts from 0" if option else LOOK_AT_EACH
 
 
 def _first_divergent_step(examined: ExaminedCurves) -> int | None:
