@@ -73,6 +73,7 @@ def _filled(command: str, evidence: CurveEvidence, step: int) -> str:
         "shift_option": evidence.shift_option,
         "behind": evidence.update_behind or "",
         "steps_per": evidence.steps_per,
+        "window": evidence.window,
         "comes_from": comes_from(evidence.metric),
     }
     if "{batches}" in command:

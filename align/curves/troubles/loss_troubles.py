@@ -50,6 +50,10 @@ def _ratio(evidence: CurveEvidence) -> int | None:
     return 1 if evidence.steps_per else None
 
 
+def _unsaid_means(evidence: CurveEvidence) -> int | None:
+    return 1 if evidence.window and evidence.failed & {"first", "mean", "every", "drift"} else None
+
+
 def _shifted(evidence: CurveEvidence) -> int | None:
     return 1 if evidence.shift_option and evidence.failed & {"first", "mean"} else None
 
@@ -98,6 +102,13 @@ TROUBLES = (
         "steps of unlike batches",
         _ratio,
         "align loss REFERENCE CANDIDATE {steps_per} # if so many steps see as many samples",
+        forward_first=False,
+        rates_first=False,
+    ),
+    Trouble(
+        "means against single steps",
+        _unsaid_means,
+        "align loss REFERENCE CANDIDATE {window} # if that log prints means of so many steps",
         forward_first=False,
         rates_first=False,
     ),
