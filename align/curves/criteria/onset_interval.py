@@ -102,7 +102,8 @@ def _located(values: Floats, floor: Floats, stretch: Stretch | None) -> _Located
     if stretch is not None and noise <= float(np.median(floor)):
         return _Located(stretch.first, noise, not _one_sided(values[stretch.first :]))
     mean = find_mean_change(np.arcsinh(values / np.maximum(noise, floor)))
-    size = find_size_change(np.arcsinh(values / floor))
+    # Of one unit for all points: limits go down with the loss, and noise that stays would seem to grow.
+    size = find_size_change(np.arcsinh(values / float(np.median(floor))))
     of_sizes = size is not None and not _one_sided(values[size.at :])
     change = size if of_sizes else mean or size
     if change is None:

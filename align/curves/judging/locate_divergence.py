@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from align.curves.criteria.onset_interval import CONFIDENCE, FEWEST, Onset, find_onset
+from align.curves.criteria.curve_shapes import OF_NORMAL
+from align.curves.criteria.onset_interval import BEFORE, CONFIDENCE, FEWEST, OUTLYING, Onset, find_onset
 from align.curves.curve_result import CurveEvent, DivergentSteps
 
 if TYPE_CHECKING:
     from align.curves.criteria.examined_curves import ExaminedCurves
     from align.curves.curve_result import CurvePoints
+    from align.curves.loss_log import Floats
 
 
 class Divergence(NamedTuple):
@@ -33,8 +35,9 @@ def locate_divergence(examined: ExaminedCurves, failed: frozenset[str], points: 
     """Find where the values part and stay apart, or before that a point that must not differ even alone."""
     if not examined.values_differ:
         return Divergence()
-    facts = _facts(examined, failed)
     onset, few = find_onset(points.difference, points.limit, examined.stretch), _has_few(points)
+    usual = not few and _first_is_usual(points.difference, onset)
+    facts = _facts(examined, failed - {"first"} if usual else failed)
     if onset is not None and (inside := [fact for fact in facts if onset.first <= fact <= onset.last]):
         onset = Onset(inside[0], inside[0], inside[0])
     if onset is None and few and examined.stretch is not None:
@@ -62,6 +65,15 @@ def change_events(examined: ExaminedCurves, changed: int | None, points: CurvePo
         return (CurveEvent("change point", int(points.step[changed]), value=mean),)
     apart = CurveEvent("apart for a while", int(points.step[changed]), value=mean)
     return apart, CurveEvent("together again", int(points.step[last + 1]))
+
+
+def _first_is_usual(difference: Floats, onset: Onset | None) -> bool:
+    """Tell whether the first difference is no larger than the noise that comes after it: then it is noise, too."""
+    if onset is not None and onset.first <= BEFORE:
+        return False
+    rest = difference[1 : None if onset is None else onset.first]
+    noise = OF_NORMAL * float(np.median(np.abs(rest[np.isfinite(rest)])))
+    return bool(abs(difference[0]) <= OUTLYING * noise)
 
 
 def _facts(examined: ExaminedCurves, failed: frozenset[str]) -> list[int]:
