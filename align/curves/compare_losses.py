@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, Union
@@ -14,9 +14,10 @@ from align.curves.criteria.other_metrics import read_other_metrics
 from align.curves.judging.compare_speed import compare_speed
 from align.curves.judging.judge_curves import judge_curves
 from align.curves.judging.log_summary import summarize_log
+from align.curves.judging.name_logs import LogsOnCommandLine, name_logs
 from align.curves.judging.thin_points import thin_points
 from align.curves.loss_log import AxisHints
-from align.curves.presets import find_preset
+from align.curves.presets import GUIDE, find_preset
 from align.curves.reading.read_logs import read_log
 from align.curves.reading.split_jobs import choose_job
 from align.curves.troubles.curve_events import find_events
@@ -25,7 +26,7 @@ from align.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from align.curves.curve_result import CurveComparison
+    from align.curves.curve_result import CurveComparison, Side
     from align.curves.loss_log import Curve, LogSummary, LossLog
     from align.curves.presets import Preset
 
@@ -56,6 +57,11 @@ class LogReading:
         form, pattern, window = (given or "" for given in (self.format, self.pattern, self.window))
         whole = read_log(log, format=form, pattern=pattern, rank=self.rank, window=window)
         return choose_job(whole, self.job)
+
+    def options(self, side: Side) -> dict[str, object]:
+        """Return what is known as options of `align loss`; None for what is not."""
+        names = (one.name for one in fields(self))
+        return {f"--{side}-{name.replace('_', '-')}": getattr(self, name) for name in names}
 
     @property
     def hints(self) -> AxisHints:
@@ -148,10 +154,17 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
         left, right, metric, lambda log, name: cut_after(placed[log is right](log, name), last_step), criteria
     )
     comparison = judge_curves(*curves, pair_curves(*curves, last_step), last_step, criteria, runs, beside)
+    asked = {
+        "--metric": None if metric == "loss" else metric,
+        "--preset": None if preset == GUIDE.name else preset,
+        "--last-step": last_step,
+    }
+    named = _on_command_line(logs, readings, asked, steps_per)
     events, notes = find_events(cut_after(curves[0], last_step), cut_after(curves[1], last_step), beside.lr)
     return thin_points(
         replace(
             comparison,
+            next_command=name_logs(comparison.next_command, named),
             events=(*comparison.events, *events),
             others=beside.others,
             speed=compare_speed(left, right, steps_per),
@@ -163,6 +176,18 @@ def compare_readings(  # noqa: PLR0913 - one keyword for each thing that can be 
 def describe_log(log: Log, *, metric: str = "loss", reading: LogReading = LogReading()) -> LogSummary:
     """Tell what is understood of one log; raises as `compare_losses` does."""
     return summarize_log(reading.read(log), metric, reading.hints)
+
+
+def _on_command_line(
+    logs: tuple[Log, Log],
+    readings: tuple[LogReading, LogReading],
+    asked: Mapping[str, object],
+    steps_per: tuple[int, int],
+) -> LogsOnCommandLine:
+    reference, candidate = (str(log) if isinstance(log, (str, Path)) else "" for log in logs)
+    of_logs = {**readings[0].options("reference"), **readings[1].options("candidate")}
+    of_logs["--steps-per"] = None if steps_per == (1, 1) else "{}:{}".format(*steps_per)
+    return LogsOnCommandLine(reference, candidate, of_logs, asked)
 
 
 def _place(log: LossLog, metric: str, *, hints: AxisHints, size: int) -> Curve:

@@ -60,6 +60,19 @@ class CurveEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class DivergentSteps:
+    """The curves part between two global steps, most likely at the third; `confidence` is how sure that is, up to 1.
+
+    It is 1 for what is a fact, as NaN on one side: then only steps that no log prints are between them.
+    """
+
+    first: int
+    last: int
+    most_likely: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
 class DriftTest:
     """Whether the difference wanders to one side: a test with its statistic, its p-value and the level it is held to.
 
@@ -121,7 +134,10 @@ class SpeedComparison:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CurveComparison:
-    """Two curves on one axis. `trouble` is the class of trouble ("" if none), `next_command` what to run next."""
+    """Two curves on one axis. `trouble` is the class of trouble ("" if none), `next_command` what to run next.
+
+    `divergent_steps` is the interval of `first_divergent_step`, None where it is not known.
+    """
 
     result_kind = "loss"
     metric: str
@@ -140,3 +156,4 @@ class CurveComparison:
     events: tuple[CurveEvent, ...] = ()
     others: tuple[OtherMetric, ...] = ()
     speed: SpeedComparison | None = None
+    divergent_steps: DivergentSteps | None = None

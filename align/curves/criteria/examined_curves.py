@@ -18,6 +18,7 @@ from align.curves.criteria.judge_against_reference_runs import drift_against_run
 from align.curves.criteria.one_step_shift import find_shift
 from align.curves.criteria.runs_envelope import pair_with_runs
 from align.curves.criteria.steps_ratio import find_ratio
+from align.curves.criteria.unsaid_means import find_unsaid_means
 from align.curves.presets import GUIDE
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from align.curves.criteria.one_step_shift import Shift
     from align.curves.criteria.runs_envelope import Envelope
     from align.curves.criteria.steps_ratio import Ratio
+    from align.curves.criteria.unsaid_means import UnsaidMeans
     from align.curves.curve_result import Criterion, DriftTest
     from align.curves.loss_log import Curve, Integers, PairedCurves
     from align.curves.presets import Preset
@@ -53,6 +55,7 @@ class ExaminedCurves:
     holes: dict[str, tuple[MissingSteps, ...]]
     shift: Shift | None
     ratio: Ratio | None
+    means: UnsaidMeans | None
     too_few: str
     ends: Ends
     drift: tuple[DriftTest, ...]
@@ -114,6 +117,7 @@ def examine_curves(
         holes=holes,
         shift=shift,
         ratio=find_ratio(reference, candidate, pairs, preset) if last_step is None and not runs else None,
+        means=None if runs else find_unsaid_means(curves[0], curves[1], pairs, preset),
         too_few=_too_few(pairs, judged, missing) or _late(pairs, judged, left, right),
         ends=ends,
         drift=drift,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ENOUGH_POINTS = 8
 CLEARLY = 0.1
+# Means are shifted by a step if their summed difference is the course of the loss once, but for so much of it.
+ENOUGH_MEANS, ONCE, UNEXPLAINED = 10, (0.7, 1.4), 0.4
 
 
 class Shift(NamedTuple):
@@ -50,8 +52,10 @@ def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: 
 
     The limit is that of the preset on a single point, widened by what rounding can add.
     """
-    if reference.axis != "step" or not reference.window == candidate.window == RAW or not len(pairs.steps):
+    if reference.axis != "step" or not len(pairs.steps):
         return None
+    if not reference.window == candidate.window == RAW:
+        return _find_shifted_means(pairs)
     scale, before = _mean(pairs.reference), _mean_difference(pairs.candidate, pairs.reference)
     if not before:
         return None
@@ -68,6 +72,39 @@ def find_shift(reference: Curve, candidate: Curve, pairs: PairedCurves, preset: 
             behind = _agree_first(moved, other, allowed)
             return Shift(side, *_explain(side, moved, other, behind=behind), behind, points, before, after)
     return None
+
+
+def _find_shifted_means(pairs: PairedCurves) -> Shift | None:
+    """Find the side whose means are taken a step later than they say, by all of their differences added up.
+
+    Two means of k steps that lie a step apart differ by (loss after the last step - first loss) / k. Added up over
+    means side by side that is the loss on the next step, less a constant: the course of the loss once, whatever k is,
+    with the noise of single steps. Nothing else adds up so; what drifts adds up to more.
+    """
+    steps, levels = pairs.steps, (pairs.reference + pairs.candidate) / 2.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        difference = pairs.candidate - pairs.reference
+    apart = np.diff(steps)
+    if len(steps) < ENOUGH_MEANS or apart.min() != apart.max() or not np.isfinite(difference).all():
+        return None
+    before = _mean(difference)
+    if not before > float(np.mean(pairs.widening)):
+        return None
+    summed = np.cumsum(difference[:-1]) * int(apart[0])
+    slope, left = _along(summed - summed.mean(), (levels[1:] + levels[:-1]) / 2.0)
+    if not ONCE[0] <= abs(slope) <= ONCE[1] or not _mean(left) <= UNEXPLAINED * _mean(summed - summed.mean()):
+        return None
+    side: Side = "candidate" if slope > 0 else "reference"
+    why = "one of the logs may take its means over steps that lie a step apart"
+    return Shift(side, "", why, False, len(steps), before, _mean(np.diff(left)) / int(apart[0]))
+
+
+def _along(values: Floats, course: Floats) -> tuple[float, Floats]:
+    """Return how many times a course is in the values, by least squares, and what is left of them."""
+    course = course - course.mean()
+    spread = float(course @ course)
+    times = float(course @ values) / spread if spread else 0.0
+    return times, values - times * course
 
 
 def _agree_first(moved: Curve, other: Curve, allowed: float) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def curve_notes(examined: ExaminedCurves) -> tuple[str, ...]:
     """Return all notes on two curves, those of their pairing first."""
-    explained = [str(found) for found in (examined.shift, examined.ratio) if found]
+    explained = [str(found) for found in (examined.shift, examined.ratio, examined.means) if found]
     return (
         *examined.pairs.notes,
         *_cadence_notes(examined.reference, examined.candidate),

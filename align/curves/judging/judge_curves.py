@@ -15,8 +15,9 @@ from align.curves.axis.place_on_axis import cadence
 from align.curves.criteria.common_base_option import find_common_base
 from align.curves.criteria.drift import FEWEST, drift_note
 from align.curves.criteria.examined_curves import ExaminedCurves, examine_curves
-from align.curves.curve_result import CurveComparison, CurveEvent, CurvePoints
+from align.curves.curve_result import CurveComparison, CurvePoints
 from align.curves.judging.curve_notes import curve_notes, hidden_by_rounding
+from align.curves.judging.locate_divergence import change_events, locate_divergence
 from align.curves.presets import GUIDE
 from align.curves.troubles.classify_trouble import classify_trouble
 from align.curves.troubles.curve_evidence import NOTHING_BESIDE
@@ -51,10 +52,12 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
     examined = examine_curves(reference, candidate, pairs, last_step, preset, reference_runs)
     verdict = _verdict(examined)
     judged = verdict.outcome is not Outcome.NOT_COMPARED
-    divergent = _first_divergent_step(examined)
-    evidence = gather_evidence(examined, _failed(examined), divergent, last_step, beside)
-    trouble, command = classify_trouble(evidence) if judged else ("", _look_again(examined))
     points = _points(examined)
+    failed = _failed(examined)
+    divergence = locate_divergence(examined, failed, points)
+    divergent = None if divergence.point is None else int(points.step[divergence.point])
+    evidence = gather_evidence(examined, failed, divergent, last_step, beside)
+    trouble, command = classify_trouble(evidence) if judged else ("", _look_again(examined))
     return CurveComparison(
         metric=reference.metric,
         preset="reference runs" if examined.envelope else preset.name,
@@ -69,38 +72,15 @@ def judge_curves(  # noqa: PLR0913 - one argument for each thing that a verdict 
         notes=(*curve_notes(examined), *_drift_notes(examined, points)),
         reference_runs=examined.envelope.labels if examined.envelope else (),
         drift=examined.drift,
-        events=_change_points(examined, points),
+        events=change_events(examined, divergence.changed, points),
+        divergent_steps=divergence.steps,
     )
 
 
 def _look_again(examined: ExaminedCurves) -> str:
     """Return what to run where nothing could be compared."""
     option = "" if len(examined.pairs.steps) else find_common_base(examined.reference, examined.candidate)
-    return f"align loss REFERENCE CANDIDATE {option}, if that log counts from 0" if option else LOOK_AT_EACH
-
-
-def _first_divergent_step(examined: ExaminedCurves) -> int | None:
-    """Return where the values part and stay apart, or before that a point that must not differ even alone."""
-    if not examined.values_differ:
-        return None
-    failed, finite, stretch = _failed(examined), examined.judged.finite, examined.stretch
-    alone = examined.outside if "every" in failed else examined.outside[~finite[examined.outside]]
-    places = [*alone[:1].tolist(), *([0] if "first" in failed else []), *([stretch.first] if stretch else [])]
-    return int(examined.pairs.steps[min(places)]) if places else None
-
-
-def _change_points(examined: ExaminedCurves, points: CurvePoints) -> tuple[CurveEvent, ...]:
-    """Return where the stretch that differs begins, with the mean difference over it, and where it ends if it does."""
-    if examined.stretch is None or not examined.values_differ:
-        return ()
-    first, last, ended = examined.stretch
-    inside = points.difference[first : last + 1]
-    known = inside[np.isfinite(inside)]
-    mean = float(np.mean(known)) if len(known) else None
-    if not ended:
-        return (CurveEvent("change point", int(points.step[first]), value=mean),)
-    apart = CurveEvent("apart for a while", int(points.step[first]), value=mean)
-    return apart, CurveEvent("together again", int(points.step[last + 1]))
+    return f"align loss REFERENCE CANDIDATE {option} # if that log counts from 0" if option else LOOK_AT_EACH
 
 
 def _drift_notes(examined: ExaminedCurves, points: CurvePoints) -> list[str]:

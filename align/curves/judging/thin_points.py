@@ -24,8 +24,9 @@ ENDS = 100
 
 def thin_points(comparison: CurveComparison) -> CurveComparison:
     """Keep at most about `MOST_POINTS` points of each curve and of the pairs."""
-    first = comparison.first_divergent_step
-    named = np.array([event.step for event in comparison.events] + [first] * (first is not None), np.int64)
+    first, between = comparison.first_divergent_step, comparison.divergent_steps
+    parted = [first] * (first is not None) + ([between.first, between.last] if between else [])
+    named = np.array([event.step for event in comparison.events] + parted, np.int64)
     return replace(
         comparison,
         points=_thinned_points(comparison.points, named),

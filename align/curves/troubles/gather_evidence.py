@@ -32,6 +32,7 @@ def gather_evidence(
         shift_option=examined.shift.option if examined.shift and not ahead else "",
         update_behind=_update_behind(examined),
         steps_per=examined.ratio.option if examined.ratio else "",
+        window=examined.means.option if examined.means else "",
         ahead=ahead,
         run_noise=examined.run_noise,
         drift=examined.drift,

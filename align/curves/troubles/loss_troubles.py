@@ -23,15 +23,17 @@ class Trouble(NamedTuple):
     """One class: its name, the rule that returns the step at which it shows (or None), the command to run next.
 
     `{step}` and `{before}` in the command are that step and the one before, `{well}` and `{batches}` the last step that
-    is known to be well and the batches from there on. `forward_first`: it can come from the forward pass or the
-    learning rate, which are looked at first where they are not known to agree. `of_values`: it needs values that
-    differ, not only steps that one log lacks.
+    is known to be well and the batches from there on. What follows `#` is a comment: the command can be pasted.
+    `forward_first` and `rates_first`: it can come from the forward pass, or from the learning rate, which are looked
+    at first where they are not known to agree. `of_values`: it needs values that differ, not only steps that one log
+    lacks.
     """
 
     name: str
     shows_at: Callable[[CurveEvidence], int | None]
     next_command: str
     forward_first: bool = True
+    rates_first: bool = True
     of_values: bool = True
 
 
@@ -46,6 +48,10 @@ def _behind(evidence: CurveEvidence) -> int | None:
 
 def _ratio(evidence: CurveEvidence) -> int | None:
     return 1 if evidence.steps_per else None
+
+
+def _unsaid_means(evidence: CurveEvidence) -> int | None:
+    return 1 if evidence.window and evidence.failed & {"first", "mean", "every", "drift"} else None
 
 
 def _shifted(evidence: CurveEvidence) -> int | None:
@@ -82,19 +88,29 @@ TROUBLES = (
         _shifted,
         "align loss REFERENCE CANDIDATE {shift_option}",
         forward_first=False,
+        rates_first=False,
     ),
     Trouble(
         "an update behind",
         _behind,
-        f"{RATES}: whether it is 0 at step 1; then the first step of the {{behind}}, which changes nothing: a skipped "
+        f"{RATES} # whether it is 0 at step 1; then the first step of the {{behind}}, which changes nothing: a skipped "
         "step, a learning rate that is set too late",
         forward_first=False,
+        rates_first=False,
     ),
     Trouble(
         "steps of unlike batches",
         _ratio,
-        "align loss REFERENCE CANDIDATE {steps_per}, if so many steps see as many samples",
+        "align loss REFERENCE CANDIDATE {steps_per} # if so many steps see as many samples",
         forward_first=False,
+        rates_first=False,
+    ),
+    Trouble(
+        "means against single steps",
+        _unsaid_means,
+        "align loss REFERENCE CANDIDATE {window} # if that log prints means of so many steps",
+        forward_first=False,
+        rates_first=False,
     ),
     Trouble(
         "noise of another size",
@@ -110,8 +126,9 @@ TROUBLES = (
     Trouble(
         "first loss differs",
         rules.first_differs,
-        "align forward REFERENCE CANDIDATE; if that agrees, align lint REFERENCE CANDIDATE: dropout and what else "
-        "differs in training only",
+        f"align forward REFERENCE CANDIDATE; if that agrees, {DATA}: the order of the batches, and the seed that "
+        "shuffles them; then align lint REFERENCE CANDIDATE: dropout, with its seed, and what else differs in training "
+        "only",
         forward_first=False,
     ),
     Trouble(
@@ -140,9 +157,9 @@ TROUBLES = (
     Trouble(
         "differs from a change of the learning rate",
         events.boundary,
-        f"{RATES}, around step {{step}}: the end of the warm-up, steps of decay, counting from 0 or 1",
+        f"{RATES} # around step {{step}}: the end of the warm-up, steps of decay, counting from 0 or 1",
     ),
-    Trouble("rising", rules.rises, f"{RATES}, from step {{step}} on; then {OPTIMIZERS} (learning rate, clipping)"),
+    Trouble("rising", rules.rises, f"{RATES} # from step {{step}} on; then {OPTIMIZERS} (learning rate, clipping)"),
     Trouble(
         "slower than the reference",
         gaps.converges_slower,
@@ -179,14 +196,16 @@ TROUBLES = (
         _if("holes"),
         "align loss REFERENCE, and align loss CANDIDATE: each lists the gaps of its log",
         forward_first=False,
+        rates_first=False,
         of_values=False,
     ),
     Trouble(
         "broken off",
         _if("length"),
-        "align loss REFERENCE CANDIDATE --last-step {last_common}, if the logs are meant to differ in length",
+        "align loss REFERENCE CANDIDATE --last-step {last_common} # if the logs are meant to differ in length",
         forward_first=False,
+        rates_first=False,
         of_values=False,
     ),
-    Trouble("differs", lambda _: 1, "", forward_first=False, of_values=False),
+    Trouble("differs", lambda _: 1, "", forward_first=False, rates_first=False, of_values=False),
 )

@@ -64,8 +64,17 @@ def _title(document: dict[str, Any]) -> str:
     if outcome != "not aligned":
         return say("loss.not_compared")
     if step is not None:
-        return say("loss.first_divergent", step=format_number(step))
+        key, steps = parted_steps(document)
+        return say("loss.first_between" if key else "loss.first_divergent", **steps)
     return say("loss.not_aligned", trouble=word("trouble", document["trouble"]))
+
+
+def parted_steps(document: dict[str, Any]) -> tuple[bool, dict[str, str]]:
+    """Return whether the curves part somewhere between two steps, and the steps as they are printed."""
+    between = document.get("divergent_steps") or {}
+    steps = {key: format_number(between[key]) for key in ("first", "last") if between}
+    found = bool(steps) and between["first"] < between["last"]
+    return found, {"step": format_number(document["first_divergent_step"]), **(steps if found else {})}
 
 
 def _figures(point: dict[str, Any]) -> dict[str, str]:

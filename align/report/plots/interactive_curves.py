@@ -26,6 +26,7 @@ EVENT_COLORS = {
     "together again": GOOD,
 }
 MARKED = 40
+INTERVAL_ALPHA = 0.12
 
 
 def curve_figure(document: dict[str, Any]) -> dict[str, Any]:
@@ -95,6 +96,9 @@ def _layout(document: dict[str, Any]) -> dict[str, Any]:
             {"x": event["step"], "y": 1, "yref": "paper", "yanchor": "bottom", "text": event_text(event)}
             | {"showarrow": False, "textangle": -35, "xanchor": "left", "font": {"size": 10, "color": color}}
         )
+    if between := document.get("divergent_steps"):
+        span = {"type": "rect", "x0": between["first"], "x1": between["last"], "y0": 0, "y1": 1, "yref": "paper"}
+        shapes.append({**span, "fillcolor": BAD, "opacity": INTERVAL_ALPHA, "line": {"width": 0}})
     return {
         "title": {"text": say("plot.loss_curves_title"), "x": 0},
         "height": 560,

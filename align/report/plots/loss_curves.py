@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from align.report.kinds.loss import point_rows
+from align.report.kinds.loss import parted_steps, point_rows
 from align.report.plots.figure_style import (
     BAD,
     BAND,
@@ -20,10 +20,11 @@ from align.report.plots.figure_style import (
 )
 from align.report.plots.interactive_curves import EVENT_COLORS, marked_events
 from align.report.rendering.catalogue import say, word
-from align.report.rendering.format_values import as_float, format_number, shorten_path
+from align.report.rendering.format_values import as_float, shorten_path
 
 FEW = 80
 LABEL_WIDTH = 25
+INTERVAL_ALPHA = 0.12
 # The reference is drawn broad and light under a thin candidate, so that both show where they coincide.
 BROAD: dict[str, Any] = {"linewidth": 4.5, "alpha": 0.4, "markersize": 0, "solid_capstyle": "round"}
 THIN: dict[str, Any] = {"linewidth": 1.2, "markersize": 2.8}
@@ -43,7 +44,7 @@ def draw_loss_curves(document: dict[str, Any]) -> Any | None:
     lower.set(xlabel=say("plot.step"), ylabel=say("plot.difference"))
     lower.margins(x=0.02)
     integer_ticks(lower)
-    _mark_first(upper, lower, document["first_divergent_step"])
+    _mark_first(upper, lower, document)
     _mark_events((upper, lower), [event for event in marked_events(document) if event["kind"] != "first divergent"])
     lower.legend(loc="upper left", bbox_to_anchor=(0, -0.32), ncols=5, borderaxespad=0)
     return figure
@@ -103,13 +104,19 @@ def _mark_events(both: tuple[Any, Any], events: list[dict[str, Any]]) -> None:
             axes.axvline(event["step"], color=color, linewidth=0.9, linestyle=":", label=label or None)
 
 
-def _mark_first(upper: Any, lower: Any, step: int | None) -> None:
+def _mark_first(upper: Any, lower: Any, document: dict[str, Any]) -> None:
+    """Mark the step where the curves part, and the steps between which it lies."""
+    step = document["first_divergent_step"]
     if step is None:
         return
+    between, steps = parted_steps(document)
     for axes in (upper, lower):
         axes.axvline(step, color=BAD, linewidth=1.1, alpha=0.75)
+        if between:
+            interval = document["divergent_steps"]
+            axes.axvspan(interval["first"], interval["last"], color=BAD, alpha=INTERVAL_ALPHA, linewidth=0)
     upper.annotate(
-        say("plot.first_step", step=format_number(step)),
+        say("plot.parts_between" if between else "plot.parts_at", **steps),
         (step, 1.0),
         (5, -3),
         xycoords=("data", "axes fraction"),

@@ -9,7 +9,7 @@ import pytest
 
 from align.curves.axis.place_on_axis import pair_curves
 from align.curves.criteria.one_step_shift import Shift, find_shift
-from align.curves.loss_log import Curve
+from align.curves.loss_log import Curve, Window
 from align.curves.presets import PRESETS
 
 DESCENT = 3.0 * np.exp(-np.arange(60) / 15.0) + 1.0
@@ -70,3 +70,40 @@ def test_of_what_is_no_loss_the_steps_are_not_said_to_be_miscounted() -> None:
     assert str(_told(replace(_curve(DESCENT), metric="lr"), ahead)).endswith(
         ": lr is a step ahead in the candidate, unless the losses are a step apart as well"
     )
+
+
+COURSE = 3.0 * np.exp(-np.arange(801) / 200.0) + 1.0
+
+
+def _means(values: np.ndarray, length: int = 10) -> Curve:
+    made = values.reshape(-1, length).mean(1)
+    steps = np.arange(1, len(made) + 1) * length
+    return Curve("means.log", "loss", steps, made, np.zeros(len(made)), Window("mean of last", length))
+
+
+@pytest.mark.parametrize("length", [10, 20])
+@pytest.mark.parametrize("noise", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("side", ["reference", "candidate"])
+def test_means_that_are_taken_a_step_later_are_told(side: str, noise: float, length: int) -> None:
+    values = COURSE + noise * np.random.default_rng(3).standard_normal(801)
+    right, late = _means(values[:-1], length), _means(values[1:], length)
+    shift = _told(late, right) if side == "reference" else _told(right, late)
+    assert (shift.side, shift.option, shift.behind) == (side, "", False)
+    assert "means over steps that lie a step apart" in str(shift)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("apart", ["nothing", "other batches", "a factor", "an offset", "a drift", "three steps"])
+def test_means_that_differ_otherwise_are_not_said_to_be_shifted(apart: str, noise: float) -> None:
+    source = np.random.default_rng(4)
+    values = COURSE + noise * source.standard_normal(801)
+    other = {
+        "nothing": values * (1.0 + 1e-7 * source.standard_normal(801)),
+        "other batches": COURSE + 0.1 * source.standard_normal(801),
+        "a factor": 1.02 * values,
+        "an offset": values + 0.05,
+        "a drift": values + np.linspace(0.0, 0.3, 801),
+        "three steps": np.append(values[3:], values[-3:]),
+    }[apart]
+    left, right = _means(values[:-1]), _means(other[:-1])
+    assert find_shift(left, right, pair_curves(left, right)) is None

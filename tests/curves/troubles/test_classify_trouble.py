@@ -157,7 +157,7 @@ def test_a_learning_rate_that_agrees_again_is_said_to_differ_up_to_there() -> No
     rates = OtherMetrics((OtherMetric("lr", STEPS, STEPS - 39, 1, 0.1, 1, 39),))
     candidate = _curve(SHAPES["straight"] + 0.2 * (DONE > 0.5))
     assert (
-        "as the learning rates differ from step 1 to 39"
+        "--metric lr # they differ from step 1 to 39; then"
         in _judge(_curve(SHAPES["straight"]), candidate, beside=rates).next_command
     )
 
@@ -207,3 +207,35 @@ def test_what_grows_to_one_side_or_sets_in_at_once_is_no_rounding_that_grows(sha
     noise, losses = _noise(seed, 1.0), SHAPES[shape]
     for factors in (0.06 * (noise + 1.5) * _grown(0.8, 1.0), 0.06 * noise * np.where(DONE < 0.5, 1e-6, 1.0)):
         assert _judge(_curve(losses), _curve(losses * (1.0 + factors))).trouble not in {"", "rounding that grows"}
+
+
+DIFFERING = OtherMetrics((OtherMetric("lr", STEPS, 0, 1, 0.1, 1),))
+AS_IN_PARTS = {
+    "differs later": 0.2 * (DONE > 0.5),
+    "first loss differs": 0.3 + 0.0 * DONE,
+    "slow drift": 0.5 * DONE,
+    "stays below the reference": -0.3 * (1.0 - np.exp(-DONE / 0.1)),
+    "plateau above the reference": 0.3 * (1.0 - np.exp(-DONE / 0.1)),
+    "slower than the reference": SHAPES["exponential"] - SHAPES["straight"] - 0.2,
+}
+
+
+@pytest.mark.parametrize("apart", AS_IN_PARTS)
+@pytest.mark.parametrize("first", [0.0, 1e-3])
+def test_a_wrong_learning_rate_comes_first_and_once_and_an_equal_one_does_not(apart: str, first: float) -> None:
+    reference, values = _curve(SHAPES["straight"]), SHAPES["straight"] + AS_IN_PARTS[apart]
+    values[0] += first
+    said = _judge(reference, _curve(values), beside=DIFFERING).next_command
+    assert said.startswith("align loss REFERENCE CANDIDATE --metric lr # they differ from step 1 on; then ")
+    assert said.count("--metric lr") == 1
+    equal = _judge(reference, _curve(values), beside=_shared("lr")).next_command
+    assert "they differ" not in equal
+
+
+def test_a_first_loss_names_all_that_may_stand_behind_it() -> None:
+    comparison = _judge(_curve(SHAPES["straight"]), _curve(SHAPES["straight"] + 0.3))
+    assert comparison.trouble == "first loss differs"
+    for cause in ("align forward", "the order of the batches", "seed", "dropout"):
+        assert cause in comparison.next_command
+    later = _judge(_curve(SHAPES["straight"]), _curve(SHAPES["straight"] + 0.3 * (DONE > 0.5)))
+    assert "dropout" not in later.next_command

@@ -205,7 +205,7 @@ def _rates(reference: Values, candidate: Values) -> OtherMetrics:
 def test_curves_that_part_where_the_schedule_changes_send_to_the_learning_rate(rates: Values) -> None:
     comparison = _judge(_curve(LOSSES), _curve(PARTS_AT_100), _rates(rates, rates))
     assert comparison.trouble == "differs from a change of the learning rate"
-    assert "--metric lr, around step 100" in comparison.next_command
+    assert "--metric lr # around step 100" in comparison.next_command
 
 
 @pytest.mark.parametrize("since", [0.1, 0.25, 0.42, 0.7])
@@ -222,7 +222,7 @@ def test_rates_that_part_before_the_losses_are_the_class_and_elsewhere_are_looke
     comparison = _judge(_curve(LOSSES), _curve(spiked), rates)
     assert comparison.trouble == "spike"
     assert comparison.next_command.startswith(
-        "align loss REFERENCE CANDIDATE --metric lr, as the learning rates differ from step 100 on; then align forward"
+        "align loss REFERENCE CANDIDATE --metric lr # they differ from step 100 on; then align forward"
     )
 
 

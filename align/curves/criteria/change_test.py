@@ -1,0 +1,117 @@
+"""Whether a difference changes at all, whatever its noise: tests that compare it with what chance makes of it.
+
+Without a change the sides could change places at any time, so the signs of independent blocks may be flipped, and
+sizes could stand in another order, so blocks of them may be moved. Both are exact for noise of any distribution
+(Hemerik and Goeman, TEST 27, 811, 2018). How long a block has to be is taken from what the best shape leaves of the
+difference.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.curves.criteria.onset_shapes import even_edges, fit_shapes, shapes_of, take_cells, what_is_left
+
+if TYPE_CHECKING:
+    from align.curves.criteria.onset_shapes import Cells
+    from align.curves.loss_log import Floats
+
+# The chance of a false alarm of both tests together; each is held to half of it.
+LEVEL = 0.01
+REARRANGED = 599
+# So many onsets are tried: the ones between them look like these.
+ONSETS = 80
+FEWEST_BLOCKS = 8
+ROUNDING = 1e-9
+
+
+class Change(NamedTuple):
+    """A change that was found: the index of the point where it seems to begin, and the p-value."""
+
+    at: int
+    p_value: float
+
+
+class Blocks(NamedTuple):
+    """So many cells are worth an independent one (`worth`, 1 or more); averages over `length` are not alike.
+
+    `alike`: no length does that, as the values wander.
+    """
+
+    length: int
+    worth: float
+    alike: bool
+
+
+def find_mean_change(values: Floats) -> Change | None:
+    """Test whether values, shape (points,), that are symmetric about zero leave it; None if they do not surely."""
+    return _find(values, sizes=False)
+
+
+def find_size_change(values: Floats) -> Change | None:
+    """Test whether the sizes of values, shape (points,), grow; None if they do not surely."""
+    return _find(np.abs(values), sizes=True)
+
+
+def independent_blocks(left: Floats) -> Blocks:
+    """Find how many neighbouring values, shape (cells,), are worth an independent one, by averages over blocks.
+
+    A correlation within half of its standard error is taken for none: blocks that are too long cannot show a change.
+    """
+    length, means, whole = 1, left, float(np.mean(left**2))
+    while _is_alike(means) and len(means) // 2 >= FEWEST_BLOCKS:
+        means = means[: len(means) // 2 * 2].reshape(-1, 2).mean(1)
+        length *= 2
+    spread = float(np.mean(means**2)) * len(means) / max(len(means) - 2, 1)
+    return Blocks(length, max(1.0, length * spread / whole) if whole else 1.0, _is_alike(means))
+
+
+def _find(values: Floats, *, sizes: bool) -> Change | None:
+    cells = take_cells(values, even_edges(len(values)))
+    shapes = shapes_of(cells.edges)
+    fits = min((fit_shapes(cells, shapes, free=free) for free in {True, sizes}), key=lambda one: float(one.left.min()))
+    blocks = independent_blocks(what_is_left(cells, shapes, fits))
+    if blocks.alike:
+        return None
+    p_value = _p_value(cells, shapes, blocks.length, sizes=sizes)
+    at = int(np.argmin(fits.left.min(axis=0)))
+    return Change(int(cells.edges[at]), p_value) if p_value <= LEVEL / 2 else None
+
+
+def _p_value(cells: Cells, shapes: Floats, length: int, *, sizes: bool) -> float:
+    """Compare the largest standardised sum along a shape with that of `REARRANGED` arrangements of the blocks."""
+    values, source, shapes = cells.values, np.random.default_rng(0), shapes[:, :: -(-len(shapes[0]) // ONSETS)]
+    if sizes:
+        values = values - np.average(values, weights=cells.sizes)
+        shapes = shapes - (shapes @ cells.sizes / cells.sizes.sum())[..., None]
+    spread = np.sqrt((shapes * shapes) @ cells.sizes)[..., None]
+    along = np.divide(shapes, spread, out=np.zeros_like(shapes), where=spread > ROUNDING) * cells.sizes
+    along = along.reshape(-1, len(values))
+    rearranged = (_moved if sizes else _flipped)(values, length, source)
+    found = along @ np.vstack([values, rearranged]).T
+    largest = (found if sizes else np.abs(found)).max(axis=0)
+    return float(np.mean(largest >= largest[0] * (1.0 - ROUNDING)))
+
+
+def _flipped(values: Floats, length: int, source: np.random.Generator) -> Floats:
+    blocks = -(-len(values) // length)
+    signs = 2.0 * source.integers(0, 2, (REARRANGED, blocks)) - 1.0
+    flipped: Floats = np.repeat(signs, length, axis=1)[:, : len(values)] * values
+    return flipped
+
+
+def _moved(values: Floats, length: int, source: np.random.Generator) -> Floats:
+    blocks = -(-len(values) // length)
+    places = np.argsort(source.random((REARRANGED, blocks)), axis=1)
+    starts = np.repeat(places * length, length, axis=1) + np.tile(np.arange(length), blocks)
+    kept = starts < len(values)
+    return np.stack([values[row[inside]] for row, inside in zip(starts, kept, strict=True)])
+
+
+def _is_alike(values: Floats) -> bool:
+    """Tell whether neighbours are correlated, by half a standard error and what fitting a shape takes away."""
+    whole, count = float(values @ values), len(values)
+    correlation = float(values[1:] @ values[:-1]) / whole if whole else -1.0
+    return bool(correlation + 2.0 / count > 0.5 / count**0.5)

@@ -1,0 +1,196 @@
+"""Between which points a difference sets in, with a credible interval.
+
+The posterior of a change point under normal noise and flat priors (Smith, Biometrika 62, 407, 1975), over all shapes in
+which a difference may set in (Carlin, Gelfand and Smith, Applied Statistics 41, 389, 1992). Neighbouring points are
+alike, so the likelihood takes the long-run variance of the noise, as Bai (Rev. Econ. Stat. 79, 551, 1997) does. What
+comes long after the onset tells nothing of it, and is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.curves.criteria.change_test import find_mean_change, find_size_change, independent_blocks
+from align.curves.criteria.curve_shapes import OF_NORMAL, fill_non_finite, noise_size, running_median
+from align.curves.criteria.onset_shapes import (
+    FEWEST_BEFORE,
+    Cells,
+    even_edges,
+    fit_shapes,
+    shapes_of,
+    take_cells,
+    what_is_left,
+)
+
+if TYPE_CHECKING:
+    from align.curves.criteria.change_point import Stretch
+    from align.curves.loss_log import Floats, Integers
+
+CONFIDENCE = 0.95
+# The interval that is given holds more of the posterior, as shapes and noise are never quite as assumed.
+HELD = 0.98
+FEWEST = 16
+# What is below that part of its limit is no difference that matters.
+IMMATERIAL = 0.1
+# Nor is that part of the largest difference, where the limit is zero.
+SMALLEST = 1e-9
+# A difference is clear at so many standard deviations of its noise; a point further off its neighbours is cut back.
+CLEAR, OUTLYING = 6.0, 4.0
+# A difference keeps to one side if its sum is that part of the sum of its sizes.
+ONE_SIDED = 0.5
+# A difference that is there before it sets in has that part of the limit as its standard deviation.
+LEVEL_BEFORE = 0.25
+# What sets in at once has half of its size from its first point on.
+AT_ONCE = 0.5
+# So many points after a difference has become clear still count, and so many of few points do at least.
+FOLLOWING, BEFORE = 3, 8
+ZOOMS = 12
+
+
+class Onset(NamedTuple):
+    """Indices of points: the difference sets in from `first` to `last`, most likely at `likely`; gradually or not."""
+
+    first: int
+    last: int
+    likely: int
+    gradual: bool = False
+
+
+class _Located(NamedTuple):
+    """A change that is there: about where it begins, the noise before it, and whether only the sizes change."""
+
+    at: int
+    noise: float
+    of_sizes: bool
+
+
+def find_onset(difference: Floats, limit: Floats, stretch: Stretch | None) -> Onset | None:
+    """Find where a difference sets in, shape (points,); None where chance may have made all of it, or points are few.
+
+    `stretch` is where it is beyond its limit. Where its noise is small beside the limit, that is a fact and no test is
+    needed. What follows a stretch that has ended is left out.
+    """
+    end = len(difference) if stretch is None or not stretch.ended else stretch.last + 1
+    known = np.isfinite(difference[:end]) & np.isfinite(limit[:end])
+    if np.count_nonzero(known) < FEWEST:
+        return None
+    values = fill_non_finite(np.where(known, difference[:end], np.nan))
+    allowed = fill_non_finite(np.where(known, limit[:end], np.nan))
+    scale = float(np.abs(values).max())
+    if scale == 0.0:
+        return None
+    values, floor = values / scale, np.maximum(IMMATERIAL * allowed / scale, SMALLEST)
+    if stretch is not None and _jumps_at(values, floor, stretch.first):
+        return Onset(stretch.first, stretch.first, stretch.first)
+    located = _located(values, floor, stretch)
+    return None if located is None else _posterior(values, floor, located)
+
+
+def _jumps_at(values: Floats, floor: Floats, at: int) -> bool:
+    """Tell whether a point is beyond its limit, and the ones right before it do not differ by anything that matters."""
+    before = np.abs(values[max(0, at - BEFORE) : at])
+    noise = noise_size(values[:at] if at >= BEFORE else values)
+    quiet = bool(np.all(before <= floor[at - len(before) : at])) and noise <= float(np.median(floor))
+    return quiet and bool(abs(values[at]) > floor[at] / IMMATERIAL)
+
+
+def _located(values: Floats, floor: Floats, stretch: Stretch | None) -> _Located | None:
+    """Find whether there is a change, and of what: of sizes alone where the values keep to no side after it."""
+    noise = noise_size(values)
+    if stretch is not None and noise <= float(np.median(floor)):
+        return _Located(stretch.first, noise, not _one_sided(values[stretch.first :]))
+    mean = find_mean_change(np.arcsinh(values / np.maximum(noise, floor)))
+    # Of one unit for all points: limits go down with the loss, and noise that stays would seem to grow.
+    size = find_size_change(np.arcsinh(values / float(np.median(floor))))
+    of_sizes = size is not None and not _one_sided(values[size.at :])
+    change = size if of_sizes else mean or size
+    if change is None:
+        return None
+    before = np.abs(values[: change.at])
+    return _Located(change.at, OF_NORMAL * float(np.median(before)) if len(before) >= BEFORE else noise, of_sizes)
+
+
+def _one_sided(values: Floats) -> bool:
+    return bool(abs(float(np.sum(values))) >= ONE_SIDED * float(np.sum(np.abs(values))))
+
+
+def _posterior(values: Floats, floor: Floats, located: _Located) -> Onset:
+    """Give the onset with its interval from the points up to where the difference is clear."""
+    end = _clear_from(values, floor, located)
+    unit = np.maximum(located.noise, floor[:end])
+    wanted = (np.abs(values[:end]) if located.of_sizes else values[:end]) / unit
+    smooth = running_median(wanted)
+    wanted = smooth + np.clip(wanted - smooth, -OUTLYING, OUTLYING)
+    return _zoom_in(wanted, float(np.mean(floor[:end] / unit)), of_sizes=located.of_sizes)
+
+
+def _clear_from(values: Floats, floor: Floats, located: _Located) -> int:
+    """Return the number of points up to where the difference is beyond its limit and far beyond its noise."""
+    clear = np.maximum(floor / IMMATERIAL, CLEAR * located.noise)[located.at :]
+    smooth = running_median(np.abs(values)) if located.of_sizes else np.abs(running_median(values))
+    beyond = np.flatnonzero(smooth[located.at :] > clear)
+    end = located.at + int(beyond[0]) + FOLLOWING if len(beyond) else len(values)
+    return min(max(end, FEWEST), len(values))
+
+
+def _zoom_in(values: Floats, floor: float, *, of_sizes: bool) -> Onset:
+    """Take the posterior over cells, smaller and smaller ones where it lies; `floor` is noise that is always there."""
+    edges, variance = even_edges(len(values)), None
+    for _ in range(ZOOMS):
+        cells = take_cells(values, edges)
+        if variance is None:
+            variance = _long_run_variance(cells, floor, of_sizes=of_sizes)
+        chances, gradual = _chances(cells, variance, floor, of_sizes=of_sizes)
+        held = np.argsort(-chances, kind="stable")
+        held = held[: int(np.searchsorted(np.cumsum(chances[held]), HELD)) + 1]
+        first, last = int(held.min()), int(held.max())
+        finer = _finer(edges, first, last)
+        if len(finer) <= len(edges):
+            break
+        edges = finer
+    return Onset(int(edges[first]), int(edges[last + 1]) - 1, int(edges[held[0]]), gradual)
+
+
+def _long_run_variance(cells: Cells, floor: float, *, of_sizes: bool) -> float:
+    """Return the variance of a point's noise as sums over many of them have it."""
+    shapes = shapes_of(cells.edges)
+    fits = min(
+        (fit_shapes(cells, shapes, free=free) for free in {True, of_sizes}), key=lambda one: float(one.left.min())
+    )
+    left = what_is_left(cells, shapes, fits)
+    count = len(left)
+    noise = independent_blocks(left).worth * float(np.mean(cells.sizes * left**2)) * count / max(count - 3, 1)
+    return max(noise, floor**2)
+
+
+def _chances(cells: Cells, variance: float, floor: float, *, of_sizes: bool) -> tuple[Floats, bool]:
+    """Return how likely each cell is the one in which the difference sets in, and whether it does so gradually.
+
+    A level before the change costs as much as a parameter does in the criterion of Schwarz. One of the difference
+    itself is within the limit, as a normal prior: it is one more value, 0, of a weight that says so.
+    """
+    shapes = shapes_of(cells.edges)
+    every = [fit_shapes(cells, shapes, free=False)] if not of_sizes else []
+    level = 0.0 if of_sizes else variance / (LEVEL_BEFORE * floor / IMMATERIAL) ** 2
+    held = Cells(cells.edges, np.append(cells.values, 0.0), np.append(cells.sizes, level))
+    every.append(fit_shapes(held, np.pad(shapes, ((0, 0), (0, 0), (0, 1))), free=True))
+    least, cost = min(float(one.left.min()) for one in every), 0.5 * np.log(len(cells.values))
+    logs = np.stack([-(one.left - least) / (2.0 * variance) - cost * one.free for one in every])
+    for one, fits in zip(logs, every, strict=True):
+        if fits.free:
+            one[:, :FEWEST_BEFORE] = -np.inf
+    chances = np.exp(logs - logs.max())
+    chances /= chances.sum()
+    at_onset = float(np.sum(chances * np.diagonal(shapes, axis1=1, axis2=2)))
+    return chances.sum(axis=(0, 1)), at_onset < AT_ONCE
+
+
+def _finer(edges: Integers, first: int, last: int) -> Integers:
+    """Cut the cells from `first` to `last`, and some around, into as many as a whole curve has."""
+    first, last = max(0, first - 2), min(len(edges) - 1, last + 3)
+    start, stop = int(edges[first]), int(edges[last])
+    within = start + even_edges(stop - start)
+    finer: Integers = np.unique(np.concatenate([edges[:first], within, edges[last:]]))
+    return finer

@@ -1,0 +1,112 @@
+"""A log whose values are means of several steps and do not say so, against one that prints single steps.
+
+Where the single steps, averaged, agree with it, or have its noise and did not before, that is what the log prints. Only
+the user knows: what is found is told with the option that says so, and nothing is averaged unasked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from align.curves.axis.place_on_axis import cadence, common_places, pair_curves
+from align.curves.criteria.curve_shapes import noise_size
+from align.curves.loss_log import RAW, Window
+from align.curves.metric_names import is_loss
+from align.curves.presets import GUIDE, limits_for
+from align.errors import UnlikeCurvesError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from align.curves.curve_result import Side
+    from align.curves.loss_log import Curve, Floats, PairedCurves
+    from align.curves.presets import Preset
+
+ENOUGH_POINTS = 8
+# An explanation leaves that part of the difference, if both sides saw the same batches.
+CLEARLY = 0.1
+# Means of other batches: so many points, noises so many times apart before and alike after, a smaller difference.
+ENOUGH_FOR_NOISE, APART, ALIKE, LESS = 24, 1.8, 1.4, 0.7
+# What loggers average that print each step.
+RUNNING = (5, 10, 20, 50, 100)
+
+
+class UnsaidMeans(NamedTuple):
+    """The side whose values are means of `length` steps, by all that its log and the other tell."""
+
+    side: Side
+    length: int
+    points: int
+    before: float
+    after: float
+
+    @property
+    def option(self) -> str:
+        """The option that says so."""
+        return f"--{self.side}-window 'mean of last {self.length}'"
+
+    def __str__(self) -> str:
+        return (
+            f"the {self.side} looks like means of {self.length} steps against single ones: taken so, the mean "
+            f"difference at {self.points} points is {self.after:.2g} instead of {self.before:.2g} ({self.option})"
+        )
+
+
+def find_unsaid_means(
+    reference: Curve, candidate: Curve, pairs: PairedCurves, preset: Preset = GUIDE
+) -> UnsaidMeans | None:
+    """Find the side that prints means as if they were single steps; None if neither does, or one says what it prints.
+
+    Of several lengths the one that leaves least is taken.
+    """
+    raw = reference.window == candidate.window == RAW and reference.axis == candidate.axis == "step"
+    if not raw or not is_loss(reference.metric) or len(pairs.steps) < ENOUGH_POINTS:
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        of_candidate = _of_side("candidate", candidate, reference, preset)
+        found = [*of_candidate, *_of_side("reference", reference, candidate, preset)]
+    return min(found, key=lambda one: one.after, default=None)
+
+
+def _of_side(side: Side, curve: Curve, other: Curve, preset: Preset) -> Iterator[UnsaidMeans]:
+    every = cadence(curve.steps)
+    if cadence(other.steps) != 1:
+        return
+    for length in (every,) if every > 1 else RUNNING:
+        try:
+            pairs = pair_curves(other, replace(curve, window=Window("mean of last", length)))
+        except UnlikeCurvesError:
+            continue
+        at, at_other = common_places(curve.steps, pairs.steps)
+        single = other.values[common_places(other.steps, pairs.steps[at_other])[0]]
+        if len(pairs.steps) < ENOUGH_POINTS or not len(at) == len(single) == len(pairs.steps):
+            continue
+        before, after = _mean_size(single - curve.values[at]), _mean_size(pairs.reference - pairs.candidate)
+        if not np.isfinite([before, after]).all():
+            continue
+        if _agree(pairs, preset, before, after) or _of_one_noise(single, pairs, before, after):
+            yield UnsaidMeans(side, length, len(pairs.steps), before, after)
+
+
+def _agree(pairs: PairedCurves, preset: Preset, before: float, after: float) -> bool:
+    scale = float(np.mean(np.abs(pairs.reference)))
+    absolute, relative = limits_for("loss", scale, preset).of_each()
+    allowed = max(absolute, relative * scale) + float(np.mean(pairs.widening))
+    return after < before and after <= min(allowed, CLEARLY * before)
+
+
+def _of_one_noise(single: Floats, pairs: PairedCurves, before: float, after: float) -> bool:
+    """Tell whether averaging makes the noise of both sides alike that was not, and brings them together."""
+    if len(single) < ENOUGH_FOR_NOISE or not after <= LESS * before:
+        return False
+    averaged, means, alone = (noise_size(values) for values in (pairs.reference, pairs.candidate, single))
+    small, large = sorted((averaged, means))
+    return bool(0.0 < large <= ALIKE * small and alone >= APART * means)
+
+
+def _mean_size(difference: Floats) -> float:
+    finite = np.abs(difference[np.isfinite(difference)])
+    return float(np.mean(finite)) if len(finite) == len(difference) and len(finite) else float("inf")
