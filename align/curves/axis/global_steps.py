@@ -19,6 +19,9 @@ from align.errors import StepsPerEpochError
 if TYPE_CHECKING:
     from align.curves.loss_log import Axis, Base, Floats, Integers, LossLog, Series
 
+# Steps 1, 3, 5 are the first and every second as well as every second from 0; so few prove nothing.
+LEAST_DISTANCE = LEAST_MULTIPLES = 3
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbering:
@@ -46,7 +49,7 @@ def number_steps(log: LossLog, series: Series, hints: AxisHints | None = None) -
 
 def _numbered(log: LossLog, series: Series, hints: AxisHints) -> Numbering:
     loss = log.series("loss") or series
-    base, notes = _base(log, _smallest(log, loss, series), hints)
+    base, notes = _base(log, _smallest(log, loss, series), hints, log.table.steps[loss.rows])
     printed = log.table.steps[series.rows] + (1 - base)
     length = hints.steps_per_epoch or log.steps_per_epoch
     if log.counting == "epoch":
@@ -64,15 +67,30 @@ def _smallest(log: LossLog, loss: Series, series: Series) -> int:
     return smallest if series.phase == "validation" else min(smallest, int(log.table.steps[series.rows].min()))
 
 
-def _base(log: LossLog, smallest: int, hints: AxisHints) -> tuple[Base, tuple[str, ...]]:
+def _base(log: LossLog, smallest: int, hints: AxisHints, steps: Integers) -> tuple[Base, tuple[str, ...]]:
     counted = "epoch" if log.counting == "epoch" else "step"
     base = log.base if hints.base is None else hints.base
     if base is not None and smallest >= base:
         return base, ()
-    found: Base = 0 if smallest == 0 else 1
+    distance = 0 if smallest == 0 or base is not None else distance_from_zero(steps)
+    found: Base = 0 if smallest == 0 or distance else 1
     if base is not None:
         return found, (f"counting starts at 0, not at {base}: the log has a {counted} 0",)
+    if distance:
+        return 0, (f"counting starts at 0: the {counted}s are one less than multiples of {distance}",)
     return found, (f"counting starts at {found}: the format does not tell, the smallest {counted} is {smallest}",)
+
+
+def distance_from_zero(steps: Integers) -> int:
+    """Return the number, 3 or more, of which all steps are one less than a multiple; 0 if there is none.
+
+    What prints every 20th step shows 20, 40 ... where it counts from 1, and 19, 39 ... where it counts from 0.
+    """
+    known = np.unique(steps)
+    if len(known) < LEAST_MULTIPLES:
+        return 0
+    distance = int(np.gcd.reduce(np.diff(known)))
+    return distance if distance >= LEAST_DISTANCE and (int(known[0]) + 1) % distance == 0 else 0
 
 
 def _by_epoch(ordinal: Integers, base: Base, notes: tuple[str, ...], steps_per_epoch: int | None) -> Numbering:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.axis.global_steps import distance_from_zero
 from align.curves.line_formats.choose_records import Records, choose_records, counted_by_headers, sample_lines
 from align.curves.line_formats.line_format import LineFormat
 from align.curves.line_formats.log_words import MEAN_RANK, PART_RANK, is_validation
@@ -161,12 +162,8 @@ def _base_by_distance(steps: Integers, epochs: Integers | None, totals: Integers
         return ""
     if epochs is not None and int(epochs.min()) == 0 and totals is not None and int(steps.max()) < int(totals.max()):
         return "epochs are, and no step is the last of its total"
-    distances = np.diff(known)
-    if len(known) > 2 and distances.min() > 1:
-        distance = int(np.gcd.reduce(distances))
-        if distance > 1 and (int(known[0]) + 1) % distance == 0:
-            return f"they are one less than multiples of {distance}"
-    return ""
+    distance = distance_from_zero(known)
+    return f"they are one less than multiples of {distance}" if distance else ""
 
 
 def _only_ends(steps: Integers, epochs: Integers) -> int:
