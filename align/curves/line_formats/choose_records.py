@@ -53,10 +53,24 @@ def sample_lines(source: LogSource) -> list[LineRoles]:
     lines = list(islice(telling, SAMPLE_LINES))
     roles = [roles_of_line(number, line) for number, line in lines]
     if any(one.losses for one in roles):
-        return roles
+        return _without_fixed(roles)
     bare = [roles_of_line(number, line, bare=True) for number, line in lines]
     twins = any(_is_twin(one) for one in roles)
     return bare if twins else roles
+
+
+def _without_fixed(roles: list[LineRoles]) -> list[LineRoles]:
+    """Take another counter where the one that was taken is the same in all lines with a loss: `total_steps: 500`."""
+    texts: dict[str, set[str]] = {}
+    for one in roles:
+        if one.loss is not None and one.step is not None:
+            texts.setdefault(one.step.label, set()).add(one.step.text)
+    fixed = frozenset(label for label, told in texts.items() if label and len(told) == 1)
+    if not fixed:
+        return roles
+    again = [roles_of_line(one.number, one.line, fixed=fixed) for one in roles]
+    others = {one.step.text for one in again if one.loss is not None and one.step is not None}
+    return again if len(others) > 1 else roles
 
 
 def _is_twin(roles: LineRoles) -> bool:

@@ -54,10 +54,13 @@ class LineRoles:
         return self.losses[0][1] if self.losses and not self.validation else None
 
 
-def roles_of_line(number: int, line: str, *, bare: bool = False) -> LineRoles:
-    """Tell the roles of the numbers of a line; with `bare` a number after `train` alone is a loss."""
+def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozenset[str] = frozenset()) -> LineRoles:
+    """Tell the roles of the numbers of a line; with `bare` a number after `train` alone is a loss.
+
+    `fixed` names what is no counter, as it is the same in all lines.
+    """
     found = numbers_of_line(line)
-    step, place = _step(line, found)
+    step, place = _step(line, [one for one in found if one.label not in fixed] if fixed else found)
     epoch = next((one for one in found if one.whole and counter_kind(_counter_label(one)) == "epoch"), None)
     epoch = _bare_epoch(found) if epoch is None else epoch
     losses = _losses(found, bare)
