@@ -130,10 +130,15 @@ class LossLog:
 
 @dataclass(frozen=True, slots=True)
 class AxisHints:
-    """What the user knows about how a log counts; None leaves it to the log."""
+    """What the user knows about how a log counts; None leaves it to the log.
+
+    `assumed`: where an epoch's length is open, the largest step stands for it, and points that tell shares of epochs
+    are numbered in their order. That is enough to describe a log, not to compare it.
+    """
 
     steps_per_epoch: int | None = None
     base: Base | None = None
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,3 +257,4 @@ class LogSummary:
     skipped_steps: tuple[tuple[int, int, int], ...]
     ignored_lines: int
     notes: tuple[str, ...]
+    steps_told: bool = True

@@ -40,6 +40,7 @@
     │   ├── RepeatedColumnError
     │   ├── MetricMissingError
     │   ├── StepsPerEpochError
+    │   │   └── UnknownEpochLengthError
     │   ├── UnlikeCurvesError
     │   ├── GroupedStepsError
     │   ├── MixedJobsError

@@ -127,6 +127,11 @@ class StepsPerEpochError(CannotRunError):
 
     def __init__(self, label: str, reason: str, hint: str = GIVE_IT) -> None:
         super().__init__(f"the global step of {label} cannot be told: {reason}", hint)
+        self.reason = reason
+
+
+class UnknownEpochLengthError(StepsPerEpochError):
+    """A log that leaves the length of an epoch open: it can be described, but not compared."""
 
 
 class UnlikeCurvesError(CannotRunError):

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.curves.axis.steps_from_epochs import steps_from_shares
+from align.curves.log_parts.first_step import distance_from_zero
 from align.curves.loss_log import AxisHints
-from align.errors import StepsPerEpochError
+from align.errors import StepsPerEpochError, UnknownEpochLengthError
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Axis, Base, Floats, Integers, LossLog, Series
-
-# Steps 1, 3, 5 are the first and every second as well as every second from 0; so few prove nothing.
-LEAST_DISTANCE = LEAST_MULTIPLES = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +53,8 @@ def _numbered(log: LossLog, series: Series, hints: AxisHints) -> Numbering:
     if log.counting == "epoch":
         return _by_epoch(printed, base, notes, length)
     if log.counting == "step in epoch" and log.table.epochs is not None:
-        return _inside_epochs(_Epochs(log, log.table.epochs, base), loss, series, length, notes)
+        counted = _Epochs(log, log.table.epochs, base)
+        return _inside_epochs(counted, loss, series, length, notes, assumed=hints.assumed)
     if hints.steps_per_epoch is not None and "epoch" not in series.window.kind:
         notes = (*notes, "the log counts global steps: the steps per epoch that were given are not needed")
     return Numbering(printed, "step", base, length, notes)
@@ -79,18 +78,6 @@ def _base(log: LossLog, smallest: int, hints: AxisHints, steps: Integers) -> tup
     if distance:
         return 0, (f"counting starts at 0: the {counted}s are one less than multiples of {distance}",)
     return found, (f"counting starts at {found}: the format does not tell, the smallest {counted} is {smallest}",)
-
-
-def distance_from_zero(steps: Integers) -> int:
-    """Return the number, 3 or more, of which all steps are one less than a multiple; 0 if there is none.
-
-    What prints every 20th step shows 20, 40 ... where it counts from 1, and 19, 39 ... where it counts from 0.
-    """
-    known = np.unique(steps)
-    if len(known) < LEAST_MULTIPLES:
-        return 0
-    distance = int(np.gcd.reduce(np.diff(known)))
-    return distance if distance >= LEAST_DISTANCE and (int(known[0]) + 1) % distance == 0 else 0
 
 
 def _by_epoch(ordinal: Integers, base: Base, notes: tuple[str, ...], steps_per_epoch: int | None) -> Numbering:
@@ -124,7 +111,7 @@ class _Epochs(NamedTuple):
 
 
 def _inside_epochs(
-    counted: _Epochs, loss: Series, series: Series, length: int | None, notes: tuple[str, ...]
+    counted: _Epochs, loss: Series, series: Series, length: int | None, notes: tuple[str, ...], *, assumed: bool
 ) -> Numbering:
     """Count on over epochs: epochs * length + step; the loss tells the length if it is not known."""
     (epochs_of_loss, inside_of_loss), (epochs, inside) = counted.places(loss), counted.places(series)
@@ -132,7 +119,7 @@ def _inside_epochs(
     if length is None and not epochs_of_loss.any() and not epochs.any():
         return Numbering(inside, "step", counted.base, None, notes)
     if length is None:
-        length, inferred = _infer_length(counted.log, inside_of_loss, epochs_of_loss)
+        length, inferred = _infer_length(counted.log, inside_of_loss, epochs_of_loss, assumed=assumed)
         notes = (*notes, *inferred)
     if int(inside.max()) > length:
         reason = f"it has a step {int(inside.max())} in an epoch, but an epoch should have {length} steps"
@@ -140,16 +127,19 @@ def _inside_epochs(
     return Numbering(epochs * length + inside, "step", counted.base, length, notes)
 
 
-def _infer_length(log: LossLog, inside: Integers, epochs: Integers) -> tuple[int, tuple[str, ...]]:
-    """Take the largest step if every step is printed and an epoch is complete (another follows it)."""
+def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: bool) -> tuple[int, tuple[str, ...]]:
+    """Take the largest step if every step is printed and an epoch is complete (another follows it), or if asked to."""
+    if assumed:
+        return int(inside.max()), ()
     order = np.lexsort((inside, epochs))
     crossing = np.diff(epochs[order]) > 0
     if not crossing.any():
-        raise StepsPerEpochError(log.label, "it shows no complete epoch")
+        raise UnknownEpochLengthError(log.label, "it shows no complete epoch")
     within = np.diff(inside[order])[~crossing]
     within = within[within > 0]
     if not len(within) or np.median(within) != 1:
-        raise StepsPerEpochError(log.label, "it prints only some steps, so an epoch may be longer than its last one")
+        reason = "it prints only some steps, so an epoch may be longer than its last one"
+        raise UnknownEpochLengthError(log.label, reason)
     last, length = inside[order][:-1][crossing], int(inside.max())
     notes = [f"an epoch is taken to have {length} steps, the largest step in the log"]
     if len(short := last[last != length]):
@@ -162,7 +152,9 @@ def _infer_length(log: LossLog, inside: Integers, epochs: Integers) -> tuple[int
 def _by_share(log: LossLog, shares: Floats, hints: AxisHints) -> Numbering:
     """Count from the shares of epochs that are done."""
     length = hints.steps_per_epoch or log.steps_per_epoch
+    if length is None and hints.assumed:
+        return Numbering(np.arange(1, len(shares) + 1), "step", 1, None, ())
     if length is None:
-        raise StepsPerEpochError(log.label, "it counts only epochs, with their fraction")
+        raise UnknownEpochLengthError(log.label, "it counts only epochs, with their fraction")
     steps, notes = steps_from_shares(log.label, shares, length)
     return Numbering(steps, "step", 1, length, notes)

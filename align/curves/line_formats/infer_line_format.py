@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.axis.global_steps import distance_from_zero
 from align.curves.line_formats.choose_records import Records, choose_records, counted_by_headers, sample_lines
 from align.curves.line_formats.line_format import LineFormat
 from align.curves.line_formats.log_words import MEAN_RANK, PART_RANK, is_validation
 from align.curves.line_formats.write_pattern import counter_pattern, loss_pattern, record_pattern
+from align.curves.log_parts.first_step import distance_from_zero
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
