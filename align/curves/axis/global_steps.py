@@ -49,7 +49,7 @@ def _numbered(log: LossLog, series: Series, hints: AxisHints) -> Numbering:
     loss = log.series("loss") or series
     base, notes = _base(log, _smallest(log, loss, series), hints, log.table.steps[loss.rows])
     printed = log.table.steps[series.rows] + (1 - base)
-    length = hints.steps_per_epoch or log.steps_per_epoch
+    length = _whole(log.label, hints.steps_per_epoch or log.steps_per_epoch)
     if log.counting == "epoch":
         return _by_epoch(printed, base, notes, length)
     if log.counting == "step in epoch" and log.table.epochs is not None:
@@ -58,6 +58,13 @@ def _numbered(log: LossLog, series: Series, hints: AxisHints) -> Numbering:
     if hints.steps_per_epoch is not None and "epoch" not in series.window.kind:
         notes = (*notes, "the log counts global steps: the steps per epoch that were given are not needed")
     return Numbering(printed, "step", base, length, notes)
+
+
+def _whole(label: str, length: float | None) -> int | None:
+    """Return the length of an epoch as a whole number; raises StepsPerEpochError for a fraction."""
+    if length is not None and length != int(length):
+        raise StepsPerEpochError(label, f"it counts steps, and {length:g} of them are no epoch")
+    return None if length is None else int(length)
 
 
 def _smallest(log: LossLog, loss: Series, series: Series) -> int:
@@ -157,4 +164,4 @@ def _by_share(log: LossLog, shares: Floats, hints: AxisHints) -> Numbering:
     if length is None:
         raise UnknownEpochLengthError(log.label, "it counts only epochs, with their fraction")
     steps, notes = steps_from_shares(log.label, shares, length)
-    return Numbering(steps, "step", 1, length, notes)
+    return Numbering(steps, "step", 1, int(length) if length == int(length) else None, notes)
