@@ -17,8 +17,10 @@ class LineFormat:
 
     Groups: `loss`; `step` or `epoch` or both; `total`, the steps of an epoch; `validation`, which takes part in what is
     not of training; any other name is a metric. A line may hold only a counter or `validation`
-    (`Epoch (?P<epoch>\d+)$|train_loss (?P<loss>\S+)`): it then speaks for the lines that follow. `window` None: single
-    steps, or the mean of the epoch where only epochs are counted. `base` and `steps_per_epoch` as in LossLog.
+    (`Epoch (?P<epoch>\d+)$|train_loss (?P<loss>\S+)`): it then speaks for the lines that follow. An empty group
+    `(?P<step>)` or `(?P<epoch>)` numbers the records in their order, anew below each line without a loss that is found.
+    `window` None: single steps, or the mean of the epoch where only epochs are counted. `base` and `steps_per_epoch` as
+    in LossLog.
     """
 
     name: str
@@ -27,6 +29,11 @@ class LineFormat:
     window: Window | None = None
     base: Base | None = None
     steps_per_epoch: int | None = None
+
+    @property
+    def numbers_rows(self) -> bool:
+        """True if records are numbered in their order."""
+        return "(?P<step>)" in self.pattern or "(?P<epoch>)" in self.pattern
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:

@@ -82,7 +82,7 @@ class _Reading:
         window = line_format.window or (RAW if self._counter == "step" else EPOCH_MEAN)
         self._builder, self._odd = TableBuilder(lambda _: window, loss="loss"), InvalidSteps()
         self._carried: dict[str, str] = {}
-        self._ignored = self._validation = 0
+        self._ignored = self._validation = self._rows = 0
         self._shapes: set[str] = set()
         self._cut = False
         self._cut_line = source.data.count(b"\n") + 1 if source.was_cut else 0
@@ -117,10 +117,13 @@ class _Reading:
             if not any(groups[name] for name in self._metrics):
                 self._carried = {**carried, **told, "validation": groups.get("validation", "")}
                 self._ignored += 1
+                self._rows = 0
             elif groups.get("validation") or (carried.get("validation") and not told):
                 self._validation += 1
             else:
-                missing = {name: carried.get(name, "") for name in self._counters if not groups[name]}
+                self._rows += 1
+                order = {self._counter: str(self._rows)} if self._format.numbers_rows else carried
+                missing = {name: order.get(name, "") for name in self._counters if not groups[name]}
                 yield row._replace(groups={**groups, **missing})
 
     def _is_moved(self, row: FoundLine, after: FoundLine) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from align.curves.line_formats.numbers_of_line import NumberInLine
 
 _COUNT = r"\d+"
-_VALUE = r"(?i:[-+]?(?:\d*\.?\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)|none|null)"
+VALUE = r"(?i:[-+]?(?:\d*\.?\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)|none|null)"
 _END = r"(?!\.?\d)"
 _TOTAL = r"\s*/\s*(?P<total>\d+)"
 _SPACES = re.compile(r"\s+")
@@ -56,7 +56,7 @@ def _directly(roles: LineRoles, one: NumberInLine, name: str) -> bool:
 
 
 def _group(name: str, one: NumberInLine) -> str:
-    value = _VALUE if name in ("loss", "lr") else _COUNT
+    value = VALUE if name in ("loss", "lr") else _COUNT
     end = "" if name in ("loss", "lr") else _END
     return f"(?P<{name}>{value}){end}" + (_TOTAL if name == "step" and one.total else "")
 
