@@ -58,7 +58,7 @@ def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
     )
     otherwise = len(np.union1d(again, back))
     each = round((len(steps) - repeats) / distinct)
-    often = otherwise >= max(FEW, distinct / 2) or (otherwise == distinct > 1 and each > FEW)
+    often = otherwise >= max(FEW, distinct / 2) or (otherwise == distinct and each > FEW)
     return KeptPoints(
         index[kept],
         tuple(filter(None, told)),
