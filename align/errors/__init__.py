@@ -31,6 +31,7 @@
     │   │                       logs
     │   ├── UnreadableLogError
     │   ├── EmptyLogError
+    │   │   └── UnknownLogError
     │   ├── NoStepError
     │   ├── NoNumberError
     │   ├── AmbiguousLogError

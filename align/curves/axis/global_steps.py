@@ -141,12 +141,13 @@ def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: 
     order = np.lexsort((inside, epochs))
     crossing = np.diff(epochs[order]) > 0
     if not crossing.any():
-        raise UnknownEpochLengthError(log.label, "it shows no complete epoch")
+        hint = log.settled_by or StepsPerEpochError.GIVE_IT
+        raise UnknownEpochLengthError(log.label, "it shows no complete epoch", hint)
     within = np.diff(inside[order])[~crossing]
     within = within[within > 0]
     if not len(within) or np.median(within) != 1:
         reason = "it prints only some steps, so an epoch may be longer than its last one"
-        raise UnknownEpochLengthError(log.label, reason)
+        raise UnknownEpochLengthError(log.label, reason, log.settled_by or StepsPerEpochError.GIVE_IT)
     last, length = inside[order][:-1][crossing], int(inside.max())
     notes = [f"an epoch is taken to have {length} steps, the largest step in the log"]
     if len(short := last[last != length]):
