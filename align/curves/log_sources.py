@@ -127,7 +127,7 @@ class LogSource:
 
 
 def _cleaned(text: str, first: int) -> LogBlock:
-    text = _without_colours(text)
+    text = _without_colours(text).replace("\b", "")
     numbers = np.arange(first, first + text.count("\n") + 1, dtype=np.int64)
     if "\r" in text:
         text = text.replace("\r\n", "\n").removesuffix("\r")

@@ -98,12 +98,17 @@ def _most(losses: Sequence[LineRoles]) -> Records | None:
     shapes: dict[Key, list[LineRoles]] = {}
     for one in losses:
         shapes.setdefault(_shape(one), []).append(one)
-    usable = {key: lines for key, lines in shapes.items() if len(lines) > 1 or lines[0].fields >= LONE_FIELDS}
+    usable = {key: lines for key, lines in shapes.items() if len(lines) > 1 or _stands_alone(lines[0])}
     if not usable:
         return None
     key = max(usable, key=lambda key: _worth(usable[key]))
     chosen = {one.number for one in usable[key]}
     return Records(tuple(usable[key]), (), tuple(one for one in losses if one.number not in chosen))
+
+
+def _stands_alone(one: LineRoles) -> bool:
+    """Tell whether a line looks like a record without others: by many numbers, and a loss of no other words."""
+    return one.fields >= LONE_FIELDS and one.losses[0][0] < PART_RANK
 
 
 def _worth(lines: Sequence[LineRoles]) -> tuple[bool, bool, bool, int]:
@@ -153,8 +158,15 @@ def _paired(roles: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records 
             kept.append(one)
             headers.append(header)
     once = len({one.number for one in headers})
+    if _stand_above(kept, headers, losses):
+        return None
     # Where lines were shuffled, some counters have several losses and others none.
     return Records(tuple(kept), tuple(headers)) if len(kept) > 1 and once == len(kept) else None
+
+
+def _stand_above(kept: Sequence[LineRoles], headers: Sequence[LineRoles], losses: Sequence[LineRoles]) -> bool:
+    """Tell whether losses stand above their counters: one comes before the first of these, all others between."""
+    return bool(kept) and losses[0].number < headers[0].number and len(kept) == len(losses) - 1
 
 
 def _belongs(loss: LineRoles, header: LineRoles) -> bool:

@@ -111,7 +111,8 @@ def _cells(line: str, delimiter: str) -> list[str]:
     text = line.translate(_BARS).strip()
     if not delimiter:
         return text.split()
-    return [cell.strip() for cell in (text.strip("|") if delimiter == "|" else text.strip("\t")).split(delimiter)]
+    text = text.strip("|") if delimiter == "|" else text.strip("\t")
+    return [cell.strip().strip('"') for cell in text.split(delimiter)]
 
 
 def _loss_column(names: Sequence[str], rows: Sequence[Sequence[str]]) -> int | None:
@@ -203,20 +204,20 @@ def _other(table: HeaderTable) -> str:
 
 def _start(table: HeaderTable) -> str:
     empty = "" if table.numbered else "(?P<epoch>)" if table.counts_epochs else "(?P<step>)"
-    return rf"^\s*{_BAR}?\s*" + empty if table.delimiter == "|" else r"^\s*" + empty
+    return rf"^\s*{_BAR}?\s*" + empty if table.delimiter == "|" else r"^\s*\"?" + empty
 
 
 def _joined(cells: Sequence[str], delimiter: str) -> str:
     """Put the expressions of cells in a row; those that are alike and follow each other are counted."""
-    between = rf"\s*{_delimiter(delimiter)}\s*" if delimiter.strip() else r" *\t *" if delimiter else r"\s+"
+    between = rf"\"?\s*{_delimiter(delimiter)}\s*\"?" if delimiter.strip() else r" *\t *" if delimiter else r"\s+"
     runs = [(cell + between, len(list(run))) for cell, run in groupby(cells[:-1])]
     return "".join(one if count == 1 else f"(?:{one}){{{count}}}" for one, count in runs) + cells[-1]
 
 
 def _end(table: HeaderTable, last: int) -> str:
     if last < len(table.names):
-        return rf"\s*{_delimiter(table.delimiter)}" if table.delimiter.strip() else r"(?!\S)"
-    return rf"\s*{_BAR}?\s*$" if table.delimiter == "|" else r"\s*$" if table.delimiter else r"(?!\S)"
+        return rf"\"?\s*{_delimiter(table.delimiter)}" if table.delimiter.strip() else r"(?!\S)"
+    return rf"\s*{_BAR}?\s*$" if table.delimiter == "|" else r"\"?\s*$" if table.delimiter else r"(?!\S)"
 
 
 def _delimiter(delimiter: str) -> str:

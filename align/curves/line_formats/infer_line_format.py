@@ -188,7 +188,8 @@ def _base_by_distance(steps: Integers, epochs: Integers | None, totals: Integers
     known = np.unique(steps)
     if known[0] == 0:
         return ""
-    if epochs is not None and int(epochs.min()) == 0 and totals is not None and int(steps.max()) < int(totals.max()):
+    several = epochs is not None and int(epochs.min()) == 0 < int(epochs.max())
+    if several and totals is not None and int(steps.max()) < int(totals.max()):
         return "epochs are, and no step is the last of its total"
     distance = distance_from_zero(known)
     return f"they are one less than multiples of {distance}" if distance else ""

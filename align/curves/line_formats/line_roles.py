@@ -22,6 +22,7 @@ Place = Literal["through", "named", "ratio", "first"]
 # Where a line tells several counters of steps, the surest is taken.
 _SUREST: tuple[Place, ...] = ("through", "named", "ratio", "first")
 _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
+_FRONT = re.compile(r"\s*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
 _WORD = re.compile(r"[A-Za-z]")
 
 
@@ -63,6 +64,8 @@ def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozense
     step, place = _step(line, [one for one in found if one.label not in fixed] if fixed else found)
     epoch = next((one for one in found if one.whole and counter_kind(_counter_label(one)) == "epoch"), None)
     epoch = _bare_epoch(found) if epoch is None else epoch
+    if step is None and epoch is None and (pair := _in_front(line, found)):
+        step, place, epoch = pair[-1], "ratio", pair[0] if len(pair) > 1 else None
     losses = _losses(found, bare)
     rate = next((one for one in found if is_rate(one.label)), None)
     return LineRoles(number, line, step, place, epoch, losses, rate, _of_validation(line, found, losses), len(found))
@@ -75,6 +78,15 @@ def _bare_epoch(found: list[NumberInLine]) -> NumberInLine | None:
         if one.whole and after.total and not one.total and not after.label and " ".join(words_of(one.label)) in names:
             return one
     return None
+
+
+def _in_front(line: str, found: list[NumberInLine]) -> list[NumberInLine]:
+    """Return a step, or an epoch and a step, in a bracket at the beginning of a line: `[2000]`, `[1,  2000]`."""
+    front = _FRONT.match(line)
+    if front is None:
+        return []
+    inside = [one for one in found if one.end <= front.end() and one.whole]
+    return inside if len(inside) == (2 if front[2] else 1) else []
 
 
 def _counter_label(one: NumberInLine) -> str:

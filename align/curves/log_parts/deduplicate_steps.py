@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # A log tells fewer steps again by accident.
 FEW = 3
+# Fewer points may go back so often by resuming.
+SHUFFLED_POINTS = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +48,8 @@ def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
     again = np.unique(steps[1:][at_once & ~same])
     index = np.flatnonzero(np.append(~at_once, True))
     resumed = _resumed_at(steps[index], values[index])
+    if len(resumed) and _is_shuffled(steps[index], unlike := _told_otherwise(steps, values)):
+        again, resumed = np.union1d(again, unlike), resumed[:0]
     standing = _not_replaced(steps[index], resumed)
     kept = standing[np.unique(steps[index][standing], return_index=True)[1]]
     back, distinct = steps[index][resumed], len(np.unique(steps))
@@ -80,6 +84,20 @@ def _resumed_at(steps: Integers, values: Floats) -> Integers:
     back = np.flatnonzero(np.diff(steps) < 0) + 1
     resumed: Integers = back[np.unique(np.searchsorted(back, otherwise, "right")) - 1]
     return resumed
+
+
+def _is_shuffled(steps: Integers, unlike: Integers) -> bool:
+    """Tell whether the log goes back at every third line, as no resumed training does, with few contradictions."""
+    back = int(np.count_nonzero(np.diff(steps) < 0))
+    return back * FEW > len(steps) >= SHUFFLED_POINTS and len(unlike) * SHUFFLED_POINTS < len(steps)
+
+
+def _told_otherwise(steps: Integers, values: Floats) -> Integers:
+    """Return the steps of which unlike values are told."""
+    order = np.argsort(steps, kind="stable")
+    unlike = (np.diff(steps[order]) == 0) & ~_same(values[order][1:], values[order][:-1])
+    told: Integers = np.unique(steps[order][1:][unlike])
+    return told
 
 
 def _not_replaced(steps: Integers, resumed: Integers) -> Integers:

@@ -19,6 +19,7 @@ from align.curves.line_formats.suggest_pattern import suggest_pattern
 from align.curves.line_formats.user_pattern import PatternFormat
 from align.curves.log_format import log_formats
 from align.curves.log_sources import HEAD_BYTES
+from align.curves.reading.cut_line import without_cut_line
 from align.curves.reading.declare_window import declare_window, find_window
 from align.curves.reading.join_resumed import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of
@@ -198,11 +199,11 @@ def _one_format(files: Mapping[Path, Recognised], wanted: LogReadOptions, label:
 
 
 def _read(file: Path, plugin: LogFormat, rank: int | None) -> LossLog:
-    source = open_log(file)
+    source, cut = without_cut_line(open_log(file))
     ranked = RankedSource(source, None, (), 0) if rank is None else choose_rank(source, rank)
     with _no_collection():
         log = plugin.read(ranked.source)
-    return log.with_notes(ranked.notes, ranked.left_out)
+    return log.with_notes((*ranked.notes, *cut), ranked.left_out + len(cut))
 
 
 @contextlib.contextmanager
