@@ -48,9 +48,9 @@ def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
     again = np.unique(steps[1:][at_once & ~same])
     index = np.flatnonzero(np.append(~at_once, True))
     resumed = _resumed_at(steps[index], values[index])
-    if len(resumed) and _is_shuffled(steps[index], unlike := _told_otherwise(steps, values)):
-        again, resumed = np.union1d(again, unlike), resumed[:0]
     standing = _not_replaced(steps[index], resumed)
+    if len(resumed) and _is_shuffled(steps[index], unlike := _told_otherwise(steps, values)):
+        again, resumed, standing = np.union1d(again, unlike), resumed[:0], np.arange(len(index))[::-1]
     kept = standing[np.unique(steps[index][standing], return_index=True)[1]]
     back, distinct = steps[index][resumed], len(np.unique(steps))
     repeats = int(np.count_nonzero(at_once & same)) + len(standing) - len(kept)

@@ -21,5 +21,7 @@ def distance_from_zero(steps: Integers) -> int:
     known = np.unique(steps)
     if len(known) < LEAST_MULTIPLES:
         return 0
-    distance = int(np.gcd.reduce(np.diff(known)))
-    return distance if distance >= LEAST_DISTANCE and (int(known[0]) + 1) % distance == 0 else 0
+    distances = np.diff(known)
+    distance = int(np.gcd.reduce(distances))
+    regular = distance == distances.min() and distance >= LEAST_DISTANCE
+    return distance if regular and (int(known[0]) + 1) % distance == 0 else 0

@@ -46,7 +46,7 @@ def test_steps_one_less_than_multiples_are_counted_from_0() -> None:
     assert place_on_axis(_global(20, 40, 80)).steps.tolist() == [20, 40, 80]
 
 
-@pytest.mark.parametrize("steps", [(19, 39), (1, 3, 5), (18, 38, 58)])
+@pytest.mark.parametrize("steps", [(19, 39), (1, 3, 5), (18, 38, 58), (137, 248, 548)])
 def test_too_few_steps_too_near_ones_and_others_prove_no_base(steps: tuple[int, ...]) -> None:
     assert place_on_axis(_global(*steps)).steps.tolist() == list(steps)
 

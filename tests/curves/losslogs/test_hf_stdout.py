@@ -186,4 +186,7 @@ def test_a_bar_that_stands_apart_tells_the_length_of_an_epoch() -> None:
     assert place_on_axis(log).steps.tolist() == list(range(10, 1678, 10))
     assert any("1677, which are 3 epochs" in note for note in log.notes)
     assert _read(dicts + end).steps_per_epoch is None
+    twice = place_on_axis(_read((bars + "\n" + dicts + end) * 2))
+    assert twice.steps.tolist() == list(range(10, 1678, 10))
+    assert any("printed twice" in note for note in twice.notes)
     assert _read(bars.replace("/1677", "/1600") + "\n" + dicts + end).steps_per_epoch is None
