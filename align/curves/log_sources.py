@@ -28,8 +28,8 @@ _LINE_END, _BLANKS = ord("\n"), np.frombuffer(b"\n \t", np.uint8)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
-# So much of a text shows that half of its bytes are zero; letters that are not English have none.
-_PAIRS_BYTES, _MOST_ZERO = 1 << 12, 0.6
+# So much of a text shows that one byte of most pairs is zero, and the other hardly ever.
+_PAIRS_BYTES, LEAST_ZERO, MOST_ZERO = 1 << 12, 0.4, 0.1
 _GBK = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xfe]{2})*")
 
 
@@ -39,9 +39,9 @@ def _utf16(data: bytes) -> str:
         return "utf-16"
     head = data[:_PAIRS_BYTES]
     first, second = head[::2].count(0), head[1::2].count(0)
-    if min(first, second) or max(first, second) < _MOST_ZERO * len(head) / 2:
+    if max(first, second) < LEAST_ZERO * len(head) / 2 or min(first, second) > MOST_ZERO * max(first, second):
         return ""
-    return "utf-16-le" if second else "utf-16-be" if first else ""
+    return "" if not head else "utf-16-le" if second > first else "utf-16-be"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
