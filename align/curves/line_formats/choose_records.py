@@ -24,7 +24,9 @@ SAMPLE_LINES = 4000
 LONE_FIELDS = 4
 # A loss stands at most so many lines below its counter.
 FARTHEST = 80
-_TELLING = re.compile(r"(?i)loss|cost|epoch|step|iter|batch|train|update|\bep\b|\bit\b|\bval|eval|test|lr\b|rate")
+_TELLING = re.compile(
+    r"(?i)loss|cost|epoch|step|iter|batch|train|update|\bep\b|\bit\b|\bval|eval|test|lr\b|rate|损失|轮|迭代|步"
+)
 _DIGIT = re.compile(r"[0-9]|nan|NaN|inf")
 
 Key = tuple[object, ...]

@@ -106,8 +106,8 @@ def _patterns(records: Records, roles: list[LineRoles]) -> Iterator[str]:
         return
     between = counted_by_headers(records, roles)
     head = f"{counter_pattern(between[len(between) // 2])}|" if between else ""
-    for rate in (True, False):
-        plain = record_pattern(sample, rate=rate)
+    for rate, overflow in ((True, True), (True, False), (False, False)):
+        plain = record_pattern(sample, rate=rate, overflow=overflow)
         yield head + plain
         if other:
             yield rf"{head}^(?!.*?(?<![A-Za-z])(?:{other})(?![a-z]).*?{_unnamed(loss_pattern(sample))}){plain}"
@@ -188,8 +188,8 @@ def _base_by_distance(steps: Integers, epochs: Integers | None, totals: Integers
     known = np.unique(steps)
     if known[0] == 0:
         return ""
-    several = epochs is not None and int(epochs.min()) == 0 < int(epochs.max())
-    if several and totals is not None and int(steps.max()) < int(totals.max()):
+    from_zero = epochs is not None and int(epochs.min()) == 0 and (int(epochs.max()) > 0 or int(known[0]) > 1)
+    if from_zero and totals is not None and int(steps.max()) < int(totals.max()):
         return "epochs are, and no step is the last of its total"
     distance = distance_from_zero(known)
     return f"they are one less than multiples of {distance}" if distance else ""

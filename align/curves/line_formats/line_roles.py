@@ -23,7 +23,7 @@ Place = Literal["through", "named", "ratio", "first"]
 _SUREST: tuple[Place, ...] = ("through", "named", "ratio", "first")
 _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
 _FRONT = re.compile(r"\s*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
-_WORD = re.compile(r"[A-Za-z]")
+_WORD = re.compile(r"[A-Za-z\u4e00-\u9fff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ def _in_front(line: str, found: list[NumberInLine]) -> list[NumberInLine]:
 
 
 def _counter_label(one: NumberInLine) -> str:
-    """Return the label, or the name that is glued behind: `1epoch`."""
-    return one.label if _WORD.search(one.label) or not one.unit else one.unit
+    """Return the label, or the name of a counter that is glued behind: `1epoch`, `1-375batch`."""
+    return one.unit if counter_kind(one.unit) and not counter_kind(one.label) else one.label
 
 
 def _step(line: str, found: list[NumberInLine]) -> tuple[NumberInLine | None, Place | None]:
@@ -103,7 +103,7 @@ def _step(line: str, found: list[NumberInLine]) -> tuple[NumberInLine | None, Pl
 
 def _place(line: str, found: list[NumberInLine], index: int) -> Place | None:
     one = found[index]
-    kind = counter_kind(one.label)
+    kind = counter_kind(_counter_label(one))
     if kind in ("through", "step"):
         return "through" if kind == "through" else "named"
     if _WORD.search(one.label) or one.unit:

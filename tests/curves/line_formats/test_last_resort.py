@@ -47,6 +47,8 @@ STEPS = {
     "no name": "0 val 9.9\n" + _epochs("{n} train {loss}") + "6 val 9.5\n",
     "bracket": _epochs("[{n:5d}] loss: {loss}"),
     "pair": _epochs("[{e},  {i}] loss: {loss}"),
+    "range": _epochs("(trainer:486) INFO: {e}epoch:train:{z}-{i}batch: iter_time=0.001, loss={loss}, lr_0=0.1"),
+    "chinese": _epochs("轮次: {e}/2, 步数: {i}, 损失：{loss}, 学习率: 0.1"),
     "fixed total": _epochs("total_steps: 6, lr: 0.1, current_steps: {n}, loss: {loss}"),
     "above": _epochs("[step={n}/100]\n    optim/grad_norm=5.1\n    train/CrossEntropyLoss={loss}\n    speed=4,194"),
 }
@@ -203,6 +205,13 @@ def test_a_loss_above_its_step_is_no_record_of_the_step_before(tmp_path: Path) -
         _read(tmp_path, text)
     pattern = r"loss \| (?P<loss>\S+).*\n.*step \| (?P<step>\d+)"
     assert _points(_read(tmp_path, text, pattern=pattern)) == [(10 * n + 1, loss) for n, loss in enumerate(LOSSES)]
+
+
+def test_an_overflow_in_the_line_counts_skipped_steps(tmp_path: Path) -> None:
+    log = _read(tmp_path, STEPS["words"].replace("False", "True", 1))
+    assert log.table.skipped is not None
+    assert log.table.skipped.tolist() == [1, 0, 0, 0, 0, 0]
+    assert _read(tmp_path, STEPS["words"]).table.skipped is None
 
 
 def test_an_epoch_that_never_changes_proves_no_count_from_0(tmp_path: Path) -> None:
