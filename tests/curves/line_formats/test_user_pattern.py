@@ -106,3 +106,11 @@ def test_a_total_that_the_pattern_leaves_is_proposed_where_it_settles_the_steps(
     with pytest.raises(UnknownEpochLengthError) as plain:
         place_on_axis(_read(r"e(?P<epoch>\d) (?P<step>\d+) (?P<loss>\S+)", text.replace("/100", "")))
     assert "--candidate-steps-per-epoch" in plain.value.hint
+
+
+def test_an_empty_counter_numbers_the_records_anew_below_each_header() -> None:
+    pattern = r"^loss;|^(?P<step>)(?P<loss>[\d.]+);"
+    log = _read(pattern, "loss;acc\n2.5;0.1\n\n2.25;0.2\n2.0;0.3\n")
+    assert place_on_axis(log).steps.tolist() == [1, 2, 3]
+    twice = place_on_axis(_read(pattern, "loss;acc\n2.5;0.1\n2.25;0.2\nloss;acc\n2.5;0.1\n2.25;0.2\n2.0;0.3\n"))
+    assert (twice.steps.tolist(), twice.values.tolist()) == ([1, 2, 3], [2.5, 2.25, 2.0])
