@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -48,7 +49,7 @@ class LogReading:
     pattern: str | None = None
     rank: int | None = None
     job: int | None = None
-    steps_per_epoch: int | None = None
+    steps_per_epoch: float | None = None
     base: int | None = None
     window: str | None = None
 
@@ -66,7 +67,7 @@ class LogReading:
     @property
     def hints(self) -> AxisHints:
         """How the log counts; raises UsageError for numbers that make no sense."""
-        if self.steps_per_epoch is not None and self.steps_per_epoch < 1:
+        if self.steps_per_epoch is not None and not 1 <= self.steps_per_epoch < math.inf:
             raise UsageError(f"the number of steps per epoch is {self.steps_per_epoch}", "give a number from 1")
         if self.base not in (None, 0, 1):
             raise UsageError(f"the first step of a log cannot be called {self.base}", "give 0 or 1")
@@ -87,7 +88,7 @@ def compare_losses(  # noqa: PLR0913 - one keyword for each thing that a log may
     pattern: PerSide[str] = None,
     rank: PerSide[int] = None,
     job: PerSide[int] = None,
-    steps_per_epoch: PerSide[int] = None,
+    steps_per_epoch: PerSide[float] = None,
     base: PerSide[int] = None,
     window: PerSide[str] = None,
 ) -> CurveComparison:

@@ -1,7 +1,8 @@
 """The content of a log file, handed to its readers in blocks of whole lines: training logs reach millions of lines.
 
 A terminal's colour codes and carriage returns are taken off here, once for all formats. Bytes that are no UTF-8 spoil
-their own line only; UTF-16 is known by its byte-order mark.
+their own line only, which is read as GBK where all of it is; UTF-16 is known by its byte-order mark, or by the zero in
+most pairs of bytes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,22 @@ HEAD_BYTES = 1 << 20
 _BINARY_BYTES = 1 << 16
 _LINE_END, _BLANKS = ord("\n"), np.frombuffer(b"\n \t", np.uint8)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+# So much of a text shows that one byte of most pairs is zero, and the other hardly ever.
+_PAIRS_BYTES, LEAST_ZERO, MOST_ZERO = 1 << 12, 0.4, 0.1
+_GBK = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xfe]{2})*")
+
+
+def _utf16(data: bytes) -> str:
+    """Return the name of the encoding of UTF-16 text; "" for all else."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    head = data[:_PAIRS_BYTES]
+    first, second = head[::2].count(0), head[1::2].count(0)
+    if max(first, second) < LEAST_ZERO * len(head) / 2 or min(first, second) > MOST_ZERO * max(first, second):
+        return ""
+    return "" if not head else "utf-16-le" if second > first else "utf-16-be"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,8 +72,8 @@ class LogSource:
 
     def __init__(self, label: str, data: bytes) -> None:
         self.label = label
-        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            data = data.decode("utf-16", errors="replace").encode()
+        if wide := _utf16(data):
+            data = data.decode(wide, errors="replace").encode()
         self.data = data.removeprefix(codecs.BOM_UTF8)
 
     @classmethod
@@ -83,7 +100,7 @@ class LogSource:
     @cached_property
     def text(self) -> str:
         """All of it, without colour codes: for formats that are one document."""
-        return _without_colours(self.data.decode("utf-8", errors="replace"))
+        return _without_colours(_decoded(self.data))
 
     def blocks(self) -> Iterable[LogBlock]:
         """Give the cleaned lines in order, in blocks of a size that suits the processor."""
@@ -98,7 +115,7 @@ class LogSource:
         start, number = 0, 1
         while start < len(self.data):
             end = self.data.find(b"\n", start + BLOCK_BYTES) + 1 or len(self.data)
-            text = self.data[start:end].decode("utf-8", errors="replace").removesuffix("\n")
+            text = _decoded(self.data[start:end]).removesuffix("\n")
             block = _cleaned(text, number)
             yield block
             start, number = end, int(block.numbers[-1]) + 1
@@ -110,7 +127,7 @@ class LogSource:
 
 
 def _cleaned(text: str, first: int) -> LogBlock:
-    text = _without_colours(text)
+    text = _without_colours(text).replace("\b", "")
     numbers = np.arange(first, first + text.count("\n") + 1, dtype=np.int64)
     if "\r" in text:
         text = text.replace("\r\n", "\n").removesuffix("\r")
@@ -118,6 +135,21 @@ def _cleaned(text: str, first: int) -> LogBlock:
         return LogBlock(text, numbers)
     parts = [[part for part in line.split("\r") if part] or [""] for line in text.split("\n")]
     return LogBlock("\n".join(map("\n".join, parts)), np.repeat(numbers, [len(part) for part in parts]))
+
+
+def _decoded(data: bytes) -> str:
+    """Decode UTF-8, and lines that are none as GBK if all of their bytes are."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "\n".join(map(_decoded_line, data.split(b"\n")))
+
+
+def _decoded_line(line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line.decode("gbk" if _GBK.fullmatch(line) else "utf-8", errors="replace")
 
 
 def _without_colours(text: str) -> str:

@@ -94,7 +94,8 @@ class LossLog:
 
     `loss_name` is what the log calls its training loss. `base` is what it calls its first step (and first epoch); None
     where the format does not fix it and the smallest step has to tell. `steps_per_epoch` is given by the format
-    (`batch: [1/4]`) or None. `notes` says what the plugin assumed or could not read.
+    (`batch: [1/4]`) or None; a fraction only where shares of epochs are told. `notes` says what the plugin assumed or
+    could not read, `settled_by` what would tell the length of an epoch where the log leaves it open.
     """
 
     label: str
@@ -103,9 +104,10 @@ class LossLog:
     loss_name: str
     counting: Counting
     base: Base | None
-    steps_per_epoch: int | None = None
+    steps_per_epoch: float | None = None
     ignored_lines: int = 0
     notes: tuple[str, ...] = ()
+    settled_by: str = ""
 
     def series(self, metric: str) -> Series | None:
         """Return a metric by its name in the log or a usual one; None if it is not there.
@@ -130,10 +132,16 @@ class LossLog:
 
 @dataclass(frozen=True, slots=True)
 class AxisHints:
-    """What the user knows about how a log counts; None leaves it to the log."""
+    """What the user knows about how a log counts; None leaves it to the log.
 
-    steps_per_epoch: int | None = None
+    `steps_per_epoch` may be a fraction where shares of epochs are told: 1001 batches, 8 of them a step, are 125.125.
+    `assumed`: where an epoch's length is open, the largest step stands for it, and points that tell shares of epochs
+    are numbered in their order. That is enough to describe a log, not to compare it.
+    """
+
+    steps_per_epoch: float | None = None
     base: Base | None = None
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,3 +260,4 @@ class LogSummary:
     skipped_steps: tuple[tuple[int, int, int], ...]
     ignored_lines: int
     notes: tuple[str, ...]
+    steps_told: bool = True

@@ -31,6 +31,7 @@
     │   │                       logs
     │   ├── UnreadableLogError
     │   ├── EmptyLogError
+    │   │   └── UnknownLogError
     │   ├── NoStepError
     │   ├── NoNumberError
     │   ├── AmbiguousLogError
@@ -40,6 +41,7 @@
     │   ├── RepeatedColumnError
     │   ├── MetricMissingError
     │   ├── StepsPerEpochError
+    │   │   └── UnknownEpochLengthError
     │   ├── UnlikeCurvesError
     │   ├── GroupedStepsError
     │   ├── MixedJobsError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from align.errors.base import CannotRunError
@@ -21,13 +22,31 @@ class UnreadableLogError(CannotRunError):
 class EmptyLogError(CannotRunError):
     """A log in which no line could be read as a training step."""
 
-    ANY_FORMAT = "a CSV or JSONL log needs a step and a loss column; `align plugins` lists the formats"
     ONE_FORMAT = "leave the format out, and the content tells it; `align plugins` lists the formats"
     OWN_PATTERN = "try the expression on one line of the log; it has to be found within a line, by itself"
 
-    def __init__(self, path: Path | str, looked_for: Iterable[str], hint: str = ANY_FORMAT) -> None:
+    def __init__(self, path: Path | str, looked_for: Iterable[str], hint: str = ONE_FORMAT) -> None:
         formats = "".join(f"\n  {line}" for line in looked_for)
         super().__init__(f"no loss found in {path}; looked for:{formats}", hint)
+
+
+class UnknownLogError(EmptyLogError):
+    """Files that no format knows, and whose lines tell no steps and losses; `line` of the first shows what is there."""
+
+    SHOWN = 110
+
+    def __init__(self, files: Sequence[str], number: int = 0, line: str = "", pattern: str = "") -> None:
+        self.files = tuple(files)
+        shown = line if len(line) <= self.SHOWN else line[: self.SHOWN] + " ..."
+        of_file = "" if len(self.files) == 1 else f" of {self.files[0]}"
+        such = f", such as line {number}{of_file}:\n  {shown}" if line else ""
+        option = f"--pattern {shlex.quote(pattern)}"
+        start = f"name them by a regular expression, starting from\n  {option}\n" if pattern else ""
+        CannotRunError.__init__(
+            self,
+            f"no loss found in {', '.join(self.files)}: no line tells a step (or epoch) and a loss{such}",
+            f"{start}a CSV or JSONL log needs a step and a loss column; `align plugins` lists the formats",
+        )
 
 
 class NoStepError(CannotRunError):
@@ -127,6 +146,11 @@ class StepsPerEpochError(CannotRunError):
 
     def __init__(self, label: str, reason: str, hint: str = GIVE_IT) -> None:
         super().__init__(f"the global step of {label} cannot be told: {reason}", hint)
+        self.reason = reason
+
+
+class UnknownEpochLengthError(StepsPerEpochError):
+    """A log that leaves the length of an epoch open: it can be described, but not compared."""
 
 
 class UnlikeCurvesError(CannotRunError):

@@ -113,7 +113,7 @@ def test_gaps_repeats_nan_and_notes_are_shown(tmp_path: Path, capsys: pytest.Cap
     ("content", "said"),
     [
         ("", "it is empty"),
-        ("hello\n", "looked for:"),
+        ("hello\n", "such as line 1:"),
         ("epoch,step,loss\n1,10,2\n2,10,1\n", "prints only some steps"),
     ],
 )

@@ -159,8 +159,16 @@ def test_a_log_from_0_that_lost_its_first_line_is_told_and_settled_by_the_option
     assert compare_losses(*paths, base=(None, 0)).verdict.outcome is Outcome.ALIGNED
 
 
+def test_a_sparse_log_that_counts_from_0_is_told_by_its_distance(write) -> None:
+    sparse = "step,loss\n" + "".join(f"{step},{step / 7}\n" for step in range(9, 100, 10))
+    monitor = "".join(f"epoch: 1 step: {step + 1}, loss is {step / 7}\n" for step in range(9, 100, 10))
+    comparison = compare_losses(write("r.csv", sparse), write("c.log", monitor))
+    assert comparison.verdict.outcome is Outcome.ALIGNED
+    assert "counting starts at 0: the steps are one less than multiples of 10" in comparison.reference.notes
+
+
 def test_a_sparse_log_that_counts_from_0_and_meets_no_step_is_settled_by_the_option(write) -> None:
-    steps = range(9, 100, 10)
+    steps = range(1, 20, 2)
     sparse = "step,loss\n" + "".join(f"{step},{step / 7}\n" for step in steps)
     monitor = "".join(f"epoch: 1 step: {step + 1}, loss is {step / 7}\n" for step in steps)
     paths = write("r.csv", sparse), write("c.log", monitor)
@@ -194,8 +202,8 @@ def test_a_missing_log_is_named(tmp_path: Path, write) -> None:
 
 
 @pytest.mark.parametrize("content", ["\n", "Traceback (most recent call last):\n", "step,loss\n", "step,loss\nx,y\n"])
-def test_a_log_without_losses_says_what_was_looked_for(content: str, write) -> None:
-    with pytest.raises(EmptyLogError, match=r"empty\.log; looked for") as caught:
+def test_a_log_without_losses_is_named(content: str, write) -> None:
+    with pytest.raises(EmptyLogError, match=r"no loss found in .*empty\.log") as caught:
         compare_losses(write("empty.log", content), write("c.csv", _csv(LOSSES)))
     assert caught.value.exit_code == 2
 

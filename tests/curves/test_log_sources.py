@@ -17,14 +17,26 @@ from align.curves.log_sources import BLOCK_BYTES, HEAD_BYTES, LogSource
         codecs.BOM_UTF8 + "schön\nnan".encode(),
         "schön\nnan".encode("utf-16"),
         codecs.BOM_UTF16_BE + "schön\nnan".encode("utf-16-be"),
+        "schön\nnan".encode("utf-16-le"),
+        "schön\nnan".encode("utf-16-be"),
     ],
 )
-def test_byte_order_marks_tell_the_encoding_and_are_taken_off(data: bytes) -> None:
+def test_byte_order_marks_or_zeros_tell_the_encoding_and_are_taken_off(data: bytes) -> None:
     assert list(LogSource("log", data).lines()) == [(1, "schön"), (2, "nan")]
 
 
 def test_bytes_that_are_no_text_spoil_their_own_line_only() -> None:
     assert list(LogSource("log", b"a\n\xff\xfeb\nc\n").lines()) == [(1, "a"), (2, "\ufffd\ufffdb"), (3, "c")]
+
+
+def test_chinese_characters_of_another_encoding_are_read_beside_utf8() -> None:
+    data = "损失: 1\n".encode() + "损失: 0.5\n".encode("gbk") + b"20 \xb5s\n"
+    assert list(LogSource("log", data).lines()) == [(1, "损失: 1"), (2, "损失: 0.5"), (3, "20 \ufffds")]
+
+
+def test_zeros_of_binary_files_are_no_encoding() -> None:
+    data = b"\x18\x00\x00\x00\x00\x00\x00\x00\xa3\x7f" + bytes(range(64)) * 8
+    assert LogSource("log", data).data == data
 
 
 def test_blocks_are_whole_lines_with_numbers_that_go_on() -> None:

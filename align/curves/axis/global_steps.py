@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.curves.axis.steps_from_epochs import steps_from_shares
+from align.curves.log_parts.first_step import distance_from_zero
 from align.curves.loss_log import AxisHints
-from align.errors import StepsPerEpochError
+from align.errors import StepsPerEpochError, UnknownEpochLengthError
 
 if TYPE_CHECKING:
     from align.curves.loss_log import Axis, Base, Floats, Integers, LossLog, Series
@@ -39,23 +40,33 @@ def number_steps(log: LossLog, series: Series, hints: AxisHints | None = None) -
     """Number the values of a metric by the global step; raises StepsPerEpochError where that cannot be told."""
     hints = hints or AxisHints()
     if log.counting == "share of epochs" and log.table.shares is not None:
-        return _by_share(log, log.table.shares[series.rows], hints)
+        return _by_share(
+            log, log.table.shares[series.rows], _copies(log.table.shares[series.rows], series.values), hints
+        )
     numbering = _numbered(log, series, hints)
     return replace(numbering, base_guessed=numbering.base == 1 and log.base is hints.base is None)
 
 
 def _numbered(log: LossLog, series: Series, hints: AxisHints) -> Numbering:
     loss = log.series("loss") or series
-    base, notes = _base(log, _smallest(log, loss, series), hints)
+    base, notes = _base(log, _smallest(log, loss, series), hints, log.table.steps[loss.rows])
     printed = log.table.steps[series.rows] + (1 - base)
-    length = hints.steps_per_epoch or log.steps_per_epoch
+    length = _whole(log.label, hints.steps_per_epoch or log.steps_per_epoch)
     if log.counting == "epoch":
         return _by_epoch(printed, base, notes, length)
     if log.counting == "step in epoch" and log.table.epochs is not None:
-        return _inside_epochs(_Epochs(log, log.table.epochs, base), loss, series, length, notes)
+        counted = _Epochs(log, log.table.epochs, base)
+        return _inside_epochs(counted, loss, series, length, notes, assumed=hints.assumed)
     if hints.steps_per_epoch is not None and "epoch" not in series.window.kind:
         notes = (*notes, "the log counts global steps: the steps per epoch that were given are not needed")
     return Numbering(printed, "step", base, length, notes)
+
+
+def _whole(label: str, length: float | None) -> int | None:
+    """Return the length of an epoch as a whole number; raises StepsPerEpochError for a fraction."""
+    if length is not None and length != int(length):
+        raise StepsPerEpochError(label, f"it counts steps, and {length:g} of them are no epoch")
+    return None if length is None else int(length)
 
 
 def _smallest(log: LossLog, loss: Series, series: Series) -> int:
@@ -64,14 +75,17 @@ def _smallest(log: LossLog, loss: Series, series: Series) -> int:
     return smallest if series.phase == "validation" else min(smallest, int(log.table.steps[series.rows].min()))
 
 
-def _base(log: LossLog, smallest: int, hints: AxisHints) -> tuple[Base, tuple[str, ...]]:
+def _base(log: LossLog, smallest: int, hints: AxisHints, steps: Integers) -> tuple[Base, tuple[str, ...]]:
     counted = "epoch" if log.counting == "epoch" else "step"
     base = log.base if hints.base is None else hints.base
     if base is not None and smallest >= base:
         return base, ()
-    found: Base = 0 if smallest == 0 else 1
+    distance = 0 if smallest == 0 or base is not None else distance_from_zero(steps)
+    found: Base = 0 if smallest == 0 or distance else 1
     if base is not None:
         return found, (f"counting starts at 0, not at {base}: the log has a {counted} 0",)
+    if distance:
+        return 0, (f"counting starts at 0: the {counted}s are one less than multiples of {distance}",)
     return found, (f"counting starts at {found}: the format does not tell, the smallest {counted} is {smallest}",)
 
 
@@ -106,7 +120,7 @@ class _Epochs(NamedTuple):
 
 
 def _inside_epochs(
-    counted: _Epochs, loss: Series, series: Series, length: int | None, notes: tuple[str, ...]
+    counted: _Epochs, loss: Series, series: Series, length: int | None, notes: tuple[str, ...], *, assumed: bool
 ) -> Numbering:
     """Count on over epochs: epochs * length + step; the loss tells the length if it is not known."""
     (epochs_of_loss, inside_of_loss), (epochs, inside) = counted.places(loss), counted.places(series)
@@ -114,7 +128,7 @@ def _inside_epochs(
     if length is None and not epochs_of_loss.any() and not epochs.any():
         return Numbering(inside, "step", counted.base, None, notes)
     if length is None:
-        length, inferred = _infer_length(counted.log, inside_of_loss, epochs_of_loss)
+        length, inferred = _infer_length(counted.log, inside_of_loss, epochs_of_loss, assumed=assumed)
         notes = (*notes, *inferred)
     if int(inside.max()) > length:
         reason = f"it has a step {int(inside.max())} in an epoch, but an epoch should have {length} steps"
@@ -122,16 +136,20 @@ def _inside_epochs(
     return Numbering(epochs * length + inside, "step", counted.base, length, notes)
 
 
-def _infer_length(log: LossLog, inside: Integers, epochs: Integers) -> tuple[int, tuple[str, ...]]:
-    """Take the largest step if every step is printed and an epoch is complete (another follows it)."""
+def _infer_length(log: LossLog, inside: Integers, epochs: Integers, *, assumed: bool) -> tuple[int, tuple[str, ...]]:
+    """Take the largest step if every step is printed and an epoch is complete (another follows it), or if asked to."""
+    if assumed:
+        return int(inside.max()), ()
     order = np.lexsort((inside, epochs))
     crossing = np.diff(epochs[order]) > 0
     if not crossing.any():
-        raise StepsPerEpochError(log.label, "it shows no complete epoch")
+        hint = log.settled_by or StepsPerEpochError.GIVE_IT
+        raise UnknownEpochLengthError(log.label, "it shows no complete epoch", hint)
     within = np.diff(inside[order])[~crossing]
     within = within[within > 0]
     if not len(within) or np.median(within) != 1:
-        raise StepsPerEpochError(log.label, "it prints only some steps, so an epoch may be longer than its last one")
+        reason = "it prints only some steps, so an epoch may be longer than its last one"
+        raise UnknownEpochLengthError(log.label, reason, log.settled_by or StepsPerEpochError.GIVE_IT)
     last, length = inside[order][:-1][crossing], int(inside.max())
     notes = [f"an epoch is taken to have {length} steps, the largest step in the log"]
     if len(short := last[last != length]):
@@ -141,10 +159,21 @@ def _infer_length(log: LossLog, inside: Integers, epochs: Integers) -> tuple[int
     return length, tuple(notes)
 
 
-def _by_share(log: LossLog, shares: Floats, hints: AxisHints) -> Numbering:
-    """Count from the shares of epochs that are done."""
+def _copies(shares: Floats, values: Floats) -> int:
+    """Return 2 where the second half of a log is the first once more, else 1."""
+    half, odd = divmod(len(shares), 2)
+    told = np.stack([shares, values])
+    return 2 if not odd and np.array_equal(told[:, :half], told[:, half:], equal_nan=True) else 1
+
+
+def _by_share(log: LossLog, shares: Floats, copies: int, hints: AxisHints) -> Numbering:
+    """Count from the shares of epochs that are done; a second copy of the log tells the same steps again."""
+    shares = shares[: len(shares) // copies]
     length = hints.steps_per_epoch or log.steps_per_epoch
+    if length is None and hints.assumed:
+        return Numbering(np.tile(np.arange(1, len(shares) + 1), copies), "step", 1, None, ())
     if length is None:
-        raise StepsPerEpochError(log.label, "it counts only epochs, with their fraction")
+        raise UnknownEpochLengthError(log.label, "it counts only epochs, with their fraction")
     steps, notes = steps_from_shares(log.label, shares, length)
-    return Numbering(steps, "step", 1, length, notes)
+    steps = np.tile(steps, copies)
+    return Numbering(steps, "step", 1, int(length) if length == int(length) else None, notes)

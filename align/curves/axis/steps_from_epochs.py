@@ -21,23 +21,28 @@ _DECIMALS = range(LEAST_DECIMALS, MOST_DECIMALS)
 # Some print so many digits whatever the size: 0.1234, then 1.234.
 SIGNIFICANT = 4
 ROUNDING = 1e-6
+# The last step of an epoch may have fewer batches than others: shares of whole steps are then off by up to one.
+LAST_STEP = 1.0
 KEEP_MORE = "compare a log that tells steps: the trainer's state file, or its output with the progress bars"
 
 
-def steps_from_shares(label: str, shares: Floats, length: int) -> tuple[Integers, tuple[str, ...]]:
+def steps_from_shares(label: str, shares: Floats, length: float) -> tuple[Integers, tuple[str, ...]]:
     """Return the global step of each share of epochs of `length` steps, and notes; raises StepsPerEpochError.
 
-    A share tells its step if no other step rounds to it: the unit of its last digit is at most one step.
+    A share tells its step if no other step rounds to it: the unit of its last digit is at most one step. With a
+    fraction (1001 batches, 8 of them a step: 125.125) the last step of an epoch has fewer batches.
     """
     units = _printed_units(shares) * length
-    steps = np.rint(shares * length).astype(np.int64)
     if units.max() > 1 + ROUNDING:
         return _evenly(label, shares * length, units, length)
-    off = np.abs(shares * length - steps) > units / 2 + ROUNDING * length
-    if off.any():
-        share = shares[off][0]
-        raise StepsPerEpochError(label, f"{share:.12g} epochs of {length} steps are no whole number of steps")
-    return steps, ()
+    epochs = np.floor(shares) if length != int(length) else np.zeros(len(shares))
+    exact = (shares - epochs) * length
+    off = np.abs(exact - np.rint(exact)) > units / 2 + ROUNDING * length
+    if not off.any():
+        return (epochs * np.ceil(length) + np.rint(exact)).astype(np.int64), ()
+    share = shares[off][0]
+    reason = f"{share:.12g} epochs of {length:g} steps are no whole number of steps"
+    return _evenly(label, shares * length, units, length, LAST_STEP, reason)
 
 
 def _printed_units(shares: Floats) -> Floats:
@@ -58,12 +63,16 @@ def _needs_no_more(shares: Floats, decimals: Floats | int) -> bool:
     return np.allclose(shares, np.rint(shares * scale) / scale, rtol=0, atol=10.0**-MOST_DECIMALS)
 
 
-def _evenly(label: str, exact: Floats, units: Floats, length: int) -> tuple[Integers, tuple[str, ...]]:
-    """Take the one distance that explains all: point i, from 1, is within half a unit of i times it."""
+def _evenly(
+    label: str, exact: Floats, units: Floats, length: float, slack: float = 0.0, reason: str = ""
+) -> tuple[Integers, tuple[str, ...]]:
+    """Take the one distance that explains all: point i, from 1, is within half a unit, and the slack, of i times it."""
     places, unit = np.arange(1, len(exact) + 1), units.max()
-    least, most = (exact - units / 2) / places, (exact + units / 2) / places
+    least, most = (exact - units / 2 - slack) / places, (exact + units / 2 + slack) / places
     distance = int(np.ceil(least.max() - ROUNDING))
-    if not (distance > unit and distance <= most.min() + ROUNDING < distance + 1):
-        reason = f"it counts only epochs, of {length} steps, so coarsely that {unit:.3g} steps in a row print the same"
-        raise StepsPerEpochError(label, reason, KEEP_MORE)
+    if not (distance > unit + 2 * slack and distance <= most.min() + ROUNDING < distance + 1):
+        coarse = (
+            f"it counts only epochs, of {length:g} steps, so coarsely that {unit:.3g} steps in a row print the same"
+        )
+        raise StepsPerEpochError(label, reason or coarse, KEEP_MORE)
     return places * distance, (f"the steps are told by their even distance: every {distance} steps",)

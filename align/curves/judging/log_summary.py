@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,15 +12,30 @@ from align.curves.axis.missing_steps import find_missing_steps
 from align.curves.axis.place_on_axis import cadence, find_series, place_on_axis
 from align.curves.axis.skipped_steps import printed_steps, skipped_runs
 from align.curves.loss_log import AxisHints, LogSummary, MetricSummary
+from align.errors import UnknownEpochLengthError
 
 if TYPE_CHECKING:
     from align.curves.loss_log import LossLog
 
+_ASSUMED = "as if an epoch had no more than it shows, or in the order of the lines"
+
 
 def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = None) -> LogSummary:
-    """Tell how a log counts and what it holds. Raises MetricMissingError, StepsPerEpochError, MixedJobsError."""
-    curve, series = place_on_axis(log, metric, hints), find_series(log, metric)
-    numbering = number_steps(log, series, hints)
+    """Tell how a log counts and what it holds, also where its global steps cannot be told.
+
+    Raises MetricMissingError, StepsPerEpochError (what was given contradicts the log), MixedJobsError.
+    """
+    series, told = find_series(log, metric), hints or AxisHints()
+    unknown: tuple[str, ...] = ()
+    try:
+        number_steps(log, series, told)
+    except UnknownEpochLengthError as error:
+        told = replace(told, assumed=True)
+        unknown = (
+            f"the global step cannot be told: {error.reason}; steps are shown {_ASSUMED}. To compare, {error.hint}",
+        )
+    curve = place_on_axis(log, metric, told)
+    numbering = number_steps(log, series, told)
     runs = skipped_runs(curve)
     return LogSummary(
         label=log.label,
@@ -29,7 +45,7 @@ def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         counting=log.counting,
         axis=curve.axis,
         base=numbering.base,
-        steps_per_epoch=curve.steps_per_epoch,
+        steps_per_epoch=None if unknown else curve.steps_per_epoch,
         window=curve.window,
         points=len(curve.steps),
         first_step=int(curve.steps[0]),
@@ -43,7 +59,8 @@ def summarize_log(log: LossLog, metric: str = "loss", hints: AxisHints | None = 
         non_finite_steps=tuple(curve.steps[~np.isfinite(curve.values)].tolist()),
         skipped_steps=tuple(zip(runs.first.tolist(), runs.last.tolist(), runs.counts.tolist(), strict=True)),
         ignored_lines=log.ignored_lines,
-        notes=curve.notes,
+        notes=(*unknown, *curve.notes),
+        steps_told=not unknown,
     )
 
 

@@ -24,7 +24,9 @@ SAMPLE_LINES = 4000
 LONE_FIELDS = 4
 # A loss stands at most so many lines below its counter.
 FARTHEST = 80
-_TELLING = re.compile(r"(?i)loss|cost|epoch|step|iter|batch|train|update|\bep\b|\bit\b|\bval|eval|test|lr\b|rate")
+_TELLING = re.compile(
+    r"(?i)loss|cost|epoch|step|iter|batch|train|update|\bep\b|\bit\b|\bval|eval|test|lr\b|rate|损失|轮|迭代|步"
+)
 _DIGIT = re.compile(r"[0-9]|nan|NaN|inf")
 
 Key = tuple[object, ...]
@@ -53,10 +55,24 @@ def sample_lines(source: LogSource) -> list[LineRoles]:
     lines = list(islice(telling, SAMPLE_LINES))
     roles = [roles_of_line(number, line) for number, line in lines]
     if any(one.losses for one in roles):
-        return roles
+        return _without_fixed(roles)
     bare = [roles_of_line(number, line, bare=True) for number, line in lines]
     twins = any(_is_twin(one) for one in roles)
     return bare if twins else roles
+
+
+def _without_fixed(roles: list[LineRoles]) -> list[LineRoles]:
+    """Take another counter where the one that was taken is the same in all lines with a loss: `total_steps: 500`."""
+    texts: dict[str, set[str]] = {}
+    for one in roles:
+        if one.loss is not None and one.step is not None:
+            texts.setdefault(one.step.label, set()).add(one.step.text)
+    fixed = frozenset(label for label, told in texts.items() if label and len(told) == 1)
+    if not fixed:
+        return roles
+    again = [roles_of_line(one.number, one.line, fixed=fixed) for one in roles]
+    others = {one.step.text for one in again if one.loss is not None and one.step is not None}
+    return again if len(others) > 1 else roles
 
 
 def _is_twin(roles: LineRoles) -> bool:
@@ -84,12 +100,17 @@ def _most(losses: Sequence[LineRoles]) -> Records | None:
     shapes: dict[Key, list[LineRoles]] = {}
     for one in losses:
         shapes.setdefault(_shape(one), []).append(one)
-    usable = {key: lines for key, lines in shapes.items() if len(lines) > 1 or lines[0].fields >= LONE_FIELDS}
+    usable = {key: lines for key, lines in shapes.items() if len(lines) > 1 or _stands_alone(lines[0])}
     if not usable:
         return None
     key = max(usable, key=lambda key: _worth(usable[key]))
     chosen = {one.number for one in usable[key]}
     return Records(tuple(usable[key]), (), tuple(one for one in losses if one.number not in chosen))
+
+
+def _stands_alone(one: LineRoles) -> bool:
+    """Tell whether a line looks like a record without others: by many numbers, and a loss of no other words."""
+    return one.fields >= LONE_FIELDS and one.losses[0][0] < PART_RANK
 
 
 def _worth(lines: Sequence[LineRoles]) -> tuple[bool, bool, bool, int]:
@@ -139,8 +160,15 @@ def _paired(roles: Sequence[LineRoles], losses: Sequence[LineRoles]) -> Records 
             kept.append(one)
             headers.append(header)
     once = len({one.number for one in headers})
+    if _stand_above(kept, headers, losses):
+        return None
     # Where lines were shuffled, some counters have several losses and others none.
     return Records(tuple(kept), tuple(headers)) if len(kept) > 1 and once == len(kept) else None
+
+
+def _stand_above(kept: Sequence[LineRoles], headers: Sequence[LineRoles], losses: Sequence[LineRoles]) -> bool:
+    """Tell whether losses stand above their counters: one comes before the first of these, all others between."""
+    return bool(kept) and losses[0].number < headers[0].number and len(kept) == len(losses) - 1
 
 
 def _belongs(loss: LineRoles, header: LineRoles) -> bool:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.curves.line_formats.choose_records import Records, choose_records, counted_by_headers, sample_lines
+from align.curves.line_formats.header_tables import find_table, table_pattern
 from align.curves.line_formats.line_format import LineFormat
 from align.curves.line_formats.log_words import MEAN_RANK, PART_RANK, is_validation
 from align.curves.line_formats.write_pattern import counter_pattern, loss_pattern, record_pattern
+from align.curves.log_parts.first_step import distance_from_zero
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +33,17 @@ NAME, SUMMARY = "lines", "any lines that repeat, with a step or an epoch and a l
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """What was inferred: the format, the records that show it, and the options that say what a pattern cannot."""
+    """What was inferred: the format, line `number` that shows it, and the options that say what a pattern cannot.
+
+    `parts` names the parts of a loss where a line has several and no whole. `through`: steps are named as those of the
+    whole run.
+    """
 
     line_format: LineFormat
-    records: Records
+    number: int
+    line: str
+    parts: tuple[str, ...] = ()
+    through: bool = False
     options: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -43,13 +52,33 @@ def infer_line_format(source: LogSource) -> Inference | None:
     """Infer the format of the lines of a log; None if no expression finds what its lines seem to tell."""
     roles = sample_lines(source)
     records = choose_records(roles)
-    if records is None or not _varies(records):
+    if records is not None and _varies(records):
+        for pattern in _patterns(records, roles):
+            line_format = LineFormat(NAME, SUMMARY, pattern)
+            if _finds(line_format, records, roles):
+                return _of_records(line_format, records)
+    return _of_table(source)
+
+
+def _of_records(line_format: LineFormat, records: Records) -> Inference:
+    sample = records.sample
+    names = tuple(dict.fromkeys(one.label for _, one in sample.losses))
+    parts = names if sample.losses[0][0] >= PART_RANK and len(names) > 1 else ()
+    through, notes = sample.place == "through", tuple(loss_notes(records))
+    return Inference(line_format, sample.number, sample.line, parts, through, notes=notes)
+
+
+def _of_table(source: LogSource) -> Inference | None:
+    """Infer from a table whose names stand above its rows."""
+    table = find_table(source)
+    if table is None:
         return None
-    for pattern in _patterns(records, roles):
-        line_format = LineFormat(NAME, SUMMARY, pattern)
-        if _finds(line_format, records, roles):
-            return Inference(line_format, records)
-    return None
+    line_format = LineFormat(NAME, SUMMARY, table_pattern(table))
+    counted = "an epoch" if table.counts_epochs else "a step"
+    unnumbered = f"no column counts steps: each row, in the order of lines, is taken as {counted}"
+    columns = f"columns go by their names in line {table.header}: the loss is {table.names[table.loss]!r}"
+    notes = (columns,) if table.numbered else (columns, unnumbered)
+    return Inference(line_format, *table.row, parts=table.parts, notes=notes)
 
 
 def _varies(records: Records) -> bool:
@@ -77,8 +106,8 @@ def _patterns(records: Records, roles: list[LineRoles]) -> Iterator[str]:
         return
     between = counted_by_headers(records, roles)
     head = f"{counter_pattern(between[len(between) // 2])}|" if between else ""
-    for rate in (True, False):
-        plain = record_pattern(sample, rate=rate)
+    for rate, overflow in ((True, True), (True, False), (False, False)):
+        plain = record_pattern(sample, rate=rate, overflow=overflow)
         yield head + plain
         if other:
             yield rf"{head}^(?!.*?(?<![A-Za-z])(?:{other})(?![a-z]).*?{_unnamed(loss_pattern(sample))}){plain}"
@@ -124,7 +153,7 @@ def settle_counting(inference: Inference, log: LossLog) -> Inference:
         return inference
     if epochs is not None and not _restarts(steps, epochs, table.totals, inference):
         line_format, epochs = replace(line_format, pattern=line_format.pattern.replace("?P<epoch>", "?:")), None
-    bar = "%|" in inference.records.sample.line
+    bar = "%|" in inference.line
     base = "" if bar else _base_by_distance(steps, epochs, table.totals)
     if bar and int(steps.min()) > 0:
         line_format = replace(line_format, base=1)
@@ -138,12 +167,12 @@ def settle_counting(inference: Inference, log: LossLog) -> Inference:
         line_format = replace(line_format, steps_per_epoch=length)
         options.append(f"--steps-per-epoch {length}")
         notes.append(f"an epoch is taken to have {length} steps: each shows that step alone")
-    return replace(inference, line_format=line_format, options=tuple(options), notes=tuple(notes))
+    return replace(inference, line_format=line_format, options=tuple(options), notes=(*notes, *inference.notes))
 
 
 def _restarts(steps: Integers, epochs: Integers, totals: Integers | None, inference: Inference) -> bool:
     """Tell whether steps start again with each epoch: those of two epochs overlap, or one epoch says its length."""
-    if inference.records.sample.place == "through":
+    if inference.through:
         return False
     known, index = np.unique(epochs, return_inverse=True)
     if len(known) == 1:
@@ -159,14 +188,11 @@ def _base_by_distance(steps: Integers, epochs: Integers | None, totals: Integers
     known = np.unique(steps)
     if known[0] == 0:
         return ""
-    if epochs is not None and int(epochs.min()) == 0 and totals is not None and int(steps.max()) < int(totals.max()):
+    from_zero = epochs is not None and int(epochs.min()) == 0 and (int(epochs.max()) > 0 or int(known[0]) > 1)
+    if from_zero and totals is not None and int(steps.max()) < int(totals.max()):
         return "epochs are, and no step is the last of its total"
-    distances = np.diff(known)
-    if len(known) > 2 and distances.min() > 1:
-        distance = int(np.gcd.reduce(distances))
-        if distance > 1 and (int(known[0]) + 1) % distance == 0:
-            return f"they are one less than multiples of {distance}"
-    return ""
+    distance = distance_from_zero(known)
+    return f"they are one less than multiples of {distance}" if distance else ""
 
 
 def _only_ends(steps: Integers, epochs: Integers) -> int:

@@ -17,17 +17,14 @@ from align.curves.line_formats.infer_line_format import (
     SUMMARY,
     Inference,
     infer_line_format,
-    loss_notes,
     settle_counting,
 )
 from align.curves.line_formats.line_reader import read_lines
-from align.curves.line_formats.log_words import PART_RANK
 from align.curves.log_parts.deduplicate_steps import deduplicate_steps
 from align.curves.log_parts.table_builder import LARGEST_STEP
 from align.errors import EmptyLogError, SeveralLossesError, SeveralRunsError
 
 if TYPE_CHECKING:
-    from align.curves.line_formats.choose_records import Records
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import LossLog
 
@@ -51,7 +48,7 @@ class LinesFormat:
             return False
         inference = infer_line_format(source)
         if inference is not None:
-            _refuse_several(source.label, inference.records)
+            _refuse_several(source.label, inference)
         return inference is not None
 
     def read(self, source: LogSource) -> LossLog:
@@ -59,11 +56,11 @@ class LinesFormat:
         inference = infer_line_format(source)
         if inference is None:
             raise EmptyLogError(source.label, [self.summary])
-        _refuse_several(source.label, inference.records)
+        _refuse_several(source.label, inference)
         settled = settle_counting(inference, read_lines(inference.line_format, source))
         log = read_lines(settled.line_format, source)
         _refuse_short_end(log)
-        return log.with_notes((*_told(settled), *settled.notes, *loss_notes(settled.records)))
+        return log.with_notes((*_told(settled), *settled.notes))
 
 
 def _is_json(source: LogSource) -> bool:
@@ -77,11 +74,10 @@ def _is_json(source: LogSource) -> bool:
     return True
 
 
-def _refuse_several(label: str, records: Records) -> None:
+def _refuse_several(label: str, inference: Inference) -> None:
     """Raise SeveralLossesError where a line has several parts of a loss and no whole."""
-    names = dict.fromkeys(one.label for _, one in records.sample.losses)
-    if records.sample.losses[0][0] >= PART_RANK and len(names) > 1:
-        raise SeveralLossesError(label, records.sample.number, tuple(names))
+    if inference.parts:
+        raise SeveralLossesError(label, inference.number, inference.parts)
 
 
 def _refuse_short_end(log: LossLog) -> None:
@@ -118,19 +114,18 @@ def _starts_over(log: LossLog) -> bool:
 def _told(inference: Inference) -> tuple[str, ...]:
     """Say which parts of a line were taken, and what does the same by hand."""
     options = " ".join([f"--pattern {shlex.quote(inference.line_format.pattern)}", *inference.options])
-    sample = inference.records.sample
-    lines = f"no format knows this log: line {sample.number} is read as {_marked(inference)}"
+    lines = f"no format knows this log: line {inference.number} is read as {_marked(inference)}"
     return (lines, f"the same by hand: {options}")
 
 
 def _marked(inference: Inference) -> str:
-    sample = inference.records.sample
-    match = inference.line_format.compiled.search(sample.line)
+    line = inference.line
+    match = inference.line_format.compiled.search(line)
     if match is None:
-        return repr(sample.line[:_SHOWN])
+        return repr(line[:_SHOWN])
     spans = sorted((match.span(name), name) for name in match.re.groupindex if match[name])
     pieces, end = [], max(0, spans[0][0][0] - 30) if spans else 0
     for (first, last), name in spans:
-        pieces += [sample.line[end:first], f"<{name} {sample.line[first:last]}>"]
+        pieces += [line[end:first], f"<{name} {line[first:last]}>"]
         end = last
     return "".join(pieces).strip()

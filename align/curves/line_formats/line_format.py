@@ -16,9 +16,12 @@ class LineFormat:
     r"""Lines in which `pattern` is searched, each by itself.
 
     Groups: `loss`; `step` or `epoch` or both; `total`, the steps of an epoch; `validation`, which takes part in what is
-    not of training; any other name is a metric. A line may hold only a counter or `validation`
-    (`Epoch (?P<epoch>\d+)$|train_loss (?P<loss>\S+)`): it then speaks for the lines that follow. `window` None: single
-    steps, or the mean of the epoch where only epochs are counted. `base` and `steps_per_epoch` as in LossLog.
+    not of training; `overflow` or `skipped`, how many steps were skipped; any other name is a metric. One with `\n` is
+    searched in the whole text. A line may hold only a counter or `validation`
+    (`Epoch (?P<epoch>\d+)$|train_loss (?P<loss>\S+)`): it then speaks for the lines that follow. An empty group
+    `(?P<step>)` or `(?P<epoch>)` numbers the records in their order, anew below each line without a loss that is found.
+    `window` None: single steps, or the mean of the epoch where only epochs are counted. `base` and `steps_per_epoch` as
+    in LossLog.
     """
 
     name: str
@@ -28,7 +31,17 @@ class LineFormat:
     base: Base | None = None
     steps_per_epoch: int | None = None
 
+    @property
+    def numbers_rows(self) -> bool:
+        """True if records are numbered in their order."""
+        return "(?P<step>)" in self.pattern or "(?P<epoch>)" in self.pattern
+
+    @property
+    def spans_lines(self) -> bool:
+        """True if a record stands in several lines."""
+        return r"\n" in self.pattern or "\n" in self.pattern
+
     @cached_property
     def compiled(self) -> re.Pattern[str]:
         """The expression, ready for use; raises re.error if it is none."""
-        return re.compile(self.pattern)
+        return re.compile(self.pattern, re.MULTILINE if self.spans_lines else 0)

@@ -14,20 +14,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.core.regex_timeout import SECONDS, TimeIsUpError, limited_time
+from align.curves.line_formats.skipped_group import SKIP_GROUPS, skipped_steps
 from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
 from align.curves.log_parts.text import ONLY_EPOCHS, end_notes
+from align.curves.log_sources import LogBlock
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from align.curves.line_formats.line_format import LineFormat
-    from align.curves.log_sources import LogBlock, LogSource
+    from align.curves.log_sources import LogSource
 
 _COUNTERS = ("step", "epoch", "total")
-_OTHERS = (*_COUNTERS, "validation")
+_OTHERS = (*_COUNTERS, "validation", *SKIP_GROUPS)
 _BAR = "%|"
 _LAST = re.compile(r"[\w.+-]*$")
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,:eE+-]*")
@@ -50,11 +52,10 @@ def find_in_block(line_format: LineFormat, block: LogBlock) -> list[FoundLine]:
                 FoundLine(
                     number,
                     {name: (text or "").strip() for name, text in match.groupdict().items()},
-                    line[match.end("loss") :] if match["loss"] else "",
+                    line[match.end("loss") :].partition("\n")[0] if match["loss"] else "",
                     _BAR in line,
                 )
-                for number, line in block.lines()
-                if (match := line_format.compiled.search(line))
+                for number, line, match in _matches(line_format, block)
             ]
     except TimeIsUpError:
         reason = f"the pattern '{line_format.pattern}' takes more than {SECONDS} seconds"
@@ -62,10 +63,31 @@ def find_in_block(line_format: LineFormat, block: LogBlock) -> list[FoundLine]:
         raise UsageError(reason, hint) from None
 
 
+def _matches(line_format: LineFormat, block: LogBlock) -> Iterator[tuple[int, str, re.Match[str]]]:
+    """Yield the number of the line with the loss, the text that was searched, and what was found."""
+    if not line_format.spans_lines:
+        found = ((number, line, line_format.compiled.search(line)) for number, line in block.lines())
+        yield from ((number, line, match) for number, line, match in found if match)
+        return
+    text, line, end = block.text, 0, 0
+    for match in line_format.compiled.finditer(text):
+        place = match.start("loss") if match["loss"] else match.start()
+        line, end = line + text.count("\n", end, place), place
+        yield int(block.numbers[line]), text, match
+
+
+def blocks_of(line_format: LineFormat, source: LogSource) -> Iterable[LogBlock]:
+    """Give the lines in blocks, all of them in one where records stand in several lines."""
+    if not line_format.spans_lines:
+        return source.blocks()
+    blocks = list(source.blocks())
+    return [LogBlock("\n".join(one.text for one in blocks), np.concatenate([one.numbers for one in blocks]))]
+
+
 def read_lines(line_format: LineFormat, source: LogSource) -> LossLog:
     """Read all lines that match; raises EmptyLogError if none has a loss, UsageError if that takes for ever."""
     reading = _Reading(line_format, source)
-    for block in source.blocks():
+    for block in blocks_of(line_format, source):
         reading.add(block)
     return reading.log()
 
@@ -82,7 +104,7 @@ class _Reading:
         window = line_format.window or (RAW if self._counter == "step" else EPOCH_MEAN)
         self._builder, self._odd = TableBuilder(lambda _: window, loss="loss"), InvalidSteps()
         self._carried: dict[str, str] = {}
-        self._ignored = self._validation = 0
+        self._ignored = self._validation = self._rows = 0
         self._shapes: set[str] = set()
         self._cut = False
         self._cut_line = source.data.count(b"\n") + 1 if source.was_cut else 0
@@ -107,7 +129,10 @@ class _Reading:
         steps = counts[self._counter]
         self._odd.look(lines, steps, columns[self._counter], columns["loss"])
         metrics = {name: columns[name] for name in self._metrics}
-        self._builder.add(lines, steps, metrics, epochs=counts.get("epoch"), totals=counts.get("total"))
+        skipped = skipped_steps([row.groups for row in rows])
+        self._builder.add(
+            lines, steps, metrics, epochs=counts.get("epoch"), totals=counts.get("total"), skipped=skipped
+        )
 
     def _carried_on(self, found: Sequence[FoundLine]) -> Iterator[FoundLine]:
         """Yield the records of training, each with the counters that it lacks from the line that told them last."""
@@ -117,10 +142,13 @@ class _Reading:
             if not any(groups[name] for name in self._metrics):
                 self._carried = {**carried, **told, "validation": groups.get("validation", "")}
                 self._ignored += 1
+                self._rows = 0
             elif groups.get("validation") or (carried.get("validation") and not told):
                 self._validation += 1
             else:
-                missing = {name: carried.get(name, "") for name in self._counters if not groups[name]}
+                self._rows += 1
+                order = {self._counter: str(self._rows)} if self._format.numbers_rows else carried
+                missing = {name: order.get(name, "") for name in self._counters if not groups[name]}
                 yield row._replace(groups={**groups, **missing})
 
     def _is_moved(self, row: FoundLine, after: FoundLine) -> bool:

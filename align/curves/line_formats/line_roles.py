@@ -22,7 +22,8 @@ Place = Literal["through", "named", "ratio", "first"]
 # Where a line tells several counters of steps, the surest is taken.
 _SUREST: tuple[Place, ...] = ("through", "named", "ratio", "first")
 _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
-_WORD = re.compile(r"[A-Za-z]")
+_FRONT = re.compile(r"\s*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
+_WORD = re.compile(r"[A-Za-z\u4e00-\u9fff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,17 @@ class LineRoles:
         return self.losses[0][1] if self.losses and not self.validation else None
 
 
-def roles_of_line(number: int, line: str, *, bare: bool = False) -> LineRoles:
-    """Tell the roles of the numbers of a line; with `bare` a number after `train` alone is a loss."""
+def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozenset[str] = frozenset()) -> LineRoles:
+    """Tell the roles of the numbers of a line; with `bare` a number after `train` alone is a loss.
+
+    `fixed` names what is no counter, as it is the same in all lines.
+    """
     found = numbers_of_line(line)
-    step, place = _step(line, found)
+    step, place = _step(line, [one for one in found if one.label not in fixed] if fixed else found)
     epoch = next((one for one in found if one.whole and counter_kind(_counter_label(one)) == "epoch"), None)
     epoch = _bare_epoch(found) if epoch is None else epoch
+    if step is None and epoch is None and (pair := _in_front(line, found)):
+        step, place, epoch = pair[-1], "ratio", pair[0] if len(pair) > 1 else None
     losses = _losses(found, bare)
     rate = next((one for one in found if is_rate(one.label)), None)
     return LineRoles(number, line, step, place, epoch, losses, rate, _of_validation(line, found, losses), len(found))
@@ -74,9 +80,18 @@ def _bare_epoch(found: list[NumberInLine]) -> NumberInLine | None:
     return None
 
 
+def _in_front(line: str, found: list[NumberInLine]) -> list[NumberInLine]:
+    """Return a step, or an epoch and a step, in a bracket at the beginning of a line: `[2000]`, `[1,  2000]`."""
+    front = _FRONT.match(line)
+    if front is None:
+        return []
+    inside = [one for one in found if one.end <= front.end() and one.whole]
+    return inside if len(inside) == (2 if front[2] else 1) else []
+
+
 def _counter_label(one: NumberInLine) -> str:
-    """Return the label, or the name that is glued behind: `1epoch`."""
-    return one.label if _WORD.search(one.label) or not one.unit else one.unit
+    """Return the label, or the name of a counter that is glued behind: `1epoch`, `1-375batch`."""
+    return one.unit if counter_kind(one.unit) and not counter_kind(one.label) else one.label
 
 
 def _step(line: str, found: list[NumberInLine]) -> tuple[NumberInLine | None, Place | None]:
@@ -88,7 +103,7 @@ def _step(line: str, found: list[NumberInLine]) -> tuple[NumberInLine | None, Pl
 
 def _place(line: str, found: list[NumberInLine], index: int) -> Place | None:
     one = found[index]
-    kind = counter_kind(one.label)
+    kind = counter_kind(_counter_label(one))
     if kind in ("through", "step"):
         return "through" if kind == "through" else "named"
     if _WORD.search(one.label) or one.unit:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FILE = "log_words.toml"
-_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
+_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+|[\u4e00-\u9fff]+")
 CounterKind = Literal["through", "step", "epoch"]
 MEAN_RANK = 10
 PART_RANK = 100

@@ -1,17 +1,19 @@
 """A log format made from a user's own regular expression with named groups.
 
-`loss` and one of `step` and `epoch` are needed; `total` is how many steps an epoch has, `validation` takes part in what
-is not of training, any other name is a metric. The expression is searched in each line by itself; see LineFormat. It is
-the user's own, so it may take for ever: each block has its time.
+`loss` and one of `step` and `epoch` are needed; what others stand for, LineFormat says. The expression is searched in
+each line by itself, or in all of the text if it asks for line ends. It is the user's own, so it may take for ever: each
+block has its time.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from align.curves.line_formats.line_format import LineFormat
-from align.curves.line_formats.line_reader import find_in_block, read_lines
+from align.curves.line_formats.line_reader import blocks_of, find_in_block, read_lines
 from align.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from align.curves.loss_log import LossLog
 
 _EXAMPLE = r"name the groups, as in 'step (?P<step>\d+) .*loss (?P<loss>\S+)'; others are metrics"
+_RATIO = re.compile(r"\s*/\s*[0-9]")
+_TOTAL = r"let the pattern take the number behind the step too: (?P<step>\d+)\s*/\s*(?P<total>\d+)"
 
 
 class PatternFormat:
@@ -35,11 +39,21 @@ class PatternFormat:
 
     def recognizes(self, source: LogSource) -> bool:
         """Tell whether the expression is found in a line."""
-        return any(find_in_block(self._format, block) for block in source.blocks())
+        return any(find_in_block(self._format, block) for block in blocks_of(self._format, source))
 
     def read(self, source: LogSource) -> LossLog:
         """Read all lines that match; raises EmptyLogError if none has a loss, UsageError if that takes for ever."""
-        return read_lines(self._format, source)
+        log = read_lines(self._format, source)
+        return replace(log, settled_by=_TOTAL) if self._leaves_total(source) else log
+
+    def _leaves_total(self, source: LogSource) -> bool:
+        """Tell whether a number of steps stands behind the step, and no group takes it."""
+        groups = self._format.compiled.groupindex
+        if "total" in groups or not {"step", "epoch"} <= set(groups) or self._format.spans_lines:
+            return False
+        found = (self._format.compiled.search(line) for _, line in source.head().lines())
+        ends = ((match.string, match.end("step")) for match in found if match and match["step"])
+        return any(_RATIO.match(line, end) for line, end in islice(ends, 1))
 
 
 def _checked(pattern: str) -> str:

@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from align.curves.line_formats.numbers_of_line import NumberInLine
 
 _COUNT = r"\d+"
-_VALUE = r"(?i:[-+]?(?:\d*\.?\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)|none|null)"
+VALUE = r"(?i:[-+]?(?:\d*\.?\d+(?:e[-+]?\d+)?|nan|inf(?:inity)?)|none|null)"
 _END = r"(?!\.?\d)"
 _TOTAL = r"\s*/\s*(?P<total>\d+)"
 _SPACES = re.compile(r"\s+")
 
 
-def record_pattern(roles: LineRoles, *, rate: bool = True) -> str:
-    """Return an expression with the groups step, total, epoch, loss and lr, as far as the line has them."""
+def record_pattern(roles: LineRoles, *, rate: bool = True, overflow: bool = False) -> str:
+    """Return an expression with the groups step, total, epoch, loss and lr, as far as the line has them.
+
+    With `overflow` also that of an overflow told behind them.
+    """
     parts = [("step", roles.step), ("epoch", roles.epoch), ("loss", roles.loss), ("lr", roles.rate if rate else None)]
     placed = sorted(((name, one) for name, one in parts if one), key=lambda part: part[1].start)
     pieces, end = "", None
@@ -29,7 +32,11 @@ def record_pattern(roles: LineRoles, *, rate: bool = True) -> str:
         joined = name == "step" and roles.place == "ratio" and end is not None and one.after >= end
         pieces += piece if not pieces or (joined and not _WORDS.search(roles.line[end : one.start])) else f".*?{piece}"
         end = one.end
-    return pieces
+    told = _OVERFLOW.search(roles.line, end or 0) if overflow else None
+    return pieces + (rf".*?{_escaped(told[1])}(?P<overflow>True|False)" if told else "")
+
+
+_OVERFLOW = re.compile(r"\b(overflow(?: cond)?\s*(?:is|:|=)\s*)(?:True|False)\b")
 
 
 _WORDS = re.compile(r"[A-Za-z0-9|]")
@@ -56,7 +63,7 @@ def _directly(roles: LineRoles, one: NumberInLine, name: str) -> bool:
 
 
 def _group(name: str, one: NumberInLine) -> str:
-    value = _VALUE if name in ("loss", "lr") else _COUNT
+    value = VALUE if name in ("loss", "lr") else _COUNT
     end = "" if name in ("loss", "lr") else _END
     return f"(?P<{name}>{value}){end}" + (_TOTAL if name == "step" and one.total else "")
 
@@ -64,7 +71,8 @@ def _group(name: str, one: NumberInLine) -> str:
 def _piece(line: str, one: NumberInLine, name: str) -> str:
     group = _group(name, one)
     if not _LETTERS.search(one.label):
-        return _unnamed_piece(line, one, group)
+        glued = rf"(?<![\w.])(?P<{name}>{_COUNT}){re.escape(one.unit)}"
+        return glued if one.unit and name in ("step", "epoch") else _unnamed_piece(line, one, group)
     words = _told_words(one.label, name)
     glue = line[one.label_end : one.start]
     start = line.rfind(words[0], one.label_start, one.label_end) if len(words) == 1 else -1
@@ -75,7 +83,7 @@ def _piece(line: str, one: NumberInLine, name: str) -> str:
     return boundary + r"\s+".join(map(re.escape, words)) + _escaped(glue) + group
 
 
-_LETTERS = re.compile(r"[A-Za-z]")
+_LETTERS = re.compile(r"[A-Za-z\u4e00-\u9fff]")
 
 
 def _told_words(label: str, name: str) -> list[str]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # A log tells fewer steps again by accident.
 FEW = 3
+# Fewer points may go back so often by resuming.
+SHUFFLED_POINTS = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +49,8 @@ def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
     index = np.flatnonzero(np.append(~at_once, True))
     resumed = _resumed_at(steps[index], values[index])
     standing = _not_replaced(steps[index], resumed)
+    if len(resumed) and _is_shuffled(steps[index], unlike := _told_otherwise(steps, values)):
+        again, resumed, standing = np.union1d(again, unlike), resumed[:0], np.arange(len(index))[::-1]
     kept = standing[np.unique(steps[index][standing], return_index=True)[1]]
     back, distinct = steps[index][resumed], len(np.unique(steps))
     repeats = int(np.count_nonzero(at_once & same)) + len(standing) - len(kept)
@@ -58,7 +62,7 @@ def deduplicate_steps(steps: Integers, values: Floats) -> KeptPoints:
     )
     otherwise = len(np.union1d(again, back))
     each = round((len(steps) - repeats) / distinct)
-    often = otherwise >= max(FEW, distinct / 2) or (otherwise == distinct > 1 and each > FEW)
+    often = otherwise >= max(FEW, distinct / 2) or (otherwise == distinct and each > FEW)
     return KeptPoints(
         index[kept],
         tuple(filter(None, told)),
@@ -80,6 +84,20 @@ def _resumed_at(steps: Integers, values: Floats) -> Integers:
     back = np.flatnonzero(np.diff(steps) < 0) + 1
     resumed: Integers = back[np.unique(np.searchsorted(back, otherwise, "right")) - 1]
     return resumed
+
+
+def _is_shuffled(steps: Integers, unlike: Integers) -> bool:
+    """Tell whether the log goes back at every third line, as no resumed training does, with few contradictions."""
+    back = int(np.count_nonzero(np.diff(steps) < 0))
+    return back * FEW > len(steps) >= SHUFFLED_POINTS and len(unlike) * SHUFFLED_POINTS < len(steps)
+
+
+def _told_otherwise(steps: Integers, values: Floats) -> Integers:
+    """Return the steps of which unlike values are told."""
+    order = np.argsort(steps, kind="stable")
+    unlike = (np.diff(steps[order]) == 0) & ~_same(values[order][1:], values[order][:-1])
+    told: Integers = np.unique(steps[order][1:][unlike])
+    return told
 
 
 def _not_replaced(steps: Integers, resumed: Integers) -> Integers:

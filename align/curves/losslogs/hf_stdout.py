@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.axis.steps_from_epochs import steps_from_shares
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.printed_digits import Printed
@@ -21,7 +22,7 @@ from align.curves.log_parts.table_builder import LARGEST_STEP, NO_STEP, TableBui
 from align.curves.log_parts.text import NUMBER, find_lines
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
-from align.errors import EmptyLogError
+from align.errors import EmptyLogError, StepsPerEpochError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +74,7 @@ class HfStdoutFormat:
         for block in lines.blocks():
             reading.add(block)
         table, by_step, notes = reading.table()
+        length, told = (None, ()) if by_step else reading.length(table)
         if "loss" not in table.metrics:
             raise EmptyLogError(source.label, [self.summary])
         return LossLog(
@@ -82,8 +84,9 @@ class HfStdoutFormat:
             loss_name="loss",
             counting="global step" if by_step else "share of epochs",
             base=1,
+            steps_per_epoch=length,
             ignored_lines=reading.filled - len(table.lines),
-            notes=(*lines.notes(), *reading.builder.notes(), *notes),
+            notes=(*lines.notes(), *reading.builder.notes(), *notes, *told),
         )
 
 
@@ -97,6 +100,8 @@ class _Reading:
         self._losses: list[Booleans] = []
         self._summaries: list[Booleans] = []
         self._bars: list[Integers] = []
+        self._totals: set[str] = set()
+        self._end = 0.0
 
     def add(self, block: LogBlock) -> None:
         """Take the dicts and bars of a block."""
@@ -104,6 +109,7 @@ class _Reading:
         lines, rows = find_lines(block, _PIECES)
         if not rows:
             return
+        self._totals.update(total for _, _, total in rows if total)
         shares = _shares([printed for printed, _, _ in rows])
         dicts = np.flatnonzero(~np.isnan(shares))
         owners = self._count - 1 + np.cumsum(~np.isnan(shares))
@@ -131,6 +137,27 @@ class _Reading:
         note = "the last loss is left out: no progress bar after it tells its step"
         return take_rows(table, np.flatnonzero(kept[numbers])), by_step, (note,) if cut else ()
 
+    def length(self, table: LogTable) -> tuple[float | None, tuple[str, ...]]:
+        """Tell the steps of an epoch by a bar that stands apart: the one total, of the epochs at the end, that fits."""
+        losses = table.metrics.get("loss")
+        if table.shares is None or losses is None or not self._end:
+            return None, ()
+        totals = sorted(map(int, self._totals))
+        fitting = [total for total in totals if self._fits(table.shares[losses.rows], total / self._end)]
+        if len(fitting) != 1:
+            return None, ()
+        length = fitting[0] / self._end
+        bar = f"a progress bar goes to {fitting[0]}, which are {self._end:g} epochs"
+        return length, (f"an epoch is taken to have {length:g} steps: {bar}",)
+
+    @staticmethod
+    def _fits(shares: Floats, length: float) -> bool:
+        try:
+            steps_from_shares("", shares, length)
+        except StepsPerEpochError:
+            return False
+        return True
+
     def _add(self, lines: Integers, dicts: list[str], shares: Floats, text: str) -> None:
         """Take dicts at their number in place of the step, those with a loss apart, as others name other things."""
         numbers = np.arange(self._count, self._count + len(dicts))
@@ -143,6 +170,7 @@ class _Reading:
             self.builder.add(lines[at], numbers[at], metrics, shares=shares[at])
         self._losses.append(losses)
         self._summaries.append(summaries)
+        self._end = float(shares[summaries][-1]) if summaries.any() else self._end
         self._count += len(dicts)
 
     def _printed(self, name: str) -> Printed | None:

@@ -22,9 +22,13 @@ _RANK = rb"([0-9]{1,6})"
 _CLEAR = (
     rb"\[(?:[Rr]ank|default|trainer|worker) ?" + _RANK + rb"\]:?[ \t]?",
     rb"\[[^\],\[\s]{1,80}," + _RANK + rb"\]<std(?:out|err)>:[ \t]?",
+    # What grep prints of the logs in folders of several devices: `train_parallel0/log:`, with a line's number or none.
+    rb"(?:[\w.-]{0,80}/){0,8}?(?:device|rank|train_parallel|worker|LOG|card|npu|gpu)[_-]?"
+    + _RANK
+    + rb"/[\w./-]{1,80}:(?:[0-9]{1,9}:)?[ \t]?",
 )
 # One of them stands in every clear prefix: most logs need no longer search.
-_WORDS = (b"ank", b"default", b"trainer", b"worker", b"]<std")
+_WORDS = (b"ank", b"default", b"trainer", b"worker", b"]<std", b"device", b"_parallel", b"LOG", b"card", b"pu")
 # `srun -l` and the like: nearly all lines must have such a number, and one that only rises is a step.
 _VAGUE = rb"[ 0]{0,6}" + _RANK + rb":[ \t]"
 NEARLY_ALL = 0.9

@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 from align.core.message_words import close_names, first_few
 from align.core.registry import check_packages
 from align.curves.line_formats.last_resort import LinesFormat
+from align.curves.line_formats.suggest_pattern import suggest_pattern
 from align.curves.line_formats.user_pattern import PatternFormat
 from align.curves.log_format import log_formats
+from align.curves.log_sources import HEAD_BYTES
+from align.curves.reading.cut_line import without_cut_line
 from align.curves.reading.declare_window import declare_window, find_window
 from align.curves.reading.join_resumed import join_logs
 from align.curves.reading.log_files import beginnings, list_log_files, open_log, rank_of
 from align.curves.reading.process_ranks import RankedSource, choose_rank, lines_by_rank
-from align.errors import AmbiguousLogError, EmptyLogError, UsageError
+from align.errors import AmbiguousLogError, EmptyLogError, UnknownLogError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -97,7 +100,16 @@ def _read_known(paths: Sequence[Path], wanted: LogReadOptions) -> LossLog:
         try:
             return _read_all(paths, replace(wanted, formats={LAST_RESORT.name: LAST_RESORT}))
         except EmptyLogError:
-            raise unknown from None
+            raise _with_a_line(unknown) from None
+
+
+def _with_a_line(unknown: EmptyLogError) -> EmptyLogError:
+    """Show a line of the first file that no format knows, and an expression to start from."""
+    if not isinstance(unknown, UnknownLogError):
+        return unknown
+    first = Path(unknown.files[0])
+    suggested = suggest_pattern(open_log(first, HEAD_BYTES)) if first.is_file() else None
+    return unknown if suggested is None else UnknownLogError(unknown.files, *suggested)
 
 
 def _read_all(paths: Sequence[Path], wanted: LogReadOptions) -> LossLog:
@@ -133,17 +145,12 @@ def _recognised(paths: Sequence[Path], wanted: LogReadOptions, label: str) -> di
             if known or file == path:
                 found[file] = known or Recognised((), None)
     unknown = [str(file) for file, known in found.items() if not known.formats] or ([] if found else [label])
+    if unknown and len(wanted.formats) > 1:
+        raise UnknownLogError(unknown)
     if unknown:
-        raise EmptyLogError(
-            ", ".join(unknown), [plugin.summary for plugin in wanted.formats.values()], _hint(wanted.formats)
-        )
+        hint = EmptyLogError.OWN_PATTERN if "pattern" in wanted.formats else EmptyLogError.ONE_FORMAT
+        raise EmptyLogError(", ".join(unknown), [plugin.summary for plugin in wanted.formats.values()], hint)
     return found
-
-
-def _hint(formats: Mapping[str, LogFormat]) -> str:
-    if len(formats) > 1:
-        return EmptyLogError.ANY_FORMAT
-    return EmptyLogError.OWN_PATTERN if "pattern" in formats else EmptyLogError.ONE_FORMAT
 
 
 def _recognise(source: LogSource, wanted: LogReadOptions) -> Recognised | None:
@@ -192,11 +199,11 @@ def _one_format(files: Mapping[Path, Recognised], wanted: LogReadOptions, label:
 
 
 def _read(file: Path, plugin: LogFormat, rank: int | None) -> LossLog:
-    source = open_log(file)
+    source, cut = without_cut_line(open_log(file))
     ranked = RankedSource(source, None, (), 0) if rank is None else choose_rank(source, rank)
     with _no_collection():
         log = plugin.read(ranked.source)
-    return log.with_notes(ranked.notes, ranked.left_out)
+    return log.with_notes((*ranked.notes, *cut), ranked.left_out + len(cut))
 
 
 @contextlib.contextmanager

@@ -39,6 +39,18 @@ def test_without_a_base_the_smallest_step_decides_and_it_is_noted() -> None:
     assert curve.notes == ("counting starts at 1: the format does not tell, the smallest step is 1",)
 
 
+def test_steps_one_less_than_multiples_are_counted_from_0() -> None:
+    curve = place_on_axis(_global(19, 39, 79))
+    assert curve.steps.tolist() == [20, 40, 80]
+    assert curve.notes == ("counting starts at 0: the steps are one less than multiples of 20",)
+    assert place_on_axis(_global(20, 40, 80)).steps.tolist() == [20, 40, 80]
+
+
+@pytest.mark.parametrize("steps", [(19, 39), (1, 3, 5), (18, 38, 58), (137, 248, 548)])
+def test_too_few_steps_too_near_ones_and_others_prove_no_base(steps: tuple[int, ...]) -> None:
+    assert place_on_axis(_global(*steps)).steps.tolist() == list(steps)
+
+
 def test_what_the_user_says_decides_over_all() -> None:
     assert place_on_axis(_global(9, 19, 29, base=1), hints=AxisHints(base=0)).steps.tolist() == [10, 20, 30]
 

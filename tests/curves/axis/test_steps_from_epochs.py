@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,7 +21,7 @@ def _log(shares: list[float]) -> LossLog:
     return LossLog("stdout.log", "test", table, "loss", "share of epochs", 1)
 
 
-def _steps(shares: list[float], length: int) -> list[int]:
+def _steps(shares: list[float], length: float) -> list[int]:
     return place_on_axis(_log(shares), hints=AxisHints(steps_per_epoch=length)).steps.tolist()
 
 
@@ -67,3 +69,28 @@ def test_without_the_length_of_an_epoch_the_option_is_named() -> None:
     with pytest.raises(StepsPerEpochError, match="counts only epochs") as caught:
         place_on_axis(_log([0.5, 1.0]))
     assert "--candidate-steps-per-epoch" in caught.value.hint
+
+
+def _shares(batches: int, size: int, epochs: int) -> list[float]:
+    """Share of epochs after each step of `size` batches; the last step of an epoch has what is left."""
+    ends = [*range(size, batches, size), batches]
+    return [epoch + end / batches for epoch in range(epochs) for end in ends]
+
+
+@pytest.mark.parametrize("digits", [4, 16])
+def test_a_fraction_of_steps_per_epoch_tells_each_step(digits: int) -> None:
+    shares = [round(share, digits) for share in _shares(1001, 8, 3)]
+    assert _steps(shares, 1001 / 8) == list(range(1, 3 * 126 + 1))
+
+
+def test_whole_steps_per_epoch_tell_an_even_distance_beside_a_short_last_step() -> None:
+    shares = [float(f"{share:.4g}") for share in _shares(2235, 4, 3)[9::10]]
+    assert _steps(shares, 559) == list(range(10, 1671, 10))
+    with pytest.raises(StepsPerEpochError, match="no whole number of steps"):
+        _steps([*shares[:40], *shares[41:]], 559)
+
+
+def test_a_fraction_is_refused_where_steps_are_counted() -> None:
+    log = replace(_log([1.0, 2.0]), counting="epoch")
+    with pytest.raises(StepsPerEpochError, match=r"2\.5 of them are no epoch"):
+        place_on_axis(log, hints=AxisHints(steps_per_epoch=2.5))

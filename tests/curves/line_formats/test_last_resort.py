@@ -45,6 +45,11 @@ STEPS = {
         "epoch:[ {e}/2 ] train step:{i}/3 loss: {loss} lr: 0.1\nepoch:[ {e}/2 ] val step:{i}/3 loss: 9"
     ),
     "no name": "0 val 9.9\n" + _epochs("{n} train {loss}") + "6 val 9.5\n",
+    "bracket": _epochs("[{n:5d}] loss: {loss}"),
+    "pair": _epochs("[{e},  {i}] loss: {loss}"),
+    "range": _epochs("(trainer:486) INFO: {e}epoch:train:{z}-{i}batch: iter_time=0.001, loss={loss}, lr_0=0.1"),
+    "chinese": _epochs("轮次: {e}/2, 步数: {i}, 损失：{loss}, 学习率: 0.1"),
+    "fixed total": _epochs("total_steps: 6, lr: 0.1, current_steps: {n}, loss: {loss}"),
     "above": _epochs("[step={n}/100]\n    optim/grad_norm=5.1\n    train/CrossEntropyLoss={loss}\n    speed=4,194"),
 }
 
@@ -190,6 +195,38 @@ def test_epochs_without_a_number_and_a_short_last_run_are_refused(tmp_path: Path
         _read(tmp_path, _epochs("[{i}/3] loss: {loss} time: 3"))
     with pytest.raises(SeveralRunsError, match=r"1 steps stand \(from line 7 on\)"):
         _read(tmp_path, STEPS["words"] + "step: 1, loss: 3.5, overflow:False, scale:1.0\n")
+
+
+def test_a_loss_above_its_step_is_no_record_of_the_step_before(tmp_path: Path) -> None:
+    text = "".join(
+        f"-----\n| grad_norm | 0.5 |\n| loss | {loss} |\n| step | {10 * n} |\n" for n, loss in enumerate(LOSSES)
+    )
+    with pytest.raises(EmptyLogError):
+        _read(tmp_path, text)
+    pattern = r"loss \| (?P<loss>\S+).*\n.*step \| (?P<step>\d+)"
+    assert _points(_read(tmp_path, text, pattern=pattern)) == [(10 * n + 1, loss) for n, loss in enumerate(LOSSES)]
+
+
+def test_an_overflow_in_the_line_counts_skipped_steps(tmp_path: Path) -> None:
+    log = _read(tmp_path, STEPS["words"].replace("False", "True", 1))
+    assert log.table.skipped is not None
+    assert log.table.skipped.tolist() == [1, 0, 0, 0, 0, 0]
+    assert _read(tmp_path, STEPS["words"]).table.skipped is None
+
+
+def test_an_epoch_that_never_changes_proves_no_count_from_0(tmp_path: Path) -> None:
+    text = "".join(f"[step={n}/7000,epoch=0] loss={loss}\n" for n, loss in enumerate(LOSSES, 1))
+    assert _points(_read(tmp_path, text)) == list(enumerate(LOSSES, 1))
+
+
+def test_one_run_in_two_formats_is_aligned_and_a_faulty_copy_is_not(tmp_path: Path) -> None:
+    console, table = tmp_path / "console.log", tmp_path / "table.csv"
+    console.write_text(_epochs("epoch: [{e}/2] step: [{i}/3], loss: {loss:.4f}, lr: 0.1, per step time: 20 ms"))
+    rows = [f"{n},{loss}" for n, loss in enumerate(LOSSES)]
+    table.write_text("\n".join(["step,loss", *rows]) + "\n", encoding="utf-8")
+    assert compare_losses(console, table).verdict.outcome.value == "aligned"
+    table.write_text("\n".join(["step,loss", *rows[:3], "3,2.5", *rows[4:]]) + "\n", encoding="utf-8")
+    assert compare_losses(console, table).verdict.outcome.value == "not aligned"
 
 
 def test_ranks_without_a_prefix_are_refused(tmp_path: Path) -> None:

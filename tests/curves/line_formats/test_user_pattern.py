@@ -8,7 +8,7 @@ from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.line_formats.user_pattern import PatternFormat
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN, LossLog
-from align.errors import EmptyLogError, NoStepError, UsageError
+from align.errors import EmptyLogError, NoStepError, UnknownEpochLengthError, UsageError
 
 
 def _read(pattern: str, text: str) -> LossLog:
@@ -75,3 +75,42 @@ def test_an_expression_that_would_take_for_ever_is_stopped() -> None:
     with pytest.raises(UsageError, match="takes more than 3 seconds") as caught:
         _read(r"(?P<step>\d+) (x+x+)+y (?P<loss>\S+)", "1 " + "x" * 60 + " 2.5\n")
     assert "repetition inside a repetition" in caught.value.hint
+
+
+def test_an_overflow_counts_skipped_steps() -> None:
+    text = "".join(f"step: {n}, loss: {3 - n / 4}, overflow:{n == 2}, scale:1.0\n" for n in (1, 2, 3))
+    words = _read(r"step: (?P<step>\d+), loss: (?P<loss>[\d.]+), overflow:(?P<overflow>\w+)", text)
+    counts = _read(r"(?P<step>\d+) (?P<skipped>\d+) (?P<loss>\S+)", "10 0 2.5\n20 3 2.25\n")
+    assert words.table.skipped is not None
+    assert counts.table.skipped is not None
+    assert (words.table.skipped.tolist(), counts.table.skipped.tolist()) == ([0, 1, 0], [0, 3])
+    assert sorted(words.table.metrics) == ["loss"]
+
+
+def test_a_record_may_stand_in_several_lines() -> None:
+    text = "".join(f"step {n}\r\n  lr 0.1\r\n  loss {3 - n / 4}\r\n\r\n" for n in (1, 2, 3))
+    log = _read(r"^step (?P<step>\d+)$\n.*lr (?P<lr>\S+)\n.*loss (?P<loss>\S+)", text)
+    curve = place_on_axis(log)
+    assert (curve.steps.tolist(), curve.values.tolist()) == ([1, 2, 3], [2.75, 2.5, 2.25])
+    assert log.table.lines.tolist() == [3, 7, 11]
+    assert log.table.metrics["lr"].values.tolist() == [0.1] * 3
+
+
+def test_a_total_that_the_pattern_leaves_is_proposed_where_it_settles_the_steps() -> None:
+    text = "".join(f"e{e} {step}/100 {e + step / 10}\n" for e in (1, 2) for step in (10, 50))
+    with pytest.raises(UnknownEpochLengthError, match="prints only some steps") as caught:
+        place_on_axis(_read(r"e(?P<epoch>\d) (?P<step>\d+)/\d+ (?P<loss>\S+)", text))
+    assert "(?P<total>" in caught.value.hint
+    settled = _read(r"e(?P<epoch>\d) (?P<step>\d+)\s*/\s*(?P<total>\d+) (?P<loss>\S+)", text)
+    assert place_on_axis(settled).steps.tolist() == [10, 50, 110, 150]
+    with pytest.raises(UnknownEpochLengthError) as plain:
+        place_on_axis(_read(r"e(?P<epoch>\d) (?P<step>\d+) (?P<loss>\S+)", text.replace("/100", "")))
+    assert "--candidate-steps-per-epoch" in plain.value.hint
+
+
+def test_an_empty_counter_numbers_the_records_anew_below_each_header() -> None:
+    pattern = r"^loss;|^(?P<step>)(?P<loss>[\d.]+);"
+    log = _read(pattern, "loss;acc\n2.5;0.1\n\n2.25;0.2\n2.0;0.3\n")
+    assert place_on_axis(log).steps.tolist() == [1, 2, 3]
+    twice = place_on_axis(_read(pattern, "loss;acc\n2.5;0.1\n2.25;0.2\nloss;acc\n2.5;0.1\n2.25;0.2\n2.0;0.3\n"))
+    assert (twice.steps.tolist(), twice.values.tolist()) == ([1, 2, 3], [2.5, 2.25, 2.0])

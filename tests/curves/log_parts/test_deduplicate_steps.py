@@ -77,6 +77,21 @@ def test_lines_of_several_processes_are_told_from_a_resumed_run(processes: int, 
     assert deduplicate_steps(*_interleaved(processes, behind)).each == processes
 
 
+def test_a_shuffled_log_is_sorted_also_where_a_step_has_two_values() -> None:
+    order = np.random.default_rng(1).permutation(40)
+    steps, values = np.append(order, 7), np.append(order * 1.0, 99.0)
+    kept = deduplicate_steps(steps, values)
+    assert (kept.each, steps[kept.index].tolist()) == (1, list(range(40)))
+    assert values[kept.index[7]] == 99.0
+    assert any("sorted" in note for note in kept.notes)
+
+
+def test_many_losses_of_the_only_step_are_of_several_processes() -> None:
+    values = np.arange(8, dtype=np.float64)
+    assert deduplicate_steps(np.full(8, 1875), values).each == 8
+    assert deduplicate_steps(np.full(8, 1875), values * 0).each == 1
+
+
 def test_processes_that_agree_are_as_good_as_one() -> None:
     steps, _ = _interleaved(4, 0)
     kept = deduplicate_steps(steps, 1.0 / (1.0 + steps))

@@ -176,3 +176,17 @@ def test_a_dict_of_something_else_is_no_such_log() -> None:
     assert not FORMAT.recognizes(source)
     with pytest.raises(EmptyLogError, match="looked for"):
         FORMAT.read(source)
+
+
+def test_a_bar_that_stands_apart_tells_the_length_of_an_epoch() -> None:
+    bars = "".join(map(_bar, range(1, 1678, 40), [1677] * 42)) + "".join(map(_bar, range(281), [280] * 281))
+    dicts = "".join(_dict(2 - step / 1000, round(step / 559, 4)) + "\n" for step in range(10, 1678, 10))
+    end = "{'train_runtime': 2918.0, 'train_loss': 0.7331, 'epoch': 3.0}\n"
+    log = _read(bars + "\n" + dicts + end)
+    assert place_on_axis(log).steps.tolist() == list(range(10, 1678, 10))
+    assert any("1677, which are 3 epochs" in note for note in log.notes)
+    assert _read(dicts + end).steps_per_epoch is None
+    twice = place_on_axis(_read((bars + "\n" + dicts + end) * 2))
+    assert twice.steps.tolist() == list(range(10, 1678, 10))
+    assert any("printed twice" in note for note in twice.notes)
+    assert _read(bars.replace("/1677", "/1600") + "\n" + dicts + end).steps_per_epoch is None

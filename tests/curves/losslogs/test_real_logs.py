@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from align.curves.log_format import log_formats
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN, SINCE_LAST_PRINT
 from align.curves.reading.read_logs import read_log
-from align.errors import EmptyLogError
+from align.errors import UnknownLogError
 
 DATA = Path(__file__).parents[1] / "data"
 LOGS = sorted(file.name for file in DATA.iterdir() if file.suffix not in (".py", ".md"))
@@ -28,11 +29,15 @@ def test_a_real_log_is_recognised_by_exactly_one_format(file: str) -> None:
     assert read_log(DATA / file).table.metrics
 
 
-def test_a_log_of_a_format_not_known_is_refused_with_what_was_looked_for(tmp_path: Path) -> None:
-    (tmp_path / "own.log").write_text("at 1 the error is 2.5\n", encoding="utf-8")
-    with pytest.raises(EmptyLogError, match="looked for") as caught:
-        read_log(tmp_path / "own.log")
-    assert all(plugin.summary in str(caught.value) for plugin in log_formats().values())
+def test_a_log_of_a_format_not_known_is_refused_with_a_line_of_it_and_an_expression(tmp_path: Path) -> None:
+    own = tmp_path / "own.log"
+    own.write_text("started\n\nat 1 the error is 2.5\nat 2 the error is 2.25\n", encoding="utf-8")
+    with pytest.raises(UnknownLogError, match="such as line 3:\n  at 1 the error is") as caught:
+        read_log(own)
+    assert len(str(caught.value).splitlines()) == 5
+    words = shlex.split(caught.value.hint.splitlines()[1])
+    assert words[0] == "--pattern"
+    assert place_on_axis(read_log(own, pattern=words[1])).values.tolist() == [2.5, 2.25]
 
 
 def test_lossmonitor_steps_run_on_over_epochs_and_timemonitor_tells_their_length() -> None:

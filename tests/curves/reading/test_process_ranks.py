@@ -15,6 +15,8 @@ FORMS = {
     "open mpi": "[1,{}]<stdout>:",
     "open mpi 5": "[prterun-host-1234@1,{}]<stdout>: ",
     "coloured": "\x1b[36m[rank{}]:\x1b[0m",
+    "grep": "device_{}/log:",
+    "grep -n": "./train_parallel{}/train.log:17:",
     "srun": "{}: ",
     "padded srun": "{:3}: ",
 }

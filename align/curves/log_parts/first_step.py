@@ -1,0 +1,27 @@
+"""What the distances of printed steps tell of the number that a log gives its first step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from align.curves.loss_log import Integers
+
+# Steps 1, 3, 5 are the first and every second as well as every second from 0; so few prove nothing.
+LEAST_DISTANCE = LEAST_MULTIPLES = 3
+
+
+def distance_from_zero(steps: Integers) -> int:
+    """Return the number, 3 or more, of which all steps are one less than a multiple; 0 if there is none.
+
+    What prints every 20th step shows 20, 40 ... where it counts from 1, and 19, 39 ... where it counts from 0.
+    """
+    known = np.unique(steps)
+    if len(known) < LEAST_MULTIPLES:
+        return 0
+    distances = np.diff(known)
+    distance = int(np.gcd.reduce(distances))
+    regular = distance == distances.min() and distance >= LEAST_DISTANCE
+    return distance if regular and (int(known[0]) + 1) % distance == 0 else 0

@@ -1,0 +1,39 @@
+"""A last line that was cut in the middle: left out, whatever the format, where others show that it was longer."""
+
+from __future__ import annotations
+
+import pytest
+
+from align.curves.log_sources import LogSource
+from align.curves.reading.cut_line import without_cut_line
+
+LINES = {
+    "a word": (b"step 1 loss 2.5 time 3s\nstep 2 loss 2.25 time 3s\n", b"step 3 loss 2.125 ti"),
+    "a number": (
+        b"epoch: 1 step: 1, loss is 2.5000\nepoch: 1 step: 2, loss is 2.2500\n",
+        b"epoch: 1 step: 3, loss is 2.1",
+    ),
+    "a step that grew": (b"0.5,8\n0.4,9\n0.3,10\n", b"0.2,1"),
+    "an object": (b'{"step": 1, "loss": 2.5}\n{"step": 2, "loss": 2.25}\n', b'{"step": 3, "los'),
+}
+WHOLE = {
+    "a line like the others": (b"1,2.5\n2,2.25\n3,2.125\n", b"4,2.0"),
+    "another line": (b"step 1 loss 2.5\nstep 2 loss 2.25\n", b"done after 3 s"),
+    "the end of a document": (b'{\n "a": 1\n},\n{\n "b": 2\n},\n', b"}"),
+    "a lone line": (b"", b"step 1 lo"),
+    "too few to tell": (b"step 1 loss 2.50\n", b"step 2 loss 2"),
+}
+
+
+@pytest.mark.parametrize(("before", "last"), LINES.values(), ids=LINES)
+def test_the_beginning_of_a_line_is_left_out_with_a_note(before: bytes, last: bytes) -> None:
+    source, notes = without_cut_line(LogSource("log", before + last))
+    assert source.data == before
+    assert notes == ("the last line was cut: it is left out",)
+    assert without_cut_line(LogSource("log", before + last + b"\n"))[1] == ()
+
+
+@pytest.mark.parametrize(("before", "last"), WHOLE.values(), ids=WHOLE)
+def test_a_last_line_that_may_be_whole_stays(before: bytes, last: bytes) -> None:
+    source, notes = without_cut_line(LogSource("log", before + last))
+    assert (source.data, notes) == (before + last, ())
