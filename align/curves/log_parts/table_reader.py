@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.log_parts.counting import starts_again
 from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.phases import OTHER_PHASES, phase_by_name
 from align.curves.log_parts.table_builder import ABSENT, NO_STEP, TableBuilder, read_steps
@@ -182,11 +183,7 @@ def _counting(columns: LogColumns, table: LogTable) -> Counting:
     if table.epochs is None or _plain(columns.step).startswith("global"):
         return "global step"
     rows = table.metrics[columns.loss].rows if columns.loss else np.arange(len(table.steps))
-    epochs, index = np.unique(table.epochs[rows], return_inverse=True)
-    first, last = np.full(len(epochs), np.iinfo(np.int64).max), np.full(len(epochs), -1)
-    np.minimum.at(first, index, table.steps[rows])
-    np.maximum.at(last, index, table.steps[rows])
-    return "step in epoch" if bool(np.any(first[1:] <= last[:-1])) else "global step"
+    return "step in epoch" if starts_again(table.steps[rows], table.epochs[rows]) else "global step"
 
 
 def _window(columns: LogColumns, name: str) -> Window:
