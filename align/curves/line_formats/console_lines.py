@@ -25,6 +25,8 @@ COUNTERS = ("epoch", "step", "total")
 SKIPPED = ("overflow", "skipped")
 VALIDATION, REST = "validation", "rest"
 _MARK = re.compile(r"(?<!\?P)<(#|\.\.\.|\w+)>")
+# What stands for a loss that is no number is kept, as NaN.
+_LOSS = rf"{NUMBER}(?:\(s?nan\)|\(ind\))?|None|null|[-+]?1\.#[A-Z]{{2,5}}"
 _INTEGER, _WORD, _ANYTHING = "[0-9]{1,12}", r"[\w.]{1,20}", "[^\\n]{0,300}?"
 # Where one name stands in several lines, its groups are told apart by what follows this.
 _AGAIN = "__"
@@ -82,7 +84,7 @@ class ConsoleLines:
     def line(self) -> re.Pattern[str]:
         """Find any line of the format in a block of lines."""
         behind = self._behind()
-        validation = [f"(?P<{VALIDATION}>){one}{behind}" for one in self.validation]
+        validation = [f"(?P<{VALIDATION}>{one}){behind}" for one in self.validation]
         return _compiled([*self._training(), *validation, *self.header])
 
     @cached_property
@@ -139,7 +141,8 @@ def _group(mark: re.Match[str]) -> str:
         return _ANYTHING
     if name == "#":
         return f"(?:{NUMBER})"
-    kind = _INTEGER if name in COUNTERS else _WORD if name in SKIPPED else NUMBER
+    kind = _LOSS if name == "loss" else _WORD if name in SKIPPED else NUMBER
+    kind = _INTEGER if name in COUNTERS else kind
     return f"(?P<{name}>{kind})"
 
 

@@ -44,7 +44,7 @@ def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
     reading = _Reading(lines)
     records = RecordLines(source, lines.record_start, *([] if lines.double else [twice(lines.once)]))
     for block in records.blocks():
-        reading.add(reading.without_double(block))
+        reading.add(block)
     reading.builder.refuse_words(source.label)
     table = with_sum(reading.builder.build(), lines.loss, reading.window("loss"))
     cut, table = leave_out_cut_line(source, table, lines.record)
@@ -81,14 +81,6 @@ class _Reading:
         told = self.builder.notes(), self.odd_steps.notes(), filter(None, (self._lines.note,))
         return (*double_notes(self.double), *chain.from_iterable(told))
 
-    def without_double(self, block: LogBlock) -> LogBlock:
-        """Leave out lines in which two records ran together so that a number may be of both."""
-        if not self._twice.search(block.text):
-            return block
-        kept = [(number, line) for number, line in block.lines() if not self._twice.search(line)]
-        self.double += sorted({*block.numbers.tolist()} - {number for number, _ in kept})
-        return LogBlock("\n".join(line for _, line in kept), np.array([number for number, _ in kept], np.int64))
-
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
         if (
@@ -98,14 +90,19 @@ class _Reading:
         ):
             self._length = int(told[1])
         numbers, rows = find_lines(block, self._lines.line)
+        if self._lines.start or self._lines.double or block.text.count(self._lines.has) != len(rows):
+            block = self._without_double(block)
+            numbers, rows = find_lines(block, self._lines.line)
         self.ignored += max(0, block.count_filled() - len(rows))
         if not rows:
             return
-        columns = {name: _joined(rows, places) for name, places in self._lines.places.items()}
+        groups = list(zip(*rows, strict=True))
+        columns = {name: _joined([groups[at] for at in places]) for name, places in self._lines.places.items()}
         counts = {name: self._counted(name, columns.pop(name)) for name in COUNTERS if name in columns}
-        kept = self._records(columns, counts, rows)
+        kept = self._records(columns, counts)
         self.ignored += len(rows) - len(kept)
-        validation = np.array(self._validated(block, rows))[kept]
+        marks = columns.pop(VALIDATION, [""] * len(rows))
+        validation = np.array([marks[row] != "" for row in kept.tolist()], np.bool_)
         for validated, at in by_phase(validation):
             self._add(numbers[kept[at]], kept[at], columns, counts, validated=validated)
 
@@ -116,12 +113,13 @@ class _Reading:
         usual = Window("mean of last", self._length) if self._length > 1 else self._lines.window
         return self._lines.windows.get(name, usual if "loss" in name.lower() or name in self._lines.loss else RAW)
 
-    def _validated(self, block: LogBlock, rows: Sequence[tuple[str, ...]]) -> list[bool]:
-        """Tell which rows are of validation: their empty mark took part, which `findall` does not tell."""
-        if not self._lines.validation:
-            return [False] * len(rows)
-        marks = [name for name in self._lines.line.groupindex if name.startswith(VALIDATION)]
-        return [any(match[mark] is not None for mark in marks) for match in self._lines.line.finditer(block.text)]
+    def _without_double(self, block: LogBlock) -> LogBlock:
+        """Leave out lines in which two records ran together so that a number may be of both."""
+        if not self._twice.search(block.text):
+            return block
+        kept = [(number, line) for number, line in block.lines() if not self._twice.search(line)]
+        self.double += sorted({*block.numbers.tolist()} - {number for number, _ in kept})
+        return LogBlock("\n".join(line for _, line in kept), np.array([number for number, _ in kept], np.int64))
 
     def _counted(self, name: str, texts: Sequence[str]) -> Integers:
         told = np.array([text != "" for text in texts])
@@ -129,16 +127,12 @@ class _Reading:
         self._carried[name] = int(counts[-1])
         return counts
 
-    def _records(
-        self, columns: Mapping[str, Sequence[str]], counts: Mapping[str, Integers], rows: Sequence[tuple[str, ...]]
-    ) -> Integers:
+    def _records(self, columns: Mapping[str, Sequence[str]], counts: Mapping[str, Integers]) -> Integers:
         """Return the rows that hold a metric; of a bar's rows at the same counters only the last."""
         metrics = [texts for name, texts in columns.items() if name not in (VALIDATION, *SKIPPED)]
         kept = np.array([any(texts) for texts in zip(*metrics, strict=True)], np.bool_)
         if self._lines.bar:
-            same = np.ones(len(rows) - 1, np.bool_)
-            for values in counts.values():
-                same &= np.diff(values) == 0
+            same = np.all([np.diff(values) == 0 for values in counts.values()], axis=0)
             kept[:-1] &= ~(same & kept[1:])
         return np.flatnonzero(kept)
 
@@ -152,7 +146,6 @@ class _Reading:
         validated: bool,
     ) -> None:
         lines, taken = self._lines, {name: [texts[row] for row in at.tolist()] for name, texts in columns.items()}
-        taken.pop(VALIDATION, None)
         skipped = _skipped([taken.pop(name) for name in SKIPPED if name in taken])
         named = pair_columns(taken.pop(REST), lines.pair) if REST in taken else {}
         metrics = {**named, **{name: texts for name, texts in taken.items() if any(texts)}}
@@ -176,12 +169,9 @@ class _Reading:
         )
 
 
-def _joined(rows: Sequence[tuple[str, ...]], places: Sequence[int]) -> list[str]:
+def _joined(groups: Sequence[Sequence[str]]) -> Sequence[str]:
     """Return the text that took part, of groups of which at most one does."""
-    if len(places) == 1:
-        place = places[0]
-        return [row[place] for row in rows]
-    return ["".join([row[place] for place in places]) for row in rows]
+    return groups[0] if len(groups) == 1 else list(map("".join, zip(*groups, strict=True)))
 
 
 def _skipped(columns: Sequence[Sequence[str]]) -> Integers | None:
