@@ -39,13 +39,18 @@ class ConsoleLines:
 
     `has` is a text that stands once in every line of training, or in the head of the log where `start` is given. Each
     of `lines` finds one of training, of `validation` one of another phase, of `header` one that holds only counters,
-    for the lines below it. With `pairs`, which stands between
-    a name and its number (`: `), all that follows in the line are metrics too. `loss` names the training loss, or
-    the parts whose sum it is. `window` is what a value is the mean of, `windows` that of single metrics, and
-    `window_length` an expression whose group is the length in the log. `first_step` and `first_epoch` are what the log
-    calls them; None leaves it to the log. `needs` must be found in the log, `lacks` must not. Of lines of a `bar` at
-    the same counters the last counts. `start` is where a record begins, if another one ran into its line; where they
-    cannot be parted, `double` stands once in each. `sample` shows real lines, `points` their steps and losses.
+    for the lines below it. With `pairs`, which stands between a name and its number (`: `), all that follows in the
+    line are metrics too, but for those `left_out`, under their `renamed` names. `loss` names the training loss, or the
+    parts whose sum it is.
+
+    `window` is what a loss is the mean of, `windows` that of single metrics; `window_length` and `epoch_length` are
+    expressions whose group tells, once in a log, the steps of one. `first_step` and `first_epoch` are what the log
+    calls them; None leaves it to the log. `fixed`: numbers are printed with a fixed number of decimals. Of lines of a
+    `bar` at the same counters the last counts.
+
+    `needs` must be found in the log, `lacks` must not. `start` is where a record begins, if another one ran into its
+    line; where they cannot be parted, `double` stands once in each. `sample` shows real lines, `points` their steps and
+    losses. `quoted`: nobody here has run the logger.
     """
 
     name: str
@@ -63,6 +68,7 @@ class ConsoleLines:
     window: Window = RAW
     windows: Mapping[str, Window] = field(default_factory=dict)
     window_length: str = ""
+    epoch_length: str = ""
     counts: Counting | None = None
     first_step: Base | None = None
     first_epoch: Base | None = None

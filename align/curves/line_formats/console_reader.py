@@ -59,6 +59,7 @@ def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
         loss_name="loss",
         counting=lines.counts or _counting(table, lines),
         base=_base(table, lines),
+        steps_per_epoch=reading.steps_per_epoch,
         ignored_lines=reading.ignored + reading.builder.ignored + len(reading.double) + bool(cut),
         notes=(*notes, *reading.notes()),
     )
@@ -71,7 +72,8 @@ class _Reading:
         printed = all_fixed if lines.fixed else None
         self.builder = TableBuilder(self.window, phase_by_name, loss="loss", printed_of=printed)
         self.ignored, self.odd_steps = 0, InvalidSteps()
-        self._lines, self._length = lines, 0
+        self._lines = lines
+        self._lengths = {"window": 0, "epoch": 0}
         self._carried = dict.fromkeys(COUNTERS, NO_STEP)
         self._twice = re.compile(twice(lines.once))
         self.double: list[int] = []
@@ -83,12 +85,7 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        if (
-            self._lines.window_length
-            and not self._length
-            and (told := re.search(self._lines.window_length, block.text))
-        ):
-            self._length = int(told[1])
+        self._look_for_lengths(block)
         numbers, rows = find_lines(block, self._lines.line)
         if self._lines.start or self._lines.double or block.text.count(self._lines.has) != len(rows):
             block = self._without_double(block)
@@ -106,12 +103,24 @@ class _Reading:
         for validated, at in by_phase(validation):
             self._add(numbers[kept[at]], kept[at], columns, counts, validated=validated)
 
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """The steps of an epoch, if the log tells them."""
+        return self._lengths["epoch"] or None
+
     def window(self, name: str) -> Window:
         """Return what a metric is the mean of: losses as the format says, others only if they are named."""
         if phase_by_name(name) == "validation":
             return RAW
-        usual = Window("mean of last", self._length) if self._length > 1 else self._lines.window
+        length = self._lengths["window"]
+        usual = Window("mean of last", length) if length > 1 else self._lines.window
         return self._lines.windows.get(name, usual if "loss" in name.lower() or name in self._lines.loss else RAW)
+
+    def _look_for_lengths(self, block: LogBlock) -> None:
+        """Read what the log tells once: how long its windows and its epochs are."""
+        for name, expression in (("window", self._lines.window_length), ("epoch", self._lines.epoch_length)):
+            if expression and not self._lengths[name] and (told := re.search(expression, block.text)):
+                self._lengths[name] = int(told[1])
 
     def _without_double(self, block: LogBlock) -> LogBlock:
         """Leave out lines in which two records ran together so that a number may be of both."""
