@@ -8,6 +8,7 @@ an explicit `null`, or a text that is no number, is NaN; an absent key or an emp
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,7 +80,9 @@ def _of_known(table: KnownTable, names: Collection[str]) -> LogColumns | None:
     step, epoch = (next(iter(find_names(asked, names)), None) for asked in (table.step, table.epoch))
     if not losses or step is epoch is None:
         return None
-    return LogColumns(step, epoch, losses[0], None, table, tuple(losses))
+    first = next(one for one in table.loss if re.fullmatch(one, losses[0]))
+    alike = tuple(name for name in losses if re.fullmatch(first, name))
+    return LogColumns(step, epoch, losses[0], None, table, alike)
 
 
 class TableReader:
