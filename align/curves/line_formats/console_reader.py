@@ -98,8 +98,10 @@ class _Reading:
         counts = {name: self._counted(name, columns.pop(name)) for name in COUNTERS if name in columns}
         kept = self._records(columns, counts)
         self.ignored += len(rows) - len(kept)
-        marks = columns.pop(VALIDATION, [""] * len(rows))
-        validation = np.array([marks[row] != "" for row in kept.tolist()], np.bool_)
+        validation = np.zeros(len(kept), np.bool_)
+        if VALIDATION in columns:
+            marks = columns.pop(VALIDATION)
+            validation[:] = [marks[row] != "" for row in kept.tolist()]
         for validated, at in by_phase(validation):
             self._add(numbers[kept[at]], kept[at], columns, counts, validated=validated)
 
@@ -131,15 +133,18 @@ class _Reading:
         return LogBlock("\n".join(line for _, line in kept), np.array([number for number, _ in kept], np.int64))
 
     def _counted(self, name: str, texts: Sequence[str]) -> Integers:
-        told = np.array([text != "" for text in texts])
-        counts = carry_forward(read_steps(texts), told, self._carried[name])
+        counts = read_steps(texts)
+        if "" in texts:
+            counts = carry_forward(counts, np.array([text != "" for text in texts]), self._carried[name])
         self._carried[name] = int(counts[-1])
         return counts
 
     def _records(self, columns: Mapping[str, Sequence[str]], counts: Mapping[str, Integers]) -> Integers:
         """Return the rows that hold a metric; of a bar's rows at the same counters only the last."""
         metrics = [texts for name, texts in columns.items() if name not in (VALIDATION, *SKIPPED)]
-        kept = np.array([any(texts) for texts in zip(*metrics, strict=True)], np.bool_)
+        kept = np.ones(len(metrics[0]), np.bool_)
+        if all("" in texts for texts in metrics):
+            kept[:] = [any(texts) for texts in zip(*metrics, strict=True)]
         if self._lines.bar:
             same = np.all([np.diff(values) == 0 for values in counts.values()], axis=0)
             kept[:-1] &= ~(same & kept[1:])
@@ -154,7 +159,7 @@ class _Reading:
         *,
         validated: bool,
     ) -> None:
-        lines, taken = self._lines, {name: [texts[row] for row in at.tolist()] for name, texts in columns.items()}
+        lines, taken = self._lines, {name: _taken(texts, at) for name, texts in columns.items()}
         skipped = _skipped([taken.pop(name) for name in SKIPPED if name in taken])
         named = pair_columns(taken.pop(REST), lines.pair) if REST in taken else {}
         metrics = {**named, **{name: texts for name, texts in taken.items() if any(texts)}}
@@ -166,7 +171,7 @@ class _Reading:
         steps = counted.get("step", epochs)
         if steps is None:
             return
-        if not validated and "loss" in metrics:
+        if not validated and "loss" in metrics and NO_STEP in steps:
             self.odd_steps.look(numbers, steps, list(map(str, steps.tolist())), metrics["loss"])
         self.builder.add(
             numbers,
@@ -181,6 +186,10 @@ class _Reading:
 def _joined(groups: Sequence[Sequence[str]]) -> Sequence[str]:
     """Return the text that took part, of groups of which at most one does."""
     return groups[0] if len(groups) == 1 else list(map("".join, zip(*groups, strict=True)))
+
+
+def _taken(texts: Sequence[str], at: Integers) -> Sequence[str]:
+    return texts if len(at) == len(texts) else [texts[row] for row in at.tolist()]
 
 
 def _skipped(columns: Sequence[Sequence[str]]) -> Integers | None:
