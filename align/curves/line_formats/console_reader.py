@@ -22,7 +22,7 @@ from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.sum_of_parts import with_sum
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
+from align.curves.log_parts.table_builder import LARGEST_STEP, NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.text import find_lines
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
 from align.curves.log_sources import LogBlock
@@ -87,7 +87,7 @@ class _Reading:
         """Take the lines of a block."""
         self._look_for_lengths(block)
         numbers, rows = find_lines(block, self._lines.line)
-        if self._lines.start or self._lines.double or block.text.count(self._lines.has) != len(rows):
+        if self._lines.double or block.text.count(self._lines.has) != len(rows):
             block = self._without_double(block)
             numbers, rows = find_lines(block, self._lines.line)
         self.ignored += max(0, block.count_filled() - len(rows))
@@ -196,7 +196,8 @@ def _skipped(columns: Sequence[Sequence[str]]) -> Integers | None:
     """Count the steps without an update: a number says how many, another word than a no that it was one."""
     if not columns:
         return None
-    return np.array([int(text) if text.isdecimal() else text not in _NOT_SKIPPED for text in columns[0]], np.int64)
+    counts = [min(int(text), LARGEST_STEP) if text.isdecimal() else text not in _NOT_SKIPPED for text in columns[0]]
+    return np.array(counts, np.int64)
 
 
 def _unlike(lines: ConsoleLines) -> bool:

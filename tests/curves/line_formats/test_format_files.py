@@ -84,6 +84,8 @@ def test_unlike_first_numbers_of_steps_and_epochs_are_brought_to_1() -> None:
 def test_skipped_steps_are_told_by_a_word_or_a_number() -> None:
     words = _made(lines="it <step> loss <loss> over <overflow>"), "it 1 loss 2 over False\nit 2 loss 2 over True\n"
     counts = _made(lines="it <step> loss <loss> skip <skipped>"), "it 5 loss 2 skip 0\nit 9 loss 2 skip 3\n"
+    large = _made(lines="it <step> loss <loss> skip <skipped>"), f"it 5 loss 2 skip {'9' * 20}\n"
+    assert _read(*large).table.skipped is not None
     told = [_read(*one).table.skipped for one in (words, counts)]
     assert [skipped.tolist() for skipped in told if skipped is not None] == [[0, 1], [0, 3]]
 
