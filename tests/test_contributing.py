@@ -18,8 +18,12 @@ from align.core import registry
 from align.core.name_map import LayerChoice
 from align.core.parameters import Parameter
 from align.core.protocols import CheckpointFormat, ModelReader, ModelRunner
+from align.curves.axis.place_on_axis import place_on_axis
 from align.curves.compare_losses import compare_losses
+from align.curves.line_formats.console_reader import read_console
+from align.curves.line_formats.format_files import console_formats, read_console_table
 from align.curves.log_format import LogFormat
+from align.curves.log_parts.format_tables import read_format_tables
 from align.curves.log_sources import LogSource
 from align.errors import EmptyLogError, NotACheckpointError
 from align.models.frameworks import arrays
@@ -109,8 +113,8 @@ def test_each_recipe_names_places_that_are_there(recipe) -> None:
 
 def test_every_recipe_that_shows_a_file_is_run_here() -> None:
     assert {name for name, text in RECIPES.items() if "```" in text} == {
-        "A layer rule", "A log format", "A checkpoint format", "A model family", "A pitfall", "State of an optimizer",
-        "The rule of an optimizer", "A command",
+        "A layer rule", "A log format", "A console as data", "A checkpoint format", "A model family", "A pitfall",
+        "State of an optimizer", "The rule of an optimizer", "A command",
     }  # fmt: skip
 
 
@@ -143,6 +147,16 @@ def test_the_log_format_reads_its_sample_and_is_found_by_the_command(plugin, tmp
     assert comparison.reference.values.tolist() == [2.3026, 2.2981]
     with pytest.raises(EmptyLogError):
         new.read(LogSource.of_text("no step here\n"))
+
+
+def test_the_console_as_data_is_the_one_that_the_conformance_tests_read(tmp_path) -> None:
+    (tmp_path / "paddle.toml").write_text(example("A console as data", "toml"), encoding="utf-8")
+    (table,) = read_format_tables(tmp_path / "paddle.toml")["console"]
+    shown = read_console_table(tmp_path / "paddle.toml", table)
+    (kept,) = (one for one in console_formats() if one.name == shown.name)
+    assert (shown.lines, shown.pairs, shown.window, shown.points) == (kept.lines, kept.pairs, kept.window, kept.points)
+    curve = place_on_axis(read_console(shown, LogSource.of_text(shown.sample)))
+    assert [*zip(curve.steps.tolist(), curve.values.tolist(), strict=True)] == [*shown.points]
 
 
 def test_the_checkpoint_format_is_read_and_refuses_to_be_written(plugin, tmp_path) -> None:

@@ -1,7 +1,7 @@
 """Plugins are found by looking into the folder of their kind: every public module holds one `PLUGIN`.
 
-There is no list to keep: a new file is a new plugin. Plugins import without their packages; what is missing is
-told apart from what is installed but broken.
+A module may hold the `PLUGINS` that it makes from data instead. There is no list to keep: a new file is a new plugin.
+Plugins import without their packages; what is missing is told apart from what is installed but broken.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from align.errors import AlignError, FrameworkMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import ModuleType
 
 PluginKind = Literal["frameworks", "formats", "losslogs", "foreign"]
 PACKAGES: dict[PluginKind, str] = {
@@ -57,12 +58,17 @@ def plugins(kind: PluginKind) -> Mapping[str, Plugin]:
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
         if info.name.startswith("_"):
             continue
-        plugin = cast("Plugin", importlib.import_module(f"{PACKAGES[kind]}.{info.name}").PLUGIN)
-        if plugin.name in found:
-            msg = f"two plugins of {PACKAGES[kind]} are called {plugin.name!r}"
-            raise AlignError(msg, "rename one of them")
-        found[plugin.name] = plugin
+        for plugin in _plugins_of(importlib.import_module(f"{PACKAGES[kind]}.{info.name}")):
+            if plugin.name in found:
+                msg = f"two plugins of {PACKAGES[kind]} are called {plugin.name!r}"
+                raise AlignError(msg, "rename one of them")
+            found[plugin.name] = plugin
     return dict(sorted(found.items()))
+
+
+def _plugins_of(module: ModuleType) -> tuple[Plugin, ...]:
+    """Return the plugins of a module, which may make several from data."""
+    return cast("tuple[Plugin, ...]", module.PLUGINS if hasattr(module, "PLUGINS") else (module.PLUGIN,))
 
 
 def checkpoint_formats() -> dict[str, CheckpointFormat]:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from align.curves.axis.place_on_axis import place_on_axis
+from align.curves.line_formats.format_files import console_formats
 from align.curves.log_format import LogFormat, log_formats
 from align.curves.log_sources import LogSource
 from align.curves.reading.process_ranks import choose_rank
@@ -46,7 +47,13 @@ def _is_document(sample: bytes) -> bool:
     return True
 
 
+# Formats that are data share one reader: what costs time is asked of some of them, in test_console_formats.py.
+CONSOLES = {lines.name for lines in console_formats()}
 every_format = pytest.mark.parametrize("name", FORMATS)
+every_reader = pytest.mark.parametrize("name", [name for name in FORMATS if name not in CONSOLES])
+every_reader_of_text = pytest.mark.parametrize(
+    "name", [name for name in FORMATS if name not in CONSOLES and not _sample(name).is_binary]
+)
 every_text_format = pytest.mark.parametrize("name", [name for name in FORMATS if not _sample(name).is_binary])
 every_format_of_lines = pytest.mark.parametrize(
     "name", [name for name in FORMATS if not _sample(name).is_binary and not _is_document(FORMATS[name].sample)]
@@ -135,7 +142,14 @@ def test_two_records_that_ran_together_on_one_line_are_taken_apart_or_left_out_w
             assert log.table.lines.tolist() == (told - (told > number)).tolist()
 
 
-@every_format_of_lines
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in FORMATS
+        if name not in CONSOLES and not _sample(name).is_binary and not _is_document(FORMATS[name].sample)
+    ],
+)
 def test_no_long_line_takes_longer_than_its_length_explains(
     name: str, guard: Callable[[float], AbstractContextManager[None]]
 ) -> None:
@@ -152,7 +166,7 @@ def test_no_long_line_takes_longer_than_its_length_explains(
 
 @settings(deadline=None, max_examples=20)
 @given(st.data())
-@every_text_format
+@every_reader_of_text
 def test_a_number_that_is_changed_in_its_sample_is_the_number_that_is_read(name: str, data: st.DataObject) -> None:
     sample, metrics = FORMATS[name].sample.decode(), FORMATS[name].read(_sample(name)).table.metrics
     printed = Counter(_NUMBER.findall(sample))
@@ -204,7 +218,7 @@ def test_records_are_in_the_order_of_the_lines_that_their_numbers_point_to(name:
 
 @settings(deadline=None, max_examples=50)
 @given(st.data())
-@every_format
+@every_reader
 def test_its_sample_with_a_part_taken_out_or_replaced_is_read_or_refused(name: str, data: st.DataObject) -> None:
     sample = FORMATS[name].sample
     first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(sample))] * 2)))

@@ -14,6 +14,7 @@ import numpy as np
 
 from align.curves.log_parts.column_names import is_lightning, loss_names, loss_notes
 from align.curves.log_parts.event_records import read_event_records
+from align.curves.log_parts.known_tables import find_names, known_table
 from align.curves.log_parts.phases import phase_by_name
 from align.curves.log_parts.protobuf import FIXED32, SPAN, VARINT, read_fields, read_floats
 from align.curves.log_parts.table_builder import LARGEST_STEP
@@ -77,16 +78,17 @@ def read_events(source: LogSource, plugin: LogFormat, kind: EventKind) -> LossLo
     if not len(scalars.steps):
         raise EmptyLogError(source.label, [plugin.summary])
     table = _table(scalars, frames.numbers, [tag.decode("utf-8", errors="backslashreplace") for tag in tags])
-    losses = loss_names(table.metrics)
+    known = known_table(table.metrics)
+    losses = find_names(known.loss, table.metrics) if known else loss_names(table.metrics)
     return LossLog(
         label=source.label,
         format=plugin.name,
         table=table,
         loss_name=losses[0] if losses else "",
         counting="global step",
-        base=0 if is_lightning({*table.metrics, "step"}) else None,
+        base=known.first_step if known else 0 if is_lightning({*table.metrics, "step"}) else None,
         ignored_lines=frames.records - len(np.unique(scalars.records)),
-        notes=(*frames.notes, *loss_notes(losses)),
+        notes=(*frames.notes, *([f"the tags are those of: {known.summary}"] if known else []), *loss_notes(losses)),
     )
 
 
@@ -149,6 +151,8 @@ def _tag_ids(data: bytes, found: MessageFields, count: int, tags: dict[bytes, in
 
 def _table(scalars: _Scalars, numbers: Integers, names: list[str]) -> LogTable:
     """Put scalars that follow each other at one step into one row, unless a tag comes twice in it."""
+    known = known_table(names)
+    window = known.window_of if known else _window
     rows = np.cumsum(np.append(0, np.diff(scalars.steps) != 0))
     if len(np.unique(rows * len(names) + scalars.tags)) < len(rows):
         rows = np.arange(len(rows))
@@ -156,7 +160,7 @@ def _table(scalars: _Scalars, numbers: Integers, names: list[str]) -> LogTable:
     order = np.argsort(scalars.tags, kind="stable")
     ends = np.searchsorted(scalars.tags[order], np.arange(1, len(names)))
     metrics = {
-        name: Series(rows[of], scalars.values[of], np.zeros(len(of)), _window(name), phase_by_name(name))
+        name: Series(rows[of], scalars.values[of], np.zeros(len(of)), window(name), phase_by_name(name))
         for name, of in zip(names, np.split(order, ends), strict=True)
         if len(of)
     }

@@ -8,22 +8,26 @@ an explicit `null`, or a text that is no number, is NaN; an absent key or an emp
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.log_parts.counting import starts_again
 from align.curves.log_parts.invalid_steps import InvalidSteps
+from align.curves.log_parts.known_tables import find_names, known_table
 from align.curves.log_parts.phases import OTHER_PHASES, phase_by_name
 from align.curves.log_parts.table_builder import ABSENT, NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.text import ONLY_EPOCHS, end_notes, is_null, is_number, with_point
 from align.curves.log_parts.validation_metrics import named_validation
 from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
-from align.errors import EmptyLogError, RepeatedColumnError
+from align.errors import EmptyLogError, RepeatedColumnError, SeveralLossesError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from align.curves.log_parts.known_tables import KnownTable
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Base, Booleans, Counting, Integers, LogTable, Window
 
@@ -46,17 +50,22 @@ EXPECTED = (
 class LogColumns:
     """The names, as the log spells them, of its step, epoch, loss and phase; None for what it has not.
 
-    The loss is "" in a log with nothing but losses of other phases, `val_loss`.
+    The loss is "" in a log with nothing but losses of other phases, `val_loss`. `table` is what is known of the logger.
     """
 
     step: str | None
     epoch: str | None
     loss: str
     phase: str | None
+    table: KnownTable | None = None
+    losses: tuple[str, ...] = ()
 
 
 def find_columns(names: Iterable[str]) -> LogColumns | None:
     """Tell the columns of a log by their names; None without any loss, or without both step and epoch."""
+    names = dict.fromkeys(names)
+    if table := known_table(names):
+        return _of_known(table, names)
     spelled: dict[str, str] = {}
     for name in names:
         spelled.setdefault(_plain(name), name)
@@ -64,6 +73,16 @@ def find_columns(names: Iterable[str]) -> LogColumns | None:
     if loss is None and {phase_by_name(name) for name in spelled if "loss" in name} == {"validation"}:
         loss = ""
     return None if loss is None or (step is None and epoch is None) else LogColumns(step, epoch, loss, phase)
+
+
+def _of_known(table: KnownTable, names: Collection[str]) -> LogColumns | None:
+    losses = find_names(table.loss, names)
+    step, epoch = (next(iter(find_names(asked, names)), None) for asked in (table.step, table.epoch))
+    if not losses or step is epoch is None:
+        return None
+    first = next(one for one in table.loss if re.fullmatch(one, losses[0]))
+    alike = tuple(name for name in losses if re.fullmatch(first, name))
+    return LogColumns(step, epoch, losses[0], None, table, alike)
 
 
 class TableReader:
@@ -96,6 +115,8 @@ class TableReader:
         validation = np.zeros(count, np.bool_)
         if columns.phase is not None and columns.phase in cells:
             validation[:] = [phase.strip().lower() in OTHER_PHASES for phase in cells[columns.phase]]
+        if columns.table and columns.table.null and columns.loss in metrics:
+            metrics[columns.loss] = [ABSENT if is_null(text) else text for text in metrics[columns.loss]]
         if "" in metrics.get(columns.loss, ()):
             metrics[columns.loss] = self._empty_losses(lines, metrics, (steps == NO_STEP) | validation)
         if validation.any():
@@ -103,7 +124,12 @@ class TableReader:
         self._builder.add(lines, steps, metrics, epochs=np.maximum(epochs, -1))
 
     def read(self, source: LogSource, format_name: str) -> LossLog:
-        """Put all rows together; raises EmptyLogError, NoStepError or NoNumberError if none has a step and a loss."""
+        """Put all rows together; raises EmptyLogError, NoStepError or NoNumberError if none has a step and a loss.
+
+        Raises SeveralLossesError for a table that holds the losses of several runs.
+        """
+        if len(self._columns.losses) > 1:
+            raise SeveralLossesError(source.label, 1, self._columns.losses)
         self._builder.refuse_words(source.label)
         columns, table = self._columns, self._builder.build()
         if not table.metrics or columns.loss not in (*table.metrics, ""):
@@ -116,7 +142,7 @@ class TableReader:
             table=table,
             loss_name=columns.loss,
             counting=_counting(columns, table),
-            base=_base(self._names),
+            base=columns.table.first_step if columns.table else _base(self._names),
             ignored_lines=self._filled - len(table.lines),
             notes=(*self._notes(), *only_epochs, *end_notes(source)),
         )
@@ -139,8 +165,8 @@ class TableReader:
 
     def _notes(self) -> tuple[str, ...]:
         """Say which column is the loss if several might be, which losses are no number, which rows have none."""
-        notes = []
-        loss = self._columns.loss
+        table, loss = self._columns.table, self._columns.loss
+        notes = [f"the columns are those of: {table.summary}", *filter(None, (table.note,))] if table else []
         if others := sorted(name for name in self._names if name != loss and _plain(name) in LOSS_NAMES):
             notes.append(f"the loss is read from {loss!r}; also in the log: {', '.join(others)}")
         notes += [*self._builder.notes(), *self._odd_steps.notes()]
@@ -182,15 +208,13 @@ def _counting(columns: LogColumns, table: LogTable) -> Counting:
     if table.epochs is None or _plain(columns.step).startswith("global"):
         return "global step"
     rows = table.metrics[columns.loss].rows if columns.loss else np.arange(len(table.steps))
-    epochs, index = np.unique(table.epochs[rows], return_inverse=True)
-    first, last = np.full(len(epochs), np.iinfo(np.int64).max), np.full(len(epochs), -1)
-    np.minimum.at(first, index, table.steps[rows])
-    np.maximum.at(last, index, table.steps[rows])
-    return "step in epoch" if bool(np.any(first[1:] <= last[:-1])) else "global step"
+    return "step in epoch" if starts_again(table.steps[rows], table.epochs[rows]) else "global step"
 
 
 def _window(columns: LogColumns, name: str) -> Window:
     """Means of an epoch are told by the name, or by a log that counts nothing else."""
+    if columns.table:
+        return RAW if phase_by_name(name) == "validation" else columns.table.window_of(name)
     return EPOCH_MEAN if columns.step is None or _plain(name).endswith("_epoch") else RAW
 
 

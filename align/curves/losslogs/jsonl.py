@@ -45,8 +45,8 @@ class JsonlFormat:
     )
 
     def recognizes(self, source: LogSource) -> bool:
-        """Tell whether a line is an object with a step and a loss."""
-        return _columns(source) is not None
+        """Tell whether a line is an object with a step and a loss, and the lines are no parts of an array."""
+        return _columns(source) is not None and not source.text.lstrip().startswith("[")
 
     def read(self, source: LogSource) -> LossLog:
         """Read all objects; raises EmptyLogError if none has a step and a loss, RepeatedColumnError."""

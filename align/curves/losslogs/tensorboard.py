@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.curves.log_parts.event_files import EventKind, is_event_file, read_events
+from align.curves.loss_log import RAW
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogSource
@@ -35,7 +36,9 @@ class TensorboardFormat:
 
     def read(self, source: LogSource) -> LossLog:
         """Read the scalars of all tags; raises EmptyLogError if there is none."""
-        return read_events(source, self, _KIND).with_notes((_RAW_NOTE,))
+        log = read_events(source, self, _KIND)
+        raw = all(series.window == RAW for series in log.table.metrics.values())
+        return log.with_notes((_RAW_NOTE,) if raw else ())
 
 
 PLUGIN = TensorboardFormat()

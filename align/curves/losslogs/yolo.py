@@ -6,18 +6,17 @@ epochs from 0, as the first versions of Ultralytics do; later ones count from 1.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from align.curves.log_parts.delimited import double_notes, find_header, read_cells
 from align.curves.log_parts.phases import phase_by_name
+from align.curves.log_parts.sum_of_parts import with_sum
 from align.curves.log_parts.table_builder import ABSENT, NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.table_reader import find_columns
 from align.curves.log_parts.text import end_notes
-from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog, Series
+from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from align.curves.log_parts.delimited import Header
     from align.curves.log_sources import LogSource
-    from align.curves.loss_log import LogTable, Window
+    from align.curves.loss_log import Window
 
 _YOLOV5_RATE = "x/lr0"
 
@@ -61,7 +60,7 @@ class YoloFormat:
             columns = dict(zip(header.names, cells.columns, strict=True))
             whole = np.array([text != ABSENT for text in cells.columns[-1]], np.bool_)
             builder.add(cells.lines, np.where(whole, read_steps(columns.pop("epoch")), NO_STEP), columns)
-        table = _with_sum(builder.build(), parts)
+        table = with_sum(builder.build(), parts, EPOCH_MEAN)
         if "loss" not in table.metrics:
             raise EmptyLogError(source.label, [self.summary])
         return LossLog(
@@ -84,18 +83,6 @@ def _header(source: LogSource) -> Header | None:
 
 def _parts(names: Iterable[str]) -> list[str]:
     return [name for name in names if name.startswith("train/") and name.endswith("_loss")]
-
-
-def _with_sum(table: LogTable, parts: list[str]) -> LogTable:
-    """Add the sum of the parts as `loss`, in the rows that have all of them."""
-    found = [table.metrics[name] for name in parts if name in table.metrics]
-    if len(found) < len(parts):
-        return table
-    rows = reduce(np.intersect1d, [series.rows for series in found])
-    values = np.sum([series.values[np.isin(series.rows, rows)] for series in found], axis=0)
-    units = np.sum([series.resolution[np.isin(series.rows, rows)] for series in found], axis=0)
-    loss = {"loss": Series(rows, values, units, EPOCH_MEAN)} if len(rows) else {}
-    return replace(table, metrics={**table.metrics, **loss})
 
 
 def _window(name: str) -> Window:

@@ -57,6 +57,7 @@ STEPS = {
 def _read(folder: Path, text: str, **given: object) -> LossLog:
     path = folder / "train.log"
     path.write_text(text, encoding="utf-8")
+    given = given if "pattern" in given else {"format": "lines", **given}
     return LogReading(**given).read(path)  # type: ignore[arg-type]
 
 
@@ -170,10 +171,10 @@ def test_steps_are_counted_from_0_where_their_distance_shows_it(tmp_path: Path) 
 
 def test_a_faulty_port_is_found_between_two_unknown_formats_and_its_clean_twin_passes(tmp_path: Path) -> None:
     reference, port = tmp_path / "a.log", tmp_path / "b.log"
-    reference.write_text(STEPS["brackets"], encoding="utf-8")
-    port.write_text(STEPS["equals"], encoding="utf-8")
+    reference.write_text(STEPS["glued"], encoding="utf-8")
+    port.write_text(STEPS["beside parts"], encoding="utf-8")
     assert compare_losses(reference, port).verdict.outcome.value == "aligned"
-    port.write_text(STEPS["equals"].replace("2.375", "2.875"), encoding="utf-8")
+    port.write_text(STEPS["beside parts"].replace("2.375", "2.875"), encoding="utf-8")
     faulty = compare_losses(reference, port).verdict
     assert faulty.outcome.value == "not aligned"
 
@@ -255,5 +256,5 @@ def test_what_is_no_training_log_is_refused(name: str, tmp_path: Path) -> None:
 
 def test_a_known_format_is_not_asked_for_twice(tmp_path: Path) -> None:
     text = "epoch: 1 step: 1, loss is 2.5\nepoch: 1 step: 2, loss is 2.25\n"
-    assert _read(tmp_path, text).format == "lossmonitor"
+    assert _read(tmp_path, text, format=None).format == "lossmonitor"
     assert _points(_read(tmp_path, text, format="lines")) == [(1, 2.5), (2, 2.25)]

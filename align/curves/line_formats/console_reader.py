@@ -1,0 +1,231 @@
+"""Reads the lines of ConsoleLines, a block at a time.
+
+Validation results stand at the last training line before them unless they tell a step of their own. A last line
+without an end, plainly shorter than others of its kind, was cut and is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.line_formats.console_lines import COUNTERS, REST, SKIPPED, VALIDATION
+from align.curves.log_parts.counting import starts_again
+from align.curves.log_parts.cut_line import leave_out_cut_line
+from align.curves.log_parts.delimited import double_notes
+from align.curves.log_parts.invalid_steps import InvalidSteps
+from align.curves.log_parts.name_value_pairs import pair_columns
+from align.curves.log_parts.phases import phase_by_name
+from align.curves.log_parts.printed_digits import all_fixed
+from align.curves.log_parts.record_lines import RecordLines, twice
+from align.curves.log_parts.sum_of_parts import with_sum
+from align.curves.log_parts.table_builder import LARGEST_STEP, NO_STEP, TableBuilder, read_steps
+from align.curves.log_parts.text import find_lines
+from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
+from align.curves.log_sources import LogBlock
+from align.curves.loss_log import RAW, LossLog, Window
+from align.errors import EmptyLogError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from align.curves.line_formats.console_lines import ConsoleLines
+    from align.curves.log_sources import LogSource
+    from align.curves.loss_log import Base, Counting, Integers, LogTable
+
+_NOT_SKIPPED = ("", "False", "false", "0", "None")
+
+
+def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
+    """Read all lines of the format; raises EmptyLogError if no line of training has a loss."""
+    reading = _Reading(lines)
+    records = RecordLines(source, lines.record_start, *([] if lines.double else [twice(lines.once)]))
+    for block in records.blocks():
+        reading.add(block)
+    reading.builder.refuse_words(source.label)
+    table = with_sum(reading.builder.build(), lines.loss, reading.window("loss"))
+    cut, table = leave_out_cut_line(source, table, lines.record)
+    if "loss" not in table.metrics:
+        reading.odd_steps.refuse(source.label)
+        raise EmptyLogError(source.label, [lines.summary])
+    notes = (cut,) if cut else records.notes()
+    return LossLog(
+        label=source.label,
+        format=lines.name,
+        table=table,
+        loss_name="loss",
+        counting=lines.counts or _counting(table, lines),
+        base=_base(table, lines),
+        steps_per_epoch=reading.steps_per_epoch,
+        ignored_lines=reading.ignored + reading.builder.ignored + len(reading.double) + bool(cut),
+        notes=(*notes, *reading.notes()),
+    )
+
+
+class _Reading:
+    """The columns so far; what lines with a counter alone tell is carried on to those that follow."""
+
+    def __init__(self, lines: ConsoleLines) -> None:
+        printed = all_fixed if lines.fixed else None
+        self.builder = TableBuilder(self.window, phase_by_name, loss="loss", printed_of=printed)
+        self.ignored, self.odd_steps = 0, InvalidSteps()
+        self._lines = lines
+        self._lengths = {"window": 0, "epoch": 0}
+        self._carried = dict.fromkeys(COUNTERS, NO_STEP)
+        self._twice = re.compile(twice(lines.once))
+        self.double: list[int] = []
+
+    def notes(self) -> tuple[str, ...]:
+        """Say what was left out, and what the format takes for granted."""
+        told = self.builder.notes(), self.odd_steps.notes(), filter(None, (self._lines.note,))
+        return (*double_notes(self.double), *chain.from_iterable(told))
+
+    def add(self, block: LogBlock) -> None:
+        """Take the lines of a block."""
+        self._look_for_lengths(block)
+        numbers, rows = find_lines(block, self._lines.line)
+        if self._lines.double or block.text.count(self._lines.has) != len(rows):
+            block = self._without_double(block)
+            numbers, rows = find_lines(block, self._lines.line)
+        self.ignored += max(0, block.count_filled() - len(rows))
+        if not rows:
+            return
+        groups = list(zip(*rows, strict=True))
+        columns = {name: _joined([groups[at] for at in places]) for name, places in self._lines.places.items()}
+        counts = {name: self._counted(name, columns.pop(name)) for name in COUNTERS if name in columns}
+        kept = self._records(columns, counts)
+        self.ignored += len(rows) - len(kept)
+        validation = np.zeros(len(kept), np.bool_)
+        if VALIDATION in columns:
+            marks = columns.pop(VALIDATION)
+            validation[:] = [marks[row] != "" for row in kept.tolist()]
+        for validated, at in by_phase(validation):
+            self._add(numbers[kept[at]], kept[at], columns, counts, validated=validated)
+
+    @property
+    def steps_per_epoch(self) -> int | None:
+        """The steps of an epoch, if the log tells them."""
+        return self._lengths["epoch"] or None
+
+    def window(self, name: str) -> Window:
+        """Return what a metric is the mean of: losses as the format says, others only if they are named."""
+        if phase_by_name(name) == "validation":
+            return RAW
+        length = self._lengths["window"]
+        usual = Window("mean of last", length) if length > 1 else self._lines.window
+        return self._lines.windows.get(name, usual if "loss" in name.lower() or name in self._lines.loss else RAW)
+
+    def _look_for_lengths(self, block: LogBlock) -> None:
+        """Read what the log tells once: how long its windows and its epochs are."""
+        for name, expression in (("window", self._lines.window_length), ("epoch", self._lines.epoch_length)):
+            if expression and not self._lengths[name] and (told := re.search(expression, block.text)):
+                self._lengths[name] = int(told[1])
+
+    def _without_double(self, block: LogBlock) -> LogBlock:
+        """Leave out lines in which two records ran together so that a number may be of both."""
+        if not self._twice.search(block.text):
+            return block
+        kept = [(number, line) for number, line in block.lines() if not self._twice.search(line)]
+        self.double += sorted({*block.numbers.tolist()} - {number for number, _ in kept})
+        return LogBlock("\n".join(line for _, line in kept), np.array([number for number, _ in kept], np.int64))
+
+    def _counted(self, name: str, texts: Sequence[str]) -> Integers:
+        counts = read_steps(texts)
+        if "" in texts:
+            counts = carry_forward(counts, np.array([text != "" for text in texts]), self._carried[name])
+        self._carried[name] = int(counts[-1])
+        return counts
+
+    def _records(self, columns: Mapping[str, Sequence[str]], counts: Mapping[str, Integers]) -> Integers:
+        """Return the rows that hold a metric; of a bar's rows at the same counters only the last."""
+        metrics = [texts for name, texts in columns.items() if name not in (VALIDATION, *SKIPPED)]
+        kept = np.ones(len(metrics[0]), np.bool_)
+        if all("" in texts for texts in metrics):
+            kept[:] = [any(texts) for texts in zip(*metrics, strict=True)]
+        if self._lines.bar:
+            same = np.all([np.diff(values) == 0 for values in counts.values()], axis=0)
+            kept[:-1] &= ~(same & kept[1:])
+        return np.flatnonzero(kept)
+
+    def _add(
+        self,
+        numbers: Integers,
+        at: Integers,
+        columns: Mapping[str, Sequence[str]],
+        counts: Mapping[str, Integers],
+        *,
+        validated: bool,
+    ) -> None:
+        lines, taken = self._lines, {name: _taken(texts, at) for name, texts in columns.items()}
+        skipped = _skipped([taken.pop(name) for name in SKIPPED if name in taken])
+        named = pair_columns(taken.pop(REST), lines.pair) if REST in taken else {}
+        metrics = {**named, **{name: texts for name, texts in taken.items() if any(texts)}}
+        metrics = {lines.renamed.get(name, name): texts for name, texts in metrics.items() if name not in COUNTERS}
+        if len(lines.loss) == 1 and lines.loss[0] in metrics:
+            metrics["loss"] = metrics.pop(lines.loss[0])
+        counted = {name: values[at] for name, values in counts.items()}
+        epochs, total = counted.get("epoch"), counted.get("total")
+        steps = counted.get("step", epochs)
+        if steps is None:
+            return
+        if not validated and "loss" in metrics and NO_STEP in steps:
+            self.odd_steps.look(numbers, steps, list(map(str, steps.tolist())), metrics["loss"])
+        self.builder.add(
+            numbers,
+            _moved(steps, lines.first_step if "step" in counts else lines.first_epoch, lines),
+            named_validation(metrics) if validated else metrics,
+            epochs=None if epochs is None else np.maximum(_moved(epochs, lines.first_epoch, lines), -1),
+            totals=None if total is None else np.maximum(total, 0),
+            skipped=skipped,
+        )
+
+
+def _joined(groups: Sequence[Sequence[str]]) -> Sequence[str]:
+    """Return the text that took part, of groups of which at most one does."""
+    return groups[0] if len(groups) == 1 else list(map("".join, zip(*groups, strict=True)))
+
+
+def _taken(texts: Sequence[str], at: Integers) -> Sequence[str]:
+    return texts if len(at) == len(texts) else [texts[row] for row in at.tolist()]
+
+
+def _skipped(columns: Sequence[Sequence[str]]) -> Integers | None:
+    """Count the steps without an update: a number says how many, another word than a no that it was one."""
+    if not columns:
+        return None
+    counts = [min(int(text), LARGEST_STEP) if text.isdecimal() else text not in _NOT_SKIPPED for text in columns[0]]
+    return np.array(counts, np.int64)
+
+
+def _unlike(lines: ConsoleLines) -> bool:
+    return None not in (lines.first_step, lines.first_epoch) and lines.first_step != lines.first_epoch
+
+
+def _moved(counts: Integers, first: Base | None, lines: ConsoleLines) -> Integers:
+    """Count from 1 where the first step and the first epoch have unlike numbers."""
+    return np.where(counts != NO_STEP, counts + (1 - (first or 0)), NO_STEP) if _unlike(lines) else counts
+
+
+def _base(table: LogTable, lines: ConsoleLines) -> Base | None:
+    """Return what the first step is called: not 0 where a step is as large as its total."""
+    if _unlike(lines):
+        return 1
+    base = lines.first_epoch if lines.first_step is None else lines.first_step
+    if base == 0 and table.totals is not None and (table.totals > 0).any():
+        return 1 if (table.steps == table.totals).any() else 0
+    return base
+
+
+def _counting(table: LogTable, lines: ConsoleLines) -> Counting:
+    """Tell by the groups how a log counts: steps through or inside epochs, by what starts again."""
+    if "step" not in lines.places:
+        return "epoch"
+    if table.epochs is None:
+        return "global step"
+    if table.totals is not None:
+        return "step in epoch"
+    rows = table.metrics["loss"].rows
+    return "step in epoch" if starts_again(table.steps[rows], table.epochs[rows]) else "global step"
