@@ -14,20 +14,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.line_layouts import find_layouts
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from align.curves.line_layouts import LineLayouts
     from align.curves.loss_log import Integers
 
 # What is made of a block should fit into a processor's cache.
-BLOCK_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 20
 HEAD_BYTES = 1 << 20
 _BINARY_BYTES = 1 << 16
 _LINE_END, _BLANKS = ord("\n"), np.frombuffer(b"\n \t", np.uint8)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LogBlock:
     """Whole lines of a log, parted by line feeds: `numbers[i]` is the number in the file, from 1, of the i-th line.
 
@@ -41,8 +44,15 @@ class LogBlock:
         """Yield (number, content) of every line."""
         return zip(self.numbers.tolist(), self.text.split("\n"), strict=True)
 
+    @cached_property
+    def layouts(self) -> LineLayouts | None:
+        """Its lines by layout; None if they have too many."""
+        return find_layouts(self.text)
+
     def count_filled(self) -> int:
         """Count the lines that are not blank."""
+        if "layouts" in self.__dict__ and self.layouts is not None:
+            return self.layouts.count_filled()
         letters = np.frombuffer(f"\n{self.text}\n".encode("utf-8", "surrogatepass"), np.uint8)
         firsts = letters[1:][letters[:-1] == _LINE_END]
         if not np.isin(firsts, _BLANKS).any():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from align.curves.log_parts.number_forms import NumberColumn
     from align.curves.loss_log import Floats, Integers
 
 ENOUGH_VALUES = 5
@@ -73,6 +74,24 @@ class DigitColumn:
             return
         finite = np.isfinite(values)
         figures, padded = _look_at(texts, finite)
+        self._learn(values, finite, figures, padded, places)
+
+    def add_numbers(self, numbers: NumberColumn) -> None:
+        """Look at finite numbers that were read by the column."""
+        self._count += len(numbers.values)
+        if not self._exact:
+            figures = np.stack([numbers.exponents, numbers.significant(), numbers.decimals]).astype(np.int16)
+            padded = not self._padded and numbers.has_padded(LEAST_DECIMALS)
+            self._learn(numbers.values, np.isfinite(numbers.values), figures, padded)
+
+    def _learn(
+        self,
+        values: Floats,
+        finite: NDArray[np.bool_],
+        figures: NDArray[np.int16],
+        padded: bool,
+        places: Integers | None = None,
+    ) -> None:
         if (figures[1][finite] >= FLOAT64_DIGITS).any():
             self._exact = True
             self._finite, self._figures = [], []

@@ -10,10 +10,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from align.curves.log_parts.line_columns import find_columns
 from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
-from align.curves.log_parts.text import find_lines
 
 if TYPE_CHECKING:
     from align.curves.log_sources import LogBlock, LogSource
@@ -64,10 +64,11 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        lines, rows = find_lines(block, _STEP)
-        self.ignored += block.count_filled() - len(rows)
-        if rows:
-            epochs, steps, totals, *texts = zip(*rows, strict=True)
+        found = find_columns(block, _STEP)
+        self.ignored += block.count_filled() - len(found.places)
+        if found.columns:
+            lines = block.numbers[found.places]
+            epochs, steps, totals, *texts = found.columns
             metrics = dict(zip(_NAMES, texts, strict=True))
             self.builder.add(lines, read_steps(steps), metrics, epochs=read_steps(epochs), totals=read_steps(totals))
 
