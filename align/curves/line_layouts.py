@@ -49,6 +49,13 @@ class LineLayouts:
         filled = np.array([bool(sample.strip()) for sample in self.samples])
         return int(np.count_nonzero(filled[self.kinds]))
 
+    def first_lines(self, most: int) -> Integers:
+        """Return the places of the first lines of each layout, `most` of them, in their order."""
+        order = np.argsort(self.kinds, kind="stable")
+        begins = np.flatnonzero(np.diff(self.kinds[order], prepend=-1))
+        ranks = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
+        return np.sort(order[ranks < most])
+
 
 def find_layouts(text: str) -> LineLayouts | None:
     """Part the lines of a text by layout; None if there are too many layouts to be worth it."""

@@ -119,6 +119,16 @@ class LogSource:
             yield from block.lines()
 
 
+def first_lines(source: LogSource, most: int) -> LogSource:
+    """Return the first lines of each layout in each block, `most` of them, in their order."""
+    texts = []
+    for block in source.blocks():
+        shown = None if block.layouts is None else block.layouts.first_lines(most)
+        lines = block.text.split("\n") if shown is not None else []
+        texts.append(block.text if shown is None else "\n".join(lines[row] for row in shown.tolist()))
+    return LogSource.of_text("\n".join([*texts, ""]), source.label)
+
+
 def _cleaned(text: str, first: int) -> LogBlock:
     text = _without_colours(text)
     numbers = np.arange(first, first + text.count("\n") + 1, dtype=np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,6 +24,8 @@ Place = Literal["through", "named", "ratio", "first"]
 _SUREST: tuple[Place, ...] = ("through", "named", "ratio", "first")
 _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
 _WORD = re.compile(r"[A-Za-z]")
+# A log is asked about its first lines once to know it and once to read it.
+_REMEMBERED = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class LineRoles:
         return self.losses[0][1] if self.losses and not self.validation else None
 
 
+@functools.lru_cache(maxsize=_REMEMBERED)
 def roles_of_line(number: int, line: str, *, bare: bool = False) -> LineRoles:
     """Tell the roles of the numbers of a line; with `bare` a number after `train` alone is a loss."""
     found = numbers_of_line(line)

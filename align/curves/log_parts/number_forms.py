@@ -102,7 +102,7 @@ def read_numbers(letters: Letters, starts: Integers, kinds: Integers, forms: Seq
 
 def _by_row(column: Integers, kinds: Integers) -> Integers:
     """Return what each row has; one number for all where they have the same."""
-    return column[:1] if (column == column[0]).all() else column[kinds]
+    return column[:1] if len(column) == 1 or (column == column[0]).all() else column[kinds]
 
 
 def _mantissas(
@@ -130,7 +130,7 @@ def _read_digits(words: Words, ends: Integers, counts: Integers) -> Words:
     """Read so many digits before each end, 24 at most, as whole numbers."""
     total = np.zeros(len(ends), np.uint64)
     for place in range(0, int(counts.max()), _WORD):
-        part = _read_word(words[ends - (place + _WORD)], np.clip(counts - place, 0, _WORD))
+        part = _read_word(words[ends - (place + _WORD)], np.minimum(np.maximum(counts - place, 0), _WORD))
         total = part * _WHOLE_TENS[place] + total if place else part
     return total
 
@@ -146,6 +146,8 @@ def _read_word(word: Words, counts: Integers) -> Words:
 def _divided(mantissas: Words, places: Integers) -> tuple[Floats, Booleans]:
     """Return mantissas / 10^places, and which of them are not sure to be rounded correctly."""
     values, long = mantissas.astype(np.float64), mantissas >= _EXACT
+    if not places.any():
+        return values, np.zeros(len(values), np.bool_)
     tens = _TENS[np.minimum(np.abs(places), _MOST_DECIMALS)]
     far = np.abs(places) > _MOST_DECIMALS
     unsure = far | (long & (places < 0))

@@ -70,9 +70,27 @@ class PrintedColumn(Sequence[str]):
     def _places(self) -> Integers:
         return np.array([(field.start, field.end) for field in self.fields], np.int64).reshape(-1, 2)
 
+    def parted(self, fields: Sequence[Field]) -> PrintedColumn:
+        """Return texts inside of these, at places counted from where these begin."""
+        moved = [
+            Field(whole.start + part.start, whole.start + part.end, part.text) if part.text.strip() else part
+            for whole, part in zip(self.fields, fields, strict=True)
+        ]
+        return PrintedColumn(self.letters, self.starts, self.kinds, moved)
+
     def take(self, rows: Integers | Booleans) -> PrintedColumn:
         """Return some of the texts."""
         return PrintedColumn(self.letters, self.starts[rows], self.kinds[rows], self.fields)
+
+    def by_layout(self, kind: int) -> Integers:
+        """Return the rows of a layout."""
+        return np.flatnonzero(self.kinds == kind)
+
+    def has_one_text(self, rows: Integers, start: int, end: int) -> bool:
+        """Tell whether lines of one layout have the same letters from `start` to `end` in what is theirs here."""
+        begins = self.starts[rows] + self._places[self.kinds[rows], 0]
+        letters = self.letters[begins[:, None] + np.arange(start, end)]
+        return bool((letters == letters[0]).all())
 
     @cached_property
     def filled(self) -> Booleans:
@@ -83,7 +101,7 @@ class PrintedColumn(Sequence[str]):
     @cached_property
     def numbers(self) -> NumberColumn | None:
         """All texts as numbers; None unless each has a form that is read by the column."""
-        used = np.unique(self.kinds)
+        used = np.flatnonzero(np.bincount(self.kinds, minlength=len(self.fields)))
         forms = [number_form(self.fields[kind].text) for kind in used.tolist()]
         known = [form for form in forms if form is not None]
         if not known or len(known) < len(forms):
@@ -91,3 +109,27 @@ class PrintedColumn(Sequence[str]):
         place = np.zeros(len(self.fields), np.int64)
         place[used] = np.arange(len(used))
         return read_numbers(self.letters, self.starts + self._places[self.kinds, 0], place[self.kinds], known)
+
+
+def take_texts(texts: Sequence[str], rows: Integers) -> Sequence[str]:
+    """Return the texts of some rows, in a column if they stand in one."""
+    return texts.take(rows) if isinstance(texts, PrintedColumn) else [texts[row] for row in rows.tolist()]
+
+
+def are_filled(texts: Sequence[str]) -> Booleans:
+    """Tell which texts are not empty."""
+    return texts.filled if isinstance(texts, PrintedColumn) else np.array([text != "" for text in texts], np.bool_)
+
+
+def are_word(texts: Sequence[str], word: str) -> Booleans:
+    """Tell which texts are a word without digits."""
+    if isinstance(texts, PrintedColumn):
+        alike: Booleans = np.array([field.text == word for field in texts.fields])[texts.kinds]
+        return alike
+    return np.array([text == word for text in texts], np.bool_)
+
+
+def may_hold(texts: Sequence[str], letter: str) -> bool:
+    """Tell whether a letter that is no digit stands in a text, or in that of a line like these."""
+    shown = (field.text for field in texts.fields) if isinstance(texts, PrintedColumn) else iter(texts)
+    return any(letter in text for text in shown)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from align.curves.log_parts.printed_column import ABSENT, PrintedColumn
+from align.curves.log_parts.printed_column import ABSENT, PrintedColumn, are_filled, take_texts
 from align.curves.log_parts.printed_digits import DigitColumn
 from align.curves.log_parts.text import LONGEST_NUMBER, is_null, is_number, shortened
 from align.curves.loss_log import RAW, LogTable, Series
@@ -278,6 +278,17 @@ def read_steps(texts: Sequence[str]) -> Integers:
     with np.errstate(invalid="ignore"):
         valid = (values >= 0) & (values < LARGEST_STEP) & (values == np.floor(values))
     return np.where(valid, values, NO_STEP).astype(np.int64)
+
+
+def read_told_steps(texts: Sequence[str]) -> Integers:
+    """Read the steps of a column in which some texts may be empty; NO_STEP there."""
+    filled = are_filled(texts)
+    if filled.all():
+        return read_steps(texts)
+    steps, rows = np.full(len(filled), NO_STEP), np.flatnonzero(filled)
+    if len(rows):
+        steps[rows] = read_steps(take_texts(texts, rows))
+    return steps
 
 
 def _counts(texts: Sequence[str]) -> Floats:
