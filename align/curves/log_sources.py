@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.line_layouts import find_layouts
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from align.curves.line_layouts import LineLayouts
     from align.curves.loss_log import Integers
 
 # What is made of a block should fit into a processor's cache.
-BLOCK_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 20
 HEAD_BYTES = 1 << 20
 _BINARY_BYTES = 1 << 16
 _LINE_END, _BLANKS = ord("\n"), np.frombuffer(b"\n \t", np.uint8)
@@ -44,7 +47,7 @@ def _utf16(data: bytes) -> str:
     return "" if not head else "utf-16-le" if second > first else "utf-16-be"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class LogBlock:
     """Whole lines of a log, parted by line feeds: `numbers[i]` is the number in the file, from 1, of the i-th line.
 
@@ -58,8 +61,15 @@ class LogBlock:
         """Yield (number, content) of every line."""
         return zip(self.numbers.tolist(), self.text.split("\n"), strict=True)
 
+    @cached_property
+    def layouts(self) -> LineLayouts | None:
+        """Its lines by layout; None if they have too many."""
+        return find_layouts(self.text)
+
     def count_filled(self) -> int:
         """Count the lines that are not blank."""
+        if "layouts" in self.__dict__ and self.layouts is not None:
+            return self.layouts.count_filled()
         letters = np.frombuffer(f"\n{self.text}\n".encode("utf-8", "surrogatepass"), np.uint8)
         firsts = letters[1:][letters[:-1] == _LINE_END]
         if not np.isin(firsts, _BLANKS).any():
@@ -124,6 +134,16 @@ class LogSource:
         """Yield (number, content) of every cleaned line."""
         for block in self.blocks():
             yield from block.lines()
+
+
+def first_lines(source: LogSource, most: int) -> LogSource:
+    """Return the first lines of each layout in each block, `most` of them, in their order."""
+    texts = []
+    for block in source.blocks():
+        shown = None if block.layouts is None else block.layouts.first_lines(most)
+        lines = block.text.split("\n") if shown is not None else []
+        texts.append(block.text if shown is None else "\n".join(lines[row] for row in shown.tolist()))
+    return LogSource.of_text("\n".join([*texts, ""]), source.label)
 
 
 def _cleaned(text: str, first: int) -> LogBlock:

@@ -57,8 +57,10 @@ class LinesFormat:
         if inference is None:
             raise EmptyLogError(source.label, [self.summary])
         _refuse_several(source.label, inference)
-        settled = settle_counting(inference, read_lines(inference.line_format, source))
-        log = read_lines(settled.line_format, source)
+        log = read_lines(inference.line_format, source)
+        settled = settle_counting(inference, log)
+        if settled.line_format != inference.line_format:
+            log = read_lines(settled.line_format, source)
         _refuse_short_end(log)
         return log.with_notes((*_told(settled), *settled.notes))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from align.core.regex_timeout import SECONDS, TimeIsUpError, limited_time
+from align.curves.line_formats.layout_rows import read_layout_rows, sample_block, sample_line
 from align.curves.line_formats.skipped_group import SKIP_GROUPS, skipped_steps
 from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
@@ -23,10 +24,12 @@ from align.curves.loss_log import EPOCH_MEAN, RAW, LossLog
 from align.errors import EmptyLogError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.curves.line_formats.line_format import LineFormat
+    from align.curves.line_layouts import LineLayouts
     from align.curves.log_sources import LogSource
+    from align.curves.loss_log import Integers
 
 _COUNTERS = ("step", "epoch", "total")
 _OTHERS = (*_COUNTERS, "validation", *SKIP_GROUPS)
@@ -111,6 +114,10 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
+        samples = None if block.numbers[-1] == self._cut_line else sample_block(self._format, block)
+        if samples is not None and block.layouts is not None:
+            self._add_layouts(block, block.layouts, find_in_block(self._format, samples))
+            return
         found = find_in_block(self._format, block)
         self._ignored += block.count_filled() - len(found)
         rows = list(self._carried_on(found))
@@ -122,14 +129,33 @@ class _Reading:
         if rows:
             self._take(rows)
 
+    def _add_layouts(self, block: LogBlock, layouts: LineLayouts, found: Sequence[FoundLine]) -> None:
+        """Take the lines of a block by what was found in one line of each layout, numbered by it."""
+        samples = {
+            row.number: sample_line(self._format, layouts.samples[row.number], row.groups, bar=row.bar) for row in found
+        }
+        rows = read_layout_rows(layouts, samples, self._counters, self._metrics, self._carried)
+        self._ignored += block.count_filled() - len(rows.places) - rows.moved - rows.validation
+        self._validation += rows.validation
+        self._carried = rows.carried
+        if self._cut_line:
+            kinds = set(rows.kinds.tolist())
+            self._shapes.update(_shape(row) for row in found if row.number in kinds)
+        if len(rows.places):
+            self._take_columns(block.numbers[rows.places], rows.columns)
+
     def _take(self, rows: Sequence[FoundLine]) -> None:
         lines = np.array([row.number for row in rows], np.int64)
         columns = {name: [row.groups[name] for row in rows] for name in (*self._counters, *self._metrics)}
+        self._take_columns(lines, columns, skipped_steps([row.groups for row in rows]))
+
+    def _take_columns(
+        self, lines: Integers, columns: Mapping[str, Sequence[str]], skipped: Integers | None = None
+    ) -> None:
         counts = {name: read_steps(columns[name]) for name in self._counters}
         steps = counts[self._counter]
         self._odd.look(lines, steps, columns[self._counter], columns["loss"])
         metrics = {name: columns[name] for name in self._metrics}
-        skipped = skipped_steps([row.groups for row in rows])
         self._builder.add(
             lines, steps, metrics, epochs=counts.get("epoch"), totals=counts.get("total"), skipped=skipped
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +25,8 @@ _SUREST: tuple[Place, ...] = ("through", "named", "ratio", "first")
 _OPEN_RATIO = re.compile(r"[\[(|]\s*$")
 _FRONT = re.compile(r"\s*\[\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?[\]|]")
 _WORD = re.compile(r"[A-Za-z\u4e00-\u9fff]")
+# A log is asked about its first lines once to know it and once to read it.
+_REMEMBERED = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class LineRoles:
         return self.losses[0][1] if self.losses and not self.validation else None
 
 
+@functools.lru_cache(maxsize=_REMEMBERED)
 def roles_of_line(number: int, line: str, *, bare: bool = False, fixed: frozenset[str] = frozenset()) -> LineRoles:
     """Tell the roles of the numbers of a line; with `bare` a number after `train` alone is a loss.
 

@@ -1,25 +1,30 @@
 """The cells of delimited text in columns: comma, semicolon or tab.
 
-Lines without quotes, all of as many cells, are parted by the block; any other block line by line.
+Lines without quotes are parted a layout at a time, else, all of as many cells, by the block; any other block line by
+line.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.log_parts.table_builder import ABSENT
+from align.curves.log_parts.line_columns import layout_column, stripped_field
+from align.curves.log_parts.printed_column import ABSENT, ABSENT_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from align.curves.log_parts.printed_column import Field, PrintedColumn
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Integers
 
 _DELIMITERS = ",;\t"
+_DIGIT = re.compile("[0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,10 @@ def read_cells(source: LogSource, header: Header, double: list[int]) -> Iterator
     Lines in which two rows ran together, so that a cell is of both, are left out and go to `double`.
     """
     for block in source.blocks():
-        cells = _regular(block, header) or _one_by_one(block, header, double)
-        yield block, _without_headers(cells, header)
+        cells = _by_layout(block, header)
+        if cells is None:
+            cells = _without_headers(_regular(block, header) or _one_by_one(block, header, double), header)
+        yield block, cells
 
 
 def double_notes(double: list[int]) -> tuple[str, ...]:
@@ -76,6 +83,39 @@ def by_name(header: Header, cells: Cells, repeated: dict[str, int]) -> Mapping[s
             if unlike is not None:
                 repeated.setdefault(name, int(cells.lines[unlike]))
     return named
+
+
+def _by_layout(block: LogBlock, header: Header) -> Cells | None:
+    """Part one line of each layout; None if there are too many, or a line has quotes or more cells than the header."""
+    layouts, width = block.layouts, len(header.names)
+    if layouts is None or '"' in block.text:
+        return None
+    parted = [_fields(sample, header.delimiter) for sample in layouts.samples]
+    if max(map(len, parted)) > width:
+        return None
+    rows = np.flatnonzero(np.array([bool(fields) for fields in parted])[layouts.kinds])
+    rows = rows[block.numbers[rows] >= header.line]
+    filled = [fields + [ABSENT_FIELD] * (width - len(fields)) for fields in parted]
+    columns = [layout_column(layouts, rows, fields) for fields in zip(*filled, strict=True)]
+    if len(again := _header_rows(columns, header)):
+        rows = np.delete(rows, again)
+        columns = [layout_column(layouts, rows, column.fields) for column in columns]
+    return Cells(block.numbers[rows], columns)
+
+
+def _fields(line: str, delimiter: str) -> list[Field]:
+    """Tell where the cells of a line without quotes stand, without the spaces around them; none in a blank one."""
+    ends = [*(found.start() for found in re.finditer(delimiter, line)), len(line)] if line.strip() else []
+    return [stripped_field(line, start, end) for start, end in zip((0, *(end + 1 for end in ends)), ends, strict=False)]
+
+
+def _header_rows(columns: Sequence[PrintedColumn], header: Header) -> Integers:
+    """Return the rows that are the header again; a layout like its own may have other digits."""
+    names = [_DIGIT.sub("0", name) for name in header.names]
+    layouts = zip(*(column.fields for column in columns), strict=True)
+    alike = [[_DIGIT.sub("0", field.text) for field in fields] == names for fields in layouts]
+    rows = np.flatnonzero(np.array(alike)[columns[0].kinds])
+    return rows[[tuple(column[row] for column in columns) == header.names for row in rows.tolist()]]
 
 
 def _regular(block: LogBlock, header: Header) -> Cells | None:

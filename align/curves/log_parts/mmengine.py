@@ -51,7 +51,7 @@ def configured_length(text: str) -> int | None:
     return None
 
 
-def in_seconds(columns: Mapping[str, list[str]]) -> dict[str, list[str]]:
+def in_seconds(columns: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
     """Give the times their unit as suffix."""
     return {_IN_SECONDS.get(name, name): texts for name, texts in columns.items()}
 

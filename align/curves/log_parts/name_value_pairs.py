@@ -9,15 +9,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from align.curves.line_layouts import is_digit_blind
+from align.curves.log_parts.line_columns import field_at
+from align.curves.log_parts.printed_column import NO_FIELD, PrintedColumn
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from align.curves.log_parts.printed_column import Field
 
 _END = "\n"
 # Of a line of a million characters, as no logger writes one: a column for each name of it would take minutes.
 MOST_NAMES = 1000
 
 
-def pair_columns(lists: Sequence[str], pair: re.Pattern[str]) -> dict[str, list[str]]:
+def pair_columns(lists: Sequence[str], pair: re.Pattern[str]) -> dict[str, Sequence[str]]:
     """Return the numbers of each list, as printed, by name: "" where a list has none, the last where it has two.
 
     Of a list with more than `MOST_NAMES` numbers only so many are read.
@@ -25,6 +31,10 @@ def pair_columns(lists: Sequence[str], pair: re.Pattern[str]) -> dict[str, list[
     """
     if not lists:
         return {}
+    if isinstance(lists, PrintedColumn) and is_digit_blind(pair):
+        columns = _by_layout(lists, pair)
+        if columns is not None:
+            return columns
     pair_or_end = re.compile(rf"{pair.pattern}|({_END})", pair.flags)
     found = pair_or_end.findall(_END.join((*lists, "")))
     names = [name for name, _, _ in found]
@@ -33,3 +43,20 @@ def pair_columns(lists: Sequence[str], pair: re.Pattern[str]) -> dict[str, list[
         return {name: [number for _, number, _ in found[at :: len(first) + 1]] for at, name in enumerate(first)}
     rows = [dict(pair.findall(text)[:MOST_NAMES]) for text in lists]
     return {name: [row.get(name, "") for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
+
+
+def _by_layout(lists: PrintedColumn, pair: re.Pattern[str]) -> dict[str, Sequence[str]] | None:
+    """Search one list of each layout; None if names in others have other digits, or there are very many."""
+    known: dict[int, dict[str, Field]] = {}
+    for kind in dict.fromkeys(lists.kinds.tolist()):
+        text = lists.fields[kind].text
+        found = list(pair.finditer(text))
+        numbered = [match for match in found if any(map(str.isdigit, match[1]))]
+        rows = lists.by_layout(kind) if numbered else lists.kinds[:0]
+        spelled = [field_at(text, *match.span(1)) for match in numbered]
+        if len(found) > MOST_NAMES or not all(lists.has_one_text(rows, one.start, one.end) for one in spelled):
+            return None
+        known[kind] = {match[1]: field_at(text, *match.span(2)) for match in found}
+    names = dict.fromkeys(name for fields in known.values() for name in fields)
+    kinds = range(len(lists.fields))
+    return {name: lists.parted([known.get(kind, {}).get(name, NO_FIELD) for kind in kinds]) for name in names}

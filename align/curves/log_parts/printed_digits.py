@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from align.curves.log_parts.number_forms import NumberColumn
     from align.curves.loss_log import Floats, Integers
 
 ENOUGH_VALUES = 5
@@ -58,6 +59,7 @@ class DigitColumn:
         self._measured = measured
         self._count = 0
         self._exact = False  # a number with all the digits of a float64 was seen: nothing more to learn
+        self._few: list[tuple[NDArray[np.bytes_], Floats, Integers | None]] = []
         self._finite: list[NDArray[np.bool_]] = []
         self._figures: list[NDArray[np.int16]] = []
         self._padded = False
@@ -69,10 +71,42 @@ class DigitColumn:
         With `places` those of the block are `texts[places]`: of many that are alike, each is looked at once.
         """
         self._count += len(texts) if places is None else len(places)
+        if self._count < ENOUGH_VALUES:
+            self._few.append((texts, values, places))
+            return
+        self._look_at_few()
+        self._look(texts, values, places)
+
+    def _look_at_few(self) -> None:
+        """Look at what was left, as so few prove nothing: an object of very many keys has many such columns."""
+        few, self._few = self._few, []
+        for texts, values, places in few:
+            self._look(texts, values, places)
+
+    def _look(self, texts: NDArray[np.bytes_], values: Floats, places: Integers | None) -> None:
         if self._exact:
             return
         finite = np.isfinite(values)
         figures, padded = _look_at(texts, finite)
+        self._learn(values, finite, figures, padded, places)
+
+    def add_numbers(self, numbers: NumberColumn) -> None:
+        """Look at finite numbers that were read by the column."""
+        self._count += len(numbers.values)
+        self._look_at_few()
+        if not self._exact:
+            figures = np.stack([numbers.exponents, numbers.significant(), numbers.decimals]).astype(np.int16)
+            padded = not self._padded and numbers.has_padded(LEAST_DECIMALS)
+            self._learn(numbers.values, np.isfinite(numbers.values), figures, padded)
+
+    def _learn(
+        self,
+        values: Floats,
+        finite: NDArray[np.bool_],
+        figures: NDArray[np.int16],
+        padded: bool,
+        places: Integers | None = None,
+    ) -> None:
         if (figures[1][finite] >= FLOAT64_DIGITS).any():
             self._exact = True
             self._finite, self._figures = [], []
@@ -90,7 +124,9 @@ class DigitColumn:
         `printed` is what is known of the format. What was gathered goes with that.
         """
         none = np.zeros(self._count)
-        if self._exact or not self._count:
+        if printed is not None:
+            self._look_at_few()
+        if self._few or self._exact or not self._count:
             return none
         finite = np.concatenate(self._finite)
         exponents, significant, decimals = np.concatenate(self._figures, axis=1)

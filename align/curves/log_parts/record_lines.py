@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from align.curves.line_layouts import is_digit_blind
 from align.curves.log_parts.text import end_notes
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import LossLog
@@ -60,8 +61,7 @@ class RecordLines:
     def blocks(self) -> Iterator[LogBlock]:
         """Give the lines in order."""
         for block in self._source.blocks():
-            apart = any(one.search(block.text) for one in self._together)
-            yield self._taken_apart(block) if apart else block
+            yield self._taken_apart(block) if self._may_hold_two(block) else block
 
     def notes(self) -> tuple[str, ...]:
         """Say where records were taken apart, and whether the end of the text was cut."""
@@ -82,6 +82,11 @@ class RecordLines:
         return LossLog(
             self._source.label, plugin.name, table, "loss", "global step", 1, ignored_lines=ignored, notes=self.notes()
         )
+
+    def _may_hold_two(self, block: LogBlock) -> bool:
+        layouts = block.layouts if all(map(is_digit_blind, self._together)) else None
+        texts = (block.text,) if layouts is None else layouts.samples
+        return any(one.search(text) for one in self._together for text in texts)
 
     def _taken_apart(self, block: LogBlock) -> LogBlock:
         pieces: list[str] = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from align.curves.log_parts.printed_column import ABSENT, PrintedColumn, are_filled, take_texts
 from align.curves.log_parts.printed_digits import DigitColumn
 from align.curves.log_parts.text import LONGEST_NUMBER, is_null, is_number, shortened
 from align.curves.loss_log import RAW, LogTable, Series
@@ -22,16 +23,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from align.curves.log_parts.number_forms import NumberColumn
     from align.curves.log_parts.printed_digits import Printed
-    from align.curves.loss_log import Floats, Integers, LogRecord, Phase, Window
+    from align.curves.loss_log import Booleans, Floats, Integers, LogRecord, Phase, Window
 
 T = TypeVar("T", bound=np.generic)
 
 # An epoch of so many steps, so many times, still fits into 64 bits.
 LARGEST_STEP = 2**31
 NO_STEP = -2
-# In place of a text that is not there; no text of a cell, without the spaces around it, is like it.
-ABSENT = " "
 # Where texts come again so often, each is read once.
 _ALIKE = 8
 
@@ -75,7 +75,7 @@ class TableBuilder:
         usable = steps != NO_STEP if epochs is None else (steps != NO_STEP) & (epochs != NO_STEP)
         count = int(np.count_nonzero(usable))
         if count < len(steps):
-            metrics = {name: list(compress(texts, usable)) for name, texts in metrics.items()}
+            metrics = {name: _taken(texts, usable) for name, texts in metrics.items()}
             columns = {name: None if column is None else column[usable] for name, column in columns.items()}
             self.ignored += len(steps) - count
         for name, column in columns.items():
@@ -145,6 +145,12 @@ class _Column:
 
     def add(self, rows: Integers, lines: Integers, texts: Sequence[str]) -> None:
         """Take the texts of these records."""
+        if isinstance(texts, PrintedColumn):
+            if not texts.filled.all():
+                rows, lines, texts = rows[texts.filled], lines[texts.filled], texts.take(texts.filled)
+            if len(rows) and texts.numbers is not None:
+                self._take_numbers(rows, texts.numbers)
+                return
         if "" in texts or ABSENT in texts:
             filled = [text not in ("", ABSENT) for text in texts]
             rows, lines, texts = rows[filled], lines[filled], list(compress(texts, filled))
@@ -188,6 +194,11 @@ class _Column:
         self.rows.append(rows)
         self.values.append(values)
 
+    def _take_numbers(self, rows: Integers, numbers: NumberColumn) -> None:
+        self.digits.add_numbers(numbers)
+        self.rows.append(rows)
+        self.values.append(numbers.values)
+
     def _readable(self, line: int, text: str) -> str:
         """Return a number as it stands, `nan` for what is kept as one, "" for what is left out."""
         text = text.strip()
@@ -201,6 +212,10 @@ class _Column:
                 self._strange.append((line, shortened(text)))
             return "nan"
         return "nan" if null else ""
+
+
+def _taken(texts: Sequence[str], rows: Booleans) -> Sequence[str]:
+    return texts.take(rows) if isinstance(texts, PrintedColumn) else list(compress(texts, rows))
 
 
 def _read(texts: Sequence[str]) -> tuple[NDArray[np.bytes_], Floats]:
@@ -259,13 +274,30 @@ _USUAL = {"lines": 0, "steps": 0, "epochs": -1, "totals": 0, "skipped": 0, "shar
 
 def read_steps(texts: Sequence[str]) -> Integers:
     """Read steps or epochs, also when printed as `10.0`; NO_STEP for what is no integer in [0, 2^31)."""
-    try:
-        values = np.fromiter(map(float, texts), np.float64, len(texts))
-    except ValueError:
-        values = np.array([float(text) if is_number(text.strip()) else np.nan for text in texts], np.float64)
+    values = _counts(texts)
     with np.errstate(invalid="ignore"):
         valid = (values >= 0) & (values < LARGEST_STEP) & (values == np.floor(values))
     return np.where(valid, values, NO_STEP).astype(np.int64)
+
+
+def read_told_steps(texts: Sequence[str]) -> Integers:
+    """Read the steps of a column in which some texts may be empty; NO_STEP there."""
+    filled = are_filled(texts)
+    if filled.all():
+        return read_steps(texts)
+    steps, rows = np.full(len(filled), NO_STEP), np.flatnonzero(filled)
+    if len(rows):
+        steps[rows] = read_steps(take_texts(texts, rows))
+    return steps
+
+
+def _counts(texts: Sequence[str]) -> Floats:
+    if isinstance(texts, PrintedColumn) and texts.numbers is not None:
+        return texts.numbers.values
+    try:
+        return np.fromiter(map(float, texts), np.float64, len(texts))
+    except ValueError:
+        return np.array([float(text) if is_number(text.strip()) else np.nan for text in texts], np.float64)
 
 
 def read_step(text: str) -> int | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.curves.log_parts.mmengine import is_training_object
-from align.curves.log_parts.table_builder import ABSENT
+from align.curves.log_parts.printed_column import ABSENT
 from align.curves.log_parts.table_reader import EXPECTED, LogColumns, TableReader, find_columns, repeated_notes
 from align.curves.log_parts.uniform_json_lines import split_uniform_objects
 from align.errors import EmptyLogError
@@ -83,7 +83,7 @@ class _Reading:
         """Return the line of each object, and texts by key."""
         alike = split_uniform_objects(block)
         if alike is not None:
-            return block.numbers, alike
+            return alike.lines, dict(alike.columns)
         lines, rows = block.numbers, _all_at_once(block)
         if rows is None:
             numbered = list(self._one_by_one(block))

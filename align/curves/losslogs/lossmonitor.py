@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.log_parts.line_columns import find_columns
 from align.curves.log_parts.printed_digits import FIXED, Printed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
-from align.curves.log_parts.text import NUMBER, find_lines, is_number
-from align.curves.log_sources import LogBlock
+from align.curves.log_parts.text import NUMBER, is_number
 
 if TYPE_CHECKING:
-    from align.curves.log_sources import LogSource
+    from collections.abc import Sequence
+
+    from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Integers, LogTable, LossLog
 
 # Whatever stands in place of the loss is taken, without a full stop after it, and told from a number afterwards.
@@ -81,30 +83,29 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        apart = LogBlock(block.text, np.arange(len(block.numbers)))  # as lines may share a number
-        times = find_lines(apart, _TIME)
-        places, rows = find_lines(apart, _LOSS, others=times[0])
-        lines = block.numbers[places]
-        self.ignored += block.count_filled() - len(rows)
+        times = find_columns(block, _TIME)
+        found = find_columns(block, _LOSS, others=times.places)
+        lines = block.numbers[found.places]
+        self.ignored += block.count_filled() - len(lines)
         steps = epochs = lines[:0]
-        if rows:
-            printed_epochs, printed_steps, losses = zip(*rows, strict=True)
+        if found.columns:
+            printed_epochs, printed_steps, losses = found.columns
             if lines[-1] == self._cut_line and not is_number(losses[-1]):  # it may be the beginning of a number
                 losses = (*losses[:-1], "")
             steps, epochs = read_steps(printed_steps), read_steps(printed_epochs)
             self.builder.add(lines, steps, {"loss": losses}, epochs=epochs)
-        if times[1]:
-            at = np.searchsorted(places, times[0])
+        if times.columns:
+            at = np.searchsorted(found.places, times.places)
             before = np.append(self._last[0], steps)[at], np.append(self._last[1], epochs)[at]
-            self._add_times(block.numbers[times[0]], times[1], *before)
+            self._add_times(block.numbers[times.places], times.columns, *before)
         if len(steps):
             self._last = int(steps[-1]), int(epochs[-1])
 
-    def _add_times(self, lines: Integers, rows: list[tuple[str, ...]], steps: Integers, epochs: Integers) -> None:
+    def _add_times(self, lines: Integers, texts: Sequence[Sequence[str]], steps: Integers, epochs: Integers) -> None:
         """Put each time at the last loss before it; one before all losses is no record of ours."""
         self.ignored -= int(np.count_nonzero(steps != NO_STEP))
         ignored = self.builder.ignored
-        self.builder.add(lines, steps, dict(zip(_TIME_NAMES, zip(*rows, strict=True), strict=True)), epochs=epochs)
+        self.builder.add(lines, steps, dict(zip(_TIME_NAMES, texts, strict=True)), epochs=epochs)
         self.builder.ignored = ignored
 
 

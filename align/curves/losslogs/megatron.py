@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.log_parts.line_columns import find_columns
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
+from align.curves.log_parts.printed_column import are_filled, take_texts
 from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
-from align.curves.log_parts.text import NUMBER, find_lines
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps, read_told_steps
+from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog, Window
 from align.errors import EmptyLogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Booleans, Integers
@@ -102,18 +104,20 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        lines, rows = find_lines(block, _LINE)
-        self.ignored += block.count_filled() - len(rows)
-        if not rows:
+        found = find_columns(block, _LINE)
+        self.ignored += block.count_filled() - len(found.places)
+        if not found.columns:
             return
-        self._adds_on |= _MICROSECONDS.search(block.text) is not None
-        iterations, printed_totals, kinds, at, lists = zip(*rows, strict=True)
-        training = np.array([not kind for kind in kinds])
-        steps = read_steps([step or other for step, other in zip(iterations, at, strict=True)])
+        texts = (block.text,) if block.layouts is None else block.layouts.samples
+        self._adds_on |= any(map(_MICROSECONDS.search, texts))
+        lines = block.numbers[found.places]
+        iterations, printed_totals, kinds, at, lists = found.columns
+        training = ~are_filled(kinds)
+        steps = np.where(are_filled(iterations), read_told_steps(iterations), read_told_steps(at))
         steps = carry_forward(steps, steps != NO_STEP, self._step)
-        totals = carry_forward(read_steps(printed_totals), training, self._total)
+        totals = carry_forward(read_told_steps(printed_totals), training, self._total)
         for validated, of in by_phase(~training):
-            columns = pair_columns([lists[row] for row in of.tolist()], _PAIR)
+            columns = pair_columns(take_texts(lists, of), _PAIR)
             add = self._add_validations if validated else self._add_iterations
             add(lines[of], steps[of], {_TIMES.get(name, name): texts for name, texts in columns.items()}, totals[of])
         self._total = int(totals[-1])
@@ -127,7 +131,7 @@ class _Reading:
         return tuple(note for count, note in counted if count)
 
     def _add_iterations(
-        self, lines: Integers, steps: Integers, metrics: dict[str, list[str]], totals: Integers
+        self, lines: Integers, steps: Integers, metrics: dict[str, Sequence[str]], totals: Integers
     ) -> None:
         self.loss = self.loss or _loss_name(metrics)
         skipped, all_skipped = self._skipped(metrics, steps)
@@ -136,11 +140,11 @@ class _Reading:
         self._step = int(steps[-1])
 
     def _add_validations(
-        self, lines: Integers, steps: Integers, metrics: dict[str, list[str]], totals: Integers
+        self, lines: Integers, steps: Integers, metrics: dict[str, Sequence[str]], totals: Integers
     ) -> None:
         self.builder.add(lines, steps, named_validation(metrics), totals=totals)
 
-    def _skipped(self, metrics: dict[str, list[str]], steps: Integers) -> tuple[Integers, Booleans]:
+    def _skipped(self, metrics: dict[str, Sequence[str]], steps: Integers) -> tuple[Integers, Booleans]:
         """Count the skipped iterations of each line, made to stand for its own, and tell where there are no others."""
         distances = np.diff(steps, prepend=max(self._step, 0))
         usual = int(np.median(distances[1:])) if len(distances) > 1 else 1
@@ -150,17 +154,19 @@ class _Reading:
             seconds = np.flatnonzero(first[:-1] & (distances[1:] > 0)) + 1
             counts[seconds] = np.maximum(counts[seconds] - counts[seconds - 1], 0)
             seconds = seconds[(distances[seconds] == 1) & (usual == 1)]
-            for row in seconds.tolist():
-                _take_apart(metrics, row, counts)
+            if len(seconds):
+                metrics.update(_taken_apart(metrics, seconds, counts))
             self._apart += len(seconds)
         distances = np.where((distances > 0) & (distances < usual), distances, max(usual, 1))
         self._distances.append(distances)
         return counts, counts >= distances
 
-    def _judged(self, losses: list[str], skipped: Booleans) -> list[str]:
+    def _judged(self, losses: Sequence[str], skipped: Booleans) -> Sequence[str]:
         """Put NaN where it was left out, and nothing where a 0 stands for nothing."""
+        unsure = skipped | ~are_filled(losses)
+        if not unsure.any():
+            return losses
         judged = list(losses)
-        unsure = skipped | np.array([not text for text in losses])
         for row in np.flatnonzero(unsure).tolist():
             if not skipped[row]:
                 judged[row], self._nan = "nan", self._nan + 1
@@ -187,6 +193,13 @@ def _loss_name(names: Iterable[str]) -> str:
 
 def _is_loss(name: str) -> bool:
     return "loss" in name and name != _LOSS_SCALE
+
+
+def _taken_apart(metrics: dict[str, Sequence[str]], rows: Integers, skipped: Integers) -> dict[str, list[str]]:
+    apart = {name: list(texts) for name, texts in metrics.items()}
+    for row in rows.tolist():
+        _take_apart(apart, row, skipped)
+    return apart
 
 
 def _take_apart(metrics: dict[str, list[str]], row: int, skipped: Integers) -> None:

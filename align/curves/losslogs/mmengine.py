@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.log_parts.line_columns import find_columns
 from align.curves.log_parts.mmengine import (
     USUAL_LENGTH,
     USUAL_LENGTH_NOTE,
@@ -23,13 +24,16 @@ from align.curves.log_parts.mmengine import (
 )
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
+from align.curves.log_parts.printed_column import PrintedColumn, are_word, take_texts
 from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.record_lines import RecordLines, twice
-from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
-from align.curves.log_parts.text import NUMBER, find_lines
+from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps, read_told_steps
+from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Integers, LossLog, Window
 
@@ -91,15 +95,24 @@ class _Reading:
         """Take the lines of a block."""
         if self._length is None:
             self._length = configured_length(block.text)
-        found, rows = find_lines(block, _LINE)
-        used = [at for at, row in enumerate(rows) if self._tells(row)]
+        found = find_columns(block, _LINE)
+        used = self._told(found.columns) if found.columns else found.places[:0]
         self.ignored += block.count_filled() - len(used)
-        if used:
-            self._add(found[used], [rows[at] for at in used])
+        if len(used):
+            self._add(block.numbers[found.places[used]], [take_texts(column, used) for column in found.columns])
 
     def notes(self) -> tuple[str, ...]:
         """Say where the window is not told."""
         return () if self._of_mmcv or self._length else (USUAL_LENGTH_NOTE,)
+
+    def _told(self, columns: Sequence[Sequence[str]]) -> Integers:
+        """Return the rows that tell something; once it is known how the log counts, one of each layout says so."""
+        first = columns[0]
+        if self.kind and isinstance(first, PrintedColumn):
+            fields = [column.fields for column in columns if isinstance(column, PrintedColumn)]
+            tells = [self._tells(tuple(field.text for field in row)) for row in zip(*fields, strict=True)]
+            return np.flatnonzero(np.array(tells)[first.kinds])
+        return np.flatnonzero(np.array([self._tells(row) for row in zip(*columns, strict=True)], np.bool_))
 
     def _tells(self, row: tuple[str, ...]) -> bool:
         kind, mode, *_, values = row
@@ -108,16 +121,16 @@ class _Reading:
             return kind == self.kind
         return mode == "val" and kind == self.kind and "eta: " not in values
 
-    def _add(self, lines: Integers, rows: list[tuple[str, ...]]) -> None:
-        _, modes, epochs, printed, printed_totals, lists = zip(*rows, strict=True)
-        training = np.array(modes) != "val"
-        totals = carry_forward(read_steps(printed_totals), training, self._total)
+    def _add(self, lines: Integers, columns_of_line: Sequence[Sequence[str]]) -> None:
+        _, modes, epochs, printed, printed_totals, lists = columns_of_line
+        training = ~are_word(modes, "val")
+        totals = carry_forward(read_told_steps(printed_totals), training, self._total)
         by_epoch = self.kind == "Epoch"
         inside = read_steps(printed)
         steps = np.where(training, inside, totals) if by_epoch else carry_forward(inside, training, self._step)
-        counted = read_steps(epochs)
+        counted = read_told_steps(epochs)
         for validated, at in by_phase(~training):
-            columns = in_seconds(pair_columns([lists[row] for row in at.tolist()], _PAIR))
+            columns = in_seconds(pair_columns(take_texts(lists, at), _PAIR))
             self.builder.add(
                 lines[at],
                 steps[at],

@@ -23,7 +23,7 @@ from align.curves.log_parts.validation_metrics import named_validation
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Window
@@ -125,7 +125,7 @@ class _Reading:
         elif record.step == record.total:
             validation.append(record._replace(step=self._total, total=self._total))
 
-    def _add(self, records: list[_Record], metrics: dict[str, list[str]]) -> None:
+    def _add(self, records: list[_Record], metrics: Mapping[str, Sequence[str]]) -> None:
         lines, epochs, steps, totals = (np.array(column) for column in list(zip(*records, strict=True))[:4])
         self.builder.add(lines, steps, metrics, epochs=epochs, totals=totals)
 
@@ -135,7 +135,7 @@ def _record(line: int, epoch: int, printed: Sequence[str]) -> _Record:
     return _Record(line, epoch, int(step), int(total or 0), values, time + _TO_MILLISECONDS[unit])
 
 
-def _columns(records: list[_Record]) -> dict[str, list[str]]:
+def _columns(records: list[_Record]) -> Mapping[str, Sequence[str]]:
     columns = pair_columns([record.values for record in records], _PAIR)
     times = {"step_time_ms": [record.step_time_ms for record in records]}
     return {_COSTS.get(name, name): texts for name, texts in columns.items()} | times

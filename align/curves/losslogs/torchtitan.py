@@ -11,13 +11,13 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from align.curves.log_parts.line_columns import find_columns
 from align.curves.log_parts.phases import phase_by_name
+from align.curves.log_parts.printed_column import are_filled, may_hold, take_texts
 from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
-from align.curves.log_parts.text import NUMBER, find_lines
+from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, named_validation
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
 
@@ -71,17 +71,18 @@ class _Reading:
 
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
-        lines, rows = find_lines(block, _STEP)
-        self.ignored += max(0, block.count_filled() - len(rows))
-        if not rows:
+        found = find_columns(block, _STEP)
+        self.ignored += max(0, block.count_filled() - len(found.places))
+        if not found.columns:
             return
-        validation = np.array([bool(row[0]) for row in rows])
-        for validated, at in by_phase(validation):
-            _, steps, *texts = zip(*(rows[row] for row in at.tolist()), strict=True)
+        lines = block.numbers[found.places]
+        for validated, at in by_phase(are_filled(found.columns[0])):
+            _, steps, *texts = (take_texts(column, at) for column in found.columns)
             metrics = dict(zip(_NAMES, texts, strict=True))
             for name in _WITH_COMMAS:
-                metrics[name] = tuple(text.replace(",", "") for text in metrics[name])
-            self.averages &= not any(metrics["tflops"])
+                if may_hold(metrics[name], ","):
+                    metrics[name] = [text.replace(",", "") for text in metrics[name]]
+            self.averages &= not are_filled(metrics["tflops"]).any()
             self.builder.add(lines[at], read_steps(steps), named_validation(metrics) if validated else metrics)
 
     def _window(self, name: str) -> Window:

@@ -8,7 +8,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from align.core.atomic_files import existing_file
-from align.curves.log_sources import HEAD_BYTES, LogSource
+from align.curves.log_sources import HEAD_BYTES, LogSource, first_lines
 from align.errors import UnreadableLogError
 
 if TYPE_CHECKING:
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _GZIP = b"\x1f\x8b"
+# What an object or an array, and so a document in JSON, begins with.
+_DOCUMENTS = (b"{", b"[")
+# Lines of a layout by which a format is told.
+SHOWN_LINES = 16
 _MARK = 4  # bytes of a byte-order mark, which is taken off, and one more to see whether there is more
 _NUMBERS = re.compile("([0-9]+)")
 # Loggers that turn their files over call the latest `x.log`, the one before `x.log.1`, and so on.
@@ -36,14 +40,19 @@ def open_log(path: Path, most: int = -1) -> LogSource:
 
 
 def beginnings(path: Path) -> Iterator[LogSource]:
-    """Yield the beginning of a log, then twice as much and so on, up to all of it where it is text."""
+    """Yield the beginning of a log, then eight times as much and so on, up to all of it where it is text.
+
+    Of a longer beginning there are only the first lines of each layout, but for documents, of which all is needed.
+    """
     size = HEAD_BYTES
     while True:
         source = open_log(path, size + _MARK)
-        yield source.head(size)
+        head = source.head(size)
+        shown = size == HEAD_BYTES or source.data.lstrip()[:1] in _DOCUMENTS
+        yield head if shown else first_lines(head, SHOWN_LINES)
         if len(source.data) <= size or source.is_binary:
             return
-        size *= 2
+        size *= 8
 
 
 def list_log_files(path: Path) -> list[Path]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from align.curves.line_layouts import LEAST_ALIKE
 from align.curves.log_parts.uniform_json_lines import split_uniform_objects
 from align.curves.log_sources import LogBlock, LogSource
 from align.curves.losslogs.jsonl import PLUGIN
@@ -22,8 +22,8 @@ ROW = st.tuples(
 )
 
 
-def _block(text: str) -> LogBlock:
-    (block,) = LogSource.of_text(text).blocks()
+def _block(*lines: str) -> LogBlock:
+    (block,) = LogSource.of_text("\n".join(lines * 2 * LEAST_ALIKE)).blocks()
     return block
 
 
@@ -46,37 +46,41 @@ def _read(text: str) -> tuple[object, ...]:
 
 @given(st.lists(ROW, min_size=1, max_size=3), st.lists(st.sampled_from(VALUES[:6]), min_size=1, max_size=5))
 def test_what_is_read_is_what_the_parser_reads(rows: list[tuple[str, list[str], str]], losses: list[str]) -> None:
-    alike = [_line(step, "loss lr", [loss, "0.5"], ", ") for step, loss in enumerate(losses)]
-    text = "".join(alike) + "".join(_line(9 + place, *row) for place, row in enumerate(rows))
+    alike = [_line(step, "loss lr", [loss, "0.5"], ", ") for step, loss in enumerate(losses)] * 2 * LEAST_ALIKE
+    text = "".join(alike) + "".join(_line(9, *row) for row in rows)
     for lines in (text, "".join(alike)):
-        assert _read(lines) == _read(lines + '{"of": "another shape"}\n')
+        assert _read(lines) == _read(lines + '{"of": "another shape", "than": [1]}\n')
 
 
 def test_values_stand_under_their_keys_as_printed() -> None:
-    text = "".join(json.dumps({"step": step, "loss": step / 8, "lr": 1e-05}) + "\n" for step in range(1, 4))
-    assert split_uniform_objects(_block(text)) == {
-        "step": ["1", "2", "3"],
-        "loss": ["0.125", "0.25", "0.375"],
+    lines = [json.dumps({"step": step, "loss": step / 8, "lr": 1e-05, "at": f"{step} pm"}) for step in (2, 4, 6)]
+    found = split_uniform_objects(_block(*lines))
+    assert found is not None
+    assert {name: list(texts)[:3] for name, texts in found.columns.items()} == {
+        "step": ["2", "4", "6"],
+        "loss": ["0.25", "0.5", "0.75"],
         "lr": ["1e-05"] * 3,
+        "at": ["2 pm", "4 pm", "6 pm"],
     }
+
+
+def test_objects_of_other_keys_lack_the_value() -> None:
+    found = split_uniform_objects(_block('{"step": 1, "loss": 2.5}', '{"step": 1, "top5": 0.5}', ""))
+    assert found is not None
+    assert found.lines.tolist()[:4] == [1, 2, 4, 5]
+    assert [list(found.columns[name])[:2] for name in ("loss", "top5")] == [["2.5", " "], [" ", "0.5"]]
 
 
 @pytest.mark.parametrize(
     "second",
-    [
-        '{"lr": 1, "step": 2}',
-        '{"step": 2}',
-        '{"step": 2, "lr": }',
-        '{"step": 2, "lr": "1"}',
-        '{"step": 2, "lr": [1]}',
-        "",
-    ],
+    ['{"step": 2, "lr": }', '{"step": 2, "lr": [1]}', '{"step": 2, "step": 3}', "[2]", '{"step": 2, "lr": "\\n"}', "x"],
 )
 def test_lines_of_another_shape_are_for_the_parser(second: str) -> None:
     first = '{"step": 1, "lr": 1}'
-    assert split_uniform_objects(_block(f"{first}\n{first}\n")) is not None
-    assert split_uniform_objects(_block(f"{first}\n{second}\n{first}\n")) is None
+    assert split_uniform_objects(_block(first, first)) is not None
+    assert split_uniform_objects(_block(first, second)) is None
 
 
-def test_a_mark_that_stands_in_the_log_itself_parts_nothing() -> None:
-    assert split_uniform_objects(LogBlock('{"step": 1\x01 2, "lr": 1}', np.array([1]))) is None
+def test_keys_that_differ_in_a_digit_are_for_the_parser() -> None:
+    assert split_uniform_objects(_block('{"step": 1, "loss1": 1}', '{"step": 2, "loss1": 2}')) is not None
+    assert split_uniform_objects(_block('{"step": 1, "loss1": 1}', '{"step": 2, "loss2": 2}')) is None

@@ -1,0 +1,84 @@
+"""What an expression finds in the lines of a block, in columns: asked once a layout where digits decide nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.curves.line_layouts import is_digit_blind
+from align.curves.log_parts.printed_column import NO_FIELD, Field, PrintedColumn
+from align.curves.log_parts.text import find_lines
+from align.curves.log_sources import LogBlock
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Sequence
+
+    from align.curves.line_layouts import LineLayouts
+    from align.curves.loss_log import Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LineColumns:
+    """What was found: the places of the lines in the block, and by group the texts, "" for one that took no part."""
+
+    places: Integers
+    columns: tuple[Sequence[str], ...]
+
+
+def find_columns(block: LogBlock, pattern: re.Pattern[str], others: Integers | None = None) -> LineColumns:
+    """Find all that `find_lines` finds, in columns; without a match there are none.
+
+    `others` are the places of lines that are known to have no match.
+    """
+    layouts = block.layouts if is_digit_blind(pattern) else None
+    found = None if layouts is None else _by_layout(layouts, pattern)
+    if found is not None:
+        return found
+    places, rows = find_lines(LogBlock(block.text, np.arange(len(block.numbers))), pattern, others)
+    return LineColumns(places, tuple(zip(*rows, strict=True)))
+
+
+def _by_layout(layouts: LineLayouts, pattern: re.Pattern[str]) -> LineColumns | None:
+    """Search the samples; None if a line has more than one match."""
+    found = [list(pattern.finditer(sample)) for sample in layouts.samples]
+    if max(map(len, found)) > 1:
+        return None
+    rows = np.flatnonzero(np.array([bool(matches) for matches in found])[layouts.kinds])
+    if not len(rows):
+        return LineColumns(rows, ())
+    columns = (
+        layout_column(layouts, rows, [group_field(*matches, group=group) for matches in found])
+        for group in range(1, pattern.groups + 1)
+    )
+    return LineColumns(rows, tuple(columns))
+
+
+def layout_column(layouts: LineLayouts, rows: Integers, fields: Sequence[Field]) -> PrintedColumn:
+    """Return the texts that some lines have, by layout, at these places."""
+    return PrintedColumn(layouts.letters, layouts.starts[rows], layouts.kinds[rows], fields)
+
+
+def group_field(match: re.Match[str] | None = None, *, group: int | str) -> Field:
+    """Tell where a group stands in its line; an empty field if it took no part."""
+    if match is None or match.start(group) < 0:
+        return NO_FIELD
+    return field_at(match.string, *match.span(group))
+
+
+def field_at(line: str, start: int, end: int) -> Field:
+    """Tell where the letters [start, end) of a line stand among its bytes."""
+    if line.isascii():
+        return Field(start, end, line[start:end])
+    first = len(line[:start].encode("utf-8", "surrogatepass"))
+    text = line[start:end]
+    return Field(first, first + len(text.encode("utf-8", "surrogatepass")), text)
+
+
+def stripped_field(line: str, start: int, end: int) -> Field:
+    """Tell where the letters [start, end) of a line stand among its bytes, without the spaces around them."""
+    text = line[start:end]
+    start += len(text) - len(text.lstrip())
+    return field_at(line, start, start + len(text.strip()))

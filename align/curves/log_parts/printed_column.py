@@ -1,0 +1,135 @@
+"""Texts of a column as they stand in the lines of a block, not taken out of them until somebody asks for one.
+
+Of a number the layout of its line tells the form; then it is read without being a text at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, overload
+
+import numpy as np
+
+from align.curves.log_parts.number_forms import number_form, read_numbers
+
+if TYPE_CHECKING:
+    from align.curves.line_layouts import Letters
+    from align.curves.log_parts.number_forms import NumberColumn
+    from align.curves.loss_log import Booleans, Integers
+
+
+class Field(NamedTuple):
+    """Where lines of a layout have the text of a column, in bytes from where they begin, and that of its sample."""
+
+    start: int
+    end: int
+    text: str
+
+
+# In place of a text that is not there; no text of a cell, without the spaces around it, is like it.
+ABSENT = " "
+NO_FIELD, ABSENT_FIELD = Field(0, 0, ""), Field(0, 0, ABSENT)
+
+
+class PrintedColumn(Sequence[str]):
+    """The texts of n lines: line i begins at `letters[starts[i]]` and has its text at `fields[kinds[i]]`."""
+
+    def __init__(self, letters: Letters, starts: Integers, kinds: Integers, fields: Sequence[Field]) -> None:
+        self.letters, self.starts, self.kinds, self.fields = letters, starts, kinds, fields
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        """Return texts, as a list has them."""
+        return self._texts[index]
+
+    def __contains__(self, text: object) -> bool:
+        """Tell whether some text is this one; of the lack of one, the layouts tell."""
+        if text not in ("", ABSENT):
+            return text in self._texts
+        lacking = np.array([field.text == text for field in self.fields])
+        return bool(lacking.any() and lacking[self.kinds].any())
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        content = self.letters.tobytes()
+        starts, ends = (self.starts + self._places[self.kinds, side] for side in (0, 1))
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        texts = [content[start:end].decode("utf-8", "surrogatepass") for start, end in spans]
+        for row in np.flatnonzero(~self.filled).tolist() if ABSENT in self else ():
+            texts[row] = self.fields[self.kinds[row]].text
+        return texts
+
+    @cached_property
+    def _places(self) -> Integers:
+        return np.array([(field.start, field.end) for field in self.fields], np.int64).reshape(-1, 2)
+
+    def parted(self, fields: Sequence[Field]) -> PrintedColumn:
+        """Return texts inside of these, at places counted from where these begin."""
+        moved = [
+            Field(whole.start + part.start, whole.start + part.end, part.text) if part.text.strip() else part
+            for whole, part in zip(self.fields, fields, strict=True)
+        ]
+        return PrintedColumn(self.letters, self.starts, self.kinds, moved)
+
+    def take(self, rows: Integers | Booleans) -> PrintedColumn:
+        """Return some of the texts."""
+        return PrintedColumn(self.letters, self.starts[rows], self.kinds[rows], self.fields)
+
+    def by_layout(self, kind: int) -> Integers:
+        """Return the rows of a layout."""
+        return np.flatnonzero(self.kinds == kind)
+
+    def has_one_text(self, rows: Integers, start: int, end: int) -> bool:
+        """Tell whether lines of one layout have the same letters from `start` to `end` in what is theirs here."""
+        begins = self.starts[rows] + self._places[self.kinds[rows], 0]
+        letters = self.letters[begins[:, None] + np.arange(start, end)]
+        return bool((letters == letters[0]).all())
+
+    @cached_property
+    def filled(self) -> Booleans:
+        """Tell which texts are not empty."""
+        filled: Booleans = (self._places[:, 1] > self._places[:, 0])[self.kinds]
+        return filled
+
+    @cached_property
+    def numbers(self) -> NumberColumn | None:
+        """All texts as numbers; None unless each has a form that is read by the column."""
+        used = np.flatnonzero(np.bincount(self.kinds, minlength=len(self.fields)))
+        forms = [number_form(self.fields[kind].text) for kind in used.tolist()]
+        known = [form for form in forms if form is not None]
+        if not known or len(known) < len(forms):
+            return None
+        place = np.zeros(len(self.fields), np.int64)
+        place[used] = np.arange(len(used))
+        return read_numbers(self.letters, self.starts + self._places[self.kinds, 0], place[self.kinds], known)
+
+
+def take_texts(texts: Sequence[str], rows: Integers) -> Sequence[str]:
+    """Return the texts of some rows, in a column if they stand in one."""
+    return texts.take(rows) if isinstance(texts, PrintedColumn) else [texts[row] for row in rows.tolist()]
+
+
+def are_filled(texts: Sequence[str]) -> Booleans:
+    """Tell which texts are not empty."""
+    return texts.filled if isinstance(texts, PrintedColumn) else np.array([text != "" for text in texts], np.bool_)
+
+
+def are_word(texts: Sequence[str], word: str) -> Booleans:
+    """Tell which texts are a word without digits."""
+    if isinstance(texts, PrintedColumn):
+        alike: Booleans = np.array([field.text == word for field in texts.fields])[texts.kinds]
+        return alike
+    return np.array([text == word for text in texts], np.bool_)
+
+
+def may_hold(texts: Sequence[str], letter: str) -> bool:
+    """Tell whether a letter that is no digit stands in a text, or in that of a line like these."""
+    shown = (field.text for field in texts.fields) if isinstance(texts, PrintedColumn) else iter(texts)
+    return any(letter in text for text in shown)
