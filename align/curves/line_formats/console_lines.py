@@ -26,7 +26,7 @@ SKIPPED = ("overflow", "skipped")
 VALIDATION, REST = "validation", "rest"
 _MARK = re.compile(r"(?<!\?P)<(#|\.\.\.|\w+)>")
 # What stands for a loss that is no number is kept, as NaN.
-_LOSS = rf"{NUMBER}(?:\(s?nan\)|\(ind\))?|None|null|[-+]?1\.#[A-Z]{{2,5}}"
+_LOSS = rf"{NUMBER}(?:\(s?nan\)|\(ind\))?|None|null|[-+]?[0-9]\.#[A-Z]{{2,5}}"
 _INTEGER, _WORD, _ANYTHING = "[0-9]{1,12}", r"[\w.]{1,20}", "[^\\n]{0,300}?"
 # Where one name stands in several lines, its groups are told apart by what follows this.
 _AGAIN = "__"

@@ -1,7 +1,6 @@
 """Reads the lines of ConsoleLines, a block at a time.
 
-Validation results stand at the last training line before them unless they tell a step of their own. A last line
-without an end, plainly shorter than others of its kind, was cut and is left out.
+Validation results stand at the last training line before them unless they tell a step of their own.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.columns.line_columns import find_columns
+from align.curves.columns.printed_column import are_filled, take_texts
+from align.curves.columns.printed_digits import all_fixed
 from align.curves.line_formats.console_lines import COUNTERS, REST, SKIPPED, VALIDATION
 from align.curves.log_parts.counting import starts_again
-from align.curves.log_parts.cut_line import leave_out_cut_line
 from align.curves.log_parts.delimited import double_notes
 from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
-from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.sum_of_parts import with_sum
-from align.curves.log_parts.table_builder import LARGEST_STEP, NO_STEP, TableBuilder, read_steps
-from align.curves.log_parts.text import find_lines
+from align.curves.log_parts.table_builder import LARGEST_STEP, NO_STEP, TableBuilder, read_told_steps
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import RAW, LossLog, Window
@@ -47,11 +46,9 @@ def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
         reading.add(block)
     reading.builder.refuse_words(source.label)
     table = with_sum(reading.builder.build(), lines.loss, reading.window("loss"))
-    cut, table = leave_out_cut_line(source, table, lines.record)
     if "loss" not in table.metrics:
         reading.odd_steps.refuse(source.label)
         raise EmptyLogError(source.label, [lines.summary])
-    notes = (cut,) if cut else records.notes()
     return LossLog(
         label=source.label,
         format=lines.name,
@@ -60,8 +57,8 @@ def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
         counting=lines.counts or _counting(table, lines),
         base=_base(table, lines),
         steps_per_epoch=reading.steps_per_epoch,
-        ignored_lines=reading.ignored + reading.builder.ignored + len(reading.double) + bool(cut),
-        notes=(*notes, *reading.notes()),
+        ignored_lines=reading.ignored + reading.builder.ignored + len(reading.double),
+        notes=(*records.notes(), *reading.notes()),
     )
 
 
@@ -86,22 +83,21 @@ class _Reading:
     def add(self, block: LogBlock) -> None:
         """Take the lines of a block."""
         self._look_for_lengths(block)
-        numbers, rows = find_lines(block, self._lines.line)
-        if self._lines.double or block.text.count(self._lines.has) != len(rows):
+        found = find_columns(block, self._lines.line)
+        if self._lines.double or block.text.count(self._lines.has) != len(found.places):
             block = self._without_double(block)
-            numbers, rows = find_lines(block, self._lines.line)
-        self.ignored += max(0, block.count_filled() - len(rows))
-        if not rows:
+            found = find_columns(block, self._lines.line)
+        self.ignored += max(0, block.count_filled() - len(found.places))
+        if not found.columns:
             return
-        groups = list(zip(*rows, strict=True))
-        columns = {name: _joined([groups[at] for at in places]) for name, places in self._lines.places.items()}
+        numbers = block.numbers[found.places]
+        columns = {name: _joined([found.columns[at] for at in places]) for name, places in self._lines.places.items()}
         counts = {name: self._counted(name, columns.pop(name)) for name in COUNTERS if name in columns}
         kept = self._records(columns, counts)
-        self.ignored += len(rows) - len(kept)
+        self.ignored += len(numbers) - len(kept)
         validation = np.zeros(len(kept), np.bool_)
         if VALIDATION in columns:
-            marks = columns.pop(VALIDATION)
-            validation[:] = [marks[row] != "" for row in kept.tolist()]
+            validation = are_filled(columns.pop(VALIDATION))[kept]
         for validated, at in by_phase(validation):
             self._add(numbers[kept[at]], kept[at], columns, counts, validated=validated)
 
@@ -133,18 +129,16 @@ class _Reading:
         return LogBlock("\n".join(line for _, line in kept), np.array([number for number, _ in kept], np.int64))
 
     def _counted(self, name: str, texts: Sequence[str]) -> Integers:
-        counts = read_steps(texts)
-        if "" in texts:
-            counts = carry_forward(counts, np.array([text != "" for text in texts]), self._carried[name])
+        counts, filled = read_told_steps(texts), are_filled(texts)
+        if not filled.all():
+            counts = carry_forward(counts, filled, self._carried[name])
         self._carried[name] = int(counts[-1])
         return counts
 
     def _records(self, columns: Mapping[str, Sequence[str]], counts: Mapping[str, Integers]) -> Integers:
         """Return the rows that hold a metric; of a bar's rows at the same counters only the last."""
         metrics = [texts for name, texts in columns.items() if name not in (VALIDATION, *SKIPPED)]
-        kept = np.ones(len(metrics[0]), np.bool_)
-        if all("" in texts for texts in metrics):
-            kept[:] = [any(texts) for texts in zip(*metrics, strict=True)]
+        kept = np.any([are_filled(texts) for texts in metrics], axis=0)
         if self._lines.bar:
             same = np.all([np.diff(values) == 0 for values in counts.values()], axis=0)
             kept[:-1] &= ~(same & kept[1:])
@@ -159,10 +153,10 @@ class _Reading:
         *,
         validated: bool,
     ) -> None:
-        lines, taken = self._lines, {name: _taken(texts, at) for name, texts in columns.items()}
+        lines, taken = self._lines, {name: take_texts(texts, at) for name, texts in columns.items()}
         skipped = _skipped([taken.pop(name) for name in SKIPPED if name in taken])
         named = pair_columns(taken.pop(REST), lines.pair) if REST in taken else {}
-        metrics = {**named, **{name: texts for name, texts in taken.items() if any(texts)}}
+        metrics = {**named, **{name: texts for name, texts in taken.items() if are_filled(texts).any()}}
         metrics = {lines.renamed.get(name, name): texts for name, texts in metrics.items() if name not in COUNTERS}
         if len(lines.loss) == 1 and lines.loss[0] in metrics:
             metrics["loss"] = metrics.pop(lines.loss[0])
@@ -186,10 +180,6 @@ class _Reading:
 def _joined(groups: Sequence[Sequence[str]]) -> Sequence[str]:
     """Return the text that took part, of groups of which at most one does."""
     return groups[0] if len(groups) == 1 else list(map("".join, zip(*groups, strict=True)))
-
-
-def _taken(texts: Sequence[str], at: Integers) -> Sequence[str]:
-    return texts if len(at) == len(texts) else [texts[row] for row in at.tolist()]
 
 
 def _skipped(columns: Sequence[Sequence[str]]) -> Integers | None:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.log_parts.line_columns import layout_column, stripped_field
-from align.curves.log_parts.printed_column import ABSENT, ABSENT_FIELD
+from align.curves.columns.line_columns import layout_column, stripped_field
+from align.curves.columns.printed_column import ABSENT, ABSENT_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from align.curves.log_parts.printed_column import Field, PrintedColumn
+    from align.curves.columns.printed_column import Field, PrintedColumn
     from align.curves.log_sources import LogBlock, LogSource
     from align.curves.loss_log import Integers
 

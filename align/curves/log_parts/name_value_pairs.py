@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from align.curves.line_layouts import is_digit_blind
-from align.curves.log_parts.line_columns import field_at
-from align.curves.log_parts.printed_column import NO_FIELD, PrintedColumn
+from align.curves.columns.line_columns import field_at
+from align.curves.columns.line_layouts import is_digit_blind
+from align.curves.columns.printed_column import NO_FIELD, PrintedColumn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from align.curves.log_parts.printed_column import Field
+    from align.curves.columns.printed_column import Field
 
 _END = "\n"
 # Of a line of a million characters, as no logger writes one: a column for each name of it would take minutes.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from align.curves.log_parts.printed_column import ABSENT, PrintedColumn, are_filled, take_texts
-from align.curves.log_parts.printed_digits import DigitColumn
+from align.curves.columns.printed_column import ABSENT, PrintedColumn, are_filled, take_texts
+from align.curves.columns.printed_digits import DigitColumn
 from align.curves.log_parts.text import LONGEST_NUMBER, is_null, is_number, shortened
 from align.curves.loss_log import RAW, LogTable, Series
 from align.errors import NoNumberError
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from align.curves.log_parts.number_forms import NumberColumn
-    from align.curves.log_parts.printed_digits import Printed
+    from align.curves.columns.number_forms import NumberColumn
+    from align.curves.columns.printed_digits import Printed
     from align.curves.loss_log import Booleans, Floats, Integers, LogRecord, Phase, Window
 
 T = TypeVar("T", bound=np.generic)

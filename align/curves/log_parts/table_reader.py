@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.counting import starts_again
 from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.known_tables import find_names, known_table
 from align.curves.log_parts.phases import OTHER_PHASES, phase_by_name
-from align.curves.log_parts.printed_column import ABSENT
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.text import ONLY_EPOCHS, end_notes, is_null, is_number, with_point
 from align.curves.log_parts.validation_metrics import named_validation

@@ -1,4 +1,4 @@
-"""What all loss-log readers share: the lines that a pattern finds, and numbers as they are printed.
+"""What all loss-log readers share: numbers as they are printed, and how a log ends.
 
 `null` or `None` in place of a number is what writers make of NaN.
 """
@@ -8,11 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
-    from align.curves.log_sources import LogBlock, LogSource
-    from align.curves.loss_log import Integers
+    from align.curves.log_sources import LogSource
 
 ONLY_EPOCHS = "the log counts only epochs: each loss is taken as the mean of its epoch"
 NUMBER = r"[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|(?i:nan|inf(?:inity)?)\b)"
@@ -23,25 +20,6 @@ LONGEST_NUMBER = 1000
 _WHOLE = re.compile(NUMBER)
 _DECIMAL_COMMA = re.compile(r"[-+]?[0-9]*,[0-9]+(?:[eE][-+]?[0-9]+)?")
 _SHOWN = 40
-
-
-def find_lines(
-    block: LogBlock, pattern: re.Pattern[str], others: Integers | None = None
-) -> tuple[Integers, list[tuple[str, ...]]]:
-    """Return the line numbers and the groups, "" for one that took no part, of all matches of a pattern in a block.
-
-    The pattern needs two groups or more, and must not reach over a line's end; it is fast if it begins with a fixed
-    text. `others` are lines that are known to have no match: where all the rest have one, their numbers cost nothing.
-    """
-    rows: list[tuple[str, ...]] = pattern.findall(block.text)
-    numbers = block.numbers if others is None or not len(others) else np.setdiff1d(block.numbers, others)
-    if len(rows) == len(numbers):
-        return numbers, rows
-    if not rows:
-        return block.numbers[:0], rows
-    starts = np.fromiter((match.start() for match in pattern.finditer(block.text)), np.int64, len(rows))
-    ends = np.flatnonzero(np.frombuffer(block.text.encode("utf-32-le", "surrogatepass"), np.uint32) == ord("\n"))
-    return block.numbers[np.searchsorted(ends, starts)], rows
 
 
 def is_number(text: str) -> bool:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from align.curves.log_parts.line_columns import field_at, layout_column
-from align.curves.log_parts.printed_column import ABSENT_FIELD
+from align.curves.columns.line_columns import field_at, layout_column
+from align.curves.columns.printed_column import ABSENT_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.curves.line_layouts import LineLayouts
-    from align.curves.log_parts.printed_column import Field
+    from align.curves.columns.line_layouts import LineLayouts
+    from align.curves.columns.printed_column import Field
     from align.curves.log_sources import LogBlock
     from align.curves.loss_log import Integers
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.curves.axis.steps_from_epochs import steps_from_shares
+from align.curves.columns.line_columns import find_lines
+from align.curves.columns.printed_digits import Printed
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
-from align.curves.log_parts.printed_digits import Printed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import LARGEST_STEP, NO_STEP, TableBuilder, read_steps, take_rows
-from align.curves.log_parts.text import NUMBER, find_lines
+from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward
 from align.curves.loss_log import RAW, SINCE_LAST_PRINT, LossLog
 from align.errors import EmptyLogError, StepsPerEpochError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from align.curves.log_parts.table_builder import ABSENT
+from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.table_reader import EXPECTED, TableReader, find_columns
 from align.curves.log_sources import LogBlock
 from align.errors import EmptyLogError

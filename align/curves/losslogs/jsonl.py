@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.mmengine import is_training_object
-from align.curves.log_parts.printed_column import ABSENT
 from align.curves.log_parts.table_reader import EXPECTED, LogColumns, TableReader, find_columns, repeated_notes
 from align.curves.log_parts.uniform_json_lines import split_uniform_objects
 from align.errors import EmptyLogError

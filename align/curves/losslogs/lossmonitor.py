@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.log_parts.line_columns import find_columns
-from align.curves.log_parts.printed_digits import FIXED, Printed
+from align.curves.columns.line_columns import find_columns
+from align.curves.columns.printed_digits import FIXED, Printed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.text import NUMBER, is_number

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.log_parts.line_columns import find_columns
+from align.curves.columns.line_columns import find_columns
+from align.curves.columns.printed_column import are_filled, take_texts
+from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
-from align.curves.log_parts.printed_column import are_filled, take_texts
-from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps, read_told_steps
 from align.curves.log_parts.text import NUMBER

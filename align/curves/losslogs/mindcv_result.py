@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.delimited import double_notes
-from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.table_builder import as_table, read_step
 from align.curves.log_parts.text import end_notes, is_number
 from align.curves.loss_log import LogRecord, LossLog

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.log_parts.printed_digits import FIXED, Printed
+from align.curves.columns.line_columns import find_lines
+from align.curves.columns.printed_digits import FIXED, Printed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
-from align.curves.log_parts.text import NUMBER, find_lines, is_number
+from align.curves.log_parts.text import NUMBER, is_number
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, LossLog
 
 if TYPE_CHECKING:

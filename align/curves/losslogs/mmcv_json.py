@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.columns.line_columns import find_lines
+from align.curves.columns.printed_digits import Printed
 from align.curves.log_parts.mmengine import in_seconds, interval_window
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
-from align.curves.log_parts.printed_digits import Printed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
-from align.curves.log_parts.text import NUMBER, find_lines
+from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import by_phase, carry_forward, named_validation
 
 if TYPE_CHECKING:

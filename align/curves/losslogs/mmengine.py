@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.log_parts.line_columns import find_columns
+from align.curves.columns.line_columns import find_columns
+from align.curves.columns.printed_column import PrintedColumn, are_word, take_texts
+from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.mmengine import (
     USUAL_LENGTH,
     USUAL_LENGTH_NOTE,
@@ -24,8 +26,6 @@ from align.curves.log_parts.mmengine import (
 )
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
-from align.curves.log_parts.printed_column import PrintedColumn, are_word, take_texts
-from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps, read_told_steps
 from align.curves.log_parts.text import NUMBER

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from align.curves.columns.line_columns import find_lines
+from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.name_value_pairs import pair_columns
 from align.curves.log_parts.phases import phase_by_name
-from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.record_lines import RecordLines
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder
-from align.curves.log_parts.text import NUMBER, find_lines
+from align.curves.log_parts.text import NUMBER
 from align.curves.log_parts.validation_metrics import named_validation
 from align.curves.loss_log import EPOCH_SO_FAR, RAW, SINCE_LAST_PRINT, LossLog
 

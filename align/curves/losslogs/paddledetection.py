@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.curves.columns.line_columns import find_lines
+from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.name_value_pairs import pair_columns
-from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
-from align.curves.log_parts.text import NUMBER, find_lines
+from align.curves.log_parts.text import NUMBER
 from align.curves.loss_log import RAW, LossLog, Window
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.curves.log_parts.line_columns import find_columns
+from align.curves.columns.line_columns import find_columns
+from align.curves.columns.printed_column import are_filled, may_hold, take_texts
+from align.curves.columns.printed_digits import all_fixed
 from align.curves.log_parts.phases import phase_by_name
-from align.curves.log_parts.printed_column import are_filled, may_hold, take_texts
-from align.curves.log_parts.printed_digits import all_fixed
 from align.curves.log_parts.record_lines import RecordLines, twice
 from align.curves.log_parts.table_builder import TableBuilder, read_steps
 from align.curves.log_parts.text import NUMBER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from align.curves.log_parts.printed_digits import FIXED, DigitColumn, Printed, printed_resolution
+from align.curves.columns.printed_digits import FIXED, DigitColumn, Printed, printed_resolution
 from align.curves.log_parts.table_builder import read_step
 from align.curves.log_parts.text import is_number
 from align.curves.log_sources import LogSource

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from align.curves.log_parts.number_forms import NumberColumn
+    from align.curves.columns.number_forms import NumberColumn
     from align.curves.loss_log import Floats, Integers
 
 ENOUGH_VALUES = 5

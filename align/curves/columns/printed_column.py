@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
-from align.curves.log_parts.number_forms import number_form, read_numbers
+from align.curves.columns.number_forms import number_form, read_numbers
 
 if TYPE_CHECKING:
-    from align.curves.line_layouts import Letters
-    from align.curves.log_parts.number_forms import NumberColumn
+    from align.curves.columns.line_layouts import Letters
+    from align.curves.columns.number_forms import NumberColumn
     from align.curves.loss_log import Booleans, Integers
 
 

@@ -1,4 +1,4 @@
-"""What an expression finds in the lines of a block, in columns: asked once a layout where digits decide nothing."""
+"""What an expression finds in the lines of a block, in rows or in columns: once a layout where digits decide nothing."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.line_layouts import is_digit_blind
-from align.curves.log_parts.printed_column import NO_FIELD, Field, PrintedColumn
-from align.curves.log_parts.text import find_lines
+from align.curves.columns.line_layouts import is_digit_blind
+from align.curves.columns.printed_column import NO_FIELD, Field, PrintedColumn
 from align.curves.log_sources import LogBlock
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
-    from align.curves.line_layouts import LineLayouts
+    from align.curves.columns.line_layouts import LineLayouts
     from align.curves.loss_log import Integers
 
 
@@ -26,6 +25,25 @@ class LineColumns:
 
     places: Integers
     columns: tuple[Sequence[str], ...]
+
+
+def find_lines(
+    block: LogBlock, pattern: re.Pattern[str], others: Integers | None = None
+) -> tuple[Integers, list[tuple[str, ...]]]:
+    """Return the line numbers and the groups, "" for one that took no part, of all matches of a pattern in a block.
+
+    The pattern needs two groups or more, and must not reach over a line's end; it is fast if it begins with a fixed
+    text. `others` are lines that are known to have no match: where all the rest have one, their numbers cost nothing.
+    """
+    rows: list[tuple[str, ...]] = pattern.findall(block.text)
+    numbers = block.numbers if others is None or not len(others) else np.setdiff1d(block.numbers, others)
+    if len(rows) == len(numbers):
+        return numbers, rows
+    if not rows:
+        return block.numbers[:0], rows
+    starts = np.fromiter((match.start() for match in pattern.finditer(block.text)), np.int64, len(rows))
+    ends = np.flatnonzero(np.frombuffer(block.text.encode("utf-32-le", "surrogatepass"), np.uint32) == ord("\n"))
+    return block.numbers[np.searchsorted(ends, starts)], rows
 
 
 def find_columns(block: LogBlock, pattern: re.Pattern[str], others: Integers | None = None) -> LineColumns:
