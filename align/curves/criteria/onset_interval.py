@@ -99,7 +99,7 @@ def _jumps_at(values: Floats, floor: Floats, at: int) -> bool:
 def _located(values: Floats, floor: Floats, stretch: Stretch | None) -> _Located | None:
     """Find whether there is a change, and of what: of sizes alone where the values keep to no side after it."""
     noise = noise_size(values)
-    if stretch is not None and noise <= float(np.median(floor)):
+    if stretch is not None and (noise <= float(np.median(floor)) or _is_clear(values, stretch)):
         return _Located(stretch.first, noise, not _one_sided(values[stretch.first :]))
     mean = find_mean_change(np.arcsinh(values / np.maximum(noise, floor)))
     # Of one unit for all points: limits go down with the loss, and noise that stays would seem to grow.
@@ -110,6 +110,13 @@ def _located(values: Floats, floor: Floats, stretch: Stretch | None) -> _Located
         return None
     before = np.abs(values[: change.at])
     return _Located(change.at, OF_NORMAL * float(np.median(before)) if len(before) >= BEFORE else noise, of_sizes)
+
+
+def _is_clear(values: Floats, stretch: Stretch) -> bool:
+    """Tell whether most points of a stretch are so far beyond all that was there before it that no test is needed."""
+    before, inside = values[: stretch.first], np.abs(values[stretch.first : stretch.last + 1])
+    enough = len(before) >= BEFORE and len(inside) >= BEFORE
+    return enough and bool(np.median(inside) > CLEAR * np.sqrt(np.mean(before**2)))
 
 
 def _one_sided(values: Floats) -> bool:

@@ -30,6 +30,10 @@ ENOUGH_POINTS = 8
 CLEARLY = 0.1
 # Means of other batches: so many points, noises so many times apart before and alike after, a smaller difference.
 ENOUGH_FOR_NOISE, APART, ALIKE, LESS = 24, 1.8, 1.4, 0.7
+# Single steps follow a course of their own, and are no noise, above that correlation of neighbours.
+MOST_ALIKE = 0.7
+# Noise is there in each part of a training, if only so small a part of it as the loss goes down.
+PARTS, LEAST_SCATTER = 4, 0.02
 # What loggers average that print each step.
 RUNNING = (5, 10, 20, 50, 100)
 
@@ -87,6 +91,8 @@ def _of_side(side: Side, curve: Curve, other: Curve, preset: Preset) -> Iterator
         before, after = _mean_size(single - curve.values[at]), _mean_size(pairs.reference - pairs.candidate)
         if not np.isfinite([before, after]).all():
             continue
+        if every == 1 and not _scatters(single - pairs.reference):
+            continue
         if _agree(pairs, preset, before, after) or _of_one_noise(single, pairs, before, after):
             yield UnsaidMeans(side, length, len(pairs.steps), before, after)
 
@@ -105,6 +111,14 @@ def _of_one_noise(single: Floats, pairs: PairedCurves, before: float, after: flo
     averaged, means, alone = (noise_size(values) for values in (pairs.reference, pairs.candidate, single))
     small, large = sorted((averaged, means))
     return bool(0.0 < large <= ALIKE * small and alone >= APART * means)
+
+
+def _scatters(differences: Floats) -> bool:
+    """Tell whether single steps lie about their running means all the time, and without a course of their own."""
+    values = differences - np.mean(differences)
+    sizes = [float(np.median(np.abs(part))) for part in np.array_split(values, PARTS)]
+    alike = float(values[1:] @ values[:-1]) <= MOST_ALIKE * float(values @ values)
+    return alike and min(sizes) > LEAST_SCATTER * max(sizes)
 
 
 def _mean_size(difference: Floats) -> float:
