@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.columns.line_layouts import find_layouts
+from align.curves.line_layouts import find_layouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from align.curves.columns.line_layouts import LineLayouts
+    from align.curves.line_layouts import LineLayouts
     from align.curves.loss_log import Integers
 
 # What is made of a block should fit into a processor's cache.

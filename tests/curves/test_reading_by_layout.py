@@ -15,7 +15,7 @@ from align.errors import AlignError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from align.curves.columns.line_layouts import LineLayouts
+    from align.curves.line_layouts import LineLayouts
     from align.curves.loss_log import LossLog
 
 STEPS, EPOCH = 120, 20

@@ -1,4 +1,4 @@
-"""What an expression finds in the lines of a block, in rows or in columns: once a layout where digits decide nothing."""
+"""What an expression finds in lines: in rows, or in columns, once a layout where digits decide nothing."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.curves.columns.line_layouts import is_digit_blind
 from align.curves.columns.printed_column import NO_FIELD, Field, PrintedColumn
+from align.curves.line_layouts import is_digit_blind
 from align.curves.log_sources import LogBlock
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
-    from align.curves.columns.line_layouts import LineLayouts
+    from align.curves.line_layouts import LineLayouts
     from align.curves.loss_log import Integers
 
 

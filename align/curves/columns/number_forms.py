@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from align.curves.columns.line_layouts import Letters
+    from align.curves.line_layouts import Letters
     from align.curves.loss_log import Booleans, Floats, Integers
 
     Words = NDArray[np.uint64]

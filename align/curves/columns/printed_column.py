@@ -14,8 +14,8 @@ import numpy as np
 from align.curves.columns.number_forms import number_form, read_numbers
 
 if TYPE_CHECKING:
-    from align.curves.columns.line_layouts import Letters
     from align.curves.columns.number_forms import NumberColumn
+    from align.curves.line_layouts import Letters
     from align.curves.loss_log import Booleans, Integers
 
 

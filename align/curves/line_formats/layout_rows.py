@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.curves.columns.line_columns import stripped_field
-from align.curves.columns.line_layouts import is_digit_blind
 from align.curves.columns.printed_column import NO_FIELD, Field, PrintedColumn
+from align.curves.line_layouts import is_digit_blind
 from align.curves.log_sources import LogBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from align.curves.columns.line_layouts import LineLayouts
     from align.curves.line_formats.line_format import LineFormat
+    from align.curves.line_layouts import LineLayouts
     from align.curves.loss_log import Booleans, Integers
 
 # Groups that are read line by line, and what makes a record of more or less than one line.

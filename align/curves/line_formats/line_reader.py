@@ -26,8 +26,8 @@ from align.errors import EmptyLogError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from align.curves.columns.line_layouts import LineLayouts
     from align.curves.line_formats.line_format import LineFormat
+    from align.curves.line_layouts import LineLayouts
     from align.curves.log_sources import LogSource
     from align.curves.loss_log import Integers
 

@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from align.curves.columns.line_columns import field_at
-from align.curves.columns.line_layouts import is_digit_blind
 from align.curves.columns.printed_column import NO_FIELD, PrintedColumn
+from align.curves.line_layouts import is_digit_blind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from align.curves.columns.line_layouts import is_digit_blind
+from align.curves.line_layouts import is_digit_blind
 from align.curves.log_parts.text import end_notes
 from align.curves.log_sources import LogBlock
 from align.curves.loss_log import LossLog

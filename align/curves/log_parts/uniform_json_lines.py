@@ -16,8 +16,8 @@ from align.curves.columns.printed_column import ABSENT_FIELD
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from align.curves.columns.line_layouts import LineLayouts
     from align.curves.columns.printed_column import Field
+    from align.curves.line_layouts import LineLayouts
     from align.curves.log_sources import LogBlock
     from align.curves.loss_log import Integers
 

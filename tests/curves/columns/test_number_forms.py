@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from align.curves.columns.line_columns import find_columns
-from align.curves.columns.line_layouts import LEAST_ALIKE, find_layouts, is_digit_blind
 from align.curves.columns.printed_column import PrintedColumn
 from align.curves.columns.printed_digits import DigitColumn
+from align.curves.line_layouts import LEAST_ALIKE, find_layouts, is_digit_blind
 from align.curves.log_sources import LogBlock
 
 FORMS = ("{:.4f}", "{:.6E}", "{!r}", "{:.17g}", "{:.3g}", "{:.20f}", "+{:.1f}", "{:.0f}.")

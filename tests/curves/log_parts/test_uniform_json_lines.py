@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from align.curves.columns.line_layouts import LEAST_ALIKE
+from align.curves.line_layouts import LEAST_ALIKE
 from align.curves.log_parts.uniform_json_lines import split_uniform_objects
 from align.curves.log_sources import LogBlock, LogSource
 from align.curves.losslogs.jsonl import PLUGIN
