@@ -20,7 +20,7 @@ from align.names.from_file.map_sides import MapSide, open_map_sides, require_par
 from align.names.frozen_parameters import frozen_apart, frozen_warnings
 from align.names.judging.doubled_targets import with_doubled_open
 from align.names.judging.map_verdict import map_verdict
-from align.names.layers.outer_wrappers import wrapper_warnings
+from align.names.layers.read_layers import wrapper_warnings
 from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
 from align.names.match_by_order import match_by_order

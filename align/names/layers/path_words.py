@@ -160,3 +160,10 @@ def place_order(a: str, b: str) -> int:
     if place not in PLACES or other not in PLACES or (of != other_of and "input" not in (place, other)):
         return number_order(a, b)
     return (PLACES[place] > PLACES[other]) - (PLACES[place] < PLACES[other])
+
+
+@lru_cache(maxsize=1 << 16)
+def modules_above(path: str) -> tuple[str, ...]:
+    """Paths of the modules above, the nearest first, the root ("") last."""
+    parts = path.split(".")
+    return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))

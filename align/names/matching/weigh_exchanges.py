@@ -1,7 +1,9 @@
 """Could two pairs of layers swap partners? The test that keeps a guess from being called sure.
 
 Layers of equal class and shape are rivals. Each two pairs of rivals are weighed against their exchange, and each pair
-against every unpaired rival that could take a place in it. Clear losses are exchanged; what stays undecided is open.
+against every unpaired rival that could take a place in it. Clear losses are exchanged; what stays undecided is open,
+joined into the groups that a user has to settle together. What each block tells in part, and all blocks tell alike, is
+told in full.
 """
 
 from __future__ import annotations
@@ -11,23 +13,25 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from align.core.name_map import SURE
-from align.names.layers.container_contents import read_contents
-from align.names.layers.exchange_evidence import (
+from scipy.cluster.hierarchy import DisjointSet
+
+from align.core.name_map import SURE, Ambiguity
+from align.names.layers.containers import NumberedLists, read_contents
+from align.names.layers.pair_evidence import (
     MOST,
     SETTLED,
     exchange_benefit,
     learn_from_pairs,
+    path_ends,
     replacement_benefit,
 )
-from align.names.layers.numbered_lists import NumberedLists
-from align.names.matching.block_agreement import BlockAgreement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
-    from align.names.layers.exchange_evidence import Learnt, Rival
+    from align.names.layers.pair_evidence import Learnt, Rival
     from align.names.layers.read_layers import Layer, Pair
+
 
 _ROUNDS = 6
 # The benefit of a pair without rivals. Such pairs teach first: what numbers alone settle would confirm itself.
@@ -35,10 +39,12 @@ _UNRIVALLED = 2.0
 _ENOUGH = 0.6  # the least benefit of a pair that is sure, and so teaches
 # Exchanges weighed at most: one of 450 layers of one shape, some 20 s. No number of steps would tell thousands apart.
 _MOST = 100_000
-
 # Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
 Link = tuple["Pair", "Pair | Rival"]
 Sides = tuple["Sequence[Layer]", "Sequence[Layer]"]
+Member = tuple[str, "Layer"]  # the name of its side, and a layer
+_REASON = "equal class and shape, and nothing but a trial with values could tell them apart"
+_BLOCKS = 3  # the least number of them that agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,3 +251,69 @@ def _by_signature(layers: Iterable[Layer]) -> dict[object, list[Layer]]:
     for layer in layers:
         found[layer.signature].append(layer)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGroup:
+    """Layers of both sides that belong together, in their order, and nothing tells which is which."""
+
+    members: tuple[Member, ...]
+    reason: str = _REASON
+
+
+def group_links(links: Sequence[Link]) -> list[OpenGroup]:
+    """Groups of linked layers; a link says that two pairs may exchange partners."""
+    members: dict[tuple[str, str], Layer] = {}
+    groups: DisjointSet[tuple[str, str]] = DisjointSet()
+    for link in links:
+        keys = []
+        for source, target in link:
+            for side, layer in (("source", source), ("target", target)):
+                if layer is not None:
+                    keys.append((side, layer.path))
+                    members[side, layer.path] = layer
+                    groups.add((side, layer.path))
+        for key in keys[1:]:
+            groups.merge(keys[0], key)
+    return in_order([OpenGroup(tuple((key[0], members[key]) for key in group)) for group in groups.subsets()])
+
+
+def in_order(groups: Iterable[OpenGroup]) -> list[OpenGroup]:
+    """The groups, and the members of each, as they stand on their sides."""
+    placed = [OpenGroup(tuple(sorted(group.members, key=_place)), group.reason) for group in groups]
+    return sorted(placed, key=lambda group: _place(group.members[0]))
+
+
+def as_ambiguities(group: OpenGroup) -> list[Ambiguity]:
+    """One ambiguity for each role of a group."""
+    return [
+        Ambiguity(
+            tuple(layer.roles[role].name for side, layer in group.members if side == "source" and role in layer.roles),
+            tuple(layer.roles[role].name for side, layer in group.members if side == "target" and role in layer.roles),
+            group.reason,
+        )
+        for role in _roles_of(layer for _, layer in group.members)
+    ]
+
+
+def _place(member: Member) -> int:
+    return member[1].position
+
+
+def _roles_of(layers: Iterable[Layer]) -> list[str]:
+    """Every role of some layers that their counterparts must have, in order."""
+    return list(dict.fromkeys(role for layer in layers for role, _ in layer.signature))
+
+
+class BlockAgreement:
+    """How many layers of both sides have each end of a path."""
+
+    def __init__(self, left: Iterable[Layer], right: Iterable[Layer]) -> None:
+        self._counts = tuple(Counter(end for layer in side for end in path_ends(layer.path)) for side in (left, right))
+
+    def of_all_blocks(self, pairs: Sequence[Pair]) -> list[bool]:
+        """Tell of each pair whether an end of its source went with one of its target in all layers that have either."""
+        together = Counter((x, y) for a, b in pairs for x in path_ends(a.path) for y in path_ends(b.path))
+        mine, theirs = self._counts
+        whole = {(x, y) for (x, y), count in together.items() if count == mine[x] == theirs[y] and count >= _BLOCKS}
+        return [any((x, y) in whole for x in path_ends(a.path) for y in path_ends(b.path)) for a, b in pairs]

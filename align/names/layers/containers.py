@@ -1,34 +1,122 @@
-"""What the numbers of paths say: whether two layers of the source stand in one order with two of the target.
+"""What holds layers on both sides: modules, lists whose members are only numbered siblings, and the numbers in them.
 
-A number counts within its list. Which list of the one side is which of the other, and whether both run the same way,
-is learnt from pairs that shapes or words settle: `up.0` is the deepest block of one decoder and the last of another,
-and `heads.0.layers.2` may be `layers.2.heads.0`. Where two readings of nested lists fit as well, numbers say nothing.
+`branch3x3_1`, `branch3x3_2a` and `branch3x3_2b` are one branch as much as the children of a module `branch1` are.
+Which of two such is which is told by what both hold. A number counts within its list; which list of the one side is
+which of the other, and whether both run the same way, is learnt from pairs that shapes or words settle: `up.0` is the
+deepest block of one decoder and the last of another, and `heads.0.layers.2` may be `layers.2.heads.0`. Where two
+readings of nested lists fit as well, numbers say nothing.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise, permutations, takewhile
 from math import gcd
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from align.names.layers.list_direction import list_direction
-from align.names.layers.path_words import likeness, words
+from align.names.layers.path_words import is_number, likeness, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from align.names.layers.list_direction import ListDirection
     from align.names.layers.read_layers import Layer, Pair
 
+
+_LETTERED = re.compile(r"(.*\d)[a-z]")
+# `attn_norm` stands beside what is in `attn`, `dw_bn` beside `dw_conv`.
+_TYPED = re.compile(r"(?!layer_)(.+?)_(?:layer_?norm|norm|ln|bn|conv)", re.IGNORECASE)
+_NUMBERED = re.compile(r"(.*?)_?\d+")
 _INDEX = re.compile(r"(?<![^._\-\s])[A-Za-z]*([0-9]{1,9})(?![^._\-\s])")
 _DEEPEST = 4  # lists within lists, of which all orders are tried
-
 Lists = tuple[str, ...]
+_FEW = 2
+
+
+@lru_cache(maxsize=1 << 16)
+def containers(path: str) -> tuple[str, ...]:
+    """Modules and numbered lists around a layer, the nearest first, the root ("") last.
+
+    >>> containers("mixed.branch3x3_2a.conv")
+    ('mixed.branch3x3_2a', 'mixed.branch3x3_2', 'mixed.branch3x3', 'mixed', '')
+    """
+    parts = path.split(".")
+    found: list[str] = []
+    for place in range(len(parts) - 1, -1, -1):
+        above = "".join(f"{part}." for part in parts[:place])
+        found += [above + stem for stem in _stems(parts[place])]
+        found.append(above[:-1])
+    return tuple(dict.fromkeys(found))
+
+
+def _stems(part: str) -> list[str]:
+    """The part without its letter (`2a`), without its number, without what a layer is: the like belong together."""
+    if typed := _TYPED.fullmatch(part):
+        return [typed[1]]
+    lettered = _LETTERED.fullmatch(part)
+    stems = [lettered[1]] if lettered else []
+    numbered = _NUMBERED.fullmatch(lettered[1] if lettered else part)
+    return stems + ([numbered[1]] if numbered and numbered[1] else [])
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """For each layer of both sides, by its path, what the containers around it hold.
+
+    `sized` are the paths of both sides with the length of its list behind each index (`block.0/12.layer.1/3.norm`).
+    """
+
+    source: dict[str, frozenset[object]]
+    target: dict[str, frozenset[object]]
+    sized: tuple[dict[str, str], dict[str, str]] = field(default_factory=lambda: ({}, {}))
+
+    def alike(self, a: Layer, b: Layer) -> float:
+        """Number of containers around the one that hold the same shapes as containers around the other."""
+        return float(len(self.source.get(a.path, _NONE) & self.target.get(b.path, _NONE)))
+
+
+_NONE: frozenset[object] = frozenset()
+
+
+NOTHING = Contents({}, {})
+
+
+def read_contents(left: Iterable[Layer], right: Iterable[Layer]) -> Contents:
+    """Return what the containers of both sides hold: the signatures of their layers, each with its number."""
+    codes: dict[object, int] = {}
+    left, right = list(left), list(right)
+    return Contents(_contents(left, codes), _contents(right, codes), (_sized(left), _sized(right)))
+
+
+def _sized(layers: list[Layer]) -> dict[str, str]:
+    """Each path, and the same with the number of members behind each index in a list."""
+    paths = [layer.path.split(".") for layer in layers]
+    members: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for path in paths:
+        for place, part in enumerate(path):
+            members[tuple(path[:place])].update([part] if is_number(part) else [])
+    return {
+        ".".join(path): ".".join(
+            f"{part}/{len(members[tuple(path[:place])])}" if is_number(part) else part
+            for place, part in enumerate(path)
+        )
+        for path in paths
+    }
+
+
+def _contents(layers: list[Layer], codes: dict[object, int]) -> dict[str, frozenset[object]]:
+    """As above; equal contents have one of the `codes`, for to compare all that a model holds takes long."""
+    held: dict[str, Counter[object]] = defaultdict(Counter)
+    for layer in layers:
+        for container in containers(layer.path):
+            held[container][layer.signature] += 1
+    contents = {
+        container: codes.setdefault(frozenset(counter.items()), len(codes)) for container, counter in held.items()
+    }
+    return {layer.path: frozenset(contents[one] for one in containers(layer.path)) for layer in layers}
 
 
 @lru_cache(maxsize=1 << 17)
@@ -208,3 +296,53 @@ def _parent(name: str) -> str:
 
 def _name_likeness(mine: str, theirs: str) -> float:
     return likeness(*(words(name.rpartition("#")[2]) for name in (mine, theirs)))
+
+
+@dataclass(frozen=True, slots=True)
+class ListDirection:
+    """How two lists run as points tell: `way` is 1 for the same way, -1 for opposite ways, 0 for neither or unknown.
+
+    None if the points stand at one place, or tell no more than that the `moved` numbers of the source are exchanged.
+    """
+
+    way: int | None
+    moved: frozenset[int] = frozenset()
+
+
+def list_direction(points: set[tuple[int, int]], mine: set[int], theirs: set[int], nested: bool) -> ListDirection:
+    """Read points: a number of the source's list, and one of the target's, for each settled pair in both.
+
+    `mine` and `theirs` are all numbers of the lists; those of `nested` lists stand in several lists of any length.
+    """
+    if any(len({point[side] for point in points}) == 1 for side in (0, 1)):
+        return ListDirection(None)
+    way = _way(points)
+    if any(len({point[side] for point in points}) < len(points) for side in (0, 1)):
+        return ListDirection(way)
+    ranks = [(sorted(mine).index(number), sorted(theirs).index(other)) for number, other in sorted(points)]
+    alike = len(mine) == len(theirs) and not nested
+    may_be_turned = way < 0 and not (alike and any(x + y != len(mine) - 1 for x, y in ranks))
+    moved = _exchanged(ranks, 0 if alike else sum(y - x for x, y in ranks) / len(ranks))
+    if moved and not may_be_turned:
+        return ListDirection(None, frozenset(sorted(mine)[rank] for rank in moved))
+    clear = len(ranks) == len(mine) if moved else alike or len(ranks) > _FEW
+    return ListDirection(way if way >= 0 or (may_be_turned and clear) else 0)
+
+
+def _way(points: set[tuple[int, int]]) -> int:
+    """Whether the second numbers grow (1) or fall (-1) with the first, or do neither (0)."""
+    reached: dict[int, list[int]] = defaultdict(list)
+    for number, other in sorted(points):
+        reached[number].append(other)
+    steps = list(pairwise(reached.values()))
+    grows, falls = all(x[-1] <= y[0] for x, y in steps), all(x[0] >= y[-1] for x, y in steps)
+    return grows - falls
+
+
+def _exchanged(ranks: list[tuple[int, int]], shift: float) -> set[int]:
+    """The two places of the source that stand in each other's, while all others that are told stay; none if not so.
+
+    `shift` is that of a list that has lost its first blocks on one side: an exchange leaves the mean as it is.
+    """
+    moved = {x: y - shift for x, y in ranks if y - x != shift}
+    return set(moved) if len(moved) == 2 and set(moved) == set(moved.values()) else set()

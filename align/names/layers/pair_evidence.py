@@ -1,38 +1,172 @@
 """What speaks for one layer being another beyond class and shape: learnt translations of names, and neighbours.
 
-Both are learnt from pairs that are already settled, and used to settle others.
+Both are learnt from pairs that are already settled, and used to settle others. Pairs in question are left out of
+account, so that no guess confirms another, and so that two layers of which one is missing on the other side have the
+same neighbours: what stands between the same neighbours stays undecided.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from align.names.layers.container_contents import NOTHING, Contents
+from align.names.layers.containers import NOTHING, Contents, containers
 from align.names.layers.path_words import (
     ALIKE,
     contained,
     is_number,
     likeness,
+    modules_above,
     number_order,
     place_order,
     unshared_words,
     words,
 )
-from align.names.layers.settled_neighbours import SettledNeighbours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
 
-    from align.names.layers.numbered_lists import NumberedLists
+    from align.names.layers.containers import NumberedLists
     from align.names.layers.read_layers import Layer, Pair
 
-_SUFFIX = 3
 
+_SUFFIX = 3
 # An unpaired layer: (source, None) or (None, target).
 Rival = tuple["Layer | None", "Layer | None"]
+# One clear piece of evidence (a number, an abbreviated word, a translation seen twice) weighs 0.8 to 2.
+SETTLED = 0.25
+
+
+MOST = 0.5
+
+
+# Two correct implementations may call two branches in another order: that tells less than a name or a number.
+ORDER = 0.5
+
+
+# Which sibling is registered before or behind tells less still: neighbours alone leave a pair unsure.
+NEXT_TO = 0.25
+
+
+@dataclass
+class SettledNeighbours:
+    """Settled pairs by position, the settled children of each module in order, and how many pairs join two containers.
+
+    Containers are modules and numbered lists.
+    """
+
+    partner: dict[int, int] = field(default_factory=dict)
+    left: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    right: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    joined: Counter[tuple[str, str]] = field(default_factory=Counter)
+    below_left: Counter[str] = field(default_factory=Counter)
+    below_right: Counter[str] = field(default_factory=Counter)
+
+    def add(self, a: Layer, b: Layer) -> None:
+        """Take a settled pair in."""
+        self.partner[a.position] = b.position
+        if a.ran and b.ran:
+            insort(self.left[modules_above(a.path)[0]], a.position)
+            insort(self.right[modules_above(b.path)[0]], b.position)
+        above_a, above_b = containers(a.path), containers(b.path)
+        self.below_left.update(above_a)
+        self.below_right.update(above_b)
+        self.joined.update((x, y) for x in above_a for y in above_b)
+
+    def neighbours(self, pair: Pair, judged: Sequence[Pair]) -> float:
+        """1 if the nearest settled siblings before the pair, or those after it, are a pair; 0 if not, or unknown."""
+        a, b = pair
+        if not (a.ran and b.ran):
+            return 0.0
+        mine = _around(self.left.get(modules_above(a.path)[0], []), a.position, {x.position for x, _ in judged})
+        theirs = _around(self.right.get(modules_above(b.path)[0], []), b.position, {y.position for _, y in judged})
+        both = [(x, y) for x, y in zip(mine, theirs, strict=True) if x is not None and y is not None]
+        return float(any(self.partner[x] == y for x, y in both))
+
+    def company(self, pair: Pair, judged: Sequence[Pair], rivals: Sequence[Pair]) -> float:
+        """Largest share, in [0, 1], of the settled layers in two containers around the pair that are in both; 0 if few.
+
+        `rivals` are pairs whose other layers are rivals of its own. On a side with rivals only containers count that
+        hold none of them, if each layer has such: a block that is not on the other side has no company. On a side
+        without, the module counts that holds the layer.
+        """
+        own = [(x.path, y.path) for x, y in judged if self.partner.get(x.position) == y.position]
+        left, right = ({layer.path for layer in side} for side in zip(*rivals, strict=True))
+        if not (apart := _apart(pair[0].path, left)) or not (around := _apart(pair[1].path, right)):
+            return 0.0
+        mine = _held(containers(pair[0].path), self.below_left, [x for x, _ in own])
+        theirs = _held(around, self.below_right, [y for _, y in own])[: None if len(right) > 1 else 1]
+        most = shared = 0.0
+        for x, held in mine:
+            for y, other_held in theirs:
+                if both := self.joined[x, y]:
+                    both -= sum(x in containers(one) and y in containers(two) for one, two in own)
+                    share = both / (held + other_held - both)
+                    most, shared = (max(most, share), shared) if x in apart else (most, max(shared, share))
+        return most if most > MOST and most >= shared else 0.0
+
+    def context(self, pair: Pair, judged: Sequence[Pair]) -> float:
+        """1 if the nearest modules around both that hold settled layers hold some in common, -1 if none; 0: unknown."""
+        a, b = pair
+        own = [(x, y) for x, y in judged if self.partner.get(x.position) == y.position]
+        mine = _nearest(modules_above(a.path), self.below_left, [x.path for x, _ in own])
+        theirs = _nearest(modules_above(b.path), self.below_right, [y.path for _, y in own])
+        if not mine or not theirs:
+            return 0.0
+        shared = self.joined[mine, theirs]
+        if shared > len(own):  # more than could be left out
+            return 1.0
+        left_out = sum(mine in containers(x.path) and theirs in containers(y.path) for x, y in own)
+        return 1.0 if shared > left_out else -1.0
+
+
+def _nearest(around: Iterable[str], below: Counter[str], left_out: Sequence[str]) -> str | None:
+    """The first container that holds a settled layer beside those left out."""
+    for path in around:
+        held = below[path]
+        if held > len(left_out) or (held and held > sum(path in containers(own) for own in left_out)):
+            return path
+    return None
+
+
+def _apart(path: str, judged: Set[str]) -> tuple[str, ...]:
+    """Containers that tell a layer from the others judged; none if one of these has none that tells it.
+
+    Beside no others, these are the containers up to the module that holds the layer itself.
+    """
+    found = containers(path)
+    if len(judged) < 2:
+        return found[: found.index(path.rpartition(".")[0]) + 1]
+    for rival in judged:
+        if rival != path:
+            own = _without(path, rival)
+            found = tuple(one for one in found if one in own) if _without(rival, path) else ()
+    return found
+
+
+@lru_cache(maxsize=1 << 17)
+def _without(path: str, rival: str) -> tuple[str, ...]:
+    """Containers around a layer that do not hold its rival."""
+    others = containers(rival)
+    return tuple(one for one in containers(path) if one not in others)
+
+
+def _held(around: Iterable[str], below: Counter[str], left_out: Sequence[str]) -> list[tuple[str, int]]:
+    """Containers that hold settled layers beside those left out, with how many."""
+    counts = [(one, below[one] - sum(one in containers(out) for out in left_out)) for one in around if below[one]]
+    return [(one, count) for one, count in counts if count > 0]
+
+
+def _around(settled: list[int], position: int, skipped: set[int]) -> tuple[int | None, int | None]:
+    place = bisect_left(settled, position)
+    return _first(settled, range(place - 1, -1, -1), skipped), _first(settled, range(place, len(settled)), skipped)
+
+
+def _first(settled: list[int], places: range, skipped: set[int]) -> int | None:
+    return next((settled[place] for place in places if settled[place] not in skipped), None)
 
 
 @dataclass
@@ -163,15 +297,6 @@ def replacement_benefit(pair: Pair, rival: Rival, learnt: Learnt) -> float:
         beside = _next_to(learnt, (pair,))
         evidence.append(beside(pair) - beside(new))
     return _sum_unless_contradictory(evidence)
-
-
-# One clear piece of evidence (a number, an abbreviated word, a translation seen twice) weighs 0.8 to 2.
-SETTLED = 0.25
-MOST = 0.5
-# Two correct implementations may call two branches in another order: that tells less than a name or a number.
-ORDER = 0.5
-# Which sibling is registered before or behind tells less still: neighbours alone leave a pair unsure.
-NEXT_TO = 0.25
 
 
 def _sum_unless_contradictory(evidence: list[float]) -> float:
