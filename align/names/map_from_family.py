@@ -10,7 +10,7 @@ from align.core.name_map import Dropped, Pairing
 from align.core.piece_transforms import Part, Slice
 from align.core.transforms import IDENTITY, Reshape, Transform, chained
 from align.errors import MapError
-from align.names.map_from_file import map_from_file
+from align.names.infer_names import map_from_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,8 @@
 """Families that know every parameter of a model or checkpoint, told by its names, shapes and kinds of layers.
 
 Whether the other side is the family's other implementation, the names of a torch file cannot tell: without a target a
-recognised family is a suggestion, and only with both sides its pairs are used.
+recognised family is a suggestion, and only with both sides its pairs are used. A name that it knows pairs at its place
+in the family or nowhere: where it has another width or is missing, another layer of the same shape is not it.
 """
 
 from __future__ import annotations
@@ -10,26 +11,28 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from align.core.name_map import Dropped
+from align.core.message_words import first_few
+from align.core.name_map import Dropped, SideName, Unmatched
 from align.errors import MapError, OpenNamesError, UsageError
 from align.names.fold_names import as_literal
 from align.names.from_file.infer_layers import read_groups
 from align.names.map_from_family import map_from_family
-from align.names.matching.pair_by_family import pair_by_family
 from align.rules.directed_rules import directed_rules
 from align.rules.layer_rules import layer_rules
 from align.rules.model_families import AS_IS, model_families, read_family
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from align.core.checkpoints import StoredTensor
-    from align.core.name_map import NameMap, Pairing, Unmatched
+    from align.core.name_map import NameMap, Pairing
     from align.core.parameters import Parameter, ParameterSet
     from align.core.transforms import Transform
     from align.names.user_rules import NameRules
     from align.rules.directed_rules import TargetFamily
     from align.rules.model_families import ModelFamily
+
+    Groups = dict[str, list[Pairing]]
 
 AUTO = "auto"  # asks for the family of which both sides are
 
@@ -184,3 +187,102 @@ def _kinds_agree(family: ModelFamily, tensors: Mapping[str, StoredTensor | Param
         if all(place.rule.kind not in (rule.kind, rule.id) for rule in reading.rules):
             return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyPairs:
+    """Pairs whose shapes agree, names that have a place which does not fit, and what only one side has."""
+
+    pairings: tuple[Pairing, ...]
+    unmatched: tuple[Unmatched, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+
+def pair_by_family(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> FamilyPairs:
+    """Pair two sides by a form of a family; raises MapError as `map_from_family`.
+
+    A port whose layers are those of `mint` stands at the same places under torch's names.
+    """
+    backwards = source.framework == "mindspore"
+    wanted: tuple[TargetFamily, ...] = ("torch",) if backwards else ("nn", "mint")
+    agreed: Groups = {}
+    refused: Groups = {}
+    filled: set[str] = set()
+    gone: set[str] = set()  # a count of batches, which only mint keeps
+    for to in wanted:
+        inferred = map_from_family(family, source.by_name, to)
+        filled |= {fill.name for fill in inferred.fills}
+        gone |= {drop.name for drop in inferred.name_map.dropped}
+        for name, group in _by_source(inferred.name_map.pairings).items():
+            if name not in agreed:
+                fits = all(_agrees(pairing, source, target) for pairing in group)
+                (agreed if fits else refused).setdefault(name, group)
+        refused = {name: group for name, group in refused.items() if name not in agreed and name not in gone}
+    refused |= _not_whole(agreed, refused)
+    pairings = tuple(p for name, group in agreed.items() if name not in refused for p in group)
+    spoken = {p.target for p in pairings} | filled
+    return FamilyPairs(
+        pairings,
+        (
+            *_refused_sources(refused, target),
+            *_refused_targets(family, [name for name in target.names if name not in spoken], refused, source),
+        ),
+        (*_dropped(family, "source", source), *_dropped(family, "target", target)),
+    )
+
+
+def _by_source(pairings: Iterable[Pairing]) -> Groups:
+    groups: Groups = {}
+    for pairing in pairings:
+        groups.setdefault(pairing.source, []).append(pairing)
+    return groups
+
+
+def _agrees(pairing: Pairing, source: ParameterSet, target: ParameterSet) -> bool:
+    other = target.by_name.get(pairing.target)
+    return other is not None and pairing.transform.output_shape(source.by_name[pairing.source].shape) == other.shape
+
+
+def _not_whole(agreed: Groups, refused: Groups) -> Groups:
+    """The sources that fit, but with others that do not make one target."""
+    broken = {p.target for group in refused.values() for p in group}
+    return {name: group for name, group in agreed.items() if any(p.target in broken for p in group)}
+
+
+def _refused_sources(refused: Groups, target: ParameterSet) -> Iterator[Unmatched]:
+    for name, group in refused.items():
+        targets = [p.target for p in group]
+        there = tuple(one for one in targets if one in target.by_name)
+        yield Unmatched(name, "source", _reason(targets, target.by_name[there[0]].shape if there else None), there)
+
+
+def _refused_targets(
+    family: ModelFamily, names: Iterable[str], refused: Groups, source: ParameterSet
+) -> Iterator[Unmatched]:
+    backwards = source.framework == "torch"
+    makers: dict[str, list[str]] = {}
+    for pairing in (p for group in refused.values() for p in group):
+        makers.setdefault(pairing.target, []).append(pairing.source)
+    for name in names:
+        place = family.place(name, backwards=backwards)
+        if name in makers:
+            shape = source.by_name[makers[name][0]].shape
+            yield Unmatched(name, "target", _reason(makers[name], shape), tuple(makers[name]))
+        elif place is not None and not family.reason_to_drop(name, _framework(backwards=backwards)):
+            yield Unmatched(name, "target", _reason(place.paths, None))
+
+
+def _reason(names: Iterable[str], shape: tuple[int, ...] | None) -> str:
+    has = "which the other side does not have" if shape is None else f"which has shape {list(shape)}"
+    return f"the family says {first_few(list(names))}, {has}"
+
+
+def _dropped(family: ModelFamily, side: SideName, parameters: ParameterSet) -> Iterator[Dropped]:
+    framework = _framework(backwards=parameters.framework == "mindspore")
+    for name in parameters.names:
+        if reason := family.reason_to_drop(name, framework):
+            yield Dropped(name, side, reason)
+
+
+def _framework(*, backwards: bool) -> str:
+    return "mindspore" if backwards else "torch"

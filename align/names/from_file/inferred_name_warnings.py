@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.message_words import counted, first_few
-from align.names.from_file.infer_children import renamed_path
-from align.names.from_file.infer_layers import attribute_changes, could_be, file_context
+from align.names.from_file.infer_layers import attribute_changes, could_be, file_context, renamed_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
