@@ -1,8 +1,9 @@
-"""What speaks for one layer being another beyond class and shape: learnt translations of names, and neighbours.
+"""What settled pairs tell of others beyond class and shape: translations of names, neighbours, contents, numbers.
 
-Both are learnt from pairs that are already settled, and used to settle others. Pairs in question are left out of
-account, so that no guess confirms another, and so that two layers of which one is missing on the other side have the
-same neighbours: what stands between the same neighbours stays undecided.
+The evidence is computed once a round, from the pairs that are settled by then, and read by all who weigh a pair. Pairs
+in question are left out of account, so that no guess confirms another, and so that two layers of which one is missing
+on the other side have the same neighbours: what stands between the same neighbours stays undecided. Of containers that
+are renamed or nested otherwise, what they hold tells which is which: ports rarely split a branch.
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from align.names.layers.containers import NOTHING, Contents, containers
 from align.names.layers.path_words import (
-    ALIKE,
+    compare_names,
     contained,
+    containers,
     is_number,
-    likeness,
     modules_above,
-    number_order,
-    place_order,
+    path_ends,
+    unnumbered_ends,
     unshared_words,
     words,
 )
@@ -29,26 +29,157 @@ from align.names.layers.path_words import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
 
-    from align.names.layers.containers import NumberedLists
+    from align.names.layers.numbered_lists import NumberedLists
     from align.names.layers.read_layers import Layer, Pair
 
-
-_SUFFIX = 3
-# An unpaired layer: (source, None) or (None, target).
-Rival = tuple["Layer | None", "Layer | None"]
 # One clear piece of evidence (a number, an abbreviated word, a translation seen twice) weighs 0.8 to 2.
 SETTLED = 0.25
-
-
 MOST = 0.5
-
-
 # Two correct implementations may call two branches in another order: that tells less than a name or a number.
-ORDER = 0.5
-
-
+_ORDER = 0.5
 # Which sibling is registered before or behind tells less still: neighbours alone leave a pair unsure.
-NEXT_TO = 0.25
+_NEXT_TO = 0.25
+_NONE: frozenset[object] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """For each layer of both sides, by its path, what the containers around it hold.
+
+    `sized` are the paths of both sides with the length of its list behind each index (`block.0/12.layer.1/3.norm`).
+    """
+
+    source: dict[str, frozenset[object]] = field(default_factory=dict)
+    target: dict[str, frozenset[object]] = field(default_factory=dict)
+    sized: tuple[dict[str, str], dict[str, str]] = field(default_factory=lambda: ({}, {}))
+
+    def alike(self, pair: Pair) -> float:
+        """Number of containers around the one that hold the same shapes as containers around the other."""
+        return float(len(self.source.get(pair[0].path, _NONE) & self.target.get(pair[1].path, _NONE)))
+
+
+class PairEvidence:
+    """What pairs teach: how often ends of paths went together, and who stands beside whom.
+
+    `ordered` says that both sides stand in execution order, so that order is evidence too. `contents` and `lists` are
+    what the containers and the numbers of both sides tell.
+    """
+
+    def __init__(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        ordered: bool,
+        contents: Contents | None = None,
+        lists: NumberedLists | None = None,
+    ) -> None:
+        self._ordered, self._contents, self._lists = ordered, contents or Contents(), lists
+        self._together: Counter[tuple[str, str]] = Counter()
+        self._ends: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+        self.around = SettledNeighbours()
+        for pair in pairs:
+            left, right = map(path_ends, self._sized(pair))
+            self._ends[0].update(left)
+            self._ends[1].update(right)
+            self._together.update((x, y) for x in left for y in right)
+            self.around.add(*pair)
+
+    def exchange_benefit(self, one: Pair, two: Pair) -> float:
+        """What two pairs have over the two with partners exchanged: > 0 speaks for them, 0: nothing tells.
+
+        Each kind of evidence lies in [-2, 2]; kinds that contradict each other give 0: a block that moved in its list
+        is told by what it holds, against its number. Beside numbers that are in order little else counts.
+        """
+        judged, exchanged = (one, two), ((one[0], two[1]), (two[0], one[1]))
+        order = 1.0 if (one[0].position < two[0].position) == (one[1].position < two[1].position) else -1.0
+        numbers, nested_alike = self._lists.agreement(one, two) if self._lists else (0, True)
+        knowledge = self._knowledge(judged, judged)
+        if numbers:
+            knowledge = [_axes, self._context(judged)] if nested_alike else [_axes]
+        evidence = [sum(map(knows, judged)) - sum(map(knows, exchanged)) for knows in knowledge]
+        if numbers:
+            evidence.append(float(numbers))
+        else:
+            evidence += compare_names((one[0].path, two[0].path), (one[1].path, two[1].path), order)
+            held = sum(map(self._contents.alike, judged)) - sum(map(self._contents.alike, exchanged))
+            evidence.append(max(-2.0, min(held, 2.0)) if held * order > 0 else 0.0)
+        if self._ordered and all(layer.ran for pair in judged for layer in pair):
+            evidence.append(_ORDER * order)
+        if max(map(abs, evidence)) < SETTLED:
+            beside = self._next_to(judged)
+            evidence.append(sum(map(beside, judged)) - sum(map(beside, exchanged)))
+        return _sum_unless_contradictory(evidence)
+
+    def replacement_benefit(self, pair: Pair, new: Pair) -> float:
+        """What a pair has over a `new` one, in which an unpaired layer takes the place of its source or target."""
+        (a, b), (source, target) = pair, new
+        kept = words((b if a is not source else a).path)
+        mine, others = unshared_words(*((a.path, source.path) if a is not source else (b.path, target.path)))
+        share = contained(mine, kept) - contained(others, kept)
+        # Not even every second word is alike: `aux_head.fc` is not `fc` for its last word.
+        evidence = [share if abs(share) > MOST else 0.0]
+        evidence += [knows(pair) - knows(new) for knows in self._knowledge((pair,), (pair, new), uneven=True)]
+        if max(map(abs, evidence)) < SETTLED:
+            beside = self._next_to((pair,))
+            evidence.append(beside(pair) - beside(new))
+        return _sum_unless_contradictory(evidence)
+
+    def translation(self, pair: Pair, judged: Sequence[Pair] = (), *, uneven: bool = False) -> float:
+        """Largest share, in [0, 1], at which an end of one path went with an end of the other; seen at least twice.
+
+        Ends that all pairs that are `judged` have in common do not tell them apart, and do not count. Nor do those
+        that differ by an index alone where one side has more layers (`uneven`): which block is not there on the other
+        side, other lists do not teach.
+        """
+        ends = unnumbered_ends if uneven else path_ends
+        shared = [_shared_ends(layers, ends) for layers in zip(*judged, strict=True)] or [set(), set()]
+        mine, theirs = (
+            [end for end, form in zip(path_ends(sized), ends(layer.path), strict=True) if form not in common]
+            for layer, sized, common in zip(pair, self._sized(pair), shared, strict=True)
+        )
+        together, (left, right) = self._together, self._ends
+        return max(
+            (together[x, y] / max(left[x], right[y]) for x in mine for y in theirs if together[x, y] > 1), default=0.0
+        )
+
+    def _sized(self, pair: Pair) -> tuple[str, str]:
+        """Both paths, with what an index is out of: the same words in a list of another length teach nothing."""
+        mine, theirs = self._contents.sized
+        return mine.get(pair[0].path, pair[0].path), theirs.get(pair[1].path, pair[1].path)
+
+    def _knowledge(
+        self, judged: Sequence[Pair], apart_from: Sequence[Pair], *, uneven: bool = False
+    ) -> list[Callable[[Pair], float]]:
+        return [
+            lambda pair: self.translation(pair, apart_from, uneven=uneven),
+            self._context(judged),
+            lambda pair: self.around.company(pair, judged, apart_from),
+            _axes,
+        ]
+
+    def _context(self, judged: Sequence[Pair]) -> Callable[[Pair], float]:
+        return lambda pair: self.around.context(pair, judged)
+
+    def _next_to(self, judged: Sequence[Pair]) -> Callable[[Pair], float]:
+        """What sure siblings on both sides say where nothing else speaks: batch norms stand at their convolutions."""
+        return lambda pair: _NEXT_TO * self.around.neighbours(pair, judged) if pair[0].kind == "batch_norm" else 0.0
+
+
+def _axes(pair: Pair) -> float:
+    """1 if the classes of both say that they work on equally many axes; BatchNorm1d and BatchNorm2d have one shape."""
+    return float(bool(pair[0].axes) and pair[0].axes == pair[1].axes)
+
+
+def _sum_unless_contradictory(evidence: list[float]) -> float:
+    if max(evidence) >= SETTLED and min(evidence) <= -SETTLED:
+        return 0.0
+    return sum(evidence)
+
+
+def _shared_ends(layers: Sequence[Layer], ends: Callable[[str], Sequence[str]]) -> Set[str]:
+    """Ends that the paths of several different layers have in common."""
+    paths = {layer.path for layer in layers}
+    return set.intersection(*(set(ends(path)) for path in paths)) if len(paths) > 1 else set()
 
 
 @dataclass
@@ -169,195 +300,36 @@ def _first(settled: list[int], places: range, skipped: set[int]) -> int | None:
     return next((settled[place] for place in places if settled[place] not in skipped), None)
 
 
-@dataclass
-class Learnt:
-    """How often ends of source paths went with ends of target paths among settled pairs, and who stands beside whom.
+def read_contents(left: Iterable[Layer], right: Iterable[Layer]) -> Contents:
+    """Return what the containers of both sides hold: the signatures of their layers, each with its number."""
+    codes: dict[object, int] = {}
+    left, right = list(left), list(right)
+    return Contents(_contents(left, codes), _contents(right, codes), (_sized(left), _sized(right)))
 
-    `ordered` says that both sides stand in execution order, so that order is evidence too.
-    """
 
-    ordered: bool = False
-    together: Counter[tuple[str, str]] = field(default_factory=Counter)
-    source: Counter[str] = field(default_factory=Counter)
-    target: Counter[str] = field(default_factory=Counter)
-    around: SettledNeighbours = field(default_factory=SettledNeighbours)
-    contents: Contents = NOTHING
-    lists: NumberedLists | None = None
-
-    def add(self, a: Layer, b: Layer) -> None:
-        """Take a settled pair in."""
-        left, right = (path_ends(path) for path in self._sized(a, b))
-        self.source.update(left)
-        self.target.update(right)
-        self.together.update((x, y) for x in left for y in right)
-        self.around.add(a, b)
-
-    def translation(self, a: Layer, b: Layer, judged: Sequence[Pair] = (), *, uneven: bool = False) -> float:
-        """Largest share, in [0, 1], at which an end of one path went with an end of the other; seen at least twice.
-
-        Ends that all pairs that are `judged` have in common do not tell them apart, and do not count. Nor do those
-        that differ by an index alone where one side has more layers (`uneven`): which block is not there on the other
-        side, other lists do not teach.
-        """
-        ends = _unnumbered_ends if uneven else path_ends
-        shared = [_shared_ends(layers, ends) for layers in zip(*judged, strict=True)] or [set(), set()]
-        mine, theirs = (
-            [end for end, form in zip(path_ends(sized), ends(layer.path), strict=True) if form not in common]
-            for layer, sized, common in zip((a, b), self._sized(a, b), shared, strict=True)
+def _sized(layers: list[Layer]) -> dict[str, str]:
+    """Each path, and the same with the number of members behind each index in a list."""
+    paths = [layer.path.split(".") for layer in layers]
+    members: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for path in paths:
+        for place, part in enumerate(path):
+            members[tuple(path[:place])].update([part] if is_number(part) else [])
+    return {
+        ".".join(path): ".".join(
+            f"{part}/{len(members[tuple(path[:place])])}" if is_number(part) else part
+            for place, part in enumerate(path)
         )
-        return max(
-            (
-                self.together[x, y] / max(self.source[x], self.target[y])
-                for x in mine
-                for y in theirs
-                if self.together[x, y] > 1
-            ),
-            default=0.0,
-        )
-
-    def _sized(self, a: Layer, b: Layer) -> tuple[str, str]:
-        """Both paths, with what an index is out of: the same words in a list of another length teach nothing."""
-        mine, theirs = self.contents.sized
-        return mine.get(a.path, a.path), theirs.get(b.path, b.path)
+        for path in paths
+    }
 
 
-def learn_from_pairs(
-    pairs: Iterable[Pair], ordered: bool, contents: Contents = NOTHING, lists: NumberedLists | None = None
-) -> Learnt:
-    """Return what settled pairs teach, and what the `contents` of both sides and the numbers of their `lists` tell."""
-    learnt = Learnt(ordered, contents=contents, lists=lists)
-    for a, b in pairs:
-        learnt.add(a, b)
-    return learnt
-
-
-def exchange_benefit(one: Pair, two: Pair, learnt: Learnt) -> float:
-    """What the present pairing has over the one with partners exchanged: > 0 speaks for it, 0: nothing tells.
-
-    Each kind of evidence lies in [-2, 2]; kinds that contradict each other give 0: a block that moved in its list is
-    told by what it holds, against its number. Beside numbers that are in order little else counts.
-    """
-    (a, b), (a2, b2) = one, two
-    order = 1.0 if (a.position < a2.position) == (b.position < b2.position) else -1.0
-    numbers, nested_alike = learnt.lists.agreement(one, two) if learnt.lists else (0, True)
-    knowledge = _knowledge(learnt, (one, two))
-    if numbers:
-        knowledge = [_axes, _context(learnt, (one, two))] if nested_alike else [_axes]
-    evidence = [
-        sum(knows(pair) for pair in (one, two)) - sum(knows(pair) for pair in ((a, b2), (a2, b))) for knows in knowledge
-    ]
-    if numbers:
-        evidence.append(float(numbers))
-    else:
-        evidence += [_places(one, two, order), _words(one, two, order), _contents(one, two, order, learnt.contents)]
-    if learnt.ordered and all(layer.ran for layer in (a, b, a2, b2)):
-        evidence.append(ORDER * order)
-    if max(map(abs, evidence)) < SETTLED:
-        beside = _next_to(learnt, (one, two))
-        evidence.append(beside(one) + beside(two) - beside((a, b2)) - beside((a2, b)))
-    return _sum_unless_contradictory(evidence)
-
-
-def _knowledge(
-    learnt: Learnt, judged: Sequence[Pair], apart_from: Sequence[Pair] = ()
-) -> list[Callable[[Pair], float]]:
-    return [
-        lambda pair: learnt.translation(*pair, apart_from or judged, uneven=bool(apart_from)),
-        _context(learnt, judged),
-        lambda pair: learnt.around.company(pair, judged, apart_from or judged),
-        _axes,
-    ]
-
-
-def _axes(pair: Pair) -> float:
-    """1 if the classes of both say that they work on equally many axes; BatchNorm1d and BatchNorm2d have one shape."""
-    return float(bool(pair[0].axes) and pair[0].axes == pair[1].axes)
-
-
-def _next_to(learnt: Learnt, judged: Sequence[Pair]) -> Callable[[Pair], float]:
-    """What sure siblings before and behind say, where nothing else speaks: batch norms stand at their convolutions."""
-    return lambda pair: NEXT_TO * learnt.around.neighbours(pair, judged) if pair[0].kind == "batch_norm" else 0.0
-
-
-def _context(learnt: Learnt, judged: Sequence[Pair]) -> Callable[[Pair], float]:
-    return lambda pair: learnt.around.context(pair, judged)
-
-
-def replacement_benefit(pair: Pair, rival: Rival, learnt: Learnt) -> float:
-    """What a pair has over the one in which the unpaired rival takes the place of its source (or target)."""
-    (a, b), (source, target) = pair, rival
-    mine, others = (
-        unshared_words(a.path, source.path) if source else unshared_words(b.path, target.path if target else b.path)
-    )
-    kept = words(b.path if source else a.path)
-    evidence = [_unless_slight(contained(mine, kept) - contained(others, kept))]
-    new = (source or a, target or b)
-    evidence += [knows(pair) - knows(new) for knows in _knowledge(learnt, (pair,), (pair, new))]
-    if max(map(abs, evidence)) < SETTLED:
-        beside = _next_to(learnt, (pair,))
-        evidence.append(beside(pair) - beside(new))
-    return _sum_unless_contradictory(evidence)
-
-
-def _sum_unless_contradictory(evidence: list[float]) -> float:
-    if max(evidence) >= SETTLED and min(evidence) <= -SETTLED:
-        return 0.0
-    return sum(evidence)
-
-
-def _unless_slight(share: float) -> float:
-    """Return 0 where not even every second word is alike: `aux_head.fc` is not `fc` for its last word."""
-    return share if abs(share) > MOST else 0.0
-
-
-def _places(one: Pair, two: Pair, order: float) -> float:
-    """What words for places (`pre`, `post`) say beside others, or beside numbers.
-
-    Numbers against the order of registration tell less: the first norm of a block may be the one behind its attention.
-    """
-    paths = (one[0].path, two[0].path), (one[1].path, two[1].path)
-    numbers = [number_order(*of_side) for of_side in paths]
-    benefit = float(place_order(*paths[0]) * place_order(*paths[1]))
-    return 0.0 if all(numbers) else benefit * (MOST if any(numbers) and benefit * order < 0 else 1)
-
-
-def _words(one: Pair, two: Pair, order: float) -> float:
-    """What the words that tell the two pairs apart say.
-
-    Where the order of registration contradicts them, they count only if nothing but the better pairing is alike.
-    """
-    (x, x2), (y, y2) = unshared_words(one[0].path, two[0].path), unshared_words(one[1].path, two[1].path)
-    kept, exchanged = (likeness(x, y), likeness(x2, y2)), (likeness(x, y2), likeness(x2, y))
-    benefit = sum(kept) - sum(exchanged)
-    worse, better = sorted((kept, exchanged), key=sum)
-    clear = not max(worse) and (min(better) if benefit > 0 else max(better)) >= ALIKE
-    return benefit if clear or benefit * order > 0 else 0.0
-
-
-def _contents(one: Pair, two: Pair, order: float, contents: Contents) -> float:
-    """What the containers around both pairs hold says, where the order of registration agrees."""
-    (a, b), (a2, b2) = one, two
-    benefit = contents.alike(a, b) + contents.alike(a2, b2) - contents.alike(a, b2) - contents.alike(a2, b)
-    return max(-2.0, min(benefit, 2.0)) if benefit * order > 0 else 0.0
-
-
-def _shared_ends(layers: Sequence[Layer], ends: Callable[[str], Sequence[str]]) -> Set[str]:
-    """Ends that the paths of several different layers have in common."""
-    paths = {layer.path for layer in layers}
-    return set.intersection(*(set(ends(path)) for path in paths)) if len(paths) > 1 else set()
-
-
-@lru_cache(maxsize=1 << 16)
-def path_ends(path: str) -> tuple[str, ...]:
-    """The last part of a path, the last two, and the last three.
-
-    >>> path_ends("layer.0.attn.q")
-    ('q', 'attn.q', '0.attn.q')
-    """
-    parts = path.split(".")
-    return tuple(".".join(parts[-length:]) for length in range(1, min(_SUFFIX, len(parts)) + 1))
-
-
-@lru_cache(maxsize=1 << 16)
-def _unnumbered_ends(path: str) -> tuple[str, ...]:
-    return path_ends(".".join("#" if is_number(part) else part for part in path.split(".")))
+def _contents(layers: list[Layer], codes: dict[object, int]) -> dict[str, frozenset[object]]:
+    """As above; equal contents have one of the `codes`, for to compare all that a model holds takes long."""
+    held: dict[str, Counter[object]] = defaultdict(Counter)
+    for layer in layers:
+        for container in containers(layer.path):
+            held[container][layer.signature] += 1
+    contents = {
+        container: codes.setdefault(frozenset(counter.items()), len(codes)) for container, counter in held.items()
+    }
+    return {layer.path: frozenset(contents[one] for one in containers(layer.path)) for layer in layers}

@@ -38,6 +38,13 @@ _SHORT = {
     "ffw": "feedforward",
     "ffn": "feedforward",
 }
+# What numbers against the order of registration leave of what words for places say.
+_AGAINST_ORDER = 0.5
+_SUFFIX = 3
+_LETTERED = re.compile(r"(.*\d)[a-z]")
+# `attn_norm` stands beside what is in `attn`, `dw_bn` beside `dw_conv`.
+_TYPED = re.compile(r"(?!layer_)(.+?)_(?:layer_?norm|norm|ln|bn|conv)", re.IGNORECASE)
+_COUNTED = re.compile(r"(.*?)_?\d+")
 
 
 @lru_cache(maxsize=1 << 16)
@@ -162,8 +169,82 @@ def place_order(a: str, b: str) -> int:
     return (PLACES[place] > PLACES[other]) - (PLACES[place] < PLACES[other])
 
 
+def compare_names(sources: tuple[str, str], targets: tuple[str, str], order: float) -> tuple[float, float]:
+    """What the places and the other words of two paths on each side say for them, each with the one at its index.
+
+    `order` is 1 if both stand in one order of registration, -1 if not. Both benefits lie in [-2, 2].
+    """
+    return _compare_places(sources, targets, order), _compare_words(sources, targets, order)
+
+
+def _compare_places(sources: tuple[str, str], targets: tuple[str, str], order: float) -> float:
+    """What words for places (`pre`, `post`) say beside others, or beside numbers.
+
+    Numbers against the order of registration tell less: the first norm of a block may be the one behind its attention.
+    """
+    numbers = number_order(*sources), number_order(*targets)
+    benefit = float(place_order(*sources) * place_order(*targets))
+    return 0.0 if all(numbers) else benefit * (_AGAINST_ORDER if any(numbers) and benefit * order < 0 else 1)
+
+
+def _compare_words(sources: tuple[str, str], targets: tuple[str, str], order: float) -> float:
+    """What the words that tell the paths of a side apart say.
+
+    Where the order of registration contradicts them, they count only if nothing but the better pairing is alike.
+    """
+    (x, x2), (y, y2) = unshared_words(*sources), unshared_words(*targets)
+    kept, exchanged = (likeness(x, y), likeness(x2, y2)), (likeness(x, y2), likeness(x2, y))
+    benefit = sum(kept) - sum(exchanged)
+    worse, better = sorted((kept, exchanged), key=sum)
+    clear = not max(worse) and (min(better) if benefit > 0 else max(better)) >= ALIKE
+    return benefit if clear or benefit * order > 0 else 0.0
+
+
 @lru_cache(maxsize=1 << 16)
 def modules_above(path: str) -> tuple[str, ...]:
     """Paths of the modules above, the nearest first, the root ("") last."""
     parts = path.split(".")
     return tuple(".".join(parts[:length]) for length in range(len(parts) - 1, -1, -1))
+
+
+@lru_cache(maxsize=1 << 16)
+def containers(path: str) -> tuple[str, ...]:
+    """Modules and numbered lists around a layer, the nearest first, the root ("") last.
+
+    >>> containers("mixed.branch3x3_2a.conv")
+    ('mixed.branch3x3_2a', 'mixed.branch3x3_2', 'mixed.branch3x3', 'mixed', '')
+    """
+    parts = path.split(".")
+    found: list[str] = []
+    for place in range(len(parts) - 1, -1, -1):
+        above = "".join(f"{part}." for part in parts[:place])
+        found += [above + stem for stem in _stems(parts[place])]
+        found.append(above[:-1])
+    return tuple(dict.fromkeys(found))
+
+
+def _stems(part: str) -> list[str]:
+    """The part without its letter (`2a`), without its number, without what a layer is: the like belong together."""
+    if typed := _TYPED.fullmatch(part):
+        return [typed[1]]
+    lettered = _LETTERED.fullmatch(part)
+    stems = [lettered[1]] if lettered else []
+    counted = _COUNTED.fullmatch(lettered[1] if lettered else part)
+    return stems + ([counted[1]] if counted and counted[1] else [])
+
+
+@lru_cache(maxsize=1 << 16)
+def path_ends(path: str) -> tuple[str, ...]:
+    """The last part of a path, the last two, and the last three.
+
+    >>> path_ends("layer.0.attn.q")
+    ('q', 'attn.q', '0.attn.q')
+    """
+    parts = path.split(".")
+    return tuple(".".join(parts[-length:]) for length in range(1, min(_SUFFIX, len(parts)) + 1))
+
+
+@lru_cache(maxsize=1 << 16)
+def unnumbered_ends(path: str) -> tuple[str, ...]:
+    """The same ends, with what is a number left open."""
+    return path_ends(".".join("#" if is_number(part) else part for part in path.split(".")))

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_alike
-from align.names.layers.pair_evidence import SETTLED, learn_from_pairs
+from align.names.layers.pair_evidence import SETTLED, PairEvidence
 from align.names.layers.path_words import likeness, modules_above, numbered, word_likeness, words
 from align.names.matching.equal_paths import find_equal_paths
 from align.names.matching.repeated_blocks import find_repeated_blocks, unfold_groups, unfold_pairs, unlike_lists
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from align.core.name_map import Ambiguity
-    from align.names.layers.pair_evidence import Learnt
     from align.names.layers.path_words import Tokens
     from align.names.layers.read_layers import Layer, Pair
+    from align.names.matching.weigh_exchanges import Sides
 
 
 # A pair that stands in one place of both models, and is told by nothing but that and its shape: never sure.
@@ -81,23 +81,17 @@ def _match(
     known = [*known, *same]
     left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
     settlement = settle_exchanges(place_layers(left, right), (left, right), known, ordered, equal_paths.unlike)
-    groups = group_links(settlement.links)
     sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
-    settled = [*known, *(pair for pair, _ in sure)]
-    learnt = learn_from_pairs(settled, ordered)
-    placed = [*same, *(pair for pair, _ in sure)]
-    own = DistinctiveWords([*left, *(a for a, _ in known)], [*right, *(b for _, b in known)], settled)
+    found = [pair for pair, _ in sure]
+    sides = [*left, *(a for a, _ in known)], [*right, *(b for _, b in known)]
+    doubts = _ShapeDoubts(sides, [*known, *found], [*same, *found], ordered=ordered)
     number = Counter(layer.signature for layer in (*left, *right))
-    lone = [pair for pair, _ in sure if number[pair[0].signature] == 2 and pair[0].signature not in told]
-    chance = {pair[0].path for pair in lone if by_shape_alone(pair, learnt, own.of(pair))}
-    strange = {
-        pair[0].path
-        for pair, _ in sure
-        if has_unrelated_names(pair, learnt, own) or is_out_of_place(pair, placed, learnt, own)
-    }
-    strange |= {pair[0].path for pair in lone if stands_elsewhere(pair, settled, learnt)}
-    open_pairs = [pair for pair, _ in sure if pair[0].path in strange]
-    groups += [OpenGroup((("source", a), ("target", b)), _UNRELATED) for a, b in open_pairs]
+    lone = [pair for pair in found if number[pair[0].signature] == 2 and pair[0].signature not in told]
+    chance = {pair[0].path for pair in lone if doubts.is_chance(pair)}
+    strange = {pair[0].path for pair in found if doubts.is_strange(pair)}
+    strange |= {pair[0].path for pair in lone if doubts.stands_elsewhere(pair)}
+    groups = group_links(settlement.links)
+    groups += [OpenGroup((("source", a), ("target", b)), _UNRELATED) for a, b in found if a.path in strange]
     pairs = [
         (pair, _BY_SHAPE if pair[0].path in chance else confidence(weak))
         for pair, weak in sure
@@ -155,40 +149,85 @@ def _without(layers: list[Layer], paths: set[str]) -> list[Layer]:
     return [layer for layer in layers if layer.path not in paths]
 
 
-class DistinctiveWords:
-    """The words that tell a layer from the others of its side."""
+class _ShapeDoubts:
+    """What speaks against pairs that little but their shape makes: words that a layer has for itself, and its place."""
 
-    def __init__(self, left: Iterable[Layer], right: Iterable[Layer], settled: Sequence[Pair]) -> None:
-        sides = [layer.path for layer in left], [layer.path for layer in right]
-        settled_paths = [a.path for a, _ in settled], [b.path for _, b in settled]
-        self._common = [_common_words(paths) for paths in sides]
-        self._held = [Counter(module for path in paths for module in modules_above(path)) for paths in settled_paths]
-        self._settled = {(a.path, b.path) for a, b in settled}
+    def __init__(self, sides: Sides, settled: Sequence[Pair], placed: Sequence[Pair], *, ordered: bool) -> None:
+        self._evidence = PairEvidence(settled, ordered=ordered)
+        self._settled, self._placed = settled, placed
+        self._common = [_common_words(layer.path for layer in side) for side in sides]
+        self._held = [
+            Counter(module for layer in side for module in modules_above(layer.path))
+            for side in ([a for a, _ in settled], [b for _, b in settled])
+        ]
+        self._known = {(a.path, b.path) for a, b in settled}
         self._ends: dict[Tokens, list[tuple[str, str]]] = defaultdict(list)
-        for a, b in self._settled:
+        for a, b in self._known:
             for end in {words(a)[-1:], words(b)[-1:]}:
                 self._ends[end].append((a, b))
 
-    def alike(self, pair: Pair) -> float:
+    def is_strange(self, pair: Pair) -> bool:
+        """Tell whether the names or the place of a pair are those of other layers."""
+        return self._has_unrelated_names(pair) or self._is_out_of_place(pair)
+
+    def is_chance(self, pair: Pair) -> bool:
+        """Tell whether the words of its own are against a pair, and for it but a shape of one length."""
+        return self._by_shape_alone(pair, self._own_words(pair))
+
+    def stands_elsewhere(self, pair: Pair) -> bool:
+        """Tell whether a pair by its shape alone, and unlike in all its words, has another place among those settled.
+
+        It stands before another on one side and behind it on the other, and beside none on both.
+        """
+        if not self._by_shape_alone(pair, (words(pair[0].path), words(pair[1].path))):
+            return False
+        others = [other for other in self._settled if other != pair]
+        return any(crosses(pair, other) for other in others) and not any(
+            one == two for one, two in zip(_beside(pair, others, 0), _beside(pair, others, 1), strict=True) if one
+        )
+
+    def _has_unrelated_names(self, pair: Pair) -> bool:
+        """Tell whether no words of their own are alike, and the names or the layers around both are of others."""
+        if self._differ(pair):
+            return True
+        return self._evidence.around.context(pair, (pair,)) < 0 and not self._alike(pair)
+
+    def _is_out_of_place(self, pair: Pair) -> bool:
+        """Tell whether nothing but its shape speaks for a pair, and its place against it.
+
+        Its place is judged among the pairs of its own shape, and among those of equal names: where a port keeps the
+        names, another name at another place is another layer.
+        """
+        a, evidence = pair[0], self._evidence
+        if self._alike(pair) or evidence.translation(pair) or evidence.around.neighbours(pair, (pair,)):
+            return False
+        rivals = [one for one in self._placed if may_pair(a, one[1]) and len({a.axes, one[1].axes} - {""}) < 2]
+        others = [*rivals, *(one for one in self._placed if one[0].path == one[1].path)]
+        return any(crosses(pair, other) for other in others if other != pair)
+
+    def _by_shape_alone(self, pair: Pair, said: tuple[Tokens, Tokens]) -> bool:
+        """Tell whether the words that are `said` of a pair are against it, and for it but a shape of one length.
+
+        Anything of this width has that; but a layer of a numbered block is there as often as the block: no chance.
+        """
+        square = len({length for _, shape in pair[0].signature for length in shape} - {1}) == 1
+        if not square or any(numbered(layer.path) for layer in pair):
+            return False
+        mine, theirs = (_beyond_kind(layer, told) for layer, told in zip(pair, said, strict=True))
+        return bool(mine and theirs) and not likeness(mine, theirs) and not self._evidence.translation(pair)
+
+    def _alike(self, pair: Pair) -> float:
         """Likeness of the words that both have for themselves, in [0, 1]; of all words if one has none."""
-        own, others = self.of(pair)
+        own, others = self._own_words(pair)
         return likeness(own, others) if own and others else likeness(words(pair[0].path), words(pair[1].path))
 
-    def of(self, pair: Pair) -> tuple[Tokens, Tokens]:
+    def _own_words(self, pair: Pair) -> tuple[Tokens, Tokens]:
         """The words that each of two layers has for itself."""
-        counted = int((pair[0].path, pair[1].path) in self._settled)
-        own, others = (self._of(layer.path, side, counted) for side, layer in enumerate(pair))
+        counted = int((pair[0].path, pair[1].path) in self._known)
+        own, others = (self._own_of(layer.path, side, counted) for side, layer in enumerate(pair))
         return own, others
 
-    def differ(self, pair: Pair) -> bool:
-        """Tell whether both names end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
-        mine, theirs = (words(layer.path) for layer in pair)
-        ends = self._ends.get(mine[-1:], []) if mine and mine[-1:] == theirs[-1:] else []
-        others = [both for both in ends if both != (pair[0].path, pair[1].path)]
-        kept = bool(others) and all(words(a)[-2:] == words(b)[-2:] for a, b in others)
-        return kept and not self.alike(pair)
-
-    def _of(self, path: str, side: int, counted: int) -> Tokens:
+    def _own_of(self, path: str, side: int, counted: int) -> Tokens:
         module = next((one for one in modules_above(path) if self._held[side][one] > counted), "")
         common = self._common[side]
         return tuple(
@@ -197,36 +236,13 @@ class DistinctiveWords:
             if len(word) > 1 and not any(word_likeness(word, other) for other in common)
         )
 
-
-def has_unrelated_names(pair: Pair, learnt: Learnt, own: DistinctiveWords) -> bool:
-    """Tell whether no words of their own are alike, and the names or the layers around both are of others."""
-    return own.differ(pair) or (learnt.around.context(pair, (pair,)) < 0 and not own.alike(pair))
-
-
-def is_out_of_place(pair: Pair, placed: Sequence[Pair], learnt: Learnt, own: DistinctiveWords) -> bool:
-    """Tell whether nothing but its shape speaks for a pair, and its place against it.
-
-    Its place is judged among the pairs of its own shape, and among those of equal names: where a port keeps the
-    names, another name at another place is another layer.
-    """
-    a, b = pair
-    if own.alike(pair) or learnt.translation(a, b) or learnt.around.neighbours(pair, (pair,)):
-        return False
-    rivals = [other for other in placed if may_pair(a, other[1]) and len({a.axes, other[1].axes} - {""}) < 2]
-    others = [*rivals, *(other for other in placed if other[0].path == other[1].path)]
-    return any(crosses(pair, other) for other in others if other != pair)
-
-
-def by_shape_alone(pair: Pair, learnt: Learnt, said: tuple[Tokens, Tokens]) -> bool:
-    """Tell whether the words that are `said` of a pair are against it, and for it but a shape of one length.
-
-    Anything of this width has that; but a layer of a numbered block is there as often as the block, which is no chance.
-    """
-    square = len({length for _, shape in pair[0].signature for length in shape} - {1}) == 1
-    if not square or any(numbered(layer.path) for layer in pair):
-        return False
-    mine, theirs = (_beyond_kind(layer, told) for layer, told in zip(pair, said, strict=True))
-    return bool(mine and theirs) and not likeness(mine, theirs) and not learnt.translation(*pair)
+    def _differ(self, pair: Pair) -> bool:
+        """Tell whether both names end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
+        mine, theirs = (words(layer.path) for layer in pair)
+        ends = self._ends.get(mine[-1:], []) if mine and mine[-1:] == theirs[-1:] else []
+        others = [both for both in ends if both != (pair[0].path, pair[1].path)]
+        kept = bool(others) and all(words(a)[-2:] == words(b)[-2:] for a, b in others)
+        return kept and not self._alike(pair)
 
 
 def _beyond_kind(layer: Layer, told: Tokens) -> Tokens:
@@ -234,19 +250,6 @@ def _beyond_kind(layer: Layer, told: Tokens) -> Tokens:
     kind = layer.kind.split("_")
     initials = "".join(word[:1] for word in kind)
     return tuple(word for word in told if len(word) > 1 and word not in {*kind, initials})
-
-
-def stands_elsewhere(pair: Pair, placed: Sequence[Pair], learnt: Learnt) -> bool:
-    """Tell whether a pair by its shape alone, and unlike in all its words, has another place among those `placed`.
-
-    It stands before another on one side and behind it on the other, and beside none on both.
-    """
-    if not by_shape_alone(pair, learnt, (words(pair[0].path), words(pair[1].path))):
-        return False
-    others = [other for other in placed if other != pair]
-    return any(crosses(pair, other) for other in others) and not any(
-        one == two for one, two in zip(_beside(pair, others, 0), _beside(pair, others, 1), strict=True) if one
-    )
 
 
 def _beside(pair: Pair, others: Sequence[Pair], side: int) -> tuple[Pair | None, Pair | None]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from align.core.name_map import Ambiguity
 from align.names.fold_names import NUMBER
-from align.names.layers.pair_evidence import SETTLED, exchange_benefit, learn_from_pairs
+from align.names.layers.pair_evidence import SETTLED, PairEvidence
 from align.names.layers.path_words import number_order, numbered
 from align.names.layers.weight_transforms import is_turned
 from align.names.matching.other_forms import TURNED, transposed_layer
@@ -117,7 +117,7 @@ def _exchanged_pair(a: Layer, b: Layer) -> Pair:
 
 def _witness(pairs: Sequence[Sure], sides: tuple[ParameterSet, ParameterSet]) -> Callable[[Pair, Pair], int]:
     """Return what says of two rivals: 1 that they stand right, -1 that they are to be exchanged, 0 nothing."""
-    learnt = learn_from_pairs((pair for pair, _ in pairs), ordered=False)
+    evidence = PairEvidence((pair for pair, _ in pairs), ordered=False)
     ways = ClassOrientations(pairs, sides)
     known: dict[object, int] = {}
 
@@ -125,7 +125,7 @@ def _witness(pairs: Sequence[Sure], sides: tuple[ParameterSet, ParameterSet]) ->
         like = tuple(_in_any_block(layer.path) for pair in (one, two) for layer in pair)
         if like not in known:
             numbers = number_order(one[0].path, two[0].path) * number_order(one[1].path, two[1].path)
-            benefit = numbers or exchange_benefit(one, two, learnt)
+            benefit = numbers or evidence.exchange_benefit(one, two)
             known[like] = (benefit >= SETTLED) - (benefit <= -SETTLED)
         return known[like]
 

@@ -16,20 +16,13 @@ from typing import TYPE_CHECKING
 from scipy.cluster.hierarchy import DisjointSet
 
 from align.core.name_map import SURE, Ambiguity
-from align.names.layers.containers import NumberedLists, read_contents
-from align.names.layers.pair_evidence import (
-    MOST,
-    SETTLED,
-    exchange_benefit,
-    learn_from_pairs,
-    path_ends,
-    replacement_benefit,
-)
+from align.names.layers.numbered_lists import NumberedLists
+from align.names.layers.pair_evidence import MOST, SETTLED, PairEvidence, read_contents
+from align.names.layers.path_words import path_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
-    from align.names.layers.pair_evidence import Learnt, Rival
     from align.names.layers.read_layers import Layer, Pair
 
 
@@ -39,6 +32,8 @@ _UNRIVALLED = 2.0
 _ENOUGH = 0.6  # the least benefit of a pair that is sure, and so teaches
 # Exchanges weighed at most: one of 450 layers of one shape, some 20 s. No number of steps would tell thousands apart.
 _MOST = 100_000
+# An unpaired layer: (source, None) or (None, target).
+Rival = tuple["Layer | None", "Layer | None"]
 # Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
 Link = tuple["Pair", "Pair | Rival"]
 Sides = tuple["Sequence[Layer]", "Sequence[Layer]"]
@@ -120,10 +115,10 @@ def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: 
     every = [*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)]
     contents = read_contents(*every)
     agreement = None if ordered else BlockAgreement(*every)  # the order of calls agrees in every block by itself
-    settlement = _weigh(list(pairs), free, learn_from_pairs(known, ordered, contents), unlike, _UNRIVALLED)
+    settlement = _weigh(list(pairs), free, PairEvidence(known, ordered=ordered, contents=contents), unlike, _UNRIVALLED)
     alone = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= _UNRIVALLED]
-    learnt = learn_from_pairs([*known, *alone], ordered, contents)
-    settlement = _weigh(_improved(settlement.pairs, free, learnt), free, learnt, unlike, _ENOUGH)
+    evidence = PairEvidence([*known, *alone], ordered=ordered, contents=contents)
+    settlement = _weigh(_improved(settlement.pairs, free, evidence), free, evidence, unlike, _ENOUGH)
     lists: NumberedLists | None = None  # numbers speak when the rest has told what they mean
     previous, sure = settlement, alone
     for turn in range(_ROUNDS):
@@ -133,9 +128,9 @@ def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: 
             break
         taught = [*known, *sure]
         lists = lists or NumberedLists(*every, taught)
-        learnt = learn_from_pairs(taught, ordered, contents, lists)
+        evidence = PairEvidence(taught, ordered=ordered, contents=contents, lists=lists)
         previous = settlement
-        settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt, unlike)
+        settlement = _weigh(_improved(previous.pairs, free, evidence), free, evidence, unlike)
         if agreement:
             settlement.confirm(agreement)
     return settlement
@@ -161,7 +156,9 @@ def crosses(one: Pair, two: Pair) -> bool:
     return (one[0].position < two[0].position) != (one[1].position < two[1].position)
 
 
-def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt, unlike: Set[str], enough: float | None = None) -> Settlement:
+def _weigh(
+    pairs: list[Pair], free: Sides, evidence: PairEvidence, unlike: Set[str], enough: float | None = None
+) -> Settlement:
     """Weigh all rivals; with `enough`, only as far as it takes to know which pairs have so much over each."""
     settlement = Settlement(pairs, [0.0 if {a.path, b.path} & unlike else _UNRIVALLED for a, b in pairs], [])
     contests = _contests(pairs, _unplaced(pairs, free))
@@ -169,52 +166,62 @@ def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt, unlike: Set[str], eno
     for i, j in _rivals(pairs):
         known = enough is not None and max(settlement.weakest[i], settlement.weakest[j]) < enough
         if not known or pairs[i][0].signature in contested:
-            settlement.note(exchange_benefit(pairs[i], pairs[j], learnt), i, j)
-    uneven = _weigh_against(settlement, contests, learnt)
+            settlement.note(evidence.exchange_benefit(pairs[i], pairs[j]), i, j)
+    uneven = _weigh_against(settlement, contests, evidence)
     # Where one side has more layers of a shape than the other, all others of them may be off by one with an open pair.
     judged: set[int] = set()
     while loose := [i for i, weak in enumerate(settlement.weakest) if weak < SETTLED and i not in judged]:
         judged.update(loose)
         own = [pairs[i] for i in loose if pairs[i][0].signature in uneven]
-        _weigh_against(settlement, _contests(pairs, ([a for a, _ in own], [b for _, b in own])), learnt)
-    _join_unplaced(settlement, contests, learnt)
+        _weigh_against(settlement, _contests(pairs, ([a for a, _ in own], [b for _, b in own])), evidence)
+    _join_unplaced(settlement, contests, evidence)
     return settlement
 
 
-def _weigh_against(settlement: Settlement, contests: Sequence[tuple[int, Rival]], learnt: Learnt) -> set[object]:
+def _weigh_against(
+    settlement: Settlement, contests: Sequence[tuple[int, Rival]], evidence: PairEvidence
+) -> set[object]:
     """Note the benefit of each settled pair over the rivals; return the signatures of those that may take its place."""
     signatures: set[object] = set()
     for index, rival in contests:
         signatures.add(settlement.pairs[index][0].signature)
         if settlement.weakest[index] >= SETTLED:
-            settlement.note(replacement_benefit(settlement.pairs[index], rival, learnt), index, rival)
+            settlement.note(
+                evidence.replacement_benefit(settlement.pairs[index], _replaced(settlement.pairs[index], rival)),
+                index,
+                rival,
+            )
     return signatures
 
 
-def _join_unplaced(settlement: Settlement, contests: Sequence[tuple[int, Rival]], learnt: Learnt) -> None:
+def _join_unplaced(settlement: Settlement, contests: Sequence[tuple[int, Rival]], evidence: PairEvidence) -> None:
     """Link each open pair with every unplaced rival in its place: if the pair is a guess, so is who is left over."""
-    context = learnt.around.context
-    for index, (source, target) in contests:
+    context = evidence.around.context
+    for index, rival in contests:
         if settlement.weakest[index] < SETTLED:
-            pair = a, b = settlement.pairs[index]
-            if context((source or a, target or b), (pair,)) >= context(pair, (pair,)):
-                settlement.links.append((pair, (source, target)))
+            pair = settlement.pairs[index]
+            if context(_replaced(pair, rival), (pair,)) >= context(pair, (pair,)):
+                settlement.links.append((pair, rival))
 
 
-def _improved(pairs: list[Pair], free: Sides, learnt: Learnt) -> list[Pair]:
+def _replaced(pair: Pair, rival: Rival) -> Pair:
+    """The pair with an unpaired rival in the place of its source or target."""
+    return rival[0] or pair[0], rival[1] or pair[1]
+
+
+def _improved(pairs: list[Pair], free: Sides, evidence: PairEvidence) -> list[Pair]:
     result = list(pairs)
     for i, j in _rivals(pairs):
-        if exchange_benefit(result[i], result[j], learnt) <= -SETTLED:
+        if evidence.exchange_benefit(result[i], result[j]) <= -SETTLED:
             (a, b), (a2, b2) = result[i], result[j]
             result[i], result[j] = (a, b2), (a2, b)
     placed: set[int] = set()
     for index, rival in _contests(result, _unplaced(result, free)):
-        source, target = rival
-        new = (source or result[index][0], target or result[index][1])
-        taken = id(source or target) in placed
-        if not taken and replacement_benefit(result[index], rival, learnt) <= -SETTLED:
+        own = id(rival[0] or rival[1])
+        new = _replaced(result[index], rival)
+        if own not in placed and evidence.replacement_benefit(result[index], new) <= -SETTLED:
             result[index] = new
-            placed.add(id(source or target))
+            placed.add(own)
     return result
 
 

@@ -1,24 +1,24 @@
-"""What holds layers on both sides: modules, lists whose members are only numbered siblings, and the numbers in them.
+"""What the numbers of paths say: whether two layers of the source stand in one order with two of the target.
 
-`branch3x3_1`, `branch3x3_2a` and `branch3x3_2b` are one branch as much as the children of a module `branch1` are.
-Which of two such is which is told by what both hold. A number counts within its list; which list of the one side is
-which of the other, and whether both run the same way, is learnt from pairs that shapes or words settle: `up.0` is the
-deepest block of one decoder and the last of another, and `heads.0.layers.2` may be `layers.2.heads.0`. Where two
-readings of nested lists fit as well, numbers say nothing.
+A number counts within its list. Which list of the one side is which of the other, and whether both run the same way,
+is learnt from pairs that shapes or words settle: `up.0` is the deepest block of one decoder and the last of another,
+and `heads.0.layers.2` may be `layers.2.heads.0`. Where two readings of nested lists fit as well, numbers say nothing.
+Two pairs that fall may be a whole list turned round, or two blocks exchanged in a list that is otherwise as it was:
+they tell which where one of both cannot be; else nobody knows.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, permutations, takewhile
 from math import gcd
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from align.names.layers.path_words import is_number, likeness, words
+from align.names.layers.path_words import likeness, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,97 +26,10 @@ if TYPE_CHECKING:
     from align.names.layers.read_layers import Layer, Pair
 
 
-_LETTERED = re.compile(r"(.*\d)[a-z]")
-# `attn_norm` stands beside what is in `attn`, `dw_bn` beside `dw_conv`.
-_TYPED = re.compile(r"(?!layer_)(.+?)_(?:layer_?norm|norm|ln|bn|conv)", re.IGNORECASE)
-_NUMBERED = re.compile(r"(.*?)_?\d+")
 _INDEX = re.compile(r"(?<![^._\-\s])[A-Za-z]*([0-9]{1,9})(?![^._\-\s])")
 _DEEPEST = 4  # lists within lists, of which all orders are tried
 Lists = tuple[str, ...]
 _FEW = 2
-
-
-@lru_cache(maxsize=1 << 16)
-def containers(path: str) -> tuple[str, ...]:
-    """Modules and numbered lists around a layer, the nearest first, the root ("") last.
-
-    >>> containers("mixed.branch3x3_2a.conv")
-    ('mixed.branch3x3_2a', 'mixed.branch3x3_2', 'mixed.branch3x3', 'mixed', '')
-    """
-    parts = path.split(".")
-    found: list[str] = []
-    for place in range(len(parts) - 1, -1, -1):
-        above = "".join(f"{part}." for part in parts[:place])
-        found += [above + stem for stem in _stems(parts[place])]
-        found.append(above[:-1])
-    return tuple(dict.fromkeys(found))
-
-
-def _stems(part: str) -> list[str]:
-    """The part without its letter (`2a`), without its number, without what a layer is: the like belong together."""
-    if typed := _TYPED.fullmatch(part):
-        return [typed[1]]
-    lettered = _LETTERED.fullmatch(part)
-    stems = [lettered[1]] if lettered else []
-    numbered = _NUMBERED.fullmatch(lettered[1] if lettered else part)
-    return stems + ([numbered[1]] if numbered and numbered[1] else [])
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """For each layer of both sides, by its path, what the containers around it hold.
-
-    `sized` are the paths of both sides with the length of its list behind each index (`block.0/12.layer.1/3.norm`).
-    """
-
-    source: dict[str, frozenset[object]]
-    target: dict[str, frozenset[object]]
-    sized: tuple[dict[str, str], dict[str, str]] = field(default_factory=lambda: ({}, {}))
-
-    def alike(self, a: Layer, b: Layer) -> float:
-        """Number of containers around the one that hold the same shapes as containers around the other."""
-        return float(len(self.source.get(a.path, _NONE) & self.target.get(b.path, _NONE)))
-
-
-_NONE: frozenset[object] = frozenset()
-
-
-NOTHING = Contents({}, {})
-
-
-def read_contents(left: Iterable[Layer], right: Iterable[Layer]) -> Contents:
-    """Return what the containers of both sides hold: the signatures of their layers, each with its number."""
-    codes: dict[object, int] = {}
-    left, right = list(left), list(right)
-    return Contents(_contents(left, codes), _contents(right, codes), (_sized(left), _sized(right)))
-
-
-def _sized(layers: list[Layer]) -> dict[str, str]:
-    """Each path, and the same with the number of members behind each index in a list."""
-    paths = [layer.path.split(".") for layer in layers]
-    members: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for path in paths:
-        for place, part in enumerate(path):
-            members[tuple(path[:place])].update([part] if is_number(part) else [])
-    return {
-        ".".join(path): ".".join(
-            f"{part}/{len(members[tuple(path[:place])])}" if is_number(part) else part
-            for place, part in enumerate(path)
-        )
-        for path in paths
-    }
-
-
-def _contents(layers: list[Layer], codes: dict[object, int]) -> dict[str, frozenset[object]]:
-    """As above; equal contents have one of the `codes`, for to compare all that a model holds takes long."""
-    held: dict[str, Counter[object]] = defaultdict(Counter)
-    for layer in layers:
-        for container in containers(layer.path):
-            held[container][layer.signature] += 1
-    contents = {
-        container: codes.setdefault(frozenset(counter.items()), len(codes)) for container, counter in held.items()
-    }
-    return {layer.path: frozenset(contents[one] for one in containers(layer.path)) for layer in layers}
 
 
 @lru_cache(maxsize=1 << 17)
