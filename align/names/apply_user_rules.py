@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.parameters import ParameterSet, Shape
-    from align.names.layers.read_layers import Layer
-
-    Known = dict[str, tuple[Layer, str]]
+    from align.names.layers.read_layers import Layer, LayeredSides, Names, Roles
 
 
 def apply_rules(rules: NameRules, source: Sequence[str], target: Sequence[str] | None) -> NameMap:
@@ -177,7 +175,7 @@ def _in_form(pairings: Sequence[Pairing], sides: tuple[ParameterSet, ParameterSe
     return [_formed(pairing, source, target) for pairing in pairings]
 
 
-def _formed(pairing: Pairing, source: dict[str, tuple[Layer, str]], target: dict[str, tuple[Layer, str]]) -> Pairing:
+def _formed(pairing: Pairing, source: Roles, target: Roles) -> Pairing:
     if pairing.transform != IDENTITY or pairing.source not in source or pairing.target not in target:
         return pairing
     (a, role), (b, other) = source[pairing.source], target[pairing.target]
@@ -196,21 +194,19 @@ def _shape_fault(pairing: Pairing, source: ParameterSet, target: ParameterSet, c
     return "" if got == wanted else f"{called} {list(got)} -> {pairing.target}: the target has {list(wanted)}"
 
 
-def follow_fused(
-    sides: tuple[ParameterSet, ParameterSet], ruled: Sequence[Pairing], spoken: tuple[set[str], set[str]]
-) -> list[Pairing]:
+def follow_fused(sides: LayeredSides, ruled: Sequence[Pairing], spoken: Names) -> list[Pairing]:
     """Pair what no rule speaks of in layers that the user's rules cut or join; nothing of a role that does not fit."""
     fused = [pairing for pairing in ruled if _places(pairing.transform)]
     if not fused:
         return []
-    known = roles_by_name(sides[0]), roles_by_name(sides[1])
+    known = sides.roles
     groups: dict[tuple[bool, str, str], list[Pairing | None]] = {}
     for pairing in fused:
         cut = not isinstance(_places(pairing.transform)[-1], Part)
         whole = known[0][pairing.source][0].path if cut else known[1][pairing.target][0].path
         for role, follower in _followers(pairing, known):
             groups.setdefault((cut, whole, role), []).append(follower)
-    shapes = {parameter.name: parameter.shape for parameter in sides[0].parameters}
+    shapes = {parameter.name: parameter.shape for parameter in sides.parameters[0].parameters}
     found = ([one for one in group if one is not None] for group in groups.values() if None not in group)
     return [one for group in found if _is_whole(group, shapes) and _are_free(group, spoken) for one in group]
 
@@ -222,7 +218,7 @@ def _is_whole(group: Sequence[Pairing], shapes: Mapping[str, Shape]) -> bool:
     return not cut_faults(group, shapes)
 
 
-def _are_free(group: Sequence[Pairing], spoken: tuple[set[str], set[str]]) -> bool:
+def _are_free(group: Sequence[Pairing], spoken: Names) -> bool:
     return all(one.source not in spoken[0] and one.target not in spoken[1] for one in group)
 
 
@@ -232,7 +228,7 @@ def _places(transform: Transform) -> list[Slice | Part | Reorder]:
     return places if any(isinstance(step, (Slice, Part)) for step in places) else []
 
 
-def _followers(pairing: Pairing, known: tuple[Known, Known]) -> Iterator[tuple[str, Pairing | None]]:
+def _followers(pairing: Pairing, known: tuple[Roles, Roles]) -> Iterator[tuple[str, Pairing | None]]:
     """Yield each other role that either layer has with the pair of it, None where that does not fit."""
     (a, role), (b, other) = known[0][pairing.source], known[1][pairing.target]
     if role != other:

@@ -28,6 +28,7 @@ from align.names.from_file.infer_layers import (
     AttributeChanges,
     RenamedChildren,
     attribute_changes,
+    file_context,
     filled_by,
     find_renamed_children,
     is_rare,
@@ -189,7 +190,7 @@ def infer_names(
         _name_map(shapes, changes, family, renames),
         tuple(open_layers),
         tuple(choice_faults(choices, used, readings, rules, ways)),
-        tuple(inferred_name_warnings(shapes, readings, ways, family, renames)),
+        tuple(inferred_name_warnings(readings, ways, file_context(shapes), family, renames)),
         tuple(_fill(_place(name, renames), value) for name, value in filled.items()),
     )
 

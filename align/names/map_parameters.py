@@ -13,6 +13,7 @@ from align.errors import ModelFailedError, NothingInCommonError, UsageError
 from align.models.inputs import read_inputs
 from align.models.open_side import copied_sides
 from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values, with_value_pairs
+from align.names.family_maps import choose_family
 from align.names.from_file.map_sides import MapSide, open_map_sides, require_parameters
 from align.names.frozen_parameters import frozen_apart, frozen_warnings
 from align.names.layers.read_layers import wrapper_warnings
@@ -23,7 +24,6 @@ from align.names.match_by_order import executed, match_by_order, unseen_modules
 from align.names.matching.explain_unpaired import explain_unpaired_anew
 from align.names.matching.match_names import match_names
 from align.names.read_map_rules import MapRules, read_map_rules
-from align.names.recognise_family import choose_family
 from align.names.user_rules import NameRules
 
 if TYPE_CHECKING:

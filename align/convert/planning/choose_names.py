@@ -175,7 +175,7 @@ def _by_file(task: _Task, tensors: Tensors) -> ChosenNames:
 
 def _family_hint(tensors: Tensors, source: FrameworkName) -> str:
     """Families that know all names: suggested and not taken, since the port may be another one."""
-    from align.names.recognise_family import recognise_families
+    from align.names.family_maps import recognise_families
 
     known = recognise_families(tensors, source)
     return "".join(f"; all names are those of {found.family.about}: --family {found.name}" for found in known)
@@ -209,7 +209,7 @@ def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenName
             f"--family says nothing of {task.checkpoint.path}: its names stay as they are",
             "leave --family out, or name a destination of the other framework",
         )
-    from align.names.map_from_family import map_from_family
+    from align.names.family_maps import map_from_family
 
     return _inferred(map_from_family(family, tensors, way.family), way, origin)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers, without_wrappers, wrapper_words
@@ -37,6 +38,8 @@ ASIDE = frozenset({"aux", "auxiliary", "ema", "shadow", "teacher"})
 _AXES = re.compile(r"([123]d)$")
 Signature = tuple[tuple[str, "Shape"], ...]
 Pair = tuple["Layer", "Layer"]
+Names = tuple[set[str], set[str]]  # of the source and of the target
+Roles = dict[str, tuple["Layer", str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,38 @@ class Layer:
     inputs_first: bool | None = False
     ran: bool = True
     axes: str = ""
+
+
+class LayeredSides:
+    """Both sides of a map with their layers, which are read once."""
+
+    def __init__(self, parameters: tuple[ParameterSet, ParameterSet]) -> None:
+        self.parameters = parameters
+
+    @cached_property
+    def roles(self) -> tuple[Roles, Roles]:
+        """The layer of each parameter of a side, and its role there."""
+        return roles_by_name(self.parameters[0]), roles_by_name(self.parameters[1])
+
+
+class FreeLayers:
+    """The layers of both sides without the parameters that rules have `spoken` of."""
+
+    def __init__(self, sides: LayeredSides, spoken: Names) -> None:
+        tied = [{p.name for p in side.parameters if p.tied_to} for side in sides.parameters]
+        own = (read_layers(side, names) for side, names in zip(sides.parameters, spoken, strict=True))
+        self._loose = cut_alike(*own)
+        self._whole = [remaining(layers, ties) for layers, ties in zip(self._loose, tied, strict=True)]
+
+    def whole(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
+        """The layers without the names that are gone; a tied tensor stands under its first name."""
+        left, right = (remaining(layers, names) for layers, names in zip(self._whole, gone, strict=True))
+        return left, right
+
+    def loose(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
+        """The layers as what they hold beside biases and statistics."""
+        left, right = (remaining(layers, names) for layers, names in zip(self._loose, gone, strict=True))
+        return without_optional_roles(left), without_optional_roles(right)
 
 
 def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]:
@@ -121,7 +156,7 @@ def whole_of(parameter: Parameter) -> str:
     return ""
 
 
-def roles_by_name(side: ParameterSet) -> dict[str, tuple[Layer, str]]:
+def roles_by_name(side: ParameterSet) -> Roles:
     """Return the layer of each parameter, and its role there."""
     return {p.name: (layer, role) for layer in read_layers(side) for role, p in layer.roles.items()}
 
@@ -222,13 +257,15 @@ def without_outer_wrappers(source: ParameterSet, target: ParameterSet) -> tuple[
     What `torch.compile`, FSDP and the like put in between is left out as well, and `module` if the other side has none.
     A module that the other side has beside others stays, and so does a list, since its numbers mean little without it.
     """
-    source, target = _without_inner(source, target), _without_inner(target, source)
-    paths = [[module.path for module in side.modules if module.parameters] for side in (source, target)]
+    both = source, target
+    sides = [_without_inner(side, other) for side, other in zip(both, both[::-1], strict=True)]
+    paths = [[module.path for module in side.modules if module.parameters] for side in sides]
     wrappers = [_outer_wrapper(own) for own in paths]
     kept = [wrapper if _wraps(wrapper, others) else "" for wrapper, others in zip(wrappers, paths[::-1], strict=True)]
     if wrappers[0] == wrappers[1]:
         kept = wrappers
-    return _below(source, kept[0]), _below(target, kept[1])
+    left, right = (_below(side, wrapper) for side, wrapper in zip(sides, kept, strict=True))
+    return left, right
 
 
 def wrapper_warnings(sides: Iterable[ParameterSet]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from align.core.message_words import first_few
 from align.core.name_map import Dropped, Unmatched
 from align.names.fold_names import NUMBER
 from align.names.layers.path_words import numbered
-from align.names.layers.read_layers import roles_by_name, whole_of
+from align.names.layers.read_layers import LayeredSides, whole_of
 from align.rules.computed_constants import constant_reason
 from align.rules.layer_rules import rule_for
 
@@ -39,7 +39,7 @@ _PARTS = (
 
 
 def explain_unpaired(
-    sides: tuple[ParameterSet, ParameterSet],
+    sides: LayeredSides,
     ruled: Sequence[Dropped],
     pairings: Sequence[Pairing],
     ambiguous: Sequence[Ambiguity],
@@ -53,19 +53,19 @@ def explain_unpaired(
     paired = {a for a, _ in pairs}, {b for _, b in pairs}
     in_groups = {n for group in ambiguous for n in group.sources}, {n for group in ambiguous for n in group.targets}
     rest = []
-    for index, side in enumerate(sides):
+    for index, side in enumerate(sides.parameters):
         spoken = paired[index] | in_groups[index] | {d.name for d in ruled if d.side == _SIDES[index]}
         rest.append([p for p in side.parameters if p.name not in spoken])
     dropped = list(ruled)
     unmatched: list[Unmatched] = []
-    known = tuple(roles_by_name(side) for side in sides) if any(rest) else ({}, {})
+    known = sides.roles if any(rest) else ({}, {})
     for index, name in enumerate(_SIDES):
         counterparts = {p.name: pair[1 - index] for pair in layers for p in pair[index].roles.values()}
         if not rest[index]:
             continue
         roles = known[index], known[1 - index]
-        reasons = _constants(sides[index], rest[index]) | _drop_reasons(roles, counterparts)
-        reasons |= _tie_reasons(sides[index], paired[index])
+        reasons = _constants(sides.parameters[index], rest[index]) | _drop_reasons(roles, counterparts)
+        reasons |= _tie_reasons(sides.parameters[index], paired[index])
         partners = dict(names if index else names[::-1] for names in pairs)
         seen = WhyUnmatched(name, counterparts, partners, rest[index], rest[1 - index], roles)
         for parameter in rest[index]:
@@ -76,12 +76,13 @@ def explain_unpaired(
     return dropped, unmatched
 
 
-def explain_unpaired_anew(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> NameMap:
+def explain_unpaired_anew(parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> NameMap:
     """Return the map with what is not paired explained by the pairings that it has now.
 
     Of a group that has lost all names of one side, the others are unmatched.
     """
-    left, right = (roles_by_name(side) for side in sides)
+    sides = LayeredSides(parameters)
+    left, right = sides.roles
     layers = [
         (left[p.source][0], right[p.target][0]) for p in name_map.pairings if p.source in left and p.target in right
     ]

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING
 from align.core.name_map import SURE, NameMap, Pairing
 from align.names.apply_user_rules import apply_rules_to_sides, follow_fused
 from align.names.layers.read_layers import (
-    cut_alike,
-    read_layers,
-    remaining,
-    roles_by_name,
-    without_optional_roles,
+    FreeLayers,
+    LayeredSides,
+    Names,
     without_outer_wrappers,
 )
 from align.names.layers.weight_transforms import transform_between
@@ -45,9 +43,7 @@ if TYPE_CHECKING:
 
 
 _UNSURE = 0.7
-Sides = tuple["ParameterSet", "ParameterSet"]
 Sure = tuple["Pair", float]
-Names = tuple[set[str], set[str]]
 SHIFTED = "equal names, but the siblings left over on both sides would fit if all were shifted by one"
 _COUNTED = re.compile(r"(?<![^._])(?:[A-Za-z]|zero|one|two|three|four|five|six|seven|eight|nine|ten)(?![^.])")
 
@@ -59,7 +55,7 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     stand in execution order.
     """
     ruled = apply_rules_to_sides(rules, source, target)
-    sides = without_outer_wrappers(source, target)
+    sides = LayeredSides(without_outer_wrappers(source, target))
     spoken = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
         spoken[drop.side == "target"].add(drop.name)
@@ -88,11 +84,11 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     )
 
 
-def _taught_layers(sides: Sides, ruled: Sequence[Pairing]) -> list[Pair]:
+def _taught_layers(sides: LayeredSides, ruled: Sequence[Pairing]) -> list[Pair]:
     """Layers that the user's pairs join one to one: the rest of their parameters follows."""
     if not ruled:
         return []
-    left, right = (roles_by_name(side) for side in sides)
+    left, right = sides.roles
     layers = [(left[p.source][0], right[p.target][0]) for p in ruled]
     joined = {(a.path, b.path): (a, b) for a, b in layers}
     sources, targets = Counter(path for path, _ in joined), Counter(path for _, path in joined)
@@ -146,14 +142,12 @@ class Matching:
         return names
 
 
-def match_in_stages(
-    sides: tuple[ParameterSet, ParameterSet], spoken: Names, taught: Sequence[Pair], ordered: bool
-) -> Matching:
+def match_in_stages(sides: LayeredSides, spoken: Names, taught: Sequence[Pair], ordered: bool) -> Matching:
     """Match what the rules do not speak of; pairs that they `taught` are sure.
 
     `ordered` says that both sides stand in the order of execution, which then is evidence.
     """
-    free = _Free(sides, spoken)
+    free = FreeLayers(sides, spoken)
     found = Matching([(pair, 1.0) for pair in taught])
     reserved = reserve_fused(*([plain_layer(layer) for layer in side] for side in free.whole(found.names())))
     _match_plain(found, free, reserved, ordered)
@@ -162,9 +156,9 @@ def match_in_stages(
         found = Matching([*found.pairs, *triples])
         _match_plain(found, free, reserved, ordered)
     other = match_other_forms(*free.whole(found.names()), found.known, ordered)
-    crossed = settle_crossed_matrices([*found.pairs, *other.pairs], sides, spoken[0])
-    settled, doubtful = settle_square_matrices(crossed.pairs, sides, crossed.open_paths)
-    matrices = settle_file_matrices(settled, sides, spoken[0], crossed.open_paths)
+    crossed = settle_crossed_matrices([*found.pairs, *other.pairs], sides.parameters, spoken[0])
+    settled, doubtful = settle_square_matrices(crossed.pairs, sides.parameters, crossed.open_paths)
+    matrices = settle_file_matrices(settled, sides.parameters, spoken[0], crossed.open_paths)
     count = len(found.pairs)
     ambiguous = [*found.ambiguous, *other.ambiguous, *crossed.ambiguous, *doubtful, *matrices.ambiguous]
     joined = [pair for pair, _ in crossed.pairs]
@@ -173,7 +167,7 @@ def match_in_stages(
     return Matching(matrices.pairs[:count], matrices.pairs[count:], other.pairings, ambiguous, notes)
 
 
-def _match_plain(found: Matching, free: _Free, reserved: Names, ordered: bool) -> None:
+def _match_plain(found: Matching, free: FreeLayers, reserved: Names, ordered: bool) -> None:
     for layers in (free.whole, free.loose):
         layered = match_layers(*layers(_joined(found.names(), reserved)), found.known, ordered)
         found.pairs += layered.pairs
@@ -182,30 +176,6 @@ def _match_plain(found: Matching, free: _Free, reserved: Names, ordered: bool) -
 
 def _joined(one: Names, other: Names) -> Names:
     return one[0] | other[0], one[1] | other[1]
-
-
-class _Free:
-    """The layers of both sides that no rule speaks of, read once."""
-
-    def __init__(self, sides: tuple[ParameterSet, ParameterSet], spoken: Names) -> None:
-        tied = [{p.name for p in side.parameters if p.tied_to} for side in sides]
-        self._loose = cut_alike(*(read_layers(side, names) for side, names in zip(sides, spoken, strict=True)))
-        self._whole = [remaining(layers, ties) for layers, ties in zip(self._loose, tied, strict=True)]
-
-    def whole(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
-        """The layers without the names that are gone; a tied tensor stands under its first name."""
-        return _pair_of(remaining(layers, names) for layers, names in zip(self._whole, gone, strict=True))
-
-    def loose(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
-        """The layers as what they hold beside biases and statistics."""
-        return _pair_of(
-            without_optional_roles(remaining(layers, names)) for layers, names in zip(self._loose, gone, strict=True)
-        )
-
-
-def _pair_of(sides: Iterable[list[Layer]]) -> tuple[list[Layer], list[Layer]]:
-    left, right = sides
-    return left, right
 
 
 def note_shifted(pairs: Iterable[Pair], free: tuple[Sequence[Layer], Sequence[Layer]]) -> dict[str, str]:

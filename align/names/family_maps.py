@@ -1,8 +1,9 @@
-"""Families that know every parameter of a model or checkpoint, told by its names, shapes and kinds of layers.
+"""The name maps of model families, and which family a model or checkpoint is of.
 
-Whether the other side is the family's other implementation, the names of a torch file cannot tell: without a target a
-recognised family is a suggestion, and only with both sides its pairs are used. A name that it knows pairs at its place
-in the family or nowhere: where it has another width or is missing, another layer of the same shape is not it.
+Where each layer stands, the family says; its parameters, the layer rules. A family is told by its names, shapes and
+kinds of layers. Whether the other side is its other implementation, the names of a torch file cannot tell: without a
+target a recognised family is a suggestion, and only with both sides its pairs are used. A name that it knows pairs at
+its place in the family or nowhere: where it has another width or is missing, another layer of the same shape is not it.
 """
 
 from __future__ import annotations
@@ -12,25 +13,27 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from align.core.message_words import first_few
-from align.core.name_map import Dropped, SideName, Unmatched
+from align.core.name_map import Dropped, Pairing, SideName, Unmatched
+from align.core.piece_transforms import Part, Slice
+from align.core.transforms import IDENTITY, Reshape, Transform, chained
 from align.errors import MapError, OpenNamesError, UsageError
 from align.names.fold_names import as_literal
 from align.names.from_file.infer_layers import read_groups
-from align.names.map_from_family import map_from_family
+from align.names.infer_names import map_from_file
 from align.rules.directed_rules import directed_rules
 from align.rules.layer_rules import layer_rules
 from align.rules.model_families import AS_IS, model_families, read_family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from align.core.checkpoints import StoredTensor
-    from align.core.name_map import NameMap, Pairing
-    from align.core.parameters import Parameter, ParameterSet
-    from align.core.transforms import Transform
+    from align.core.name_map import NameMap
+    from align.core.parameters import Parameter, ParameterSet, Shape
+    from align.names.infer_names import InferredNames
     from align.names.user_rules import NameRules
     from align.rules.directed_rules import TargetFamily
-    from align.rules.model_families import ModelFamily
+    from align.rules.model_families import ModelFamily, Place
 
     Groups = dict[str, list[Pairing]]
 
@@ -149,9 +152,7 @@ def _paired(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> 
     """The form of a family that knows all names of the source and pairs most of them."""
     backwards = source.framework == "mindspore"
     known = [form for form in family.forms if all(form.knows(name, backwards=backwards) for name in source.names)]
-    found = [(form, pair_by_family(form, source, target)) for form in known or [family]]
-    form, most = max(found, key=lambda one: len(one[1].pairings))
-    return RecognisedFamily(form, most.pairings, most.unmatched, most.dropped)
+    return max((pair_by_family(form, source, target) for form in known or [family]), key=lambda one: len(one.pairings))
 
 
 def _differ(source: ParameterSet, target: ParameterSet) -> bool:
@@ -189,16 +190,7 @@ def _kinds_agree(family: ModelFamily, tensors: Mapping[str, StoredTensor | Param
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyPairs:
-    """Pairs whose shapes agree, names that have a place which does not fit, and what only one side has."""
-
-    pairings: tuple[Pairing, ...]
-    unmatched: tuple[Unmatched, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
-
-
-def pair_by_family(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> FamilyPairs:
+def pair_by_family(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
     """Pair two sides by a form of a family; raises MapError as `map_from_family`.
 
     A port whose layers are those of `mint` stands at the same places under torch's names.
@@ -221,7 +213,8 @@ def pair_by_family(family: ModelFamily, source: ParameterSet, target: ParameterS
     refused |= _not_whole(agreed, refused)
     pairings = tuple(p for name, group in agreed.items() if name not in refused for p in group)
     spoken = {p.target for p in pairings} | filled
-    return FamilyPairs(
+    return RecognisedFamily(
+        family,
         pairings,
         (
             *_refused_sources(refused, target),
@@ -286,3 +279,83 @@ def _dropped(family: ModelFamily, side: SideName, parameters: ParameterSet) -> I
 
 def _framework(*, backwards: bool) -> str:
     return "mindspore" if backwards else "torch"
+
+
+def map_from_family(
+    family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
+) -> InferredNames:
+    """Return the map to the names of the family's MindSpore model, or back to torch's, with or without its prefixes.
+
+    Raises MapError listing every name that the family does not know, OpenNamesError and UsageError as `map_from_file`.
+    """
+    backwards = to == "torch"
+    family = family.form_of(tensors, backwards=backwards)
+    here, there = ("mindspore", "torch") if backwards else ("torch", "mindspore")
+    drops = {name: reason for name in tensors if (reason := family.reason_to_drop(name, here))}
+    places = _places(family, [name for name in tensors if name not in drops], backwards=backwards)
+    of_layers = {name: tensors[name] for name, place in places.items() if place.rule.kind}
+    told = {name.rpartition(".")[0]: [places[name].rule.kind] for name in of_layers}
+    inferred = map_from_file(of_layers, to, told=told)
+    by_name = inferred.name_map.by_source
+    gone = {drop.name: drop.reason for drop in inferred.name_map.dropped}
+    pairings = [
+        moved
+        for name, place in places.items()
+        if name not in gone
+        for moved in _moved(name, tensors[name].shape, place, by_name.get(name), backwards=backwards)
+    ]
+    dropped = tuple(Dropped(name, "source", reason) for name, reason in (gone | drops).items())
+    paths = {name.rpartition(".")[0]: place.paths[0] for name, place in places.items() if place.rule.kind}
+    fills = tuple(replace(fill, name=_under(paths[fill.name.rpartition(".")[0]], fill.name)) for fill in inferred.fills)
+    name_map = replace(inferred.name_map, pairings=tuple(pairings), dropped=dropped)
+    own = [f"{glob} ({reason})" for glob, reason in family.dropped[there].items()]
+    warnings = (f"what only {there} has is not written: {first_few(own)}",) if own else ()
+    return replace(inferred, name_map=name_map, fills=fills, warnings=(*inferred.warnings, *warnings))
+
+
+def _places(family: ModelFamily, names: Sequence[str], *, backwards: bool) -> dict[str, Place]:
+    places = {name: family.place(name, backwards=backwards) for name in names}
+    if faults := [f"{name}: the family has no such name" for name, place in places.items() if place is None]:
+        raise MapError(
+            f"the family {family.name} ({family.about})",
+            faults,
+            "check that the file is of this family and has no prefix (`align inspect`), or give a map with --map",
+        )
+    return {name: place for name, place in places.items() if place is not None}
+
+
+def _moved(name: str, shape: Shape, place: Place, inferred: Pairing | None, *, backwards: bool) -> Iterator[Pairing]:
+    """The pairings of a parameter: one for each piece of a layer that is fused on this side alone."""
+    if inferred is None:
+        yield Pairing(name, place.paths[0], "rule", 1.0, _reshaped(name, shape, place, backwards=backwards))
+        return
+    for index, path in enumerate(place.paths):
+        cut = _cut(name, inferred.transform.output_shape(shape), place, index)
+        yield replace(inferred, target=_under(path, inferred.target), transform=chained(inferred.transform, cut))
+
+
+def _cut(name: str, shape: Shape, place: Place, index: int) -> Transform:
+    """What takes a piece out of the whole, or puts one into it, along the first axis."""
+    if place.piece is not None:
+        number, of = place.piece
+        return Part(0, number * shape[0], (number + 1) * shape[0], (of * shape[0], *shape[1:]))
+    if len(place.paths) == 1:
+        return IDENTITY
+    size, rest = divmod(shape[0], len(place.paths))
+    if rest:
+        raise MapError("the family", [f"{name}: {shape} cannot be cut into {len(place.paths)} equal pieces"])
+    return Slice(0, index * size, (index + 1) * size, shape)
+
+
+def _reshaped(name: str, shape: Shape, place: Place, *, backwards: bool) -> Transform:
+    """The change of shape of a parameter without a layer."""
+    if place.rule.shapes is None:
+        return IDENTITY
+    before, after = place.rule.shapes[:: -1 if backwards else 1]
+    if len(before) != len(shape) or any(n not in (0, length) for n, length in zip(before, shape, strict=True)):
+        raise MapError("the family", [f"{name}: {shape} has not the axes {before}, of which 0 is any"])
+    return Reshape(tuple(shape[axis] if n == 0 else n for axis, n in enumerate(after)), shape)
+
+
+def _under(path: str, name: str) -> str:
+    return f"{path}.{name.rpartition('.')[2]}"
