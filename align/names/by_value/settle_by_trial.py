@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 UNSEEN = "blind: no output of the trial's run depends on it"
 UNTOLD = "of equal class and shape; a trial was run and does not tell: none is given what another is, or not one to one"
 _CROSSED = "the names say {}, which stands elsewhere in the run"
-_SEED = 1
+_PERTURBING_SEED = 1
 
 
 def settle_by_trial(
@@ -59,7 +59,7 @@ def settle_by_trial(
         if backwards:  # the slower one runs once, the faster one for every choice
             sides = sides[::-1]
         first, second = sides
-        asked = inverted_map(name_map, first.parameters, second.parameters) if backwards else name_map
+        asked = _inverted_map(name_map, first.parameters, second.parameters) if backwards else name_map
         trial = TrialRuns(sides, progress)
         trial.prepare(asked)
         groups = open_groups(asked.ambiguous, *trial.layer_of)
@@ -68,27 +68,27 @@ def settle_by_trial(
             groups, (*asked.pairings, *equal), trial, fused_piece_orders(asked.ambiguous, *trial.layer_of)
         )
         found = replace(found, pairings=[*equal, *found.pairings])
-        trial.observe((), with_trial(asked, found, first.parameters.names).pairings)
+        trial.observe((), _with_trial(asked, found, first.parameters.names).pairings)
         one, other = (blind_parameters(own.side, own.layers, own.inputs) for own in sides)
     if backwards:
         reopened = [replace(one, sources=one.targets, targets=one.sources) for one in found.reopened]
-        found = replace(found, pairings=inverted_pairings(found.pairings, sides[0].parameters), reopened=reopened)
+        found = replace(found, pairings=_inverted_pairings(found.pairings, sides[0].parameters), reopened=reopened)
     blind = (other, one) if backwards else (one, other)
-    return with_blind(with_trial(name_map, found, order), blind, name_map)
+    return _with_blind(_with_trial(name_map, found, order), blind, name_map)
 
 
-def inverted_map(name_map: NameMap, target: ParameterSet, source: ParameterSet) -> NameMap:
+def _inverted_map(name_map: NameMap, target: ParameterSet, source: ParameterSet) -> NameMap:
     """The map from the target to the source, as far as its transforms can be undone."""
     return replace(
         name_map,
         source=target.label,
         target=source.label,
-        pairings=tuple(inverted_pairings(name_map.pairings, source)),
+        pairings=tuple(_inverted_pairings(name_map.pairings, source)),
         ambiguous=tuple(replace(one, sources=one.targets, targets=one.sources) for one in name_map.ambiguous),
     )
 
 
-def inverted_pairings(pairings: Sequence[Pairing], source: ParameterSet) -> list[Pairing]:
+def _inverted_pairings(pairings: Sequence[Pairing], source: ParameterSet) -> list[Pairing]:
     """Pairings back to their sources; those whose transform cannot be undone are left out."""
     found = []
     for pairing in pairings:
@@ -99,7 +99,7 @@ def inverted_pairings(pairings: Sequence[Pairing], source: ParameterSet) -> list
     return found
 
 
-def with_trial(name_map: NameMap, found: SettledGroups, order: Sequence[str]) -> NameMap:
+def _with_trial(name_map: NameMap, found: SettledGroups, order: Sequence[str]) -> NameMap:
     """Return the map with the settled pairings in place of older ones and of their groups, in the source's order."""
     gone = {p.source for p in found.pairings}, {p.target for p in found.pairings}
     reopened = {name for group in found.reopened for name in group.sources}
@@ -120,7 +120,7 @@ def with_trial(name_map: NameMap, found: SettledGroups, order: Sequence[str]) ->
     )
 
 
-def with_blind(name_map: NameMap, blind: tuple[Set[str], Set[str]], before: NameMap) -> NameMap:
+def _with_blind(name_map: NameMap, blind: tuple[Set[str], Set[str]], before: NameMap) -> NameMap:
     """Return the map with a note at each pair of which a name is `blind` on its side.
 
     The other parameters of its layer tell where it belongs; where all are blind, a pair is what it was `before`.
@@ -198,7 +198,7 @@ class _Perturbed:
         return self.without_effect(suspects[:half]) | self.without_effect(suspects[half:])
 
     def _changed(self, names: set[str]) -> bool:
-        drawn = distinct_values(self._layers, names, np.random.default_rng(_SEED))
+        drawn = distinct_values(self._layers, names, np.random.default_rng(_PERTURBING_SEED))
         after = self._outputs(drawn)
         return len(after) != len(self._before) or any(
             relative_rms_distance(a, b) > self._noise for a, b in zip(self._before, after, strict=True)

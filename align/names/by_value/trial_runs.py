@@ -62,6 +62,149 @@ _DEAD = 1e-9
 SEED = 0
 
 
+class TrialRuns:
+    """Runs of the second side with assignments, seen beside one run of the first."""
+
+    def __init__(self, sides: tuple[TrialSide, TrialSide], progress: Progress) -> None:
+        self.sides = sides
+        self.layer_of = sides[0].layer_of, sides[1].layer_of
+        self._progress = progress
+        self._generator = np.random.default_rng(SEED)
+        self._runs = 0
+        self._deviating: dict[str, str] = {}
+
+    def prepare(self, name_map: NameMap) -> None:
+        """Give the first side its values, calibrate its statistics and run it once."""
+        first, second = self.sides
+        used = {p.source for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.sources}
+        self._given = first.drawn(used, self._generator)
+        first.load(self._given)
+        calibration = Calibration(first.layers, self._given, self._generator)
+        first.run(calibration)
+        self._given |= calibration.statistics
+        first.load(self._given)
+        self._seen = CallSampler(keep=True)
+        first.run(self._seen)
+        paired = {p.target for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.targets}
+        self._noise = second.drawn(paired, self._generator)
+        second.load(self._noise)
+        other = CallSampler()
+        second.run(other)
+        self._past = self._used_past(first, self._given, self._seen), self._used_past(second, self._noise, other)
+
+    def _used_past(self, side: TrialSide, values: Mapping[str, Array], seen: CallSampler) -> bool:
+        """Tell whether an output depends on layers that are never called: their weights are used past them."""
+        layers = [layer for layer in side.layers if not seen.calls(module_of(layer))]
+        names = {p.name for layer in layers for p in layer.roles.values()}
+        if not names:
+            return False
+        side.load({**values, **distinct_values(layers, names, self._generator)})
+        again = CallSampler()
+        side.run(again)
+        return not alike(seen.outputs.get(("", 0), ()), again.outputs.get(("", 0), ()))
+
+    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> PairedRuns:
+        """Run the second side with both kinds loaded; layers of the first return what the first side's did."""
+        first, second = self.sides
+        values = dict(self._noise)
+        for pairing in (*forced, *loaded):
+            own = self._given.get(first.tensor(pairing.source), first.own.get(pairing.source))
+            if own is not None:
+                _put(values, second.tensor(pairing.target), pairing.transform, own)
+        second.load(values)
+        modules = self._modules(forced) | self._deviating
+        told = {
+            (modules[path], call): output
+            for (path, call), output in self._seen.kept.items()
+            if path in modules and first.is_leaf(path) and second.is_leaf(modules[path])
+        }
+        seen = CallSampler(told)
+        self._runs += 1
+        self._progress("trial", self._runs, self._runs + 1)
+        second.run(seen)
+        calls = PairedRuns(self._seen, seen, self._modules((*forced, *loaded)), (first.free, second.free), self._past)
+        if not loaded and (new := calls.deviating().items() - self._deviating.items()):
+            self._deviating |= dict(new)
+            return self.observe(forced)
+        return calls
+
+    def _modules(self, pairings: Sequence[Pairing]) -> dict[str, str]:
+        """Modules of the first side by path, with the only one of the second that shares parameters with it."""
+        mine, theirs = self.layer_of
+        joined = {
+            (module_of(mine[p.source]), module_of(theirs[p.target]))
+            for p in pairings
+            if p.source in mine and p.target in theirs
+        }
+        sources, targets = Counter(a for a, _ in joined), Counter(b for _, b in joined)
+        return {a: b for a, b in joined if a and b and sources[a] == targets[b] == 1}
+
+
+def _put(values: dict[str, Array], name: str, transform: Transform, own: Array) -> None:
+    before, part = apart_from_whole(transform)
+    made = before.apply(own)
+    if part is None:
+        values[name] = made
+        return
+    whole = values.get(name)
+    values[name] = whole = np.zeros(part.shape, own.dtype) if whole is None else np.array(whole)
+    whole[part.region] = made
+
+
+class TrialSide:
+    """One side under trial: its layers, and its values by the names that it had at first: a run may rename some."""
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self.parameters = side.reader.read_parameters(side.model, side.label)
+        self.own = side.reader.read_values(side.model)
+        self.inputs: Mapping[str, Array] = {}
+        self.layers = read_layers(self.parameters)
+        self.layer_of = {parameter.name: layer for layer in self.layers for parameter in layer.roles.values()}
+        self.modules = {module_of(layer) for layer in self.layers}
+        free = ((module.path, rule_for(module.classes)) for module in self.parameters.modules if not module.parameters)
+        self.free = {path: rule[0].kind for path, rule in free if rule}
+        self._tied = {p.name: p.tied_to for p in self.parameters.parameters if p.tied_to}
+
+    def seconds(self, inputs: Mapping[str, Array]) -> float:
+        """How long a run takes; the inputs are kept in the dtypes that the side takes."""
+        start = time.perf_counter()
+        taken = run_fitted(self.side, inputs, lambda given: self.side.runner.run(self.side.model, given, CallSampler()))
+        self.inputs = dict(batches_of(taken)[0])
+        return time.perf_counter() - start
+
+    def run(self, sink: CaptureSink) -> None:
+        """Run the model."""
+        self.side.runner.run(self.side.model, self.inputs, sink)
+
+    def tensor(self, name: str) -> str:
+        """The first name of the tensor that bears this one."""
+        return self._tied.get(name, name)
+
+    def load(self, values: Mapping[str, Array]) -> None:
+        """Fill the model, with its own values where none are given."""
+        names = self.side.reader.read_values(self.side.model)
+        new = (values.get(self.tensor(name), own) for name, own in self.own.items())
+        self.side.reader.load_values(self.side.model, dict(zip(names, new, strict=True)))
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Give the model its own values back at the end."""
+        try:
+            yield
+        finally:
+            self.load({})
+
+    def drawn(self, used: Set[str], generator: np.random.Generator) -> dict[str, Array]:
+        """Random values for parameters that may have a counterpart, values without effect for the others."""
+        apart = neutral_values(self.layers, self.layer_of.keys() - used)
+        return apart | distinct_values(self.layers, used, generator)
+
+    def is_leaf(self, path: str) -> bool:
+        """Tell whether no module with parameters lies inside."""
+        return not any(module.startswith(f"{path}.") for module in self.modules)
+
+
 @dataclass(frozen=True)
 class PairedRuns:
     """A run of the target beside that of the source.
@@ -223,146 +366,3 @@ def alike(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]
 def varies(sample: NDArray[np.float64]) -> bool:
     """Tell whether a tensor has unlike elements."""
     return bool(sample.size) and float(np.ptp(sample)) > _DEAD * float(np.max(np.abs(sample)))
-
-
-class TrialSide:
-    """One side under trial: its layers, and its values by the names that it had at first: a run may rename some."""
-
-    def __init__(self, side: Side) -> None:
-        self.side = side
-        self.parameters = side.reader.read_parameters(side.model, side.label)
-        self.own = side.reader.read_values(side.model)
-        self.inputs: Mapping[str, Array] = {}
-        self.layers = read_layers(self.parameters)
-        self.layer_of = {parameter.name: layer for layer in self.layers for parameter in layer.roles.values()}
-        self.modules = {module_of(layer) for layer in self.layers}
-        free = ((module.path, rule_for(module.classes)) for module in self.parameters.modules if not module.parameters)
-        self.free = {path: rule[0].kind for path, rule in free if rule}
-        self._tied = {p.name: p.tied_to for p in self.parameters.parameters if p.tied_to}
-
-    def seconds(self, inputs: Mapping[str, Array]) -> float:
-        """How long a run takes; the inputs are kept in the dtypes that the side takes."""
-        start = time.perf_counter()
-        taken = run_fitted(self.side, inputs, lambda given: self.side.runner.run(self.side.model, given, CallSampler()))
-        self.inputs = dict(batches_of(taken)[0])
-        return time.perf_counter() - start
-
-    def run(self, sink: CaptureSink) -> None:
-        """Run the model."""
-        self.side.runner.run(self.side.model, self.inputs, sink)
-
-    def tensor(self, name: str) -> str:
-        """The first name of the tensor that bears this one."""
-        return self._tied.get(name, name)
-
-    def load(self, values: Mapping[str, Array]) -> None:
-        """Fill the model, with its own values where none are given."""
-        names = self.side.reader.read_values(self.side.model)
-        new = (values.get(self.tensor(name), own) for name, own in self.own.items())
-        self.side.reader.load_values(self.side.model, dict(zip(names, new, strict=True)))
-
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Give the model its own values back at the end."""
-        try:
-            yield
-        finally:
-            self.load({})
-
-    def drawn(self, used: Set[str], generator: np.random.Generator) -> dict[str, Array]:
-        """Random values for parameters that may have a counterpart, values without effect for the others."""
-        apart = neutral_values(self.layers, self.layer_of.keys() - used)
-        return apart | distinct_values(self.layers, used, generator)
-
-    def is_leaf(self, path: str) -> bool:
-        """Tell whether no module with parameters lies inside."""
-        return not any(module.startswith(f"{path}.") for module in self.modules)
-
-
-class TrialRuns:
-    """Runs of the second side with assignments, seen beside one run of the first."""
-
-    def __init__(self, sides: tuple[TrialSide, TrialSide], progress: Progress) -> None:
-        self.sides = sides
-        self.layer_of = sides[0].layer_of, sides[1].layer_of
-        self._progress = progress
-        self._generator = np.random.default_rng(SEED)
-        self._runs = 0
-        self._deviating: dict[str, str] = {}
-
-    def prepare(self, name_map: NameMap) -> None:
-        """Give the first side its values, calibrate its statistics and run it once."""
-        first, second = self.sides
-        used = {p.source for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.sources}
-        self._given = first.drawn(used, self._generator)
-        first.load(self._given)
-        calibration = Calibration(first.layers, self._given, self._generator)
-        first.run(calibration)
-        self._given |= calibration.statistics
-        first.load(self._given)
-        self._seen = CallSampler(keep=True)
-        first.run(self._seen)
-        paired = {p.target for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.targets}
-        self._noise = second.drawn(paired, self._generator)
-        second.load(self._noise)
-        other = CallSampler()
-        second.run(other)
-        self._past = self._used_past(first, self._given, self._seen), self._used_past(second, self._noise, other)
-
-    def _used_past(self, side: TrialSide, values: Mapping[str, Array], seen: CallSampler) -> bool:
-        """Tell whether an output depends on layers that are never called: their weights are used past them."""
-        layers = [layer for layer in side.layers if not seen.calls(module_of(layer))]
-        names = {p.name for layer in layers for p in layer.roles.values()}
-        if not names:
-            return False
-        side.load({**values, **distinct_values(layers, names, self._generator)})
-        again = CallSampler()
-        side.run(again)
-        return not alike(seen.outputs.get(("", 0), ()), again.outputs.get(("", 0), ()))
-
-    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> PairedRuns:
-        """Run the second side with both kinds loaded; layers of the first return what the first side's did."""
-        first, second = self.sides
-        values = dict(self._noise)
-        for pairing in (*forced, *loaded):
-            own = self._given.get(first.tensor(pairing.source), first.own.get(pairing.source))
-            if own is not None:
-                _put(values, second.tensor(pairing.target), pairing.transform, own)
-        second.load(values)
-        modules = self._modules(forced) | self._deviating
-        told = {
-            (modules[path], call): output
-            for (path, call), output in self._seen.kept.items()
-            if path in modules and first.is_leaf(path) and second.is_leaf(modules[path])
-        }
-        seen = CallSampler(told)
-        self._runs += 1
-        self._progress("trial", self._runs, self._runs + 1)
-        second.run(seen)
-        calls = PairedRuns(self._seen, seen, self._modules((*forced, *loaded)), (first.free, second.free), self._past)
-        if not loaded and (new := calls.deviating().items() - self._deviating.items()):
-            self._deviating |= dict(new)
-            return self.observe(forced)
-        return calls
-
-    def _modules(self, pairings: Sequence[Pairing]) -> dict[str, str]:
-        """Modules of the first side by path, with the only one of the second that shares parameters with it."""
-        mine, theirs = self.layer_of
-        joined = {
-            (module_of(mine[p.source]), module_of(theirs[p.target]))
-            for p in pairings
-            if p.source in mine and p.target in theirs
-        }
-        sources, targets = Counter(a for a, _ in joined), Counter(b for _, b in joined)
-        return {a: b for a, b in joined if a and b and sources[a] == targets[b] == 1}
-
-
-def _put(values: dict[str, Array], name: str, transform: Transform, own: Array) -> None:
-    before, part = apart_from_whole(transform)
-    made = before.apply(own)
-    if part is None:
-        values[name] = made
-        return
-    whole = values.get(name)
-    values[name] = whole = np.zeros(part.shape, own.dtype) if whole is None else np.array(whole)
-    whole[part.region] = made

@@ -8,9 +8,21 @@ are renamed or nested otherwise, what they hold tells which is which: ports rare
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.names.layers.numbered_lists import NumberedLists
+from align.names.layers.path_words import path_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence, Set
+
+    from align.names.layers.read_layers import Layer, Pair
+
+
+from bisect import bisect_left, insort
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -20,7 +32,6 @@ from align.names.layers.path_words import (
     containers,
     is_number,
     modules_above,
-    path_ends,
     unnumbered_ends,
     unshared_words,
     words,
@@ -39,6 +50,7 @@ MOST = 0.5
 _ORDER = 0.5
 # Which sibling is registered before or behind tells less still: neighbours alone leave a pair unsure.
 _NEXT_TO = 0.25
+_BLOCKS = 3  # the least number of them that agree
 _NONE: frozenset[object] = frozenset()
 
 
@@ -333,3 +345,17 @@ def _contents(layers: list[Layer], codes: dict[object, int]) -> dict[str, frozen
         container: codes.setdefault(frozenset(counter.items()), len(codes)) for container, counter in held.items()
     }
     return {layer.path: frozenset(contents[one] for one in containers(layer.path)) for layer in layers}
+
+
+class BlockAgreement:
+    """How many layers of both sides have each end of a path."""
+
+    def __init__(self, left: Iterable[Layer], right: Iterable[Layer]) -> None:
+        self._counts = tuple(Counter(end for layer in side for end in path_ends(layer.path)) for side in (left, right))
+
+    def of_all_blocks(self, pairs: Sequence[Pair]) -> list[bool]:
+        """Tell of each pair whether an end of its source went with one of its target in all layers that have either."""
+        together = Counter((x, y) for a, b in pairs for x in path_ends(a.path) for y in path_ends(b.path))
+        mine, theirs = self._counts
+        whole = {(x, y) for (x, y), count in together.items() if count == mine[x] == theirs[y] and count >= _BLOCKS}
+        return [any((x, y) in whole for x in path_ends(a.path) for y in path_ends(b.path)) for a, b in pairs]

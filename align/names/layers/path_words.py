@@ -6,7 +6,12 @@ Used only to choose among layers of equal class and shape; a name alone never pa
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 _SEPARATORS = re.compile(r"[._\-\s]+")
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
@@ -40,6 +45,7 @@ _SHORT = {
 }
 # What numbers against the order of registration leave of what words for places say.
 _AGAINST_ORDER = 0.5
+_DIGITS = re.compile(r"\d+")
 _SUFFIX = 3
 _LETTERED = re.compile(r"(.*\d)[a-z]")
 # `attn_norm` stands beside what is in `attn`, `dw_bn` beside `dw_conv`.
@@ -248,3 +254,56 @@ def path_ends(path: str) -> tuple[str, ...]:
 def unnumbered_ends(path: str) -> tuple[str, ...]:
     """The same ends, with what is a number left open."""
     return path_ends(".".join("#" if is_number(part) else part for part in path.split(".")))
+
+
+class DistinctiveWords:
+    """The words that tell a path from the others of its side.
+
+    Not those of modules whose other layers are settled, since every layer there has them, nor those that stand in
+    several places (`dense`, `token`).
+    """
+
+    def __init__(self, sides: Sequence[Sequence[str]], settled: Sequence[tuple[str, str]]) -> None:
+        self._common = [_common_words(paths) for paths in sides]
+        self._held = [Counter(module for pair in settled for module in modules_above(pair[side])) for side in (0, 1)]
+        self._settled = set(settled)
+        self._ends: dict[Tokens, list[tuple[str, str]]] = defaultdict(list)
+        for a, b in self._settled:
+            for end in {words(a)[-1:], words(b)[-1:]}:
+                self._ends[end].append((a, b))
+
+    def of(self, a: str, b: str) -> tuple[Tokens, Tokens]:
+        """The words that each of a source's path and a target's has for itself."""
+        counted = int((a, b) in self._settled)
+        return self._of(a, 0, counted), self._of(b, 1, counted)
+
+    def alike(self, a: str, b: str) -> float:
+        """Likeness of the words that both have for themselves, in [0, 1]; of all words if one has none."""
+        own, others = self.of(a, b)
+        return likeness(own, others) if own and others else likeness(words(a), words(b))
+
+    def differ(self, a: str, b: str) -> bool:
+        """Tell whether both names end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
+        mine, theirs = words(a), words(b)
+        ends = self._ends.get(mine[-1:], []) if mine and mine[-1:] == theirs[-1:] else []
+        others = [both for both in ends if both != (a, b)]
+        kept = bool(others) and all(words(one)[-2:] == words(other)[-2:] for one, other in others)
+        return kept and not self.alike(a, b)
+
+    def _of(self, path: str, side: int, counted: int) -> Tokens:
+        module = next((one for one in modules_above(path) if self._held[side][one] > counted), "")
+        common = self._common[side]
+        return tuple(
+            word
+            for word in words(path[len(module) :])
+            if len(word) > 1 and not any(word_likeness(word, other) for other in common)
+        )
+
+
+def _common_words(paths: Iterable[str]) -> set[str]:
+    """Words of several modules or layers; the numbers of lists make no difference."""
+    places = set()
+    for path in {_DIGITS.sub("#", path) for path in paths}:
+        places.update({path, *modules_above(path)})
+    count = Counter(word for place in places for word in set(words(place.rpartition(".")[2])))
+    return {word for word, number in count.items() if number > 1}

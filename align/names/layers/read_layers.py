@@ -69,33 +69,13 @@ class Layer:
 class LayeredSides:
     """Both sides of a map with their layers, which are read once."""
 
-    def __init__(self, parameters: tuple[ParameterSet, ParameterSet]) -> None:
-        self.parameters = parameters
+    def __init__(self, source: ParameterSet, target: ParameterSet) -> None:
+        self.parameters = source, target
 
     @cached_property
     def roles(self) -> tuple[Roles, Roles]:
         """The layer of each parameter of a side, and its role there."""
         return roles_by_name(self.parameters[0]), roles_by_name(self.parameters[1])
-
-
-class FreeLayers:
-    """The layers of both sides without the parameters that rules have `spoken` of."""
-
-    def __init__(self, sides: LayeredSides, spoken: Names) -> None:
-        tied = [{p.name for p in side.parameters if p.tied_to} for side in sides.parameters]
-        own = (read_layers(side, names) for side, names in zip(sides.parameters, spoken, strict=True))
-        self._loose = cut_alike(*own)
-        self._whole = [remaining(layers, ties) for layers, ties in zip(self._loose, tied, strict=True)]
-
-    def whole(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
-        """The layers without the names that are gone; a tied tensor stands under its first name."""
-        left, right = (remaining(layers, names) for layers, names in zip(self._whole, gone, strict=True))
-        return left, right
-
-    def loose(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
-        """The layers as what they hold beside biases and statistics."""
-        left, right = (remaining(layers, names) for layers, names in zip(self._loose, gone, strict=True))
-        return without_optional_roles(left), without_optional_roles(right)
 
 
 def read_layers(side: ParameterSet, skip: Set[str] = frozenset()) -> list[Layer]:
@@ -251,7 +231,7 @@ def _torch_shape(shape: Shape, inserted: int | None) -> Shape:
     return shape[:inserted] + shape[inserted + 1 :]
 
 
-def without_outer_wrappers(source: ParameterSet, target: ParameterSet) -> tuple[ParameterSet, ParameterSet]:
+def without_outer_wrappers(source: ParameterSet, target: ParameterSet) -> LayeredSides:
     """Return both sides with the paths of their modules below what holds them all; the names of parameters stay.
 
     What `torch.compile`, FSDP and the like put in between is left out as well, and `module` if the other side has none.
@@ -265,7 +245,7 @@ def without_outer_wrappers(source: ParameterSet, target: ParameterSet) -> tuple[
     if wrappers[0] == wrappers[1]:
         kept = wrappers
     left, right = (_below(side, wrapper) for side, wrapper in zip(sides, kept, strict=True))
-    return left, right
+    return LayeredSides(left, right)
 
 
 def wrapper_warnings(sides: Iterable[ParameterSet]) -> Iterator[str]:

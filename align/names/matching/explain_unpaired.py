@@ -81,7 +81,7 @@ def explain_unpaired_anew(parameters: tuple[ParameterSet, ParameterSet], name_ma
 
     Of a group that has lost all names of one side, the others are unmatched.
     """
-    sides = LayeredSides(parameters)
+    sides = LayeredSides(*parameters)
     left, right = sides.roles
     layers = [
         (left[p.source][0], right[p.target][0]) for p in name_map.pairings if p.source in left and p.target in right

@@ -1,14 +1,14 @@
 """Layers of two sides paired: by equal paths, then by class, shape and order, each such pair held against its rivals.
 
-What the evidence does not settle is open, and so is a pair whose surroundings belong to other layers: two layers with
-nothing else in common may be the only ones of their shape, and yet not be one. Only words that tell a layer from others
-of its side are held against each other: not those of modules whose other layers are paired, since every layer there
-has them, nor those that stand in several places (`dense`, `token`).
+An index in a list means the same only if both lists are numbered alike: a Sequential that counts its activations says 3
+where another says 1. So a numbered list is believed if one side's indices are all found on the other side, no index
+holds layers of different kinds, no layer that is left over stands on the other side of it, and no index holds other
+shapes where a child is missing or stands elsewhere in the list. What the evidence does not settle is open, and so is a
+pair whose surroundings belong to other layers: two may be the only ones of their shape, and yet not be one.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_alike
 from align.names.layers.pair_evidence import SETTLED, PairEvidence
-from align.names.layers.path_words import likeness, modules_above, numbered, word_likeness, words
-from align.names.matching.equal_paths import find_equal_paths
+from align.names.layers.path_words import DistinctiveWords, likeness, numbered, words
 from align.names.matching.repeated_blocks import find_repeated_blocks, unfold_groups, unfold_pairs, unlike_lists
 from align.names.matching.weigh_exchanges import (
     OpenGroup,
@@ -26,11 +25,12 @@ from align.names.matching.weigh_exchanges import (
     crosses,
     group_links,
     may_pair,
+    of_one_kind,
     settle_exchanges,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from align.core.name_map import Ambiguity
     from align.names.layers.path_words import Tokens
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 # A pair that stands in one place of both models, and is told by nothing but that and its shape: never sure.
 _BY_SHAPE = 0.75
 _UNRELATED = "the only free ones of this class and shape, but what stands around them is paired otherwise"
-_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +154,9 @@ class _ShapeDoubts:
     def __init__(self, sides: Sides, settled: Sequence[Pair], placed: Sequence[Pair], *, ordered: bool) -> None:
         self._evidence = PairEvidence(settled, ordered=ordered)
         self._settled, self._placed = settled, placed
-        self._common = [_common_words(layer.path for layer in side) for side in sides]
-        self._held = [
-            Counter(module for layer in side for module in modules_above(layer.path))
-            for side in ([a for a, _ in settled], [b for _, b in settled])
-        ]
-        self._known = {(a.path, b.path) for a, b in settled}
-        self._ends: dict[Tokens, list[tuple[str, str]]] = defaultdict(list)
-        for a, b in self._known:
-            for end in {words(a)[-1:], words(b)[-1:]}:
-                self._ends[end].append((a, b))
+        self._words = DistinctiveWords(
+            [[layer.path for layer in side] for side in sides], [(a.path, b.path) for a, b in settled]
+        )
 
     def is_strange(self, pair: Pair) -> bool:
         """Tell whether the names or the place of a pair are those of other layers."""
@@ -172,7 +164,7 @@ class _ShapeDoubts:
 
     def is_chance(self, pair: Pair) -> bool:
         """Tell whether the words of its own are against a pair, and for it but a shape of one length."""
-        return self._by_shape_alone(pair, self._own_words(pair))
+        return self._by_shape_alone(pair, self._words.of(pair[0].path, pair[1].path))
 
     def stands_elsewhere(self, pair: Pair) -> bool:
         """Tell whether a pair by its shape alone, and unlike in all its words, has another place among those settled.
@@ -188,9 +180,9 @@ class _ShapeDoubts:
 
     def _has_unrelated_names(self, pair: Pair) -> bool:
         """Tell whether no words of their own are alike, and the names or the layers around both are of others."""
-        if self._differ(pair):
+        if self._words.differ(pair[0].path, pair[1].path):
             return True
-        return self._evidence.around.context(pair, (pair,)) < 0 and not self._alike(pair)
+        return self._evidence.around.context(pair, (pair,)) < 0 and not self._words.alike(pair[0].path, pair[1].path)
 
     def _is_out_of_place(self, pair: Pair) -> bool:
         """Tell whether nothing but its shape speaks for a pair, and its place against it.
@@ -199,7 +191,11 @@ class _ShapeDoubts:
         names, another name at another place is another layer.
         """
         a, evidence = pair[0], self._evidence
-        if self._alike(pair) or evidence.translation(pair) or evidence.around.neighbours(pair, (pair,)):
+        if (
+            self._words.alike(pair[0].path, pair[1].path)
+            or evidence.translation(pair)
+            or evidence.around.neighbours(pair, (pair,))
+        ):
             return False
         rivals = [one for one in self._placed if may_pair(a, one[1]) and len({a.axes, one[1].axes} - {""}) < 2]
         others = [*rivals, *(one for one in self._placed if one[0].path == one[1].path)]
@@ -215,34 +211,6 @@ class _ShapeDoubts:
             return False
         mine, theirs = (_beyond_kind(layer, told) for layer, told in zip(pair, said, strict=True))
         return bool(mine and theirs) and not likeness(mine, theirs) and not self._evidence.translation(pair)
-
-    def _alike(self, pair: Pair) -> float:
-        """Likeness of the words that both have for themselves, in [0, 1]; of all words if one has none."""
-        own, others = self._own_words(pair)
-        return likeness(own, others) if own and others else likeness(words(pair[0].path), words(pair[1].path))
-
-    def _own_words(self, pair: Pair) -> tuple[Tokens, Tokens]:
-        """The words that each of two layers has for itself."""
-        counted = int((pair[0].path, pair[1].path) in self._known)
-        own, others = (self._own_of(layer.path, side, counted) for side, layer in enumerate(pair))
-        return own, others
-
-    def _own_of(self, path: str, side: int, counted: int) -> Tokens:
-        module = next((one for one in modules_above(path) if self._held[side][one] > counted), "")
-        common = self._common[side]
-        return tuple(
-            word
-            for word in words(path[len(module) :])
-            if len(word) > 1 and not any(word_likeness(word, other) for other in common)
-        )
-
-    def _differ(self, pair: Pair) -> bool:
-        """Tell whether both names end in a word that both sides use alike elsewhere: `mask_token` and `dist_token`."""
-        mine, theirs = (words(layer.path) for layer in pair)
-        ends = self._ends.get(mine[-1:], []) if mine and mine[-1:] == theirs[-1:] else []
-        others = [both for both in ends if both != (pair[0].path, pair[1].path)]
-        kept = bool(others) and all(words(a)[-2:] == words(b)[-2:] for a, b in others)
-        return kept and not self._alike(pair)
 
 
 def _beyond_kind(layer: Layer, told: Tokens) -> Tokens:
@@ -264,10 +232,107 @@ def _beside(pair: Pair, others: Sequence[Pair], side: int) -> tuple[Pair | None,
     return max(before, key=position, default=None), min(behind, key=position, default=None)
 
 
-def _common_words(paths: Iterable[str]) -> set[str]:
-    """Words of several modules or layers; the numbers of lists make no difference."""
-    places = set()
-    for path in {_DIGITS.sub("#", path) for path in paths}:
-        places.update({path, *modules_above(path)})
-    count = Counter(word for place in places for word in set(words(place.rpartition(".")[2])))
-    return {word for word, number in count.items() if number > 1}
+@dataclass(frozen=True, slots=True)
+class _EqualPaths:
+    """Layers that have one path on both sides: `pairs` are the same layer, what is at an `unlike` path has changed.
+
+    A layer whose width was changed, or that keeps its matrix the other way round, is no other layer for it.
+    """
+
+    pairs: list[Pair]
+    unlike: Set[str]
+
+
+def find_equal_paths(left: Sequence[Layer], right: Sequence[Layer]) -> _EqualPaths:
+    """Return the layers of equal path whose indices, if the path has any, mean the same on both sides."""
+    others = {layer.path: layer for layer in right}
+    common = [(layer, others[layer.path]) for layer in left if layer.path in others]
+    if not common:
+        return _EqualPaths([], set())
+    changed = {a.path for a, b in common if a.signature != b.signature and of_one_kind(a, b)}
+    moved = _moved_lists(left, right, changed)
+    doubtful = _unlike_lists(left, right) | _clashing_lists(left, right, common) | _crossed_lists(left, right, common)
+    doubtful |= moved | _shortened_lists(left, right, changed)
+    pairs = [(a, b) for a, b in common if may_pair(a, b) and doubtful.isdisjoint(_lists_above(a.path))]
+    return _EqualPaths(pairs, {path for path in changed if moved.isdisjoint(_lists_above(path))})
+
+
+def _moved_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:
+    """Lists with changed layers of which the children of one side are all on the other, at whatever numbers."""
+    above = {container for path in changed for container in _lists_above(path)}
+    mine, theirs = (_children(side) for side in (left, right)) if above else ({}, {})
+    return {one for one in above if mine[one] <= theirs[one] or theirs[one] <= mine[one]}
+
+
+def _children(layers: Sequence[Layer]) -> dict[str, Counter[frozenset[object]]]:
+    """What the children of each numbered list hold, and how many hold that."""
+    held: dict[tuple[str, str], set[object]] = defaultdict(set)
+    for layer in layers:
+        for container, _, child in numbered(layer.path):
+            held[container, child].add((layer.path[len(child) :], layer.signature))
+    children: dict[str, Counter[frozenset[object]]] = defaultdict(Counter)
+    for (container, _), content in held.items():
+        children[container][frozenset(content)] += 1
+    return children
+
+
+def _shortened_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:
+    """Lists with changed layers that have fewer children on one side: which are missing is not told by numbers."""
+    mine, theirs = (_lists(side) for side in (left, right)) if changed else ({}, {})
+    return {one for path in changed for one in _lists_above(path) if mine[one] != theirs[one]}
+
+
+def _unlike_lists(left: Sequence[Layer], right: Sequence[Layer]) -> set[str]:
+    mine, theirs = _lists(left), _lists(right)
+    return {
+        container
+        for container in mine.keys() & theirs.keys()
+        if not (mine[container] <= theirs[container] or theirs[container] <= mine[container])
+    }
+
+
+def _clashing_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequence[Pair]) -> set[str]:
+    """Lists in which one path holds layers of two kinds, or a layer on one side and a module of layers on the other."""
+    clashes = [a.path for a, b in common if a.kind != b.kind and a.kind and b.kind]
+    for mine, theirs in ((left, right), (right, left)):
+        modules = {path.rpartition(".")[0] for path in (layer.path for layer in theirs)}
+        clashes += [layer.path for layer in mine if layer.path in modules]
+    return {container for path in clashes for container in _lists_above(path)}
+
+
+def _crossed_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequence[Pair]) -> set[str]:
+    """Lists that stand before a free layer on one side and behind the free layer that it may be on the other.
+
+    `in, conv1, conv2` against `conv1, conv2, conv3`: the numbers may have been shifted by one.
+    """
+    named = {a.path for a, _ in common}
+    mine, theirs = ([layer for layer in side if layer.path not in named] for side in (left, right))
+    free: dict[object, list[Pair]] = defaultdict(list)
+    others: dict[object, list[Layer]] = defaultdict(list)
+    for layer in _ends(theirs):
+        others[layer.signature].append(layer)
+    for x in _ends(mine):
+        free[x.signature] += [(x, y) for y in others.get(x.signature, ()) if may_pair(x, y)]
+    rivals = ((a, b, free.get(b.signature, ())) for a, b in common)
+    crossed = [a.path for a, b, own in rivals if any(may_pair(x, b) and crosses((a, b), (x, y)) for x, y in own)]
+    return {container for path in crossed for container in _lists_above(path)}
+
+
+def _ends(layers: Sequence[Layer]) -> list[Layer]:
+    """The first and the last of all layers that may pair the same: what crosses one between crosses one of these."""
+    likes: dict[object, list[Layer]] = defaultdict(list)
+    for layer in sorted(layers, key=lambda layer: layer.position):
+        likes[layer.signature, layer.kind, layer.aside].append(layer)
+    return [end for own in likes.values() for end in own[:: max(len(own) - 1, 1)]]
+
+
+def _lists(layers: Sequence[Layer]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for layer in layers:
+        for container, index, _ in numbered(layer.path):
+            found[container].add(index)
+    return found
+
+
+def _lists_above(path: str) -> list[str]:
+    return [container for container, _, _ in numbered(path)]

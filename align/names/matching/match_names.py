@@ -8,28 +8,35 @@ AMBIGUOUS and stays unpaired: a wrong pair is worse than ten open ones.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from align.core.parameters import ParameterSet
+
+
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from align.core.name_map import SURE, NameMap, Pairing
 from align.names.apply_user_rules import apply_rules_to_sides, follow_fused
 from align.names.layers.read_layers import (
-    FreeLayers,
     LayeredSides,
     Names,
+    cut_alike,
+    read_layers,
+    remaining,
+    without_optional_roles,
     without_outer_wrappers,
 )
 from align.names.layers.weight_transforms import transform_between
 from align.names.matching.explain_unpaired import explain_unpaired
 from align.names.matching.fused_layers import reserve_fused
 from align.names.matching.match_layers import match_layers
-from align.names.matching.matrix_orientations import (
-    UNTOLD,
-    settle_crossed_matrices,
-    settle_file_matrices,
-    settle_square_matrices,
-)
+from align.names.matching.matrix_orientations import settle_orientations
 from align.names.matching.other_forms import match_numbered_projections, match_other_forms, plain_layer
 from align.names.matching.weigh_exchanges import crosses, may_pair
 
@@ -55,7 +62,7 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     stand in execution order.
     """
     ruled = apply_rules_to_sides(rules, source, target)
-    sides = LayeredSides(without_outer_wrappers(source, target))
+    sides = without_outer_wrappers(source, target)
     spoken = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
         spoken[drop.side == "target"].add(drop.name)
@@ -147,7 +154,7 @@ def match_in_stages(sides: LayeredSides, spoken: Names, taught: Sequence[Pair], 
 
     `ordered` says that both sides stand in the order of execution, which then is evidence.
     """
-    free = FreeLayers(sides, spoken)
+    free = _FreeLayers(sides, spoken)
     found = Matching([(pair, 1.0) for pair in taught])
     reserved = reserve_fused(*([plain_layer(layer) for layer in side] for side in free.whole(found.names())))
     _match_plain(found, free, reserved, ordered)
@@ -156,18 +163,14 @@ def match_in_stages(sides: LayeredSides, spoken: Names, taught: Sequence[Pair], 
         found = Matching([*found.pairs, *triples])
         _match_plain(found, free, reserved, ordered)
     other = match_other_forms(*free.whole(found.names()), found.known, ordered)
-    crossed = settle_crossed_matrices([*found.pairs, *other.pairs], sides.parameters, spoken[0])
-    settled, doubtful = settle_square_matrices(crossed.pairs, sides.parameters, crossed.open_paths)
-    matrices = settle_file_matrices(settled, sides.parameters, spoken[0], crossed.open_paths)
+    turned = settle_orientations([*found.pairs, *other.pairs], sides.parameters, spoken[0])
     count = len(found.pairs)
-    ambiguous = [*found.ambiguous, *other.ambiguous, *crossed.ambiguous, *doubtful, *matrices.ambiguous]
-    joined = [pair for pair, _ in crossed.pairs]
-    notes = note_shifted(joined, free.whole(Matching(crossed.pairs).names()))
-    notes |= crossed.notes | dict.fromkeys(matrices.untold, UNTOLD)
-    return Matching(matrices.pairs[:count], matrices.pairs[count:], other.pairings, ambiguous, notes)
+    ambiguous = [*found.ambiguous, *other.ambiguous, *turned.ambiguous]
+    notes = note_shifted([pair for pair, _ in turned.pairs], free.whole(Matching(turned.pairs).names())) | turned.notes
+    return Matching(turned.pairs[:count], turned.pairs[count:], other.pairings, ambiguous, notes)
 
 
-def _match_plain(found: Matching, free: FreeLayers, reserved: Names, ordered: bool) -> None:
+def _match_plain(found: Matching, free: _FreeLayers, reserved: Names, ordered: bool) -> None:
     for layers in (free.whole, free.loose):
         layered = match_layers(*layers(_joined(found.names(), reserved)), found.known, ordered)
         found.pairs += layered.pairs
@@ -211,3 +214,23 @@ def _by_siblings(layers: Iterable[Layer]) -> dict[str, list[Layer]]:
 def _siblings(path: str) -> list[str]:
     """The path with one letter, or one word for a number, left open where it ends a part: `net.a.fc` -> `net.#.fc`."""
     return [f"{path[: one.start()]}#{path[one.end() :]}" for one in _COUNTED.finditer(path)]
+
+
+class _FreeLayers:
+    """The layers of both sides without the parameters that rules have `spoken` of."""
+
+    def __init__(self, sides: LayeredSides, spoken: Names) -> None:
+        tied = [{p.name for p in side.parameters if p.tied_to} for side in sides.parameters]
+        own = (read_layers(side, names) for side, names in zip(sides.parameters, spoken, strict=True))
+        self._loose = cut_alike(*own)
+        self._whole = [remaining(layers, ties) for layers, ties in zip(self._loose, tied, strict=True)]
+
+    def whole(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
+        """The layers without the names that are gone; a tied tensor stands under its first name."""
+        left, right = (remaining(layers, names) for layers, names in zip(self._whole, gone, strict=True))
+        return left, right
+
+    def loose(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
+        """The layers as what they hold beside biases and statistics."""
+        left, right = (remaining(layers, names) for layers, names in zip(self._loose, gone, strict=True))
+        return without_optional_roles(left), without_optional_roles(right)

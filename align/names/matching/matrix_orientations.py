@@ -30,40 +30,43 @@ if TYPE_CHECKING:
 
 
 Sure = tuple["Pair", float]
+Sides = tuple["ParameterSet", "ParameterSet"]
 BY_NAME = "by its name, against its shape: as it stands, the layer beside it has this shape"
 _CROSSED_REASON = "each of these fits as it stands or transposed, and classes and names do not settle which is which"
-Sides = tuple["ParameterSet", "ParameterSet"]
 _SQUARE_REASON = "a square weight of a class that no rule knows: a trial with values tells whether it is transposed"
 _EITHER = frozenset({False, True})
 UNTOLD = "a square matrix, and nothing in the file tells whether it stands as (out, in)"
-# By the matrices of its name; never sure, as that any matrix stands as (in, out).
-_TURNED = 0.7
 _FILE_REASON = (
     "a square matrix of a checkpoint of which some matrices are transposed, or may be: nothing tells whether it is"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class CrossedMatrices:
-    """The pairs, some of them exchanged; a note on each weight that was, what is open, and the paths of its sources."""
+class Orientations:
+    """The pairs, some exchanged or turned; what is open, with the paths of its sources; notes by a source's name."""
 
-    pairs: list[Sure]
-    notes: dict[str, str] = field(default_factory=dict)
+    pairs: list[Sure] = field(default_factory=list)
     ambiguous: list[Ambiguity] = field(default_factory=list)
     open_paths: set[str] = field(default_factory=set)
+    notes: dict[str, str] = field(default_factory=dict)
 
 
-def settle_crossed_matrices(
-    pairs: Sequence[Sure], sides: tuple[ParameterSet, ParameterSet], spoken: Set[str]
-) -> CrossedMatrices:
-    """Return the pairs, those exchanged for which only their shapes speak; nothing that the user has `spoken` of."""
+def settle_orientations(pairs: Sequence[Sure], sides: Sides, spoken: Set[str]) -> Orientations:
+    """Return the pairs with their matrices as names, classes and biases tell; nothing that the user has `spoken` of."""
+    crossed = _settle_crossed(pairs, sides, spoken)
+    square = _settle_square(crossed, sides)
+    return _settle_in_files(square, sides, spoken)
+
+
+def _settle_crossed(pairs: Sequence[Sure], sides: Sides, spoken: Set[str]) -> Orientations:
+    """Exchange the matrices side by side for which only their shapes speak."""
     rivals = _rivals([pair for pair, _ in pairs if pair[0].roles.get("weight") and _weight_name(pair[0]) not in spoken])
     if not rivals:
-        return CrossedMatrices(list(pairs))
+        return Orientations(list(pairs))
     in_doubt = {pair[0].path for both in rivals for pair in both}
     speaks = _witness([one for one in pairs if one[0][0].path not in in_doubt], sides)
     told = [(both, speaks(*both)) for both in rivals]
-    found = CrossedMatrices([])
+    found = Orientations()
     exchanged: dict[str, Layer] = {}
     better = _better([both for both, benefit in told if benefit < 0])
     for group in group_links([both for both, benefit in told if benefit <= 0]):
@@ -184,7 +187,7 @@ class ClassOrientations:
         self._seen: dict[object, set[bool]] = defaultdict(set)
         for pair, _ in pairs:
             key = self._key(pair)
-            if key and not _both_square(pair):
+            if key and not _is_square(pair):
                 self._seen[key] |= _EITHER if pair[0].path in open_paths else {_way(pair)}
 
     def of(self, pair: Pair) -> Set[bool]:
@@ -193,7 +196,7 @@ class ClassOrientations:
 
     def is_unsure(self, pair: Pair) -> bool:
         """Tell whether a pair is square, and of a class whose layout no rule knows."""
-        return self._key(pair) is not None and _both_square(pair)
+        return self._key(pair) is not None and _is_square(pair)
 
     def _key(self, pair: Pair) -> object:
         """The unknown classes of a pair of matrices, with the names of their weights; None if there are none."""
@@ -208,17 +211,12 @@ class ClassOrientations:
         return None if layer.kind else (self._classes[side].get(weight.module, ""), weight.attribute)
 
 
-def settle_square_matrices(
-    pairs: Sequence[Sure], sides: Sides, open_paths: Set[str] = frozenset()
-) -> tuple[list[Sure], list[Ambiguity]]:
-    """Return the pairs with square matrices turned as their classes show, and the weights for which nothing does.
-
-    The matrices at `open_paths` of the source may stand either way.
-    """
-    ways = ClassOrientations(pairs, sides, open_paths)
+def _settle_square(before: Orientations, sides: Sides) -> Orientations:
+    """Turn square matrices of classes that no rule knows as their classes show; open those for which nothing does."""
+    ways = ClassOrientations(before.pairs, sides, before.open_paths)
     settled: list[Sure] = []
     unsure: list[Ambiguity] = []
-    for (a, b), sure in pairs:
+    for (a, b), sure in before.pairs:
         told = ways.of((a, b)) if ways.is_unsure((a, b)) else {False}
         if told == {True}:
             turned = (a, replace(b, inputs_first=True)) if not b.kind else (replace(a, inputs_first=True), b)
@@ -227,7 +225,7 @@ def settle_square_matrices(
         settled.append(((a, b), sure))
         if len(told) > 1 or (not told and (a.kind or b.kind)):
             unsure.append(Ambiguity((a.roles["weight"].name,), (b.roles["weight"].name,), _SQUARE_REASON))
-    return settled, unsure
+    return replace(before, pairs=settled, ambiguous=[*before.ambiguous, *unsure])
 
 
 def _way(pair: Pair) -> bool:
@@ -236,37 +234,19 @@ def _way(pair: Pair) -> bool:
     return bool(a) != bool(b)
 
 
-def _both_square(pair: Pair) -> bool:
-    rows, columns = pair[0].shapes["weight"]
-    return rows == columns and pair[0].shapes["weight"] == pair[1].shapes["weight"]
-
-
-@dataclass(frozen=True, slots=True)
-class FileMatrices:
-    """Pairs with square matrices turned as others of their names, what is open, and weights taken as they stand."""
-
-    pairs: list[Sure]
-    ambiguous: list[Ambiguity] = field(default_factory=list)
-    untold: set[str] = field(default_factory=set)
-
-
-def settle_file_matrices(pairs: Sequence[Sure], sides: Sides, spoken: Set[str], open_paths: Set[str]) -> FileMatrices:
-    """Return the pairs with what their matrices' orientation leaves open, where a side is a checkpoint.
-
-    Nothing is said of the sources that the user has `spoken` of. Those at `open_paths` are open already, and tell
-    nothing.
-    """
+def _settle_in_files(before: Orientations, sides: Sides, spoken: Set[str]) -> Orientations:
+    """Turn square matrices of checkpoints as others of their names; open, or note, those for which nothing tells."""
     files = [side.order == "file" for side in sides]
-    matrices = [pair for pair, _ in pairs if _may_be_turned(pair, files, spoken)]
+    matrices = [pair for pair, _ in before.pairs if _may_be_turned(pair, files, spoken)]
     if not matrices:
-        return FileMatrices(list(pairs))
-    told = _Told(files, mixed=bool(open_paths))
+        return before
+    told = _Told(files, mixed=bool(before.open_paths))
     for pair in matrices:
-        if not _is_square(pair) and pair[0].path not in open_paths:
+        if not _is_square(pair) and pair[0].path not in before.open_paths:
             told.add(pair)
-    found = FileMatrices([])
+    found = replace(before, pairs=[])
     square_paths = {pair[0].path for pair in matrices if _is_square(pair)}
-    for pair, sure in pairs:
+    for pair, sure in before.pairs:
         if pair[0].path in square_paths:
             _settle(pair, sure, told.of(pair), found, files)
         else:
@@ -274,18 +254,18 @@ def settle_file_matrices(pairs: Sequence[Sure], sides: Sides, spoken: Set[str], 
     return found
 
 
-def _settle(pair: Pair, sure: float, ways: set[bool], found: FileMatrices, files: list[bool]) -> None:
+def _settle(pair: Pair, sure: float, ways: set[bool], found: Orientations, files: list[bool]) -> None:
     """Take in a square matrix, told to stand alike on both sides (False), turned (True), both, or neither."""
     a, b = pair
     names = a.roles["weight"].name, b.roles["weight"].name
     if ways == {True}:
         pair = (a, replace(b, inputs_first=not a.inputs_first)) if files[1] else (replace(a, inputs_first=True), b)
-        sure = min(sure, _TURNED)
+        sure = min(sure, TURNED)
     found.pairs.append((pair, sure))
     if len(ways) > 1:
         found.ambiguous.append(Ambiguity(names[:1], names[1:], _FILE_REASON))
     elif not ways:
-        found.untold.add(names[0])
+        found.notes[names[0]] = UNTOLD
 
 
 class _Told:
@@ -359,4 +339,4 @@ def _may_be_turned(pair: Pair, files: Sequence[bool], spoken: Set[str]) -> bool:
 
 def _is_square(pair: Pair) -> bool:
     rows, columns = pair[0].shapes["weight"]
-    return rows == columns
+    return rows == columns and pair[0].shapes["weight"] == pair[1].shapes["weight"]

@@ -17,8 +17,7 @@ from scipy.cluster.hierarchy import DisjointSet
 
 from align.core.name_map import SURE, Ambiguity
 from align.names.layers.numbered_lists import NumberedLists
-from align.names.layers.pair_evidence import MOST, SETTLED, PairEvidence, read_contents
-from align.names.layers.path_words import path_ends
+from align.names.layers.pair_evidence import MOST, SETTLED, BlockAgreement, PairEvidence, read_contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
@@ -39,7 +38,6 @@ Link = tuple["Pair", "Pair | Rival"]
 Sides = tuple["Sequence[Layer]", "Sequence[Layer]"]
 Member = tuple[str, "Layer"]  # the name of its side, and a layer
 _REASON = "equal class and shape, and nothing but a trial with values could tell them apart"
-_BLOCKS = 3  # the least number of them that agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,17 +308,3 @@ def _place(member: Member) -> int:
 def _roles_of(layers: Iterable[Layer]) -> list[str]:
     """Every role of some layers that their counterparts must have, in order."""
     return list(dict.fromkeys(role for layer in layers for role, _ in layer.signature))
-
-
-class BlockAgreement:
-    """How many layers of both sides have each end of a path."""
-
-    def __init__(self, left: Iterable[Layer], right: Iterable[Layer]) -> None:
-        self._counts = tuple(Counter(end for layer in side for end in path_ends(layer.path)) for side in (left, right))
-
-    def of_all_blocks(self, pairs: Sequence[Pair]) -> list[bool]:
-        """Tell of each pair whether an end of its source went with one of its target in all layers that have either."""
-        together = Counter((x, y) for a, b in pairs for x in path_ends(a.path) for y in path_ends(b.path))
-        mine, theirs = self._counts
-        whole = {(x, y) for (x, y), count in together.items() if count == mine[x] == theirs[y] and count >= _BLOCKS}
-        return [any((x, y) in whole for x in path_ends(a.path) for y in path_ends(b.path)) for a, b in pairs]
