@@ -316,7 +316,8 @@ def read_contents(left: Iterable[Layer], right: Iterable[Layer]) -> Contents:
     """Return what the containers of both sides hold: the signatures of their layers, each with its number."""
     codes: dict[object, int] = {}
     left, right = list(left), list(right)
-    return Contents(_contents(left, codes), _contents(right, codes), (_sized(left), _sized(right)))
+    sized = _sized(left), _sized(right)
+    return Contents(_contents(left, codes), _contents(right, codes), sized)
 
 
 def _sized(layers: list[Layer]) -> dict[str, str]:

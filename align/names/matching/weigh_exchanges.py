@@ -30,7 +30,7 @@ _ROUNDS = 6
 _UNRIVALLED = 2.0
 _ENOUGH = 0.6  # the least benefit of a pair that is sure, and so teaches
 # Exchanges weighed at most: one of 450 layers of one shape, some 20 s. No number of steps would tell thousands apart.
-_MOST = 100_000
+_MOST_EXCHANGES = 100_000
 # An unpaired layer: (source, None) or (None, target).
 Rival = tuple["Layer | None", "Layer | None"]
 # Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
@@ -75,7 +75,7 @@ def settle_exchanges(
 
     `free` are the layers of both sides that may be paired; those that are `known` to be pairs only teach. `ordered`
     says that both sides stand in execution order. What is at an `unlike` path of both sides is paired with nothing.
-    Layers of a shape that too many others have are not weighed, and open (`_MOST`).
+    Layers of a shape that too many others have are not weighed, and open (`_MOST_EXCHANGES`).
     """
     crowded = _crowded(free)
     few = [[layer for layer in side if layer.signature not in crowded] for side in free]
@@ -85,14 +85,14 @@ def settle_exchanges(
 
 
 def _crowded(free: Sides) -> set[object]:
-    """Shapes of so many layers that their exchanges are beyond `_MOST`; the rarest shapes are weighed first."""
+    """Shapes of layers whose exchanges are more than `_MOST_EXCHANGES`; the rarest shapes are weighed first."""
     counts = [Counter(layer.signature for layer in side) for side in free]
     costs = {shape: counts[0][shape] * counts[1][shape] // 2 for shape in counts[0].keys() & counts[1].keys()}
     crowded: set[object] = set()
     spent = 0
     for shape in sorted(costs, key=lambda one: (costs[one], one)):
         spent += costs[shape]
-        if spent > _MOST:
+        if spent > _MOST_EXCHANGES:
             crowded.add(shape)
     return crowded
 
