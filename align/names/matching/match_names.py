@@ -61,8 +61,8 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     Raises MapError if the rules contradict each other or the shapes. Order is taken as evidence only where both sides
     stand in execution order.
     """
-    ruled = apply_rules_to_sides(rules, source, target)
     sides = without_outer_wrappers(source, target)
+    ruled = apply_rules_to_sides(rules, source, target)
     spoken = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
         spoken[drop.side == "target"].add(drop.name)

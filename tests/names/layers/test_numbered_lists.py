@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.names.layers.containers import list_levels
+from align.names.layers.numbered_lists import list_levels
 
 
 def map_of(w, source, target):
