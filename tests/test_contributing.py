@@ -27,9 +27,8 @@ from align.curves.log_parts.format_tables import read_format_tables
 from align.curves.log_sources import LogSource
 from align.errors import EmptyLogError, NotACheckpointError
 from align.models.frameworks import arrays
+from align.names.family_maps import map_from_family, recognise_families
 from align.names.infer_names import infer_names
-from align.names.map_from_family import map_from_family
-from align.names.recognise_family import recognise_families
 from align.rules import model_families as families
 from align.rules import training_state_rules as state_rules
 from align.rules import update_rule_forms

@@ -1,4 +1,7 @@
-"""The user's rules turned into pairings and drops, with every contradiction of one file listed at once."""
+"""The user's rules turned into pairings and drops, with every contradiction of one file listed at once.
+
+The other parameters of a fused layer follow the one that a rule cuts or joins: a bias goes with its weight.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from align.core.message_words import first_few
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
-from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
-from align.core.transforms import IDENTITY
+from align.core.piece_transforms import Part, Reorder, Slice, apart_from_whole, cut_faults, join_fault
+from align.core.transforms import IDENTITY, Transform, chained, steps_of
 from align.errors import MapError
 from align.names.layers.read_layers import USUAL_ROLES, roles_by_name
-from align.names.layers.weight_transforms import transform_between
+from align.names.layers.weight_transforms import is_turned, transform_between
 from align.names.user_rules import NameRules
 from align.rules.layer_rules import rule_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from align.core.parameters import ParameterSet
-    from align.names.layers.read_layers import Layer
+    from align.core.parameters import ParameterSet, Shape
+    from align.names.layers.read_layers import Layer, LayeredSides, Names, Roles
 
 
 def apply_rules(rules: NameRules, source: Sequence[str], target: Sequence[str] | None) -> NameMap:
@@ -172,7 +175,7 @@ def _in_form(pairings: Sequence[Pairing], sides: tuple[ParameterSet, ParameterSe
     return [_formed(pairing, source, target) for pairing in pairings]
 
 
-def _formed(pairing: Pairing, source: dict[str, tuple[Layer, str]], target: dict[str, tuple[Layer, str]]) -> Pairing:
+def _formed(pairing: Pairing, source: Roles, target: Roles) -> Pairing:
     if pairing.transform != IDENTITY or pairing.source not in source or pairing.target not in target:
         return pairing
     (a, role), (b, other) = source[pairing.source], target[pairing.target]
@@ -189,3 +192,69 @@ def _shape_fault(pairing: Pairing, source: ParameterSet, target: ParameterSet, c
     except ValueError as error:
         return f"{called} -> {pairing.target}: {error}"
     return "" if got == wanted else f"{called} {list(got)} -> {pairing.target}: the target has {list(wanted)}"
+
+
+def follow_fused(sides: LayeredSides, ruled: Sequence[Pairing], spoken: Names) -> list[Pairing]:
+    """Pair what no rule speaks of in layers that the user's rules cut or join; nothing of a role that does not fit."""
+    fused = [pairing for pairing in ruled if _places(pairing.transform)]
+    if not fused:
+        return []
+    known = sides.roles
+    groups: dict[tuple[bool, str, str], list[Pairing | None]] = {}
+    for pairing in fused:
+        cut = not isinstance(_places(pairing.transform)[-1], Part)
+        whole = known[0][pairing.source][0].path if cut else known[1][pairing.target][0].path
+        for role, follower in _followers(pairing, known):
+            groups.setdefault((cut, whole, role), []).append(follower)
+    shapes = {parameter.name: parameter.shape for parameter in sides.parameters[0].parameters}
+    found = ([one for one in group if one is not None] for group in groups.values() if None not in group)
+    return [one for group in found if _is_whole(group, shapes) and _are_free(group, spoken) for one in group]
+
+
+def _is_whole(group: Sequence[Pairing], shapes: Mapping[str, Shape]) -> bool:
+    """Tell whether the pieces are all of what is cut, or make all of what is joined."""
+    if isinstance(_places(group[0].transform)[-1], Part):
+        return not join_fault([one.transform for one in group])
+    return not cut_faults(group, shapes)
+
+
+def _are_free(group: Sequence[Pairing], spoken: Names) -> bool:
+    return all(one.source not in spoken[0] and one.target not in spoken[1] for one in group)
+
+
+def _places(transform: Transform) -> list[Slice | Part | Reorder]:
+    """The steps that take pieces out of a tensor or put them into one."""
+    places = [step for step in steps_of(transform) if isinstance(step, (Slice, Part, Reorder))]
+    return places if any(isinstance(step, (Slice, Part)) for step in places) else []
+
+
+def _followers(pairing: Pairing, known: tuple[Roles, Roles]) -> Iterator[tuple[str, Pairing | None]]:
+    """Yield each other role that either layer has with the pair of it, None where that does not fit."""
+    (a, role), (b, other) = known[0][pairing.source], known[1][pairing.target]
+    if role != other:
+        return
+    for follower in dict.fromkeys((*a.roles, *b.roles)):
+        if follower != role:
+            yield follower, _pair(pairing.transform, a, b, (role, follower))
+
+
+def _pair(transform: Transform, a: Layer, b: Layer, roles: tuple[str, str]) -> Pairing | None:
+    role, follower = roles
+    if follower not in a.roles or follower not in b.roles or is_turned(a, follower) != is_turned(b, follower):
+        return None
+    source, target = a.roles[follower], b.roles[follower]
+    steps: list[Transform] = []
+    for place in _places(transform):
+        layer = b if isinstance(place, Part) else a
+        if place.axis != int(is_turned(layer, role)):
+            return None
+        moved = replace(place, axis=int(is_turned(layer, follower)))
+        if isinstance(moved, Slice):
+            moved = replace(moved, origin=source.shape)
+        steps.append(replace(moved, shape=target.shape) if isinstance(moved, Part) else moved)
+    change = chained(*steps)
+    try:
+        fits = change.output_shape(source.shape) == target.shape
+    except ValueError:
+        fits = False
+    return Pairing(source.name, target.name, "structure", 1.0, change) if fits else None

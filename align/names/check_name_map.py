@@ -1,4 +1,9 @@
-"""A given name map judged against two sides."""
+"""A given name map held against two sides: every name that is missing, every pair that cannot be, everything left out.
+
+A pair contradicts what is sure if its roles or the kinds of its layers differ, if it turns a matrix that the classes do
+not or leaves one that they do, or if the sides, matched without the map, surely pair one of its names otherwise. A
+change of form that the map states may join layers of two kinds, such as a 1x1 convolution and a dense layer.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +12,30 @@ from typing import TYPE_CHECKING
 
 from align.core.message_words import counted
 from align.core.name_map import Pairing
-from align.core.verdicts import Coverage, Outcome, Verdict
+from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
+from align.core.transforms import IDENTITY, Permute, steps_of
+from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import NothingInCommonError
 from align.names.from_file.map_sides import open_map_sides
-from align.names.judging.name_map_faults import name_map_faults
+from align.names.layers.read_layers import roles_by_name
+from align.names.layers.weight_transforms import is_turned
 from align.names.map_file import read_rules
 from align.names.map_result import MapCheck
 from align.names.matching.match_names import match_names
 from align.names.user_rules import NameRules
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from align.core.name_map import SideName
+    from align.core.name_map import NameMap, SideName
     from align.core.parameters import ParameterSet
     from align.core.protocols import Model
-    from align.core.verdicts import Finding
     from align.models.open_side import Side
+    from align.names.layers.read_layers import Layer
+
 
 SIDES: tuple[SideName, SideName] = ("source", "target")
+Sides = tuple["ParameterSet", "ParameterSet"]
 
 
 def check_name_map(
@@ -78,3 +88,107 @@ def _verdict(pairings: Sequence[Pairing], dropped: tuple[set[str], set[str]], fa
     if faults:
         return Verdict(Outcome.NOT_ALIGNED, f"the map has {counted(len(faults), 'fault')}", coverage)
     return Verdict(Outcome.ALIGNED, "the map pairs or drops every parameter, and nothing contradicts it", coverage)
+
+
+def name_map_faults(
+    pairings: Sequence[Pairing], dropped: tuple[set[str], set[str]], sides: Sides, own: NameMap
+) -> list[Finding]:
+    """Return all faults of the pairs of a map; `dropped` are names that it leaves out, `own` is the map without it."""
+    known = [p for p in pairings if p.source in sides[0].by_name and p.target in sides[1].by_name]
+    shapes = {parameter.name: parameter.shape for parameter in sides[0].parameters}
+    covered = {p.source for p in pairings} | dropped[0], {p.target for p in pairings} | dropped[1]
+    return [
+        *_missing(pairings, sides),
+        *_doubled(known),
+        *(Finding("pieces", "error", name, fault) for name, fault in cut_faults(known, shapes).items()),
+        *(_fault("shape", p, fault) for p in known if (fault := _shape_fault(p, sides))),
+        *_unlike(known, sides),
+        *_contradicted(known, own),
+        *(
+            Finding(f"uncovered-{name}", "error", parameter.name, "the map neither pairs nor drops it")
+            for name, side, names in zip(("source", "target"), sides, covered, strict=True)
+            for parameter in side.parameters
+            if parameter.name not in names
+        ),
+    ]
+
+
+def _fault(code: str, pairing: Pairing, message: str) -> Finding:
+    return Finding(code, "error", f"{pairing.source} -> {pairing.target}", message)
+
+
+def _missing(pairings: Iterable[Pairing], sides: Sides) -> Iterator[Finding]:
+    for pairing in pairings:
+        if pairing.source not in sides[0].by_name:
+            yield Finding("missing-source", "error", pairing.source, f"{sides[0].label} has no such parameter")
+        if pairing.target not in sides[1].by_name:
+            yield Finding("missing-target", "error", pairing.target, f"{sides[1].label} has no such parameter")
+
+
+def _doubled(pairings: Iterable[Pairing]) -> Iterator[Finding]:
+    """Yield targets that several sources make, unless each makes a part and the parts are the whole."""
+    by_target: dict[str, list[Pairing]] = {}
+    for pairing in pairings:
+        by_target.setdefault(pairing.target, []).append(pairing)
+    for target, own in by_target.items():
+        changes = [p.transform for p in own]
+        if all(apart_from_whole(change)[1] for change in changes):
+            fault = join_fault(changes)
+        else:
+            fault = f"led to by all of: {', '.join(p.source for p in own)}" if len(own) > 1 else ""
+        if fault:
+            yield Finding("doubled", "error", target, fault)
+
+
+def _shape_fault(pairing: Pairing, sides: Sides) -> str:
+    shape, wanted = sides[0].by_name[pairing.source].shape, sides[1].by_name[pairing.target].shape
+    try:
+        got = pairing.transform.output_shape(shape)
+    except ValueError as error:
+        return str(error)
+    return "" if got == wanted else f"{list(got)} comes to the target, which has {list(wanted)}"
+
+
+def _unlike(pairings: Iterable[Pairing], sides: Sides) -> Iterator[Finding]:
+    left, right = (roles_by_name(side) for side in sides)
+    for pairing in pairings:
+        (mine, role), (theirs, other) = left.get(pairing.source, (None, "")), right.get(pairing.target, (None, ""))
+        if mine is None or theirs is None:
+            continue
+        turn = _turn_fault(pairing, (mine, role), (theirs, other))
+        if turn and not _shape_fault(pairing, sides):
+            yield _fault("transpose", pairing, turn)
+        if pairing.transform != IDENTITY:
+            continue
+        if role != other:
+            yield _fault("role", pairing, f"{role} of a layer against {other}")
+        elif mine.kind and theirs.kind and mine.kind != theirs.kind:
+            yield _fault("kind", pairing, f"{mine.kind} against {theirs.kind}")
+
+
+def _turn_fault(pairing: Pairing, mine: tuple[Layer, str], theirs: tuple[Layer, str]) -> str:
+    """Say where the classes of two layers tell that a matrix is turned or not, and the map does otherwise."""
+    (a, role), (b, other) = mine, theirs
+    if not a.kind or a.kind != b.kind or None in (a.inputs_first, b.inputs_first):
+        return ""
+    if len(a.shapes[role]) != len(a.roles[role].shape) or len(b.shapes[other]) != 2:
+        return ""
+    turned = is_turned(a, role) != is_turned(b, other)
+    told = sum(isinstance(step, Permute) and step.axes == (1, 0) for step in steps_of(pairing.transform)) % 2 == 1
+    if turned == told:
+        return ""
+    return (
+        "one side holds (in, out) by its class: permute it" if turned else "both sides hold it alike by their classes"
+    )
+
+
+def _contradicted(pairings: Iterable[Pairing], own: NameMap) -> Iterator[Finding]:
+    sure: dict[str, list[Pairing]] = {}
+    for pairing in own.pairings:
+        if pairing.sure:
+            sure.setdefault(pairing.source, []).append(pairing)
+    for pairing in pairings:
+        mine = sure.get(pairing.source, ())
+        if mine and pairing.target not in [one.target for one in mine]:
+            targets = " and ".join(one.target for one in mine)
+            yield _fault("contradicted", pairing, f"without the map it is surely {targets} ({mine[0].evidence})")

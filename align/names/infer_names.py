@@ -1,47 +1,116 @@
-"""Target names out of a checkpoint alone: what the file can decide, and what it leaves open.
+"""Target names out of a checkpoint alone: what the file can decide, what it leaves open, and how to settle that.
 
 The attributes under one prefix (`bn1.weight`, `bn1.running_mean` ...) and their shapes are held against the file forms
 of all layer rules. Where every rule that fits gives the same names and shapes, that is the answer; where they differ,
 or where none fits what is clearly a layer, it is open until the user says which it is. Nothing is chosen by likelihood.
+Layers that differ only in their numbers share a line and a choice.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.name_map import Dropped, Evidence, Fill, NameMap, Pairing
+from align.checkpoints.wrapper_prefixes import targets_without_wrappers
+from align.core.message_words import first_few
+from align.core.name_map import Dropped, Evidence, Fill, LayerChoice, NameMap, Pairing, Unmatched
 from align.core.transforms import Reshape
-from align.names.from_file.choice_faults import choice_faults
-from align.names.from_file.infer_children import CUSTOM, RenamedChildren, find_renamed_children, renamed_path
+from align.errors import OpenNamesError, UsageError, as_lines
+from align.names.fold_names import common_glob, fold_alike
 from align.names.from_file.infer_layers import (
     AS_IS,
+    CUSTOM,
     AttributeChange,
     AttributeChanges,
+    RenamedChildren,
     attribute_changes,
+    file_context,
     filled_by,
+    find_renamed_children,
     is_rare,
     read_groups,
+    renamed_path,
     unchanged_attributes,
 )
 from align.names.from_file.inferred_name_warnings import inferred_name_warnings
 from align.rules.directed_rules import TargetFamily, directed_rules
+from align.rules.layer_rules import layer_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
-    from align.core.name_map import LayerChoice
-    from align.core.parameters import Shape
+    from align.core.checkpoints import StoredTensor
+    from align.core.parameters import Parameter, Shape
     from align.names.from_file.infer_layers import LayerReading
+    from align.rules.directed_rules import DirectedRule
     from align.rules.layer_rules import LayerRule
 
+
+CHOICE = (
+    "a choice reads 'PATTERN=KIND': PATTERN is the path of a layer, without its parameter, or a glob over such paths"
+)
 LABELS = {
     "nn": ("torch file", "mindspore nn"),
     "mint": ("torch file", "mindspore mint"),
     "torch": ("mindspore file", "torch"),
 }
+
+
+def map_from_file(
+    tensors: Mapping[str, StoredTensor | Parameter],
+    family: TargetFamily = "nn",
+    layers: Iterable[str] = (),
+    told: Mapping[str, Sequence[str]] | None = None,
+) -> InferredNames:
+    """Return the map to names of `mindspore.nn` or `mint.nn`, or from a MindSpore file's to those of torch.
+
+    What a wrapper such as DistributedDataParallel put into the names is in no target's, and a warning says so.
+    `layers` are the user's choices, each "PATTERN=KIND": PATTERN is a glob on the prefix of a layer, KIND the kind or
+    id of a layer rule, or "as-is". `told` maps prefixes to kinds known otherwise. Raises OpenNamesError listing all
+    that the file does not decide, and UsageError for choices that cannot be applied.
+
+    >>> import numpy, tempfile
+    >>> from pathlib import Path
+    >>> from align.checkpoints.open_checkpoint import open_checkpoint
+    >>> path = Path(tempfile.mkdtemp(), "torch.npz")
+    >>> numpy.savez(path, **{"embed.weight": numpy.ones((5, 2))})
+    >>> inferred = map_from_file(open_checkpoint(path).tensors, layers=["embed=embedding"])
+    >>> inferred.name_map.pairings[0].target
+    'embed.embedding_table'
+    """
+    inferred = infer_from_file(tensors, family, layers, told)
+    if inferred.open:
+        raise open_names_error(inferred.open)
+    return inferred
+
+
+def infer_from_file(
+    tensors: Mapping[str, StoredTensor | Parameter],
+    family: TargetFamily,
+    layers: Iterable[str] = (),
+    told: Mapping[str, Sequence[str]] | None = None,
+) -> InferredNames:
+    """Return what `map_from_file` does, with what is open; raises UsageError for choices that cannot be applied."""
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    inferred = infer_names(shapes, layer_rules(), family, [_choice(text) for text in layers], told)
+    if inferred.faults:
+        raise UsageError(f"--layer cannot be applied:{as_lines(inferred.faults)}", CHOICE)
+    name_map, fills, words = targets_without_wrappers(inferred.name_map, inferred.fills)
+    if not words:
+        return inferred
+    said = f"taken off the names, since a wrapper put it there: {words}; a map (--map) keeps it"
+    return replace(inferred, name_map=name_map, fills=fills, warnings=(*inferred.warnings, said))
+
+
+def _choice(text: str) -> LayerChoice:
+    pattern, equals, kind = text.rpartition("=")
+    if not equals or not kind:
+        raise UsageError(f"--layer {text!r} is no choice", "write 'PATTERN=KIND', for example 'embed=embedding'")
+    return LayerChoice(pattern, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +190,7 @@ def infer_names(
         _name_map(shapes, changes, family, renames),
         tuple(open_layers),
         tuple(choice_faults(choices, used, readings, rules, ways)),
-        tuple(inferred_name_warnings(shapes, readings, ways, family, renames)),
+        tuple(inferred_name_warnings(readings, ways, file_context(shapes), family, renames)),
         tuple(_fill(_place(name, renames), value) for name, value in filled.items()),
     )
 
@@ -194,3 +263,95 @@ def _place(name: str, renames: dict[str, str]) -> str:
 
 def _fill(name: str, value: int) -> Fill:
     return Fill(name, np.array(value, np.int64), f"a MindSpore file has none; {value} is the default")
+
+
+def choice_faults(
+    choices: Iterable[LayerChoice],
+    used: Set[LayerChoice | None],
+    readings: Sequence[LayerReading],
+    rules: Iterable[LayerRule],
+    ways: Iterable[DirectedRule],
+) -> Iterable[str]:
+    """What is wrong with each choice that was not used; `ways` are rules of layers that leave something in a file."""
+    known = {kind for rule in rules for kind in (rule.kind, rule.id)} | {AS_IS, CUSTOM}
+    held = sorted({way.id for way in ways} | {AS_IS, CUSTOM})
+    for choice in dict.fromkeys(choices):
+        if choice.kind not in known:
+            yield f"{choice}: no layer rule is called {choice.kind!r}; {_instead(choice.kind, held)}"
+        elif choice not in used:
+            yield f"{choice}: {_why_idle(choice, readings)}"
+
+
+def _instead(kind: str, held: Sequence[str]) -> str:
+    meant = kind.lower().replace("_", "-")
+    close = [meant] if meant in held else get_close_matches(meant, held)
+    return f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(held)}"
+
+
+def _why_idle(choice: LayerChoice, readings: Sequence[LayerReading]) -> str:
+    reached = [reading for reading in readings if fnmatchcase(reading.group.prefix, choice.pattern)]
+    if reached:
+        return f"no layer that the pattern reaches looks like that kind: {first_few([_can_be(one) for one in reached])}"
+    names = (reading.group.path(attribute) for reading in readings for attribute in reading.group.shapes)
+    if meant := next((name for name in names if fnmatchcase(name, choice.pattern)), ""):
+        layer = meant.rpartition(".")[0]
+        return (
+            f"the pattern reaches parameters, such as {meant}, and is for the path of the layer, {layer or 'nothing'!r}"
+        )
+    return "no layer of the file has such a path"
+
+
+def _can_be(reading: LayerReading) -> str:
+    where = reading.group.prefix or "the top level"
+    ids = " or ".join(dict.fromkeys(rule.id for rule in reading.rules)) or "no layer that a rule knows"
+    return f"{where} is {ids} by {reading.choice}" if reading.choice else f"{where} can be {ids}"
+
+
+def open_names_error(layers: Sequence[OpenLayer]) -> OpenNamesError:
+    """The error that lists open layers, and how to settle the first of them."""
+    lines = [_line(layer.prefix, layer) for layer in layers]
+    folded = []
+    globs = []
+    for name, places in fold_alike((layer.prefix, _likeness(layer)) for layer in layers):
+        globs.append(common_glob([layers[place].prefix for place in places]))
+        line = _line(name, layers[places[0]])
+        folded.append(f"{line} [{len(places)} layers: --layer '{globs[-1]}=KIND']" if len(places) > 1 else line)
+    return OpenNamesError(lines, _hint(globs[0], layers[0]), folded)
+
+
+def open_names(layers: Sequence[OpenLayer]) -> list[Unmatched]:
+    """The names of open layers, with what each may be and the option that says which; a module stands for its own."""
+    found = []
+    for _, places in fold_alike((layer.prefix, _likeness(layer)) for layer in layers):
+        own = [layers[place] for place in places]
+        reason = f"{_ways(own[0])}: say which by {_choices(common_glob([layer.prefix for layer in own]), own[0])}"
+        names = [f"{layer.prefix}.{attribute}".strip(".") for layer in own for attribute in layer.shapes or ("",)]
+        found += [Unmatched(name, "source", reason) for name in names]
+    return found
+
+
+def _likeness(layer: OpenLayer) -> tuple[object, ...]:
+    return tuple(layer.shapes.items()), layer.alternatives
+
+
+def _line(name: str, layer: OpenLayer) -> str:
+    shapes = ", ".join(f"{attribute} {shape}" for attribute, shape in layer.shapes.items())
+    return f"{name or '(top level)'}{f' ({shapes})' if shapes else ''}: {_ways(layer)}"
+
+
+def _ways(layer: OpenLayer) -> str:
+    return "; ".join(f"{ids} -> {', '.join(names)}" for ids, names in layer.alternatives)
+
+
+def _hint(glob: str, layer: OpenLayer) -> str:
+    top = "" if layer.prefix else " for the top level"
+    return (
+        f"say what each is: {_choices(glob, layer)}{top} (patterns such as 'encoder.*' too), or give a map with --map "
+        "or the model with --source-model"
+    )
+
+
+def _choices(glob: str, layer: OpenLayer) -> str:
+    """All that the layer can be, none before the others: the first is often not the right one."""
+    first, *others = [ids.partition(",")[0] for ids, _ in layer.alternatives]
+    return " or ".join([f"--layer '{glob}={first}'", *(f"...={other}" for other in others)])

@@ -11,18 +11,16 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from align.checkpoints.wrapper_prefixes import without_wrappers
 from align.core.atomic_files import existing_file, write_text
 from align.core.name_map import FRAMEWORKS
 from align.core.parse_transform import parse_transform
 from align.core.transforms import IDENTITY
 from align.errors import DestinationError, MapError
 from align.names.apply_user_rules import apply_rules
-from align.names.judging.doubled_targets import refuse_doubled
-from align.names.map_file_parts.applied_without_wrappers import applied_without_wrappers
-from align.names.map_file_parts.map_faults import Faults
-from align.names.map_file_parts.map_lines import users_text
-from align.names.map_file_parts.map_ranges import expand_table
+from align.names.map_file_parts.map_lines import Faults, expand_table, users_text
 from align.names.map_file_parts.map_text import SCHEMA, SIDES, map_text
+from align.names.map_verdict import refuse_doubled
 from align.names.user_rules import NameRules, Rename
 
 if sys.version_info >= (3, 11):
@@ -31,11 +29,12 @@ else:
     import tomli as tomllib
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from align.core.name_map import FrameworkName, NameMap
     from align.core.transforms import Transform
+
 
 _TABLES = {"schema", "source", "target", "names", "rename", "dropped"}
 
@@ -295,3 +294,53 @@ def _drops(tables: Any, faults: Faults) -> dict[str, dict[str, str]]:
             else:
                 faults.at(f"[dropped.{side}] {name}", 'expected name = "reason"')
     return drops
+
+
+def applied_without_wrappers(rules: NameRules, source: Sequence[str], target: Sequence[str] | None) -> NameMap | None:
+    """The map between the names as they are; None if no wrapper put anything anywhere, or if the rest does not fit."""
+    ends = without_wrappers(source, inner=True), without_wrappers(target or (), inner=True)
+    bare = _bare_rules(rules)
+    if bare == rules and all(was == new for end in ends for was, new in end.items()):
+        return None
+    left, right = ({new: was for was, new in end.items()} for end in ends)
+    if any(name not in left for name in bare.names):
+        return None
+    try:
+        return _as_named(apply_rules(bare, [*left], None if target is None else [*right]), left, right)
+    except MapError:
+        return None
+
+
+def _bare_rules(rules: NameRules) -> NameRules:
+    """The rules with their exact names bare; patterns stay."""
+    source = without_wrappers([*rules.names, *rules.dropped_source], inner=True)
+    targets = [to for name in rules.names for to, _, _ in rules.targets_of(name)]
+    target = without_wrappers([*targets, *rules.dropped_target], inner=True)
+    return replace(
+        rules,
+        names={source[name]: (target[to], change) for name, (to, change) in rules.names.items()},
+        further={
+            source[name]: tuple((target[to], change) for to, change in several)
+            for name, several in rules.further.items()
+        },
+        dropped_source={source[name]: reason for name, reason in rules.dropped_source.items()},
+        dropped_target={target[name]: reason for name, reason in rules.dropped_target.items()},
+    )
+
+
+def _as_named(name_map: NameMap, source: Mapping[str, str], target: Mapping[str, str]) -> NameMap:
+    """The map with the names of both sides as they are; a map that is read holds no ambiguous ones."""
+    known = {"source": source, "target": target}
+
+    def name(side: str, bare: str) -> str:
+        return known[side].get(bare, bare)
+
+    return replace(
+        name_map,
+        pairings=tuple(
+            replace(one, source=name("source", one.source), target=name("target", one.target))
+            for one in name_map.pairings
+        ),
+        dropped=tuple(replace(one, name=name(one.side, one.name)) for one in name_map.dropped),
+        unmatched=tuple(replace(one, name=name(one.side, one.name)) for one in name_map.unmatched),
+    )

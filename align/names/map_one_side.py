@@ -18,15 +18,13 @@ from align.core.piece_transforms import join_fault
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError, UsageError
 from align.names.apply_user_rules import apply_rules
+from align.names.family_maps import AUTO, map_from_family, recognise_families
 from align.names.from_file.map_sides import MapSide, open_map_side, require_parameters
-from align.names.judging.open_names_text import open_names
+from align.names.infer_names import infer_from_file, open_names
 from align.names.map_export import write_map_file
-from align.names.map_from_family import map_from_family
-from align.names.map_from_file import infer_from_file
 from align.names.map_result import MapResult
 from align.names.model_facts import layer_kinds, model_warnings
 from align.names.read_map_rules import MapRules, read_map_rules
-from align.names.recognise_family import AUTO, recognise_families
 from align.names.user_rules import NameRules
 from align.rules.model_families import read_family
 

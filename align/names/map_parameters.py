@@ -10,24 +10,20 @@ from align.core.name_map import FRAMEWORKS, Dropped
 from align.core.parameters import summarize_parameters
 from align.core.progress import silent
 from align.errors import ModelFailedError, NothingInCommonError, UsageError
-from align.models.fit_inputs import run_fitted
 from align.models.inputs import read_inputs
 from align.models.open_side import copied_sides
-from align.names.by_value.settle_by_values import pairs_by_values, with_value_pairs
-from align.names.by_value.value_conflicts import note_value_conflicts
-from align.names.execution_order import CallOrder, in_execution_order, unseen_modules
+from align.names.by_value.equal_values import note_value_conflicts, pairs_by_values, with_value_pairs
+from align.names.family_maps import choose_family
 from align.names.from_file.map_sides import MapSide, open_map_sides, require_parameters
 from align.names.frozen_parameters import frozen_apart, frozen_warnings
-from align.names.judging.doubled_targets import with_doubled_open
-from align.names.judging.map_verdict import map_verdict
-from align.names.layers.outer_wrappers import wrapper_warnings
+from align.names.layers.read_layers import wrapper_warnings
 from align.names.map_export import write_map_file
 from align.names.map_result import MapResult
-from align.names.match_by_order import match_by_order
+from align.names.map_verdict import map_verdict, with_doubled_open
+from align.names.match_by_order import executed, match_by_order, unseen_modules
 from align.names.matching.explain_unpaired import explain_unpaired_anew
 from align.names.matching.match_names import match_names
 from align.names.read_map_rules import MapRules, read_map_rules
-from align.names.recognise_family import choose_family
 from align.names.user_rules import NameRules
 
 if TYPE_CHECKING:
@@ -37,7 +33,7 @@ if TYPE_CHECKING:
     from align.core.name_map import FrameworkName, NameMap
     from align.core.parameters import ParameterSet
     from align.core.progress import Progress
-    from align.core.protocols import Inputs, Model
+    from align.core.protocols import Model
     from align.models.open_side import Side
 
 
@@ -151,25 +147,6 @@ def _by_trial(
             return name_map, f"names settle all, but the trial could not run: {error.message}"
         raise
     return explain_unpaired_anew((sides[0].parameters, sides[1].parameters), settled), ""
-
-
-def executed(
-    sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSet], inputs: Mapping[str, Array]
-) -> tuple[ParameterSet, ParameterSet]:
-    """Run both sides once; return their parameters in execution order where it is known."""
-    left, right = (_executed(side, own, inputs) for side, own in zip(sides, parameters, strict=True))
-    return left, right
-
-
-def _executed(side: Side, parameters: ParameterSet, inputs: Mapping[str, Array]) -> ParameterSet:
-    orders: list[CallOrder] = []
-
-    def run(given: Inputs) -> None:
-        orders.append(CallOrder())
-        side.runner.run(side.model, given, orders[-1])
-
-    run_fitted(side, inputs, run)
-    return in_execution_order(parameters, orders[-1])
 
 
 def match_sides(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:

@@ -6,19 +6,39 @@ and a wrong one may call two blocks the other way round. A trial tells them apar
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from align.models.fit_inputs import run_fitted
+from align.names.matching.match_names import match_names
+from align.names.user_rules import NameRules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from align.core.dtypes import Array
+    from align.core.name_map import NameMap
+    from align.core.parameters import ParameterSet
+    from align.core.protocols import Inputs
+    from align.models.open_side import Side
+
+
+from collections import defaultdict
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from align.core.message_words import counted
+from align.names.fold_names import fold_names
 from align.names.layers.read_layers import roles_by_name
-from align.names.matching.match_names import match_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from align.core.dtypes import Array
     from align.core.name_map import NameMap, Pairing
     from align.core.parameters import ParameterSet
+    from align.core.traces import Capture
     from align.core.transforms import Transform
     from align.names.user_rules import NameRules
 
@@ -93,3 +113,62 @@ def _crossing(calls: Sequence[_Call]) -> list[Pairing]:
         for number, (_, target, pairing) in enumerate(calls)
         if highest[number] > target or lowest[number] < target
     ]
+
+
+@dataclass
+class CallOrder:
+    """A CaptureSink that only remembers when each module first returned."""
+
+    first: dict[str, int] = field(default_factory=dict)
+
+    def add(self, capture: Capture, value: Array) -> None:  # noqa: ARG002
+        """Note a module."""
+        self.first.setdefault(capture.module, capture.order)
+
+
+def in_execution_order(side: ParameterSet, order: CallOrder) -> ParameterSet:
+    """Return the side with its modules in the order of their first return, and those marked that were not seen to run.
+
+    Those stand where the module around them ended; their tensors may have been used past them, as attention uses its
+    output projection. If no module with parameters was seen, the order of registration stays.
+    """
+    modules = tuple(m if m.path in order.first else replace(m, ran=False) for m in side.modules)
+    if not any(module.parameters and module.ran for module in modules):
+        return replace(side, modules=modules)
+    modules = tuple(sorted(modules, key=lambda module: _end(module.path, order.first)))
+    return replace(side, modules=modules, order="execution")
+
+
+def _end(path: str, first: Mapping[str, int]) -> int:
+    while path and path not in first:
+        path = path.rpartition(".")[0]
+    return first.get(path, len(first))
+
+
+def unseen_modules(side: ParameterSet) -> list[str]:
+    """Say, in one line, which modules with parameters were not seen to run; nothing if all were."""
+    paths = [module.path for module in side.modules if module.parameters and not module.ran]
+    if not paths:
+        return []
+    were, them = ("was", "it") if len(paths) == 1 else ("were", "them")
+    count = f"{counted(len(paths), 'module')} of {side.label} {were} not seen to run"
+    return [f"{count}, so that the order tells nothing of {them}: {', '.join(fold_names(paths))}"]
+
+
+def executed(
+    sides: tuple[Side, Side], parameters: tuple[ParameterSet, ParameterSet], inputs: Mapping[str, Array]
+) -> tuple[ParameterSet, ParameterSet]:
+    """Run both sides once; return their parameters in execution order where it is known."""
+    left, right = (_executed(side, own, inputs) for side, own in zip(sides, parameters, strict=True))
+    return left, right
+
+
+def _executed(side: Side, parameters: ParameterSet, inputs: Mapping[str, Array]) -> ParameterSet:
+    orders: list[CallOrder] = []
+
+    def run(given: Inputs) -> None:
+        orders.append(CallOrder())
+        side.runner.run(side.model, given, orders[-1])
+
+    run_fitted(side, inputs, run)
+    return in_execution_order(parameters, orders[-1])

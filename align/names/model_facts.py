@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from align.core.message_words import counted, first_few
 from align.models.check_state_dict import state_dict_faults
-from align.names.from_file.infer_children import CUSTOM
-from align.names.from_file.infer_layers import AS_IS
+from align.names.from_file.infer_layers import AS_IS, CUSTOM
 from align.names.layers.read_layers import USUAL_ROLES
 from align.rules.layer_rules import rule_for
 

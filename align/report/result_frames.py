@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from align.names.map_rows import COLUMNS, map_rows
+from align.names.map_export import COLUMNS, map_rows
 from align.report.kind_parts.step_parameters import SIDES, step_parameters
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from align.core.verdicts import Finding
 from align.errors import NothingInCommonError
 from align.names.apply_user_rules import check_shapes
 from align.names.map_file import read_map
-from align.names.map_parameters import executed, match_sides
-from align.names.match_by_order import match_by_order
+from align.names.map_parameters import match_sides
+from align.names.match_by_order import executed, match_by_order
 from align.names.user_rules import NameRules
 from align.traces.compare_weights import compare_weights, expected_weights
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from align.core.parameters import Parameter, ParameterSet
-from align.names.recognise_family import recognise_families, recognise_pair
+from align.names.family_maps import recognise_families, recognise_pair
 
 DATA = Path(__file__).parents[1] / "rules" / "data" / "model_names.json.gz"
 

@@ -35,7 +35,7 @@ from align.core.message_words import counted, first_few
 from align.core.name_map import FRAMEWORKS, Dropped, Fill, NameMap, Pairing
 from align.errors import InputsError, MapError, OpenNamesError, UsageError
 from align.models.open_side import open_side
-from align.names.map_from_file import map_from_file
+from align.names.infer_names import map_from_file
 from align.names.model_facts import layer_kinds, model_faults, model_warnings
 from align.rules.training_state_rules import training_state_rules
 
@@ -175,7 +175,7 @@ def _by_file(task: _Task, tensors: Tensors) -> ChosenNames:
 
 def _family_hint(tensors: Tensors, source: FrameworkName) -> str:
     """Families that know all names: suggested and not taken, since the port may be another one."""
-    from align.names.recognise_family import recognise_families
+    from align.names.family_maps import recognise_families
 
     known = recognise_families(tensors, source)
     return "".join(f"; all names are those of {found.family.about}: --family {found.name}" for found in known)
@@ -209,7 +209,7 @@ def _by_family(task: _Task, family: ModelFamily, tensors: Tensors) -> ChosenName
             f"--family says nothing of {task.checkpoint.path}: its names stay as they are",
             "leave --family out, or name a destination of the other framework",
         )
-    from align.names.map_from_family import map_from_family
+    from align.names.family_maps import map_from_family
 
     return _inferred(map_from_family(family, tensors, way.family), way, origin)
 

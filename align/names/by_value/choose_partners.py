@@ -1,22 +1,29 @@
-"""Which choice of partners the values tell: by what layers are given, and by what comes of each choice."""
+"""Which choice of partners the values tell: by what layers are given, and by what comes of each choice.
+
+The open is settled, what the run contradicts reopened, what was unsure confirmed.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from align.names.by_value.paired_runs import choice_matters, module_of
-from align.names.by_value.trial_groups import components, open_groups, uncertain_piece_orders
+from align.names.by_value.contradicted_pairs import contradicted_pairs, sibling_orders
+from align.names.by_value.trial_groups import components, open_groups, rivals, uncertain_piece_orders
+from align.names.by_value.trial_runs import choice_matters, module_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from align.core.name_map import Ambiguity, Pairing
-    from align.names.by_value.paired_runs import ComparedValue, PairedRuns
     from align.names.by_value.trial_groups import Alternative, Edges, TrialGroup
+    from align.names.by_value.trial_runs import ComparedValue, PairedRuns, TrialRuns
     from align.names.layers.read_layers import Layer
 
+    Layers = Sequence[Mapping[str, Layer]]
+
+_MOST_CONFIRMED = 200  # layers: each takes a run
 BLIND = "blind: nothing that the run captured depends on which is which"
 ALIKE = "the trial gives the same outputs for several choices"
 UNLIKE = "the trial gives the source's values for none of the choices: something else differs around them"
@@ -24,19 +31,121 @@ TOO_MANY = "too many choices for a trial"
 _DEPTH = 8  # how many layers further two choices are followed
 
 
-class AssignmentRunner(Protocol):
-    """Runs the target with an assignment."""
+@dataclass(frozen=True)
+class SettledGroups:
+    """New pairings, the reasons of source names that stay open, and the groups that the run reopened."""
 
-    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> PairedRuns:
-        """Load both kinds of pairings and run; layers of the first kind return what the source's returned."""
-        ...
+    pairings: list[Pairing]
+    reasons: dict[str, str]
+    reopened: list[Ambiguity] = field(default_factory=list)
+
+
+def settle_groups(
+    groups: Sequence[TrialGroup],
+    pairings: Sequence[Pairing],
+    trial: TrialRuns,
+    orders: Sequence[list[Alternative]] = (),
+) -> SettledGroups:
+    """Settle what can be settled, reopen what the run contradicts, confirm or correct what was not sure.
+
+    `orders` are those in which open fused layers may be their pieces.
+    """
+    choice = PartnerChoice(list(groups), list(pairings), trial)
+    choice.question(orders)
+    choice.settle()
+    reopened = _reopened(choice)
+    choice.question(sibling_orders(choice.settled(), trial.observe(choice.settled()), trial.layer_of))
+    choice.settle()
+    sure = {p.source: p for p in _confirmed(choice)}
+    new = [*choice.new, *sure.values(), *_corrected(choice, sure)]
+    return SettledGroups(new, choice.reasons, reopened)
+
+
+def _reopened(choice: PartnerChoice) -> list[Ambiguity]:
+    """Open pairs again that the run contradicts, and settle them, until it contradicts none; return the groups.
+
+    Exchanged layers put what stands behind them out of place too: such pairs are given back where nothing settles
+    them otherwise.
+    """
+    reopened: list[Ambiguity] = []
+    before, crossed = list(choice.pairings), set[str]()
+    trial = choice.trial
+    while found := contradicted_pairs(choice.pairings, trial.observe(choice.settled()), trial.layer_of, choice.free()):
+        names = {name for group in found.groups for name in group.sources}
+        crossed |= found.crossed
+        reopened = [group for group in reopened if names.isdisjoint(group.sources)] + found.groups
+        choice.reopen(found.groups)
+        choice.settle()
+    taken = {p.source for p in choice.settled()}, {p.target for p in choice.settled()}
+    left = [p for p in before if p.source not in taken[0] and p.target not in taken[1] and p.source not in crossed]
+    choice.give_back(left)
+    return [one for group in reopened if (one := _without(group, left)).sources]
+
+
+def _confirmed(choice: PartnerChoice) -> list[Pairing]:
+    """Pairs that were not sure, and with which all is right: the whole model, else all that changes without them.
+
+    None of them returns what the source's did: two branches that were exchanged as a whole would agree up to where
+    they meet.
+    """
+    unsure = [p for p in choice.pairings if p.confidence < 1 and p.evidence != "user"]
+    sure = [pairing for pairing in choice.settled() if pairing not in unsure]
+    if not unsure:
+        return []
+    whole = choice.trial.observe(sure, unsure)
+    if whole.all_agree():
+        return [_as_trial(pairing) for pairing in unsure]
+    owners: dict[str, list[Pairing]] = {}
+    for pairing in unsure:
+        owners.setdefault(module_of(choice.trial.layer_of[0][pairing.source]), []).append(pairing)
+    if len(owners) > _MOST_CONFIRMED:
+        return []
+    right = whole.agreeing()
+    found: list[Pairing] = []
+    for own, pairings in owners.items():
+        without = choice.trial.observe(sure, [p for p in unsure if p not in pairings])
+        touched = {compared for compared in whole.changed(without) if compared[0] != own}
+        if touched and touched <= right:
+            found += [_as_trial(pairing) for pairing in pairings]
+    return found
+
+
+def _as_trial(pairing: Pairing) -> Pairing:
+    return replace(pairing, evidence="trial", confidence=1.0, note="")
+
+
+def _corrected(choice: PartnerChoice, sure: Mapping[str, Pairing]) -> list[Pairing]:
+    """Pairs that were not sure, exchanged among layers of one shape if the values then settle each of them."""
+    settled = [sure.get(pairing.source, pairing) for pairing in choice.settled()]
+    layer_of = choice.trial.layer_of
+    ambiguous = rivals([p for p in settled if p.confidence < 1 and p.evidence != "user"], layer_of[0])
+    if not ambiguous or len({module_of(layer) for layer in layer_of[0].values()}) > _MOST_CONFIRMED:
+        return []
+    groups = open_groups(ambiguous, *layer_of)
+    members = [{name for path in group.sources for name in group.names(path)} for group in groups]
+    names_in_question = set().union(*members)
+    second = PartnerChoice(
+        groups, [pairing for pairing in settled if pairing.source not in names_in_question], choice.trial
+    )
+    second.settle()
+    closed = set().union(*(names for group, names in zip(groups, members, strict=True) if not group.sources))
+    return [pairing for pairing in second.new if pairing.source in closed]
+
+
+def _without(group: Ambiguity, pairings: Sequence[Pairing]) -> Ambiguity:
+    gone = {p.source for p in pairings}, {p.target for p in pairings}
+    sources, targets = (
+        tuple(name for name in side if name not in names)
+        for side, names in zip((group.sources, group.targets), gone, strict=True)
+    )
+    return replace(group, sources=sources, targets=targets)
 
 
 class PartnerChoice:
     """Pairs and open groups of a trial, and what runs settle of them."""
 
-    def __init__(self, groups: list[TrialGroup], pairings: list[Pairing], runner: AssignmentRunner) -> None:
-        self._groups, self.pairings, self._runner = groups, pairings, runner
+    def __init__(self, groups: list[TrialGroup], pairings: list[Pairing], trial: TrialRuns) -> None:
+        self._groups, self.pairings, self.trial = groups, pairings, trial
         self.new: list[Pairing] = []
         self._assumed: list[Pairing] = []
         self.reasons: dict[str, str] = {}
@@ -48,13 +157,13 @@ class PartnerChoice:
         while self.by_place() or self.by_outcome() or self.by_order():
             pass
 
-    def reopen(self, groups: Sequence[Ambiguity], layer_of: Sequence[Mapping[str, Layer]]) -> None:
+    def reopen(self, groups: Sequence[Ambiguity]) -> None:
         """Open pairs again, together with what is open of their kind."""
         names = {name for group in groups for name in group.sources}
         self.pairings = [pairing for pairing in self.pairings if pairing.source not in names]
         for group in self._groups:
             group.leave(groups)
-        self._groups += open_groups(groups, *layer_of)
+        self._groups += open_groups(groups, *self.trial.layer_of)
 
     def give_back(self, pairings: Sequence[Pairing]) -> None:
         """Make pairs again as they were."""
@@ -102,7 +211,7 @@ class PartnerChoice:
         before = len(self.new)
         if not any(group.sources for group in self._groups):
             return False
-        calls = self._runner.observe(self.settled())
+        calls = self.trial.observe(self.settled())
         for group in self._groups:
             placed, called = not fits(None), calls.all_called(group)
             if placed and not called:  # one that is used past its module may be what stands there
@@ -153,7 +262,7 @@ class PartnerChoice:
         tried = dict(enumerate(alternatives))
         told, reason = False, ""
         for _ in range(_DEPTH):
-            runs = {n: self._runner.observe(self.settled(), tried[n]) for n in tried}
+            runs = {n: self.trial.observe(self.settled(), tried[n]) for n in tried}
             compared = (runs[n].agreeing() | self._placed(runs[n]) for n in tried)
             seen = [frozenset(value for value in values if value[0] not in hidden) for values in compared]
             reason = reason or (UNLIKE if choice_matters(list(runs.values()), own) else BLIND)
@@ -171,7 +280,7 @@ class PartnerChoice:
 
     def _mended(self, alternative: Alternative, modules: set[str]) -> bool:
         """Tell whether more agrees with an alternative than without, beside the layers themselves."""
-        runs = self._runner.observe(self.settled()), self._runner.observe(self.settled(), alternative)
+        runs = self.trial.observe(self.settled()), self.trial.observe(self.settled(), alternative)
         without, with_it = ({value for value in run.agreeing() if value[0] not in modules} for run in runs)
         return with_it > without
 

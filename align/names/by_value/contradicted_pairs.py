@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.core.name_map import Ambiguity
-from align.names.by_value.call_samples import agree
-from align.names.by_value.paired_runs import module_of
 from align.names.by_value.trial_groups import open_groups
+from align.names.by_value.trial_runs import agree, module_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from align.core.name_map import Pairing
-    from align.names.by_value.paired_runs import PairedRuns
     from align.names.by_value.trial_groups import Alternative
+    from align.names.by_value.trial_runs import PairedRuns
     from align.names.layers.read_layers import Layer, Signature
 
     Layers = Sequence[Mapping[str, Layer]]

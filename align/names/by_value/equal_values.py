@@ -1,15 +1,17 @@
-"""Which tensors of two sides hold one value: two files of the same weights do, whatever they call them.
+"""Which tensors of two sides hold one value, and what that tells of a map that names made.
 
 A value pairs two names only if it stands once on each side among tensors of its shape, either way round, and is no
 constant: zeros and ones are what every fresh layer holds. A few elements of each tensor are read; whole ones only where
-these say something new.
+these say something new. Pairs that are sure and hold one value are not looked at further. What is open, or not sure, is
+settled; a sure pair of unequal values is parted where another of its shape alone has the equal one; and pairs of the
+user's that values contradict stand and are told.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING
@@ -18,17 +20,93 @@ import numpy as np
 
 from align.checkpoints.extents import byte_blocks
 from align.core.dtypes import numpy_dtype
+from align.core.name_map import Pairing
+from align.core.transforms import Permute, Reshape, chained, steps_of
+from align.names.layers.read_layers import roles_by_name
+from align.names.layers.weight_transforms import turned_and_reshaped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
     from align.core.checkpoints import StoredTensor
     from align.core.dtypes import Array
-    from align.core.parameters import Shape
+    from align.core.name_map import NameMap
+    from align.core.parameters import ParameterSet, Shape
+    from align.core.transforms import Transform
 
     Values = Mapping[str, StoredTensor]
 
+Sides = tuple["ParameterSet", "ParameterSet"]
 _POINTS = 8  # read along each axis of a matrix, and their square of any other tensor
+_DOUBTED = 0.5
+
+
+def pairs_by_values(name_map: NameMap, sides: Sides, values: tuple[Values, Values]) -> dict[str, Pairing]:
+    """Return the pairs, by source, that values settle beside or against the map, and those that they confirm.
+
+    What the user said stands.
+    """
+    said = (
+        {p.source for p in name_map.pairings if p.evidence == "user"},
+        {p.target for p in name_map.pairings if p.evidence == "user"},
+    )
+    free = [
+        {n: tensor for n, tensor in own.items() if n not in spoken and side.by_name[n].tied_to is None}
+        for own, spoken, side in zip(values, said, sides, strict=True)
+    ]
+    before = {p.source: p for p in name_map.pairings}
+    layers = [roles_by_name(side) for side in sides]
+    told: dict[str, Pairing] = {}
+    known = _known(name_map, sides)
+    for equal in pair_equal_values(free[0], free[1], known):
+        mine = before.get(equal.source)
+        if equal in known:
+            told |= {equal.source: mine} if mine and mine.target == equal.target else {}
+        elif layers[0][equal.source][0].aside == layers[1][equal.target][0].aside:
+            told[equal.source] = _pairing(equal, sides, mine)
+    return told
+
+
+def with_value_pairs(name_map: NameMap, told: Mapping[str, Pairing]) -> NameMap:
+    """The map that was made with these pairs as rules, with the evidence, transform and note of each."""
+    pairings = (
+        told[p.source] if p.source in told and p.target == told[p.source].target else p for p in name_map.pairings
+    )
+    return replace(name_map, pairings=tuple(pairings))
+
+
+def _known(name_map: NameMap, sides: Sides) -> set[EqualValue]:
+    """Pairs that values need not confirm, by the first name of each tensor."""
+    found = set()
+    for pairing in name_map.pairings:
+        if pairing.confidence == 1:
+            one, other = (side.by_name[n] for side, n in zip(sides, (pairing.source, pairing.target), strict=True))
+            names = one.tied_to or one.name, other.tied_to or other.name
+            found |= {
+                EqualValue(*names, turned)
+                for turned in (False, True)
+                if _transform(one.shape, other.shape, turned) == pairing.transform
+            }
+    return found
+
+
+def _pairing(equal: EqualValue, sides: Sides, before: Pairing | None) -> Pairing:
+    one, other = sides[0].by_name[equal.source], sides[1].by_name[equal.target]
+    transform = _transform(one.shape, other.shape, equal.turned)
+    note = ""
+    if before is not None and before.target != equal.target:
+        note = f"the names say {before.target}, which holds another value"
+    elif before is not None and before.transform != transform:
+        note = "the names do not say that it is transposed, the values do"
+    return Pairing(equal.source, equal.target, "values", 1.0, transform, note)
+
+
+def _transform(before: Shape, wanted: Shape, turned: bool) -> Transform:
+    """The transform between two shapes of one value, which may be a matrix and its transpose."""
+    plain = tuple(length for length in before if length != 1)
+    if not turned or len(plain) != 2:
+        return turned_and_reshaped(before, wanted, turned=False)
+    return chained(turned_and_reshaped(before, plain, turned=False), turned_and_reshaped(plain, wanted, turned=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +234,39 @@ def _plain(tensor: StoredTensor) -> Shape:
 def _spread(length: int, most: int) -> Array:
     """At most so many indices, from the first to the last."""
     return np.linspace(0, length - 1, min(length, most)).astype(np.int64)
+
+
+def note_value_conflicts(name_map: NameMap, values: tuple[Values, Values]) -> tuple[NameMap, tuple[str, ...]]:
+    """Return the map with a note at each contradicted pair and at its followers, and a line for each contradiction."""
+    told = {p.source: p for p in name_map.pairings if p.evidence == "user" and _is_whole(p)}
+    if not told or not all(values):
+        return name_map, ()
+    source, target = values
+    said = {p.target: p for p in told.values()}
+    there = pair_equal_values({name: source[name] for name in told if name in source}, target)
+    back = pair_equal_values(source, {name: target[name] for name in said if name in target})
+    others = {one.source: one.target for one in there if told[one.source].target != one.target}
+    sources = {one.source: one.target for one in back if said[one.target].source != one.source}
+    notes = {name: f"against the values, by which it is {other}" for name, other in others.items()}
+    notes |= {said[to].source: f"against the values, by which {to} is {name}" for name, to in sources.items()} | notes
+    taken = set(others.values())
+    pairings = tuple(
+        replace(p, note=notes[p.source])
+        if p.source in notes and p.evidence == "user"
+        else _doubted(p)
+        if p.evidence not in ("user", "values") and (p.target in taken or p.source in sources)
+        else p
+        for p in name_map.pairings
+    )
+    lines = tuple(f"{name} -> {told[name].target} is your rule and stands, {note}" for name, note in notes.items())
+    return replace(name_map, pairings=pairings), lines
+
+
+def _is_whole(pairing: Pairing) -> bool:
+    """Tell whether the target has the values of the source, and no others."""
+    return all(isinstance(step, (Reshape, Permute)) for step in steps_of(pairing.transform))
+
+
+def _doubted(pairing: Pairing) -> Pairing:
+    note = "follows from a rule of yours that the values contradict"
+    return replace(pairing, confidence=min(pairing.confidence, _DOUBTED), note=note)

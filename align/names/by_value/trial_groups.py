@@ -1,4 +1,8 @@
-"""The open groups of a name map as layers, and the pairings that each choice of partners would mean."""
+"""The open groups of a name map as layers, and the pairings that each choice of partners would mean.
+
+Of layers that hold one checkpoint equal values settle the choice, and no run is needed. Of a fused layer whose pieces
+no name puts in order, every order is a choice.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,28 @@ from itertools import permutations, product
 from math import factorial
 from typing import TYPE_CHECKING
 
+import numpy as np
 from scipy.cluster.hierarchy import DisjointSet
 
 from align.core.name_map import Ambiguity, Pairing
 from align.core.piece_transforms import Part, Slice
 from align.core.transforms import IDENTITY, Permute, Reshape, steps_of
+from align.names.layers.weight_transforms import in_pieces
+from align.names.matching.other_forms import plain_layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from align.core.dtypes import Array
     from align.core.parameters import Parameter
     from align.core.transforms import Transform
     from align.names.layers.read_layers import Layer
 
-MOST_ALTERNATIVES = 120
 
+MOST_ALTERNATIVES = 120
 Alternative = tuple[Pairing, ...]
 Edges = dict[str, set[str]]  # paths of the targets that a source, by its path, may be
+Values = tuple["Mapping[str, Array]", "Mapping[str, Array]"]
 
 
 @dataclass
@@ -219,3 +228,65 @@ def _transforms(a: Parameter, b: Parameter, turned: bool | None) -> list[Transfo
 
 def _bare(parameter: Parameter) -> tuple[int, ...]:
     return tuple(size for size in parameter.shape if size != 1)
+
+
+def fused_piece_orders(
+    ambiguous: Iterable[Ambiguity], left: Mapping[str, Layer], right: Mapping[str, Layer]
+) -> list[list[Alternative]]:
+    """For each open fused layer of either side, the pairings of its pieces in every order.
+
+    The pieces follow each other; of pieces that are interleaved by heads none is right, and the layer stays open.
+    """
+    groups: dict[tuple[str, bool], dict[str, Layer]] = defaultdict(dict)
+    wholes: dict[tuple[str, bool], Layer] = {}
+    for group in ambiguous:
+        cut = len(group.sources) == 1
+        whole, pieces = (group.sources, group.targets) if cut else (group.targets, group.sources)
+        names = (left, right) if cut else (right, left)
+        if len(whole) == 1 < len(pieces) and whole[0] in names[0] and all(name in names[1] for name in pieces):
+            key = names[0][whole[0]].path, cut
+            wholes[key] = plain_layer(names[0][whole[0]])
+            groups[key] |= {names[1][name].path: plain_layer(names[1][name]) for name in pieces}
+    return [
+        found for key, pieces in groups.items() if (found := _piece_orders(wholes[key], [*pieces.values()], cut=key[1]))
+    ]
+
+
+def _piece_orders(whole: Layer, pieces: Sequence[Layer], *, cut: bool) -> list[Alternative]:
+    """The pairings in every order; none if the pieces do not fill the fused layer, or are too many."""
+    roles = [role for role in whole.roles if all(role in piece.roles for piece in pieces)]
+    filled = all(sum(piece.shapes[role][0] for piece in pieces) == whole.shapes[role][0] for role in roles)
+    if "weight" not in roles or not filled or factorial(len(pieces)) > MOST_ALTERNATIVES:
+        return []
+    return [
+        tuple(Pairing(a, b, "trial", 1.0, change) for a, b, change in in_pieces(whole, order, roles, cut=cut))
+        for order in permutations(pieces)
+    ]
+
+
+def settle_by_equality(groups: Sequence[TrialGroup], values: Values) -> list[Pairing]:
+    """Pairings of layers that alone hold the same values, taken out of their groups.
+
+    A tensor of one value throughout, as fresh norms and biases have it, shows nothing.
+    """
+    settled: list[Pairing] = []
+    for group in groups:
+        equal = {
+            (s, t): [form for form in group.forms(s, t) if _equal(form, values)]
+            for s in group.sources
+            for t in group.targets
+        }
+        edges = {s: {t for t in group.targets if equal[s, t]} for s in group.sources}
+        for sources, targets in components(edges):
+            forms = equal[sources[0], targets[0]]
+            if len(sources) == len(targets) == len(forms) == 1:
+                settled += forms[0]
+                group.close(forms[0])
+    return settled
+
+
+def _equal(form: Alternative, values: Values) -> bool:
+    pairs = [(pairing.transform.apply(values[0][pairing.source]), values[1][pairing.target]) for pairing in form]
+    return any((mine != mine.reshape(-1)[0]).any() for mine, _ in pairs if mine.size) and all(
+        mine.shape == theirs.shape and np.array_equal(mine, theirs) for mine, theirs in pairs
+    )

@@ -2,7 +2,9 @@
 
 A rule explains a layer if one of its file forms fits exactly. Where none does, but attributes are there that layers
 usually have (a subclass with one more parameter, a weight that weight_norm has split), the layer is odd: rules that
-explain most of it are offered, and the user decides.
+explain most of it are offered, and the user decides. A module whose children have other names in the target is known by
+what lies below it; but people write such a class themselves under the same names, and then a port keeps them, so each
+one is open until the user says which it is.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ if TYPE_CHECKING:
     from align.rules.directed_rules import DirectedRule
     from align.rules.layer_rules import FileForm
 
+
 AS_IS = "as-is"
 # A parameter of one's own is called so too (the bias of a language model's head), and no layer has it alone.
 NOT_TELLING = frozenset({"bias"})
-
 # What becomes of one attribute: its new name and transform, or the reason to drop it.
 AttributeChange = tuple[str, Transform] | str
 AttributeChanges = dict[str, AttributeChange]
+CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +260,62 @@ def _has_unit_axes(shapes: Mapping[str, Shape], form: FileForm, beside: FileCont
     if any(shape[axis : axis + 1] != (1,) for shape, axis in flat):
         return False
     return beside is None or not beside.tall or all(set(shape[axis:]) != {1} for shape, axis in flat)
+
+
+@dataclass(frozen=True, slots=True)
+class RenamedChildren:
+    """A module that looks like the rules of these ids, which would rename its children so."""
+
+    prefix: str
+    ids: tuple[str, ...]
+    children: dict[str, str]
+    choice: LayerChoice | None
+
+    @property
+    def renames(self) -> dict[str, str]:
+        """Path of a child -> its name in the target; nothing for a class of the user's own."""
+        if self.choice is None or self.choice.kind == CUSTOM:
+            return {}
+        return {f"{self.prefix}.{old}" if self.prefix else old: new for old, new in self.children.items()}
+
+
+def find_renamed_children(
+    names: Collection[str],
+    rules: Iterable[DirectedRule],
+    choices: Sequence[LayerChoice],
+    told: Mapping[str, Sequence[str]],
+) -> list[RenamedChildren]:
+    """All modules that look like one with renamed children, each with the last choice that speaks of it."""
+    known = dict.fromkeys([*names, *(path for name in names for path in _modules_above(name))])
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[DirectedRule]] = {}
+    for rule in rules:
+        for form in rule.forms if rule.children else ():
+            first, *others = form.attributes
+            for name in known:
+                prefix = name.removesuffix(first)
+                if prefix != name and prefix[-1:] in ("", ".") and all(prefix + other in known for other in others):
+                    found.setdefault((prefix[:-1], tuple(rule.children.items())), []).append(rule)
+    return [
+        _container(prefix, dict(renames), fitting, spoken_of(prefix, choices, told))
+        for (prefix, renames), fitting in found.items()
+    ]
+
+
+def renamed_path(path: str, renames: dict[str, str]) -> str:
+    """The path with every renamed child on it under its new name; one that is renamed to "" is left out."""
+    parts = path.split(".")
+    new = (renames.get(".".join(parts[: n + 1]), part) for n, part in enumerate(parts))
+    return ".".join(part for part in new if part) if renames else path
+
+
+def _modules_above(name: str) -> list[str]:
+    parts = name.split(".")[:-1]
+    return [".".join(parts[: n + 1]) for n in range(len(parts))]
+
+
+def _container(
+    prefix: str, children: dict[str, str], rules: Sequence[DirectedRule], choices: Sequence[LayerChoice]
+) -> RenamedChildren:
+    words = {CUSTOM} | {word for rule in rules for word in (rule.id, rule.kind)}
+    spoken = [choice for choice in choices if choice.kind in words]
+    return RenamedChildren(prefix, tuple(rule.id for rule in rules), children, spoken[-1] if spoken else None)

@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from align.core.message_words import counted, first_few
-from align.names.from_file.infer_children import renamed_path
-from align.names.from_file.infer_layers import attribute_changes, could_be, file_context
+from align.names.from_file.infer_layers import attribute_changes, could_be, renamed_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from align.core.parameters import Shape
-    from align.names.from_file.infer_layers import LayerReading
+    from align.names.from_file.infer_layers import FileContext, LayerReading
     from align.rules.directed_rules import DirectedRule
 
 MOST_NAMED = 12
@@ -24,9 +22,9 @@ PLACES = {"nn": "mindspore.nn", "mint": "mindspore.mint.nn", "torch": "torch.nn"
 
 
 def inferred_name_warnings(
-    shapes: Mapping[str, Shape],
     readings: Sequence[LayerReading],
     rules: Sequence[DirectedRule],
+    beside: FileContext,
     family: str,
     renames: dict[str, str],
 ) -> Iterable[str]:
@@ -35,8 +33,8 @@ def inferred_name_warnings(
     yield from _missing_perhaps(readings, family)
     yield from _refused_perhaps(readings)
     yield from _without_a_layer(readings, family)
-    yield from _perhaps_deeper(shapes, readings, rules)
-    yield from _perhaps_flat(shapes, readings, rules)
+    yield from _perhaps_deeper(readings, rules, beside)
+    yield from _perhaps_flat(readings, rules, beside)
 
 
 def _missing(readings: Iterable[LayerReading], renames: dict[str, str]) -> Iterable[str]:
@@ -117,13 +115,13 @@ def _without_a_layer(readings: Iterable[LayerReading], family: str) -> Iterable[
 
 
 def _perhaps_deeper(
-    shapes: Mapping[str, Shape], readings: Iterable[LayerReading], rules: Sequence[DirectedRule]
+    readings: Iterable[LayerReading], rules: Sequence[DirectedRule], beside: FileContext
 ) -> Iterable[str]:
     """Layers whose number of dimensions no convolution in the file tells, and whose names would differ by it."""
-    if file_context(shapes).axes & {3, 4}:
+    if beside.axes & {3, 4}:
         return
     deep = [rule for rule in rules if any(form.beside_ndim for form in rule.forms)]
-    for rule_id, prefixes in _perhaps(shapes, readings, deep).items():
+    for rule_id, prefixes in _perhaps(readings, deep, beside).items():
         yield (
             f"no convolution in the file tells of how many dimensions {counted(len(prefixes), 'layer')} is: "
             f"{_listed(prefixes)}; if {rule_id}, the names are others: --layer '{prefixes[0]}={rule_id}'"
@@ -131,11 +129,11 @@ def _perhaps_deeper(
 
 
 def _perhaps_flat(
-    shapes: Mapping[str, Shape], readings: Iterable[LayerReading], rules: Sequence[DirectedRule]
+    readings: Iterable[LayerReading], rules: Sequence[DirectedRule], beside: FileContext
 ) -> Iterable[str]:
     """Kernels of a single element, taken as 2-D like the others in the file."""
     flat = [rule for rule in rules if any(form.unit_axis for form in rule.forms)]
-    found = _perhaps(shapes, readings, flat)
+    found = _perhaps(readings, flat, beside)
     if found:
         prefixes = next(iter(found.values()))
         yield (
@@ -145,10 +143,9 @@ def _perhaps_flat(
 
 
 def _perhaps(
-    shapes: Mapping[str, Shape], readings: Iterable[LayerReading], rules: Sequence[DirectedRule]
+    readings: Iterable[LayerReading], rules: Sequence[DirectedRule], beside: FileContext
 ) -> dict[str, list[str]]:
     """Rule -> layers that were decided as something else only for what stands beside them in the file."""
-    beside = file_context(shapes)
     found: dict[str, list[str]] = {}
     for reading in readings:
         if reading.rules and not reading.choice and not reading.odd:

@@ -1,8 +1,9 @@
-"""The lines of a map file: which of them align wrote and which the user, and on which line each rule stands.
+"""The lines of a map file: which of them align wrote and which the user, where each rule stands, and its faults.
 
 A line that align wrote ends in `#= evidence confidence (sum)`, where the sum is that of the text before it, or is a
-comment that begins with `#=`. So every edit, even of one letter, makes a line the user's, whose words are kept.
-tomllib tells no lines: they are found by reading the text for headers and keys, which stand at the start of a line.
+comment that begins with `#=`. So every edit, even of one letter, makes a line the user's, whose words are kept. Where
+both speak of one name, the user's counts: to change one layer of a run `{0..11}`, one writes a line for it. tomllib
+tells no lines: they are found by reading the text for headers and keys, which stand at the start of a line.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from align.names.number_ranges import RANGE, expand_ranges
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -20,6 +23,7 @@ else:
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
 
 OURS = "#="
 _MARKED = re.compile(rf"(?P<said>.*)  {OURS} (?P<why>\S.*) \((?P<sum>[0-9a-f]{{4}})\)")
@@ -126,3 +130,114 @@ def _path_of(table: Mapping[str, Any]) -> Iterator[str]:
 
 def _sum(said: str) -> str:
     return f"{zlib.crc32(said.encode('utf-8', 'surrogatepass')) & 0xFFFF:04x}"
+
+
+class Faults(list[str]):
+    """All faults found so far; rules are called as `map_lines.rule_lines` calls them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._lines = text.split("\n")
+        self._written = rule_lines(text)
+        for lines in self._written.values():
+            self._overrule(lines)
+        self._stands: dict[str, str] = {}
+
+    @property
+    def text(self) -> str:
+        """The text without the lines of align's that one of the user's overrules, which TOML would refuse."""
+        return "\n".join(self._lines)
+
+    def at(self, rule: str, fault: str) -> None:
+        """Add a fault of a rule."""
+        place = self.place(rule)
+        self.append(f"{place}: {rule}: {fault}" if place else f"{rule}: {fault}")
+
+    def place(self, rule: str) -> str:
+        """Where a rule stands, `line 3`, or `lines 3 and 7`; "" where that was not found."""
+        lines = self._written.get(rule) or self._written.get(self._stands.get(rule, ""), [])
+        return f"line{'s' * (len(lines) > 1)} {' and '.join(map(str, lines))}" if lines else ""
+
+    def stands(self, rule: str, written: str) -> None:
+        """Say that a rule is written as (or in the range of) another."""
+        if rule != written:
+            self._stands[rule] = written
+
+    def is_ours(self, rule: str) -> bool:
+        """Tell whether align wrote the line of a rule, and nobody changed it since."""
+        return any(is_ours(self._lines[line - 1]) for line in self._written.get(rule, ()))
+
+    @property
+    def lines(self) -> Mapping[str, int]:
+        """The first line of each rule."""
+        known = {rule: lines[0] for rule, lines in self._written.items()}
+        return known | {rule: known[written] for rule, written in self._stands.items() if written in known}
+
+    def _overrule(self, lines: list[int]) -> None:
+        ours = [line for line in lines if is_ours(self._lines[line - 1])] if len(lines) > 1 else []
+        if len(ours) < len(lines):
+            for line in ours:
+                self._lines[line - 1] = ""
+                lines.remove(line)
+
+    def mended(self) -> str:
+        """The text without the second of what TOML refuses if it stands twice; each is a fault. Tables are joined."""
+        is_table_twice = False
+        for rule, lines in self._written.items():
+            if len(lines) > 1:
+                is_table = rule == f"[{table_of(rule)}]"
+                is_table_twice |= is_table
+                self.append(f"{self.place(rule)}: {rule} {'stands more than once' if is_table else 'has two rules'}")
+                for line in lines[1:] if not is_table else ():
+                    self._lines[line - 1] = ""
+        return _joined_tables(self.text) if is_table_twice else self.text
+
+
+def _joined_tables(text: str) -> str:
+    tables: dict[str, list[str]] = {}
+    for number, (_, header, lines) in enumerate(sections(text)):
+        name = f"{number}" if header.lstrip().startswith("[[") else table_of(header)
+        tables.setdefault(name, [header]).extend(lines)
+    return "\n".join(line for lines in tables.values() for line in lines)
+
+
+def expand_table(name: str, table: Mapping[str, Any], faults: Faults) -> dict[str, Any]:
+    """Return the table `[name]` with one key for each name that its keys stand for."""
+    found: dict[str, tuple[Any, str]] = {}
+    for key, value in table.items():
+        rule = f"[{name}] {key}"
+        for one, expanded in _expanded(rule, key, value, faults):
+            before = found.get(one, (None, ""))[1]
+            if before and faults.is_ours(before) == faults.is_ours(rule):
+                faults.at(rule, f"{one} has a rule already, {faults.place(before)}")
+            elif not before or faults.is_ours(before):
+                found[one] = expanded, rule
+                faults.stands(f"[{name}] {one}", rule)
+    return {one: value for one, (value, _) in found.items()}
+
+
+def _expanded(rule: str, key: str, value: Any, faults: Faults) -> Iterator[tuple[str, Any]]:
+    targets = [] if rule.startswith("[dropped") else [one for one in _targets(value) if isinstance(one, str)]
+    if not any(RANGE.search(text) for text in (key, *targets)):
+        yield key, value
+        return
+    try:
+        for source, *names in expand_ranges([key, *targets]):
+            yield source, _with_targets(value, iter(names)) if targets else value
+    except ValueError as error:
+        faults.at(rule, str(error))
+
+
+def _targets(value: Any) -> list[Any]:
+    """The target names in a value: a name, a table with `to`, or a list of these."""
+    if isinstance(value, list):
+        return [target for one in value for target in _targets(one)]
+    return [value.get("to")] if isinstance(value, dict) else [value]
+
+
+def _with_targets(value: Any, names: Iterator[str]) -> Any:
+    if isinstance(value, list):
+        return [_with_targets(one, names) for one in value]
+    if isinstance(value, dict):
+        return {**value, "to": next(names)} if isinstance(value.get("to"), str) else value
+    return next(names) if isinstance(value, str) else value

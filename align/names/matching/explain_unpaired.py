@@ -1,29 +1,45 @@
-"""What is left when all pairs are made: dropped for a stated reason, or unmatched with the names that come closest."""
+"""What is left when all pairs are made: dropped for a stated reason, or unmatched with the names that come closest.
+
+A wrong model asks thousands of times why a parameter has no counterpart: names that differ in their numbers alone are
+looked up once, and the answer is told with the parameter's own numbers.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from align.core.name_map import Dropped
-from align.names.layers.read_layers import roles_by_name
-from align.names.matching.why_unmatched import WhyUnmatched
+from align.core.message_words import first_few
+from align.core.name_map import Dropped, Unmatched
+from align.names.fold_names import NUMBER
+from align.names.layers.path_words import numbered
+from align.names.layers.read_layers import LayeredSides, whole_of
 from align.rules.computed_constants import constant_reason
 from align.rules.layer_rules import rule_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from align.core.name_map import Ambiguity, NameMap, Pairing, SideName, Unmatched
-    from align.core.parameters import Parameter, ParameterSet
+    from align.core.name_map import Ambiguity, NameMap, Pairing, SideName
+    from align.core.parameters import Parameter, ParameterSet, Shape
     from align.names.layers.read_layers import Layer, Pair
-    from align.names.matching.why_unmatched import Roles
+
+    Roles = dict[str, tuple[Layer, str]]
+    Group = dict[tuple[str, ...], Parameter]  # by the numbers in their names, in which alone they differ
 
 _SIDES: tuple[SideName, SideName] = ("source", "target")
+_SUGGESTIONS = 3
+_CLOSE = 0.4
+_PARTS = (
+    "and no map makes the whole of its parts: take torch's weight_norm, spectral_norm or pruning out of the model first"
+    " (remove_weight_norm, parametrize.remove_parametrizations, prune.remove)"
+)
 
 
 def explain_unpaired(
-    sides: tuple[ParameterSet, ParameterSet],
+    sides: LayeredSides,
     ruled: Sequence[Dropped],
     pairings: Sequence[Pairing],
     ambiguous: Sequence[Ambiguity],
@@ -37,19 +53,19 @@ def explain_unpaired(
     paired = {a for a, _ in pairs}, {b for _, b in pairs}
     in_groups = {n for group in ambiguous for n in group.sources}, {n for group in ambiguous for n in group.targets}
     rest = []
-    for index, side in enumerate(sides):
+    for index, side in enumerate(sides.parameters):
         spoken = paired[index] | in_groups[index] | {d.name for d in ruled if d.side == _SIDES[index]}
         rest.append([p for p in side.parameters if p.name not in spoken])
     dropped = list(ruled)
     unmatched: list[Unmatched] = []
-    known = tuple(roles_by_name(side) for side in sides) if any(rest) else ({}, {})
+    known = sides.roles if any(rest) else ({}, {})
     for index, name in enumerate(_SIDES):
         counterparts = {p.name: pair[1 - index] for pair in layers for p in pair[index].roles.values()}
         if not rest[index]:
             continue
         roles = known[index], known[1 - index]
-        reasons = _constants(sides[index], rest[index]) | _drop_reasons(roles, counterparts)
-        reasons |= _tie_reasons(sides[index], paired[index])
+        reasons = _constants(sides.parameters[index], rest[index]) | _drop_reasons(roles, counterparts)
+        reasons |= _tie_reasons(sides.parameters[index], paired[index])
         partners = dict(names if index else names[::-1] for names in pairs)
         seen = WhyUnmatched(name, counterparts, partners, rest[index], rest[1 - index], roles)
         for parameter in rest[index]:
@@ -60,12 +76,13 @@ def explain_unpaired(
     return dropped, unmatched
 
 
-def explain_unpaired_anew(sides: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> NameMap:
+def explain_unpaired_anew(parameters: tuple[ParameterSet, ParameterSet], name_map: NameMap) -> NameMap:
     """Return the map with what is not paired explained by the pairings that it has now.
 
     Of a group that has lost all names of one side, the others are unmatched.
     """
-    left, right = (roles_by_name(side) for side in sides)
+    sides = LayeredSides(*parameters)
+    left, right = sides.roles
     layers = [
         (left[p.source][0], right[p.target][0]) for p in name_map.pairings if p.source in left and p.target in right
     ]
@@ -102,3 +119,134 @@ def _drop_reasons(roles: tuple[Roles, Roles], counterparts: dict[str, Layer]) ->
         if reason:
             found[name] = reason
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class WhyUnmatched:
+    """What parameters of a side are held against: `own` is what is left of it, `left` what is left on the other side.
+
+    `counterparts` are the layers there that theirs are paired with, by name; `partners` the parameters there that are
+    paired, each with its own of this side; `roles` the layers of both sides, their own first.
+    """
+
+    side: SideName
+    counterparts: dict[str, Layer]
+    partners: dict[str, str]
+    own: list[Parameter]
+    left: list[Parameter]
+    roles: tuple[Roles, Roles]
+    _by_role: dict[tuple[str, str], Parameter] = field(init=False, default_factory=dict)
+    _lost: set[str] = field(init=False, default_factory=set)
+    _by_shape: dict[Shape, list[Parameter]] = field(init=False, default_factory=dict)
+    _parts: dict[str, list[str]] = field(init=False, default_factory=dict)
+    _known: dict[tuple[str, Shape, bool], list[Group]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for parameter in self.left:
+            self._by_shape.setdefault(parameter.shape, []).append(parameter)
+            if whole := whole_of(parameter):
+                self._parts.setdefault(whole, []).append(parameter.name)
+        for layer, role in self.roles[1].values():
+            self._by_role[layer.path, role] = layer.roles[role]
+        self._lost.update(_lost_children(self.roles[0], [parameter.name for parameter in self.own]))
+
+    def explain(self, parameter: Parameter) -> Unmatched:
+        """Say why a parameter has no counterpart, with the names that come closest."""
+        if whole := whole_of(parameter):
+            return Unmatched(parameter.name, self.side, f"it is a part of {whole}, {_PARTS}")
+        if parts := self._parts.get(parameter.name):
+            return Unmatched(parameter.name, self.side, f"the other side has it in parts, {_PARTS}", tuple(parts))
+        shape = list(parameter.shape)
+        same_shape = self._by_shape.get(parameter.shape, [])
+        close = self._closest(parameter, whole_shape=True)
+        if layer := self.counterparts.get(parameter.name):
+            reason = f"its layer is paired with {layer.path or 'the root'}, {self._beside(parameter, layer)}"
+        elif namesake := self._namesake(parameter):
+            turned = ", transposed" if len(shape) == 2 and namesake.shape == parameter.shape[::-1] else ""
+            reason = f"shape {shape}, the parameter of this name has {list(namesake.shape)}{turned}"
+            close = [namesake]
+        elif same_shape:
+            reason = f"what is left of shape {shape} {self._differences(parameter, close or same_shape)}"
+        elif lost := self._lost_child(parameter):
+            reason = f"the other side has nothing of {lost}"
+        elif close := self._closest(parameter, whole_shape=False):
+            reason = f"nothing is left of shape {shape}, the closest name has {list(close[0].shape)}"
+        else:
+            reason = f"nothing is left of shape {shape} on the other side"
+        return Unmatched(parameter.name, self.side, reason, tuple(p.name for p in close))
+
+    def _beside(self, parameter: Parameter, layer: Layer) -> str:
+        """Why the layer that is paired with a parameter's own has no counterpart for it."""
+        other = self._in_role(parameter, layer)
+        if other is None:
+            return "which has no such parameter"
+        if other.name in self.partners:
+            return f"whose {other.attribute} is paired with {self.partners[other.name]}"
+        return f"whose {other.attribute} has shape {list(other.shape)}"
+
+    def _namesake(self, parameter: Parameter) -> Parameter | None:
+        """The parameter of the same path and role, if it is left over too and has another shape."""
+        other = self._in_role(parameter)
+        if other is None or other.shape == parameter.shape or other.name in self.partners:
+            return None
+        return other
+
+    def _in_role(self, parameter: Parameter, layer: Layer | None = None) -> Parameter | None:
+        """What plays the parameter's role in a layer of the other side, or in the one that is called as its own."""
+        own, role = self.roles[0].get(parameter.name, (None, ""))
+        layer = layer or own
+        return self._by_role.get((layer.path, role)) if layer else None
+
+    def _lost_child(self, parameter: Parameter) -> str:
+        above = parameter.module
+        return next((child for _, _, child in numbered(above) if child in self._lost and child != above), "")
+
+    def _closest(self, parameter: Parameter, *, whole_shape: bool) -> list[Parameter]:
+        """The parameters left, of this shape or of as many axes, whose names are most like its own."""
+        key = NUMBER.sub("#", parameter.name), parameter.shape, whole_shape
+        if key not in self._known:
+            self._known[key] = self._alike(parameter, whole_shape=whole_shape)
+        numbers = _numbers(parameter)
+        return [group.get(numbers) or next(iter(group.values())) for group in self._known[key]]
+
+    def _alike(self, parameter: Parameter, *, whole_shape: bool) -> list[Group]:
+        """Groups of parameters whose names differ in their numbers alone, the closest first."""
+        shapes = [parameter.shape] if whole_shape else [s for s in self._by_shape if len(s) == len(parameter.shape)]
+        groups: dict[str, Group] = {}
+        for shape in shapes:
+            for one in self._by_shape.get(shape, ()):
+                groups.setdefault(NUMBER.sub("#", one.name), {})[_numbers(one)] = one
+        names = get_close_matches(NUMBER.sub("#", parameter.name), groups, _SUGGESTIONS, _CLOSE)
+        return [groups[name] for name in names]
+
+    def _differences(self, parameter: Parameter, others: Iterable[Parameter]) -> str:
+        mine = self.roles[0].get(parameter.name)
+        theirs = [self.roles[1].get(other.name) for other in others]
+        told = (_difference(mine, one) for one in theirs if mine and one)
+        return first_few(list(dict.fromkeys(told))) or "is of no layer"
+
+
+def _difference(mine: tuple[Layer, str], theirs: tuple[Layer, str]) -> str:
+    """What keeps two parameters of one shape apart."""
+    (a, role), (b, other) = mine, theirs
+    if a.aside != b.aside:
+        return f"is {'no ' if a.aside else ''}part of an auxiliary head or a copy{', as this is' if a.aside else ''}"
+    if a.kind and b.kind and a.kind != b.kind:
+        return f"is of another kind of layer ({b.kind}, this of {a.kind})"
+    if role != other:
+        return f"plays another role ({other}, this {role})"
+    if a.signature != b.signature:
+        return "is in a layer of other parameters or other shapes"
+    return "has nothing in common with it but its shape"
+
+
+def _numbers(parameter: Parameter) -> tuple[str, ...]:
+    return tuple(NUMBER.findall(parameter.name))
+
+
+def _lost_children(names: Iterable[str], left: Iterable[str]) -> set[str]:
+    """Children of numbered lists of which all is left over, where that does not hold of the whole list."""
+    every, over = (Counter(child[::2] for name in group for child in numbered(name)) for group in (names, left))
+    lost = {child for child in over if over[child] == every[child]}
+    lists = {container for container, _ in every.keys() - lost}
+    return {child for container, child in lost if container in lists}

@@ -8,22 +8,21 @@ all have a bias, all must be named, and the weights are paired alone.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from align.core.message_words import first_few
 from align.core.name_map import Ambiguity, Pairing
-from align.names.layers.path_words import tokens
+from align.names.layers.path_words import is_number, modules_above, tokens
 from align.names.layers.weight_transforms import in_pieces
-from align.names.matching.piece_order import piece_order, piece_sign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from align.names.layers.read_layers import Layer
-    from align.names.layers.same_place import PairedModules
-    from align.names.matching.piece_order import PieceOrder
+    from align.names.layers.read_layers import Layer, Pair, Signature
+
 
 _UNORDERED = "one is the others side by side, and nothing but a trial with values could tell in which order"
 _PARTLY = (
@@ -32,6 +31,24 @@ _PARTLY = (
 # A bias beside the fused layer is not cut: its name says of which piece it is.
 _BESIDE = 0.9
 _RIVALS = "one layer is several others side by side, and more than one could be it"
+# Words for the pieces, by the sign that stands for each.
+_SIGNS = {
+    "q": "q", "query": "q", "queries": "q",
+    "k": "k", "key": "k", "keys": "k",
+    "v": "v", "val": "v", "value": "v", "values": "v",
+    "gate": "g", "up": "u",
+}  # fmt: skip
+ATTENTION = ("q", "k", "v")
+_FUSED = re.compile(r"w?(qkv|qvk|kqv|kvq|vqk|vkq|qk|kv|vk|kq)")
+_ATTENDING = frozenset({"qkv", "wqkv", "attn", "attention"})
+# torch documents its packed projection as q above k above v.
+_PACKED = 0.9
+_NAMED = 0.7
+NUMBERED = 0.6
+_NOTE = "the order of the pieces is by {}; a trial would tell whether they are interleaved"
+_GROUPS = (("q", "k", "v"), ("k", "v"))
+Group = tuple["Layer", ...]
+Form = tuple["Signature", bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +195,155 @@ def _merged(groups: Sequence[Ambiguity]) -> list[Ambiguity]:
 
 def _parent(path: str) -> str:
     return path.rpartition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PieceOrder:
+    """The pieces by their place in the whole, how sure that is, and what is to be known of it."""
+
+    indices: tuple[int, ...]
+    confidence: float
+    note: str
+
+
+def piece_order(whole: str, pieces: Sequence[str], *, packed: bool) -> PieceOrder | None:
+    """Return the order of pieces in a fused layer by the paths of all; None if they do not tell.
+
+    `packed` says that it is the packed projection of torch's attention.
+    """
+    last = [tokens(piece.rpartition(".")[2]) for piece in pieces]  # they stand in one module
+    own = [[token for token in words if not all(token in others for others in last)] for words in last]
+    wanted = _told_order(whole)
+    signs = [_sign(words) for words in own]
+    if all(signs) and len(set(signs)) == len(signs) and set(signs) <= set(wanted):
+        by_name = [signs.index(sign) for sign in wanted if sign in signs]
+        return PieceOrder(tuple(by_name), _PACKED if packed else _NAMED, _NOTE.format("name"))
+    attends = packed or not _ATTENDING.isdisjoint(tokens(whole)[-3:])
+    if wanted == ATTENTION and attends and len(pieces) == 3 and (places := _numbered(own)):
+        return PieceOrder(places, NUMBERED, _NOTE.format("number, taken as q, k, v"))
+    return None
+
+
+def piece_sign(path: str) -> str:
+    """The sign for what a layer computes by its own name (q, k, v, g for a gate, u for the values), "" if none."""
+    return _sign(tokens(path.rpartition(".")[2]))
+
+
+def _told_order(whole: str) -> tuple[str, ...]:
+    """Signs in the order that the name of the fused layer tells or implies; none if it is not known."""
+    last = tokens(whole)[-3:]
+    spelled = [_SIGNS[token] for token in last if token in _SIGNS]
+    if set(spelled) & {"g", "u"}:
+        return tuple(spelled) if len(spelled) == len(set(spelled)) > 1 else ()
+    if len(spelled) > 1:  # query_key_value is interleaved by heads in some models, and not in others
+        return ()
+    letters = next((found[1] for token in last if (found := _FUSED.fullmatch(token))), "")
+    return tuple(letters) or ATTENTION
+
+
+def _sign(words: Sequence[str]) -> str:
+    signs = {_SIGNS[word] for word in words if word in _SIGNS}
+    return signs.pop() if len(signs) == 1 else ""
+
+
+def _numbered(own: Sequence[Sequence[str]]) -> tuple[int, ...]:
+    """Places 0 to n - 1 if the pieces differ in numbers that follow each other, in the order of registration."""
+    if not all(len(words) == 1 and is_number(words[0]) for words in own):
+        return ()
+    numbers = [int(words[0]) for words in own]
+    return tuple(range(len(own))) if numbers == list(range(numbers[0], numbers[0] + len(own))) else ()
+
+
+def reserve_fused(left: Sequence[Layer], right: Sequence[Layer]) -> tuple[set[str], set[str]]:
+    """Names of the parameters of each side that belong to fused layers or to their pieces."""
+    names: tuple[set[str], set[str]] = (set(), set())
+    for signs in _GROUPS:
+        for index, (wholes, others) in enumerate(((left, right), (right, left))):
+            for found in _matching(wholes, others, signs):
+                for side, layers in zip((index, 1 - index), found, strict=True):
+                    names[side].update(p.name for layer in layers for p in layer.roles.values())
+    return names
+
+
+def _matching(
+    wholes: Sequence[Layer], others: Sequence[Layer], signs: tuple[str, ...]
+) -> Iterator[tuple[list[Layer], list[Layer]]]:
+    """Yield fused layers and all pieces of them, form by form."""
+    groups: dict[Form | None, list[Group]] = defaultdict(list)
+    for group in named_groups(others, signs):
+        groups[_joint_form(group)].append(group)
+    taken = {_joint_form(group) for group in named_groups(wholes, signs)}
+    for form, found in groups.items():
+        fused = [layer for layer in wholes if _has(layer, form)]
+        if len(fused) == len(found) and form not in taken and not any(_has(layer, form) for layer in others):
+            yield fused, [piece for group in found for piece in group]
+
+
+def named_groups(layers: Sequence[Layer], signs: tuple[str, ...]) -> Iterator[Group]:
+    """Yield the layers of each module that are called by these signs, each once."""
+    places: dict[str, dict[str, list[Layer]]] = defaultdict(lambda: defaultdict(list))
+    for layer in layers:
+        if len(layer.shapes.get("weight", ())) == 2 and (sign := piece_sign(layer.path)) in signs:
+            places[layer.path.rpartition(".")[0]][sign].append(layer)
+    for found in places.values():
+        if all(len(found[sign]) == 1 for sign in signs):
+            yield tuple(found[sign][0] for sign in signs)
+
+
+def _joint_form(group: Group) -> Form | None:
+    """What a layer that is all of a group has, and whether that is all it has; None if they do not fit together.
+
+    Where some have a bias and others not, the whole one may have one or not.
+    """
+    signatures = [dict(layer.signature) for layer in group]
+    shared = [role for role in signatures[0] if all(role in signature for signature in signatures)]
+    even = all(len(signature) == len(shared) for signature in signatures)
+    if not even and shared != ["weight"]:
+        return None
+    joint = []
+    for role in shared:
+        shapes = [signature[role] for signature in signatures]
+        if not all(shapes) or len({shape[1:] for shape in shapes}) > 1:
+            return None
+        joint.append((role, (sum(shape[0] for shape in shapes), *shapes[0][1:])))
+    return tuple(joint), even
+
+
+def _has(layer: Layer, form: Form | None) -> bool:
+    if form is None:
+        return False
+    signature, even = form
+    return layer.signature == signature if even else set(signature) <= set(layer.signature)
+
+
+class PairedModules:
+    """The modules of both sides with the paired layers below each; `side` is 0 for the source's, 1 for the target's."""
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self._paths = [pair[0].path for pair in pairs], [pair[1].path for pair in pairs]
+        self._below: tuple[dict[str, set[int]], dict[str, set[int]]] = defaultdict(set), defaultdict(set)
+        self._facing: tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]] = {}, {}
+        for paths, below in zip(self._paths, self._below, strict=True):
+            for number, path in enumerate(paths):
+                for module in modules_above(path):
+                    below[module].add(number)
+
+    def module(self, layer: Layer, side: int) -> str | None:
+        """The nearest module around a layer that holds paired layers."""
+        return next((path for path in modules_above(layer.path) if path in self._below[side]), None)
+
+    def facing(self, layer: Layer, side: int) -> frozenset[str]:
+        """Modules of the other side that hold the same pairs as the layer's, or some of them, or all and more."""
+        module = self.module(layer, side)
+        if module is None:
+            return frozenset()
+        known = self._facing[side]
+        if module not in known:
+            own, other = self._below[side][module], self._below[1 - side]
+            touched = {path for number in own for path in modules_above(self._paths[1 - side][number])}
+            known[module] = frozenset(path for path in touched if other[path] <= own or own <= other[path])
+        return known[module]
+
+    def together(self, a: Layer, b: Layer) -> bool:
+        """Tell whether a source's layer and a target's stand in one place."""
+        return self.module(b, 1) in self.facing(a, 0)

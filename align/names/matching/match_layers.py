@@ -1,7 +1,10 @@
 """Layers of two sides paired: by equal paths, then by class, shape and order, each such pair held against its rivals.
 
-What the evidence does not settle is open, and so is a pair whose surroundings belong to other layers: two layers with
-nothing else in common may be the only ones of their shape, and yet not be one.
+An index in a list means the same only if both lists are numbered alike: a Sequential that counts its activations says 3
+where another says 1. So a numbered list is believed if one side's indices are all found on the other side, no index
+holds layers of different kinds, no layer that is left over stands on the other side of it, and no index holds other
+shapes where a child is missing or stands elsewhere in the list. What the evidence does not settle is open, and so is a
+pair whose surroundings belong to other layers: two may be the only ones of their shape, and yet not be one.
 """
 
 from __future__ import annotations
@@ -12,25 +15,28 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from align.core.align_sequences import align_alike
-from align.names.layers.exchange_evidence import SETTLED, learn_from_pairs
-from align.names.layers.repeated_blocks import find_repeated_blocks
-from align.names.matching.equal_paths import find_equal_paths
-from align.names.matching.open_groups import OpenGroup, as_ambiguities, group_links
-from align.names.matching.shape_only_pairs import (
-    DistinctiveWords,
-    by_shape_alone,
-    has_unrelated_names,
-    is_out_of_place,
-    stands_elsewhere,
+from align.names.layers.pair_evidence import SETTLED, PairEvidence
+from align.names.layers.path_words import DistinctiveWords, likeness, numbered, words
+from align.names.matching.repeated_blocks import find_repeated_blocks, unfold_groups, unfold_pairs, unlike_lists
+from align.names.matching.weigh_exchanges import (
+    OpenGroup,
+    as_ambiguities,
+    confidence,
+    crosses,
+    group_links,
+    may_pair,
+    of_one_kind,
+    settle_exchanges,
 )
-from align.names.matching.unfold_repeated_blocks import unfold_groups, unfold_pairs, unlike_lists
-from align.names.matching.weigh_exchanges import confidence, may_pair, settle_exchanges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence, Set
 
     from align.core.name_map import Ambiguity
+    from align.names.layers.path_words import Tokens
     from align.names.layers.read_layers import Layer, Pair
+    from align.names.matching.weigh_exchanges import Sides
+
 
 # A pair that stands in one place of both models, and is told by nothing but that and its shape: never sure.
 _BY_SHAPE = 0.75
@@ -74,23 +80,17 @@ def _match(
     known = [*known, *same]
     left, right = _without(left, {a.path for a, _ in same}), _without(right, {b.path for _, b in same})
     settlement = settle_exchanges(place_layers(left, right), (left, right), known, ordered, equal_paths.unlike)
-    groups = group_links(settlement.links)
     sure = [entry for entry in zip(settlement.pairs, settlement.weakest, strict=True) if entry[1] >= SETTLED]
-    settled = [*known, *(pair for pair, _ in sure)]
-    learnt = learn_from_pairs(settled, ordered)
-    placed = [*same, *(pair for pair, _ in sure)]
-    own = DistinctiveWords([*left, *(a for a, _ in known)], [*right, *(b for _, b in known)], settled)
+    found = [pair for pair, _ in sure]
+    sides = [*left, *(a for a, _ in known)], [*right, *(b for _, b in known)]
+    doubts = _ShapeDoubts(sides, [*known, *found], [*same, *found], ordered=ordered)
     number = Counter(layer.signature for layer in (*left, *right))
-    lone = [pair for pair, _ in sure if number[pair[0].signature] == 2 and pair[0].signature not in told]
-    chance = {pair[0].path for pair in lone if by_shape_alone(pair, learnt, own.of(pair))}
-    strange = {
-        pair[0].path
-        for pair, _ in sure
-        if has_unrelated_names(pair, learnt, own) or is_out_of_place(pair, placed, learnt, own)
-    }
-    strange |= {pair[0].path for pair in lone if stands_elsewhere(pair, settled, learnt)}
-    open_pairs = [pair for pair, _ in sure if pair[0].path in strange]
-    groups += [OpenGroup((("source", a), ("target", b)), _UNRELATED) for a, b in open_pairs]
+    lone = [pair for pair in found if number[pair[0].signature] == 2 and pair[0].signature not in told]
+    chance = {pair[0].path for pair in lone if doubts.is_chance(pair)}
+    strange = {pair[0].path for pair in found if doubts.is_strange(pair)}
+    strange |= {pair[0].path for pair in lone if doubts.stands_elsewhere(pair)}
+    groups = group_links(settlement.links)
+    groups += [OpenGroup((("source", a), ("target", b)), _UNRELATED) for a, b in found if a.path in strange]
     pairs = [
         (pair, _BY_SHAPE if pair[0].path in chance else confidence(weak))
         for pair, weak in sure
@@ -146,3 +146,193 @@ def _bits(places: Sequence[int]) -> int:
 
 def _without(layers: list[Layer], paths: set[str]) -> list[Layer]:
     return [layer for layer in layers if layer.path not in paths]
+
+
+class _ShapeDoubts:
+    """What speaks against pairs that little but their shape makes: words that a layer has for itself, and its place."""
+
+    def __init__(self, sides: Sides, settled: Sequence[Pair], placed: Sequence[Pair], *, ordered: bool) -> None:
+        self._evidence = PairEvidence(settled, ordered=ordered)
+        self._settled, self._placed = settled, placed
+        self._words = DistinctiveWords(
+            [[layer.path for layer in side] for side in sides], [(a.path, b.path) for a, b in settled]
+        )
+
+    def is_strange(self, pair: Pair) -> bool:
+        """Tell whether the names or the place of a pair are those of other layers."""
+        return self._has_unrelated_names(pair) or self._is_out_of_place(pair)
+
+    def is_chance(self, pair: Pair) -> bool:
+        """Tell whether the words of its own are against a pair, and for it but a shape of one length."""
+        return self._by_shape_alone(pair, self._words.of(pair[0].path, pair[1].path))
+
+    def stands_elsewhere(self, pair: Pair) -> bool:
+        """Tell whether a pair by its shape alone, and unlike in all its words, has another place among those settled.
+
+        It stands before another on one side and behind it on the other, and beside none on both.
+        """
+        if not self._by_shape_alone(pair, (words(pair[0].path), words(pair[1].path))):
+            return False
+        others = [other for other in self._settled if other != pair]
+        return any(crosses(pair, other) for other in others) and not any(
+            one == two for one, two in zip(_beside(pair, others, 0), _beside(pair, others, 1), strict=True) if one
+        )
+
+    def _has_unrelated_names(self, pair: Pair) -> bool:
+        """Tell whether no words of their own are alike, and the names or the layers around both are of others."""
+        if self._words.differ(pair[0].path, pair[1].path):
+            return True
+        return self._evidence.around.context(pair, (pair,)) < 0 and not self._words.alike(pair[0].path, pair[1].path)
+
+    def _is_out_of_place(self, pair: Pair) -> bool:
+        """Tell whether nothing but its shape speaks for a pair, and its place against it.
+
+        Its place is judged among the pairs of its own shape, and among those of equal names: where a port keeps the
+        names, another name at another place is another layer.
+        """
+        a, evidence = pair[0], self._evidence
+        if (
+            self._words.alike(pair[0].path, pair[1].path)
+            or evidence.translation(pair)
+            or evidence.around.neighbours(pair, (pair,))
+        ):
+            return False
+        rivals = [one for one in self._placed if may_pair(a, one[1]) and len({a.axes, one[1].axes} - {""}) < 2]
+        others = [*rivals, *(one for one in self._placed if one[0].path == one[1].path)]
+        return any(crosses(pair, other) for other in others if other != pair)
+
+    def _by_shape_alone(self, pair: Pair, said: tuple[Tokens, Tokens]) -> bool:
+        """Tell whether the words that are `said` of a pair are against it, and for it but a shape of one length.
+
+        Anything of this width has that; but a layer of a numbered block is there as often as the block: no chance.
+        """
+        square = len({length for _, shape in pair[0].signature for length in shape} - {1}) == 1
+        if not square or any(numbered(layer.path) for layer in pair):
+            return False
+        mine, theirs = (_beyond_kind(layer, told) for layer, told in zip(pair, said, strict=True))
+        return bool(mine and theirs) and not likeness(mine, theirs) and not self._evidence.translation(pair)
+
+
+def _beyond_kind(layer: Layer, told: Tokens) -> Tokens:
+    """The words that say more of a layer than its kind: all norms are called norms, and those of groups `gn`."""
+    kind = layer.kind.split("_")
+    initials = "".join(word[:1] for word in kind)
+    return tuple(word for word in told if len(word) > 1 and word not in {*kind, initials})
+
+
+def _beside(pair: Pair, others: Sequence[Pair], side: int) -> tuple[Pair | None, Pair | None]:
+    """The pairs next before and next behind on one side."""
+    here = pair[side].position
+    before = [other for other in others if other[side].position < here]
+    behind = [other for other in others if other[side].position > here]
+
+    def position(other: Pair) -> int:
+        return other[side].position
+
+    return max(before, key=position, default=None), min(behind, key=position, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _EqualPaths:
+    """Layers that have one path on both sides: `pairs` are the same layer, what is at an `unlike` path has changed.
+
+    A layer whose width was changed, or that keeps its matrix the other way round, is no other layer for it.
+    """
+
+    pairs: list[Pair]
+    unlike: Set[str]
+
+
+def find_equal_paths(left: Sequence[Layer], right: Sequence[Layer]) -> _EqualPaths:
+    """Return the layers of equal path whose indices, if the path has any, mean the same on both sides."""
+    others = {layer.path: layer for layer in right}
+    common = [(layer, others[layer.path]) for layer in left if layer.path in others]
+    if not common:
+        return _EqualPaths([], set())
+    changed = {a.path for a, b in common if a.signature != b.signature and of_one_kind(a, b)}
+    moved = _moved_lists(left, right, changed)
+    doubtful = _unlike_lists(left, right) | _clashing_lists(left, right, common) | _crossed_lists(left, right, common)
+    doubtful |= moved | _shortened_lists(left, right, changed)
+    pairs = [(a, b) for a, b in common if may_pair(a, b) and doubtful.isdisjoint(_lists_above(a.path))]
+    return _EqualPaths(pairs, {path for path in changed if moved.isdisjoint(_lists_above(path))})
+
+
+def _moved_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:
+    """Lists with changed layers of which the children of one side are all on the other, at whatever numbers."""
+    above = {container for path in changed for container in _lists_above(path)}
+    mine, theirs = (_children(side) for side in (left, right)) if above else ({}, {})
+    return {one for one in above if mine[one] <= theirs[one] or theirs[one] <= mine[one]}
+
+
+def _children(layers: Sequence[Layer]) -> dict[str, Counter[frozenset[object]]]:
+    """What the children of each numbered list hold, and how many hold that."""
+    held: dict[tuple[str, str], set[object]] = defaultdict(set)
+    for layer in layers:
+        for container, _, child in numbered(layer.path):
+            held[container, child].add((layer.path[len(child) :], layer.signature))
+    children: dict[str, Counter[frozenset[object]]] = defaultdict(Counter)
+    for (container, _), content in held.items():
+        children[container][frozenset(content)] += 1
+    return children
+
+
+def _shortened_lists(left: Sequence[Layer], right: Sequence[Layer], changed: Set[str]) -> set[str]:
+    """Lists with changed layers that have fewer children on one side: which are missing is not told by numbers."""
+    mine, theirs = (_lists(side) for side in (left, right)) if changed else ({}, {})
+    return {one for path in changed for one in _lists_above(path) if mine[one] != theirs[one]}
+
+
+def _unlike_lists(left: Sequence[Layer], right: Sequence[Layer]) -> set[str]:
+    mine, theirs = _lists(left), _lists(right)
+    return {
+        container
+        for container in mine.keys() & theirs.keys()
+        if not (mine[container] <= theirs[container] or theirs[container] <= mine[container])
+    }
+
+
+def _clashing_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequence[Pair]) -> set[str]:
+    """Lists in which one path holds layers of two kinds, or a layer on one side and a module of layers on the other."""
+    clashes = [a.path for a, b in common if a.kind != b.kind and a.kind and b.kind]
+    for mine, theirs in ((left, right), (right, left)):
+        modules = {path.rpartition(".")[0] for path in (layer.path for layer in theirs)}
+        clashes += [layer.path for layer in mine if layer.path in modules]
+    return {container for path in clashes for container in _lists_above(path)}
+
+
+def _crossed_lists(left: Sequence[Layer], right: Sequence[Layer], common: Sequence[Pair]) -> set[str]:
+    """Lists that stand before a free layer on one side and behind the free layer that it may be on the other.
+
+    `in, conv1, conv2` against `conv1, conv2, conv3`: the numbers may have been shifted by one.
+    """
+    named = {a.path for a, _ in common}
+    mine, theirs = ([layer for layer in side if layer.path not in named] for side in (left, right))
+    free: dict[object, list[Pair]] = defaultdict(list)
+    others: dict[object, list[Layer]] = defaultdict(list)
+    for layer in _ends(theirs):
+        others[layer.signature].append(layer)
+    for x in _ends(mine):
+        free[x.signature] += [(x, y) for y in others.get(x.signature, ()) if may_pair(x, y)]
+    rivals = ((a, b, free.get(b.signature, ())) for a, b in common)
+    crossed = [a.path for a, b, own in rivals if any(may_pair(x, b) and crosses((a, b), (x, y)) for x, y in own)]
+    return {container for path in crossed for container in _lists_above(path)}
+
+
+def _ends(layers: Sequence[Layer]) -> list[Layer]:
+    """The first and the last of all layers that may pair the same: what crosses one between crosses one of these."""
+    likes: dict[object, list[Layer]] = defaultdict(list)
+    for layer in sorted(layers, key=lambda layer: layer.position):
+        likes[layer.signature, layer.kind, layer.aside].append(layer)
+    return [end for own in likes.values() for end in own[:: max(len(own) - 1, 1)]]
+
+
+def _lists(layers: Sequence[Layer]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for layer in layers:
+        for container, index, _ in numbered(layer.path):
+            found[container].add(index)
+    return found
+
+
+def _lists_above(path: str) -> list[str]:
+    return [container for container, _, _ in numbered(path)]

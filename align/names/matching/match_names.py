@@ -1,33 +1,58 @@
 """Which parameter of the source is which of the target: by the user's rules, by name, by layer class, by structure.
 
-What the evidence does not settle is AMBIGUOUS and stays unpaired: a wrong pair is worse than ten open ones.
+From the surest stage to the boldest: whole layers, layers that lack a bias or statistics, layers that one side names
+and the other numbers, and what these teach of the rest; then other forms. What the evidence does not settle is
+AMBIGUOUS and stays unpaired: a wrong pair is worse than ten open ones.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from align.core.name_map import NameMap, Pairing
-from align.names.apply_user_rules import apply_rules_to_sides
-from align.names.layers.outer_wrappers import without_outer_wrappers
-from align.names.layers.read_layers import roles_by_name
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from align.core.parameters import ParameterSet
+
+
+from collections import Counter, defaultdict
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from align.core.name_map import SURE, NameMap, Pairing
+from align.names.apply_user_rules import apply_rules_to_sides, follow_fused
+from align.names.layers.read_layers import (
+    LayeredSides,
+    Names,
+    cut_alike,
+    read_layers,
+    remaining,
+    without_optional_roles,
+    without_outer_wrappers,
+)
 from align.names.layers.weight_transforms import transform_between
 from align.names.matching.explain_unpaired import explain_unpaired
-from align.names.matching.follow_fused import follow_fused
-from align.names.matching.match_in_stages import match_in_stages
+from align.names.matching.fused_layers import reserve_fused
+from align.names.matching.match_layers import match_layers
+from align.names.matching.matrix_orientations import settle_orientations
+from align.names.matching.other_forms import match_numbered_projections, match_other_forms, plain_layer
+from align.names.matching.weigh_exchanges import crosses, may_pair
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from align.core.name_map import Evidence
+    from align.core.name_map import Ambiguity, Evidence
     from align.core.parameters import ParameterSet
     from align.names.layers.read_layers import Layer, Pair
     from align.names.user_rules import NameRules
 
+
 _UNSURE = 0.7
-Sides = tuple["ParameterSet", "ParameterSet"]
+Sure = tuple["Pair", float]
+SHIFTED = "equal names, but the siblings left over on both sides would fit if all were shifted by one"
+_COUNTED = re.compile(r"(?<![^._])(?:[A-Za-z]|zero|one|two|three|four|five|six|seven|eight|nine|ten)(?![^.])")
 
 
 def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
@@ -36,8 +61,8 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     Raises MapError if the rules contradict each other or the shapes. Order is taken as evidence only where both sides
     stand in execution order.
     """
-    ruled = apply_rules_to_sides(rules, source, target)
     sides = without_outer_wrappers(source, target)
+    ruled = apply_rules_to_sides(rules, source, target)
     spoken = {p.source for p in ruled.pairings}, {p.target for p in ruled.pairings}
     for drop in ruled.dropped:
         spoken[drop.side == "target"].add(drop.name)
@@ -66,11 +91,11 @@ def match_names(source: ParameterSet, target: ParameterSet, rules: NameRules) ->
     )
 
 
-def _taught_layers(sides: Sides, ruled: Sequence[Pairing]) -> list[Pair]:
+def _taught_layers(sides: LayeredSides, ruled: Sequence[Pairing]) -> list[Pair]:
     """Layers that the user's pairs join one to one: the rest of their parameters follows."""
     if not ruled:
         return []
-    left, right = (roles_by_name(side) for side in sides)
+    left, right = sides.roles
     layers = [(left[p.source][0], right[p.target][0]) for p in ruled]
     joined = {(a.path, b.path): (a, b) for a, b in layers}
     sources, targets = Counter(path for path, _ in joined), Counter(path for _, path in joined)
@@ -92,3 +117,120 @@ def _unsure(pairing: Pairing, note: str) -> Pairing:
 
 def _free(pairing: Pairing, spoken: tuple[set[str], set[str]]) -> bool:
     return pairing.source not in spoken[0] and pairing.target not in spoken[1]
+
+
+@dataclass
+class Matching:
+    """Pairs of layers with their confidence, those of `other forms` apart, pairings of fused layers, what is open.
+
+    `notes` say, by the name of the source, why a pair of weights is not sure.
+    """
+
+    pairs: list[Sure]
+    other_forms: list[Sure] = field(default_factory=list)
+    fused: list[Pairing] = field(default_factory=list)
+    ambiguous: list[Ambiguity] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def known(self) -> list[Pair]:
+        """The pairs that are sure enough to teach, without those of other forms."""
+        return [pair for pair, sure in self.pairs if sure >= SURE]
+
+    def names(self) -> Names:
+        """Names on each side whose layers are paired, or that are ambiguous."""
+        names: Names = (set(), set())
+        for pair, _ in self.pairs:
+            for known, layer in zip(names, pair, strict=True):
+                known.update(p.name for p in layer.roles.values())
+        for group in self.ambiguous:
+            names[0].update(group.sources)
+            names[1].update(group.targets)
+        return names
+
+
+def match_in_stages(sides: LayeredSides, spoken: Names, taught: Sequence[Pair], ordered: bool) -> Matching:
+    """Match what the rules do not speak of; pairs that they `taught` are sure.
+
+    `ordered` says that both sides stand in the order of execution, which then is evidence.
+    """
+    free = _FreeLayers(sides, spoken)
+    found = Matching([(pair, 1.0) for pair in taught])
+    reserved = reserve_fused(*([plain_layer(layer) for layer in side] for side in free.whole(found.names())))
+    _match_plain(found, free, reserved, ordered)
+    open_layers = free.whole(_joined(Matching(found.pairs).names(), reserved))
+    if triples := match_numbered_projections(*open_layers, found.known):
+        found = Matching([*found.pairs, *triples])
+        _match_plain(found, free, reserved, ordered)
+    other = match_other_forms(*free.whole(found.names()), found.known, ordered)
+    turned = settle_orientations([*found.pairs, *other.pairs], sides.parameters, spoken[0])
+    count = len(found.pairs)
+    ambiguous = [*found.ambiguous, *other.ambiguous, *turned.ambiguous]
+    notes = note_shifted([pair for pair, _ in turned.pairs], free.whole(Matching(turned.pairs).names())) | turned.notes
+    return Matching(turned.pairs[:count], turned.pairs[count:], other.pairings, ambiguous, notes)
+
+
+def _match_plain(found: Matching, free: _FreeLayers, reserved: Names, ordered: bool) -> None:
+    for layers in (free.whole, free.loose):
+        layered = match_layers(*layers(_joined(found.names(), reserved)), found.known, ordered)
+        found.pairs += layered.pairs
+        found.ambiguous += layered.ambiguous
+
+
+def _joined(one: Names, other: Names) -> Names:
+    return one[0] | other[0], one[1] | other[1]
+
+
+def note_shifted(pairs: Iterable[Pair], free: tuple[Sequence[Layer], Sequence[Layer]]) -> dict[str, str]:
+    """Return a note, by the source's name, on each pair of equal names that the layers left `free` put in doubt."""
+    left, right = (_by_siblings(side) for side in free)
+    ends = {
+        one: [(x, y) for x in left[one] for y in right[one] if may_pair(x, y)] for one in left.keys() & right.keys()
+    }
+    same: dict[str, list[Pair]] = defaultdict(list)
+    for a, b in pairs:
+        for siblings in _siblings(a.path):
+            if a.path == b.path:
+                same[siblings].append((a, b))
+            elif siblings in _siblings(b.path):
+                ends.setdefault(siblings, []).append((a, b))
+    shifted: list[Pair] = []
+    for siblings, at_ends in ends.items():
+        for end in at_ends:
+            rivals = [pair for pair in same[siblings] if may_pair(end[0], pair[1])]
+            if rivals and all(crosses(end, pair) for pair in rivals):
+                shifted += [end, *rivals]
+    return {parameter.name: SHIFTED for a, _ in shifted for parameter in a.roles.values()}
+
+
+def _by_siblings(layers: Iterable[Layer]) -> dict[str, list[Layer]]:
+    found: dict[str, list[Layer]] = defaultdict(list)
+    for layer in layers:
+        for siblings in _siblings(layer.path):
+            found[siblings].append(layer)
+    return found
+
+
+def _siblings(path: str) -> list[str]:
+    """The path with one letter, or one word for a number, left open where it ends a part: `net.a.fc` -> `net.#.fc`."""
+    return [f"{path[: one.start()]}#{path[one.end() :]}" for one in _COUNTED.finditer(path)]
+
+
+class _FreeLayers:
+    """The layers of both sides without the parameters that rules have `spoken` of."""
+
+    def __init__(self, sides: LayeredSides, spoken: Names) -> None:
+        tied = [{p.name for p in side.parameters if p.tied_to} for side in sides.parameters]
+        own = (read_layers(side, names) for side, names in zip(sides.parameters, spoken, strict=True))
+        self._loose = cut_alike(*own)
+        self._whole = [remaining(layers, ties) for layers, ties in zip(self._loose, tied, strict=True)]
+
+    def whole(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
+        """The layers without the names that are gone; a tied tensor stands under its first name."""
+        left, right = (remaining(layers, names) for layers, names in zip(self._whole, gone, strict=True))
+        return left, right
+
+    def loose(self, gone: Names) -> tuple[list[Layer], list[Layer]]:
+        """The layers as what they hold beside biases and statistics."""
+        left, right = (remaining(layers, names) for layers, names in zip(self._loose, gone, strict=True))
+        return without_optional_roles(left), without_optional_roles(right)

@@ -1,24 +1,26 @@
-"""Layers whose counterparts hold the same values in another form, paired among what the ordinary stages left over.
+"""Layers that the ordinary stages leave over: those that one side only numbers, and those of another form.
 
-One to one: a convolution of one position, or of all positions, against a linear layer, axes of length 1 that one side
-has, the packed matrix of an attention layer, a hand-written layer that holds (in, out). The layers are written in one
-form and matched as always; but a form is a guess, so what stands around both must be paired to each other, or their
+`q, k, v` against `dense1, dense2, dense3` share shapes, and no words: conventions of writing pair them, in one place of
+both models. A convolution of one position, or of all positions, against a linear layer, axes of length 1 that one side
+has, the packed matrix of an attention layer, a hand-written layer that holds (in, out): such layers are written in one
+form and matched as always. But a form is a guess, so what stands around both must be paired to each other, or their
 names must be alike.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from align.core.name_map import Pairing
-from align.names.layers.path_words import likeness, words
+from align.names.layers.path_words import likeness, numbered, words
 from align.names.layers.read_layers import with_shapes
-from align.names.layers.same_place import PairedModules
 from align.names.layers.weight_transforms import transform_between
-from align.names.matching.fused_layers import match_fused
+from align.names.matching.fused_layers import ATTENTION, NUMBERED, PairedModules, match_fused, named_groups
 from align.names.matching.match_layers import match_layers
+from align.names.matching.weigh_exchanges import may_pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     from align.core.name_map import Ambiguity
     from align.core.parameters import Shape
     from align.names.layers.read_layers import Layer, Pair
+    from align.names.matching.fused_layers import Group
 
     _Form = Callable[[Layer], Layer | None]
+    _Members = dict[int, Layer]
 
 _PACKED = {"in_proj_weight": "weight", "in_proj_bias": "bias"}
 # The fewest words that two paths must have in common where nothing around them is paired.
@@ -141,3 +145,77 @@ def _in_place(pair: Pair, places: PairedModules) -> bool:
     """Tell whether something beside its shape speaks for a pair of another form."""
     a, b = pair
     return places.together(a, b) or likeness(words(a.path), words(b.path)) >= _ALIKE
+
+
+@dataclass(frozen=True, slots=True)
+class _Convention:
+    """The signs of the named layers in the order that they are written in, and the numbered ones in that order."""
+
+    signs: tuple[str, ...]
+    chosen: Callable[[str, _Members], Group]
+
+
+def match_numbered_projections(
+    left: Sequence[Layer], right: Sequence[Layer], known: Sequence[Pair]
+) -> list[tuple[Pair, float]]:
+    """Pair free layers that one side names and the other numbers; the pairs that are `known` tell the places."""
+    places = PairedModules(known)
+    pairs: list[Pair] = []
+    for convention in _CONVENTIONS:
+        for named, listed in _triples(convention, (left, right), places, 0):
+            pairs += zip(named, listed, strict=True)
+        for named, listed in _triples(convention, (right, left), places, 1):
+            pairs += zip(listed, named, strict=True)
+    return [(pair, NUMBERED) for pair in pairs]
+
+
+def _triples(
+    convention: _Convention, layers: tuple[Sequence[Layer], Sequence[Layer]], places: PairedModules, side: int
+) -> Iterator[tuple[Group, Group]]:
+    """Yield each named group with the numbered one that alone stands in its place; `side` is that of the named."""
+    written = [group for group in named_groups(layers[0], convention.signs) if _in_order(group)]
+    groups, lists = _by_place(written, places, side), _by_place(list(_listed(layers[1], convention)), places, 1 - side)
+    for here in groups.values():
+        others = [group for place in places.facing(here[0][0], side) for group in lists.get(place, ())]
+        if len(here) == len(others) == 1 and all(may_pair(x, y) for x, y in zip(here[0], others[0], strict=True)):
+            yield here[0], others[0]
+
+
+def _by_place(groups: Sequence[Group], places: PairedModules, side: int) -> dict[str | None, list[Group]]:
+    found: dict[str | None, list[Group]] = defaultdict(list)
+    for group in groups:
+        found[places.module(group[0], side)].append(group)
+    return found
+
+
+def _in_order(group: Group) -> bool:
+    positions = [layer.position for layer in group]
+    return positions == sorted(positions)
+
+
+def _listed(layers: Sequence[Layer], convention: _Convention) -> Iterator[Group]:
+    """Yield the layers that a convention chooses from each list of numbered matrices."""
+    lists: dict[str, _Members] = defaultdict(dict)
+    for layer in layers:
+        found = numbered(layer.path)
+        if len(layer.shapes.get("weight", ())) == 2 and found and found[-1][2] == layer.path:
+            lists[found[-1][0]][int(found[-1][1])] = layer
+    for stem, members in lists.items():
+        if chosen := convention.chosen(stem.rpartition(".")[2], members):
+            yield chosen
+
+
+def _attending(_: str, members: _Members) -> Group:
+    """The first three of three, or of four, of which the last is the projection of what they give."""
+    numbers = sorted(members)
+    if len(numbers) not in (3, 4) or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        return ()
+    return tuple(members[number] for number in numbers[:3])
+
+
+def _gated(stem: str, members: _Members) -> Group:
+    """`w1` and `w3`, whether or not `w2` is paired already."""
+    return (members[1], members[3]) if stem == "w" and members.keys() | {2} == {1, 2, 3} else ()
+
+
+_CONVENTIONS = (_Convention(ATTENTION, _attending), _Convention(("g", "u"), _gated))

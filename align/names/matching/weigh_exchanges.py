@@ -1,7 +1,9 @@
 """Could two pairs of layers swap partners? The test that keeps a guess from being called sure.
 
 Layers of equal class and shape are rivals. Each two pairs of rivals are weighed against their exchange, and each pair
-against every unpaired rival that could take a place in it. Clear losses are exchanged; what stays undecided is open.
+against every unpaired rival that could take a place in it. Clear losses are exchanged; what stays undecided is open,
+joined into the groups that a user has to settle together. What each block tells in part, and all blocks tell alike, is
+told in full.
 """
 
 from __future__ import annotations
@@ -11,34 +13,31 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from align.core.name_map import SURE
-from align.names.layers.container_contents import read_contents
-from align.names.layers.exchange_evidence import (
-    MOST,
-    SETTLED,
-    exchange_benefit,
-    learn_from_pairs,
-    replacement_benefit,
-)
+from scipy.cluster.hierarchy import DisjointSet
+
+from align.core.name_map import SURE, Ambiguity
 from align.names.layers.numbered_lists import NumberedLists
-from align.names.matching.block_agreement import BlockAgreement
+from align.names.layers.pair_evidence import MOST, SETTLED, BlockAgreement, PairEvidence, read_contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
-    from align.names.layers.exchange_evidence import Learnt, Rival
     from align.names.layers.read_layers import Layer, Pair
+
 
 _ROUNDS = 6
 # The benefit of a pair without rivals. Such pairs teach first: what numbers alone settle would confirm itself.
 _UNRIVALLED = 2.0
 _ENOUGH = 0.6  # the least benefit of a pair that is sure, and so teaches
 # Exchanges weighed at most: one of 450 layers of one shape, some 20 s. No number of steps would tell thousands apart.
-_MOST = 100_000
-
+_MOST_EXCHANGES = 100_000
+# An unpaired layer: (source, None) or (None, target).
+Rival = tuple["Layer | None", "Layer | None"]
 # Two pairs that may exchange partners, or a pair and an unpaired layer that may take a place in it.
 Link = tuple["Pair", "Pair | Rival"]
 Sides = tuple["Sequence[Layer]", "Sequence[Layer]"]
+Member = tuple[str, "Layer"]  # the name of its side, and a layer
+_REASON = "equal class and shape, and nothing but a trial with values could tell them apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def settle_exchanges(
 
     `free` are the layers of both sides that may be paired; those that are `known` to be pairs only teach. `ordered`
     says that both sides stand in execution order. What is at an `unlike` path of both sides is paired with nothing.
-    Layers of a shape that too many others have are not weighed, and open (`_MOST`).
+    Layers of a shape that too many others have are not weighed, and open (`_MOST_EXCHANGES`).
     """
     crowded = _crowded(free)
     few = [[layer for layer in side if layer.signature not in crowded] for side in free]
@@ -86,14 +85,14 @@ def settle_exchanges(
 
 
 def _crowded(free: Sides) -> set[object]:
-    """Shapes of so many layers that their exchanges are beyond `_MOST`; the rarest shapes are weighed first."""
+    """Shapes of layers whose exchanges are more than `_MOST_EXCHANGES`; the rarest shapes are weighed first."""
     counts = [Counter(layer.signature for layer in side) for side in free]
     costs = {shape: counts[0][shape] * counts[1][shape] // 2 for shape in counts[0].keys() & counts[1].keys()}
     crowded: set[object] = set()
     spent = 0
     for shape in sorted(costs, key=lambda one: (costs[one], one)):
         spent += costs[shape]
-        if spent > _MOST:
+        if spent > _MOST_EXCHANGES:
             crowded.add(shape)
     return crowded
 
@@ -114,10 +113,10 @@ def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: 
     every = [*free[0], *(a for a, _ in known)], [*free[1], *(b for _, b in known)]
     contents = read_contents(*every)
     agreement = None if ordered else BlockAgreement(*every)  # the order of calls agrees in every block by itself
-    settlement = _weigh(list(pairs), free, learn_from_pairs(known, ordered, contents), unlike, _UNRIVALLED)
+    settlement = _weigh(list(pairs), free, PairEvidence(known, ordered=ordered, contents=contents), unlike, _UNRIVALLED)
     alone = [pair for pair, weak in zip(settlement.pairs, settlement.weakest, strict=True) if weak >= _UNRIVALLED]
-    learnt = learn_from_pairs([*known, *alone], ordered, contents)
-    settlement = _weigh(_improved(settlement.pairs, free, learnt), free, learnt, unlike, _ENOUGH)
+    evidence = PairEvidence([*known, *alone], ordered=ordered, contents=contents)
+    settlement = _weigh(_improved(settlement.pairs, free, evidence), free, evidence, unlike, _ENOUGH)
     lists: NumberedLists | None = None  # numbers speak when the rest has told what they mean
     previous, sure = settlement, alone
     for turn in range(_ROUNDS):
@@ -127,9 +126,9 @@ def _settle(pairs: Sequence[Pair], free: Sides, known: Sequence[Pair], ordered: 
             break
         taught = [*known, *sure]
         lists = lists or NumberedLists(*every, taught)
-        learnt = learn_from_pairs(taught, ordered, contents, lists)
+        evidence = PairEvidence(taught, ordered=ordered, contents=contents, lists=lists)
         previous = settlement
-        settlement = _weigh(_improved(previous.pairs, free, learnt), free, learnt, unlike)
+        settlement = _weigh(_improved(previous.pairs, free, evidence), free, evidence, unlike)
         if agreement:
             settlement.confirm(agreement)
     return settlement
@@ -155,7 +154,9 @@ def crosses(one: Pair, two: Pair) -> bool:
     return (one[0].position < two[0].position) != (one[1].position < two[1].position)
 
 
-def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt, unlike: Set[str], enough: float | None = None) -> Settlement:
+def _weigh(
+    pairs: list[Pair], free: Sides, evidence: PairEvidence, unlike: Set[str], enough: float | None = None
+) -> Settlement:
     """Weigh all rivals; with `enough`, only as far as it takes to know which pairs have so much over each."""
     settlement = Settlement(pairs, [0.0 if {a.path, b.path} & unlike else _UNRIVALLED for a, b in pairs], [])
     contests = _contests(pairs, _unplaced(pairs, free))
@@ -163,52 +164,62 @@ def _weigh(pairs: list[Pair], free: Sides, learnt: Learnt, unlike: Set[str], eno
     for i, j in _rivals(pairs):
         known = enough is not None and max(settlement.weakest[i], settlement.weakest[j]) < enough
         if not known or pairs[i][0].signature in contested:
-            settlement.note(exchange_benefit(pairs[i], pairs[j], learnt), i, j)
-    uneven = _weigh_against(settlement, contests, learnt)
+            settlement.note(evidence.exchange_benefit(pairs[i], pairs[j]), i, j)
+    uneven = _weigh_against(settlement, contests, evidence)
     # Where one side has more layers of a shape than the other, all others of them may be off by one with an open pair.
     judged: set[int] = set()
     while loose := [i for i, weak in enumerate(settlement.weakest) if weak < SETTLED and i not in judged]:
         judged.update(loose)
         own = [pairs[i] for i in loose if pairs[i][0].signature in uneven]
-        _weigh_against(settlement, _contests(pairs, ([a for a, _ in own], [b for _, b in own])), learnt)
-    _join_unplaced(settlement, contests, learnt)
+        _weigh_against(settlement, _contests(pairs, ([a for a, _ in own], [b for _, b in own])), evidence)
+    _join_unplaced(settlement, contests, evidence)
     return settlement
 
 
-def _weigh_against(settlement: Settlement, contests: Sequence[tuple[int, Rival]], learnt: Learnt) -> set[object]:
+def _weigh_against(
+    settlement: Settlement, contests: Sequence[tuple[int, Rival]], evidence: PairEvidence
+) -> set[object]:
     """Note the benefit of each settled pair over the rivals; return the signatures of those that may take its place."""
     signatures: set[object] = set()
     for index, rival in contests:
         signatures.add(settlement.pairs[index][0].signature)
         if settlement.weakest[index] >= SETTLED:
-            settlement.note(replacement_benefit(settlement.pairs[index], rival, learnt), index, rival)
+            settlement.note(
+                evidence.replacement_benefit(settlement.pairs[index], _replaced(settlement.pairs[index], rival)),
+                index,
+                rival,
+            )
     return signatures
 
 
-def _join_unplaced(settlement: Settlement, contests: Sequence[tuple[int, Rival]], learnt: Learnt) -> None:
+def _join_unplaced(settlement: Settlement, contests: Sequence[tuple[int, Rival]], evidence: PairEvidence) -> None:
     """Link each open pair with every unplaced rival in its place: if the pair is a guess, so is who is left over."""
-    context = learnt.around.context
-    for index, (source, target) in contests:
+    context = evidence.around.context
+    for index, rival in contests:
         if settlement.weakest[index] < SETTLED:
-            pair = a, b = settlement.pairs[index]
-            if context((source or a, target or b), (pair,)) >= context(pair, (pair,)):
-                settlement.links.append((pair, (source, target)))
+            pair = settlement.pairs[index]
+            if context(_replaced(pair, rival), (pair,)) >= context(pair, (pair,)):
+                settlement.links.append((pair, rival))
 
 
-def _improved(pairs: list[Pair], free: Sides, learnt: Learnt) -> list[Pair]:
+def _replaced(pair: Pair, rival: Rival) -> Pair:
+    """The pair with an unpaired rival in the place of its source or target."""
+    return rival[0] or pair[0], rival[1] or pair[1]
+
+
+def _improved(pairs: list[Pair], free: Sides, evidence: PairEvidence) -> list[Pair]:
     result = list(pairs)
     for i, j in _rivals(pairs):
-        if exchange_benefit(result[i], result[j], learnt) <= -SETTLED:
+        if evidence.exchange_benefit(result[i], result[j]) <= -SETTLED:
             (a, b), (a2, b2) = result[i], result[j]
             result[i], result[j] = (a, b2), (a2, b)
     placed: set[int] = set()
     for index, rival in _contests(result, _unplaced(result, free)):
-        source, target = rival
-        new = (source or result[index][0], target or result[index][1])
-        taken = id(source or target) in placed
-        if not taken and replacement_benefit(result[index], rival, learnt) <= -SETTLED:
+        own = id(rival[0] or rival[1])
+        new = _replaced(result[index], rival)
+        if own not in placed and evidence.replacement_benefit(result[index], new) <= -SETTLED:
             result[index] = new
-            placed.add(id(source or target))
+            placed.add(own)
     return result
 
 
@@ -245,3 +256,55 @@ def _by_signature(layers: Iterable[Layer]) -> dict[object, list[Layer]]:
     for layer in layers:
         found[layer.signature].append(layer)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGroup:
+    """Layers of both sides that belong together, in their order, and nothing tells which is which."""
+
+    members: tuple[Member, ...]
+    reason: str = _REASON
+
+
+def group_links(links: Sequence[Link]) -> list[OpenGroup]:
+    """Groups of linked layers; a link says that two pairs may exchange partners."""
+    members: dict[tuple[str, str], Layer] = {}
+    groups: DisjointSet[tuple[str, str]] = DisjointSet()
+    for link in links:
+        keys = []
+        for source, target in link:
+            for side, layer in (("source", source), ("target", target)):
+                if layer is not None:
+                    keys.append((side, layer.path))
+                    members[side, layer.path] = layer
+                    groups.add((side, layer.path))
+        for key in keys[1:]:
+            groups.merge(keys[0], key)
+    return in_order([OpenGroup(tuple((key[0], members[key]) for key in group)) for group in groups.subsets()])
+
+
+def in_order(groups: Iterable[OpenGroup]) -> list[OpenGroup]:
+    """The groups, and the members of each, as they stand on their sides."""
+    placed = [OpenGroup(tuple(sorted(group.members, key=_place)), group.reason) for group in groups]
+    return sorted(placed, key=lambda group: _place(group.members[0]))
+
+
+def as_ambiguities(group: OpenGroup) -> list[Ambiguity]:
+    """One ambiguity for each role of a group."""
+    return [
+        Ambiguity(
+            tuple(layer.roles[role].name for side, layer in group.members if side == "source" and role in layer.roles),
+            tuple(layer.roles[role].name for side, layer in group.members if side == "target" and role in layer.roles),
+            group.reason,
+        )
+        for role in _roles_of(layer for _, layer in group.members)
+    ]
+
+
+def _place(member: Member) -> int:
+    return member[1].position
+
+
+def _roles_of(layers: Iterable[Layer]) -> list[str]:
+    """Every role of some layers that their counterparts must have, in order."""
+    return list(dict.fromkeys(role for layer in layers for role, _ in layer.signature))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from align.models.open_side import open_side
-from align.names.by_value.blind_parameters import blind_parameters
+from align.names.by_value.settle_by_trial import blind_parameters
 from align.names.layers.read_layers import read_layers
 from align.names.map_parameters import map_parameters
 

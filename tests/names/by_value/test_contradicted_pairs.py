@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from align.models.open_side import open_side
-from align.names.by_value.map_with_trial import UNSEEN
-from align.names.by_value.settle_by_trial import settle_by_trial
+from align.names.by_value.settle_by_trial import UNSEEN, settle_by_trial
 from align.names.matching.match_names import match_names
 from align.names.user_rules import NameRules
 

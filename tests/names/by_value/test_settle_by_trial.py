@@ -13,8 +13,7 @@ from align.errors import UserCodeError
 from align.models.frameworks.arrays import ArrayLayer, ArrayModel
 from align.models.open_side import open_side
 from align.names.by_value.choose_partners import ALIKE, BLIND, UNLIKE
-from align.names.by_value.map_with_trial import UNSEEN
-from align.names.by_value.settle_by_trial import settle_by_trial
+from align.names.by_value.settle_by_trial import UNSEEN, settle_by_trial
 
 X = {"x": np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)}
 

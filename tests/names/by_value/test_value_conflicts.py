@@ -7,7 +7,7 @@ import numpy as np
 from align.core.checkpoints import StoredTensor
 from align.core.name_map import NameMap, Pairing
 from align.core.piece_transforms import Slice
-from align.names.by_value.value_conflicts import note_value_conflicts
+from align.names.by_value.equal_values import note_value_conflicts
 
 DRAW = np.random.default_rng(0).normal
 Q, K, V, OTHER = (DRAW(size=(4, 4)) for _ in range(4))

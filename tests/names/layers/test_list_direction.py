@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from align.core.transforms import IDENTITY
-from align.names.layers.list_direction import ListDirection, list_direction
+from align.names.layers.numbered_lists import ListDirection, list_direction
 from align.names.user_rules import NameRules
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.names.matching.crossed_matrices import BY_NAME
+from align.names.matching.matrix_orientations import BY_NAME
 
 
 def block(w, path, first="wi", last="wo", *more):

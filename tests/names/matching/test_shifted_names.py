@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from align.names.matching.shifted_names import SHIFTED
+from align.names.matching.match_names import SHIFTED
 
 
 def names(w, mine, theirs, path="net.{}.fc"):

@@ -3,7 +3,7 @@
 Children of a numbered list that hold the same layers under the same names, evenly numbered, are a run. Of a run the
 first two and the last are matched; the others follow if all that were matched agree, child by child. Runs of both
 sides are cut where any run of either side begins or ends, so that a longer list never seems as long as a shorter one.
-What does not agree is unfolded and matched whole.
+What was found for a few is then said of all; what does not agree is unfolded and matched whole.
 """
 
 from __future__ import annotations
@@ -15,17 +15,22 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from scipy.cluster.hierarchy import DisjointSet
+
 from align.names.layers.path_words import numbered
+from align.names.matching.weigh_exchanges import OpenGroup, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
     from align.names.layers.read_layers import Layer, Pair
 
+
 _SHORT = 5  # runs up to this length are matched whole
 _DIGITS = re.compile(r"\d+")
-
 Coordinates = tuple[int, ...]
+Folded = tuple["RepeatedBlocks", "RepeatedBlocks"]
+_SIDES = {"source": 0, "target": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +184,98 @@ def _position(path: str, places: dict[str, tuple[list[_Child], int]]) -> BlockPo
 def without_numbers(path: str) -> str:
     """A path with its numbers left open."""
     return _DIGITS.sub("#", path)
+
+
+def unlike_lists(folded: Folded, pairs: Iterable[Pair], groups: Iterable[OpenGroup]) -> tuple[set[str], set[str]]:
+    """Lists of each side whose matched members do not agree, so that no other member can follow them."""
+    unlike = _folded_alone(folded, groups)
+    partners: list[dict[str, list[BlockPosition]]] = [defaultdict(list), defaultdict(list)]
+    for a, b in pairs:
+        positions = folded[0].positions[a.path], folded[1].positions[b.path]
+        if positions[0].lengths != positions[1].lengths or positions[0].coordinates != positions[1].coordinates:
+            for lists, position in zip(unlike, positions, strict=True):
+                lists.update(position.lists)
+        for own, position, other in zip(partners, positions, reversed(positions), strict=True):
+            own[position.family].append(other)
+    for side, lists, own in zip(folded, unlike, partners, strict=True):
+        for family, others in own.items():
+            members = [side.positions[layer.path] for layer in side.members[family].values()]
+            if len({other.family for other in others}) > 1 or len(others) != sum(position.kept for position in members):
+                lists.update(members[0].lists)
+    return unlike
+
+
+def _folded_alone(folded: Folded, groups: Iterable[OpenGroup]) -> tuple[set[str], set[str]]:
+    """Lists of open groups that are folded on one side alone: there the other has its numbers within words."""
+    found: tuple[set[str], set[str]] = (set(), set())
+    for group in groups:
+        positions: tuple[list[BlockPosition], list[BlockPosition]] = ([], [])
+        for side, layer in group.members:
+            positions[_SIDES[side]].append(_position_of(folded, side, layer))
+        if all(positions) and len({frozenset(len(position.lengths) for position in own) for own in positions}) > 1:
+            for lists, own in zip(found, positions, strict=True):
+                lists.update(name for position in own for name in position.lists)
+    return found
+
+
+def unfold_pairs(folded: Folded, pairs: Sequence[tuple[Pair, float]]) -> list[tuple[Pair, float]]:
+    """The pairs with all that follow them, these as sure as the least sure of their family."""
+    found = []
+    families: dict[tuple[str, str], float] = {}
+    for (a, b), sure in pairs:
+        positions = folded[0].positions[a.path], folded[1].positions[b.path]
+        if not positions[0].lengths:
+            found.append(((a, b), sure))
+            continue
+        both = positions[0].family, positions[1].family
+        families[both] = min(sure, families.get(both, 1.0))
+    for (mine, theirs), sure in families.items():
+        others = folded[1].members[theirs]
+        found += [((a, others[at]), sure) for at, a in folded[0].members[mine].items()]
+    return found
+
+
+def unfold_groups(folded: Folded, groups: Sequence[OpenGroup]) -> list[OpenGroup]:
+    """The groups with all members of their families: one group a block, where no group reaches beyond its block."""
+    joined: DisjointSet[tuple[str, str]] = DisjointSet()
+    of_family: dict[tuple[str, str], list[OpenGroup]] = defaultdict(list)
+    for group in groups:
+        keys = [(side, _position_of(folded, side, layer).family) for side, layer in group.members]
+        for key in keys:
+            joined.add(key)
+            joined.merge(keys[0], key)
+        of_family[keys[0]].append(group)
+    found: list[OpenGroup] = []
+    for families in joined.subsets():
+        found += _of_families(folded, sorted(families), [group for key in sorted(families) for group in of_family[key]])
+    return in_order(found)
+
+
+def _of_families(
+    folded: Folded, families: Sequence[tuple[str, str]], groups: Sequence[OpenGroup]
+) -> Iterable[OpenGroup]:
+    if not any(_position_of(folded, *member).lengths for group in groups for member in group.members):
+        return groups
+    apart = _separating_axes(folded, groups)
+    blocks: dict[Coordinates, list[tuple[str, Layer]]] = defaultdict(list)
+    for side, family in families:
+        for at, layer in folded[_SIDES[side]].members[family].items():
+            blocks[tuple(at[axis] for axis in apart)].append((side, layer))
+    return [OpenGroup(tuple(members), groups[0].reason) for members in blocks.values()]
+
+
+def _separating_axes(folded: Folded, groups: Sequence[OpenGroup]) -> list[int]:
+    """Runs, counted from the outermost, of which no group holds more than one child."""
+    positions = [[_position_of(folded, *member) for member in group.members] for group in groups]
+    lengths = {position.lengths for group in positions for position in group}
+    if len(lengths) > 1:
+        return []
+    return [
+        axis
+        for axis in range(len(next(iter(lengths))))
+        if all(len({position.coordinates[axis] for position in group}) == 1 for group in positions)
+    ]
+
+
+def _position_of(folded: Folded, side: str, layer: Layer) -> BlockPosition:
+    return folded[_SIDES[side]].positions[layer.path]

@@ -8,7 +8,7 @@ import pytest
 
 from align.core.checkpoints import StoredTensor
 from align.errors import InputsError, MapError, OpenNamesError
-from align.names.map_from_file import map_from_file
+from align.names.infer_names import map_from_file
 
 
 def tensors(shapes):

@@ -7,11 +7,10 @@ import pytest
 from align.core.name_map import NameMap, Pairing
 from align.core.piece_transforms import Part
 from align.errors import MapError
-from align.names.judging.doubled_targets import doubled_targets, with_doubled_open
-from align.names.judging.map_verdict import map_verdict
 from align.names.map_export import write_map_file
 from align.names.map_file import write_map
 from align.names.map_result import MapResult
+from align.names.map_verdict import doubled_targets, map_verdict, with_doubled_open
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,368 @@
+"""Runs of the one model seen beside a run of the other: which calls agree, which layers stand at the same place.
+
+A run keeps samples of the inputs and outputs of every call, enough to tell equal from unlike. Full outputs are kept
+only of the source's run: they are put into the place of the target's, so that a layer that is not settled yet, or that
+the port computes differently, spoils nothing but what hangs on it directly.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from align.core.piece_transforms import apart_from_whole
+from align.measure.sampled_values import relative_rms_distance
+from align.models.batches import batches_of
+from align.models.fit_inputs import run_fitted
+from align.names.by_value.distinct_values import Calibration, distinct_values, neutral_values
+from align.names.layers.read_layers import read_layers
+from align.rules.layer_rules import rule_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence, Set
+
+    from align.core.dtypes import Array
+    from align.core.name_map import NameMap, Pairing
+    from align.core.progress import Progress
+    from align.core.traces import CaptureSink
+    from align.core.transforms import Transform
+    from align.models.open_side import Side
+    from align.names.layers.read_layers import Layer
+
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from align.measure.sampled_values import sample_values
+from align.names.by_value.trial_groups import components
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from align.core.dtypes import Array
+    from align.core.traces import Capture
+    from align.names.by_value.trial_groups import TrialGroup
+    from align.names.layers.read_layers import Layer
+
+
+# Terms that are added in another order differ by as much.
+_ROUNDING = 1e-5
+ComparedValue = tuple[str, int, str]  # path of the source's module, number of the call, what of it
+CallKey = tuple[str, int]  # module path, number of the call
+# Values of two layers that are not the same differ by as much as they are large; rounding, also of another kernel after
+# one layer, stays below 1e-4, and so does an epsilon that differs. So anything between settles it.
+AGREES = 1e-3
+_DEAD = 1e-9
+SEED = 0
+
+
+class TrialRuns:
+    """Runs of the second side with assignments, seen beside one run of the first."""
+
+    def __init__(self, sides: tuple[TrialSide, TrialSide], progress: Progress) -> None:
+        self.sides = sides
+        self.layer_of = sides[0].layer_of, sides[1].layer_of
+        self._progress = progress
+        self._generator = np.random.default_rng(SEED)
+        self._runs = 0
+        self._deviating: dict[str, str] = {}
+
+    def prepare(self, name_map: NameMap) -> None:
+        """Give the first side its values, calibrate its statistics and run it once."""
+        first, second = self.sides
+        used = {p.source for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.sources}
+        self._given = first.drawn(used, self._generator)
+        first.load(self._given)
+        calibration = Calibration(first.layers, self._given, self._generator)
+        first.run(calibration)
+        self._given |= calibration.statistics
+        first.load(self._given)
+        self._seen = CallSampler(keep=True)
+        first.run(self._seen)
+        paired = {p.target for p in name_map.pairings} | {n for group in name_map.ambiguous for n in group.targets}
+        self._noise = second.drawn(paired, self._generator)
+        second.load(self._noise)
+        other = CallSampler()
+        second.run(other)
+        self._past = self._used_past(first, self._given, self._seen), self._used_past(second, self._noise, other)
+
+    def _used_past(self, side: TrialSide, values: Mapping[str, Array], seen: CallSampler) -> bool:
+        """Tell whether an output depends on layers that are never called: their weights are used past them."""
+        layers = [layer for layer in side.layers if not seen.calls(module_of(layer))]
+        names = {p.name for layer in layers for p in layer.roles.values()}
+        if not names:
+            return False
+        side.load({**values, **distinct_values(layers, names, self._generator)})
+        again = CallSampler()
+        side.run(again)
+        return not alike(seen.outputs.get(("", 0), ()), again.outputs.get(("", 0), ()))
+
+    def observe(self, forced: Sequence[Pairing], loaded: Sequence[Pairing] = ()) -> PairedRuns:
+        """Run the second side with both kinds loaded; layers of the first return what the first side's did."""
+        first, second = self.sides
+        values = dict(self._noise)
+        for pairing in (*forced, *loaded):
+            own = self._given.get(first.tensor(pairing.source), first.own.get(pairing.source))
+            if own is not None:
+                _put(values, second.tensor(pairing.target), pairing.transform, own)
+        second.load(values)
+        modules = self._modules(forced) | self._deviating
+        told = {
+            (modules[path], call): output
+            for (path, call), output in self._seen.kept.items()
+            if path in modules and first.is_leaf(path) and second.is_leaf(modules[path])
+        }
+        seen = CallSampler(told)
+        self._runs += 1
+        self._progress("trial", self._runs, self._runs + 1)
+        second.run(seen)
+        calls = PairedRuns(self._seen, seen, self._modules((*forced, *loaded)), (first.free, second.free), self._past)
+        if not loaded and (new := calls.deviating().items() - self._deviating.items()):
+            self._deviating |= dict(new)
+            return self.observe(forced)
+        return calls
+
+    def _modules(self, pairings: Sequence[Pairing]) -> dict[str, str]:
+        """Modules of the first side by path, with the only one of the second that shares parameters with it."""
+        mine, theirs = self.layer_of
+        joined = {
+            (module_of(mine[p.source]), module_of(theirs[p.target]))
+            for p in pairings
+            if p.source in mine and p.target in theirs
+        }
+        sources, targets = Counter(a for a, _ in joined), Counter(b for _, b in joined)
+        return {a: b for a, b in joined if a and b and sources[a] == targets[b] == 1}
+
+
+def _put(values: dict[str, Array], name: str, transform: Transform, own: Array) -> None:
+    before, part = apart_from_whole(transform)
+    made = before.apply(own)
+    if part is None:
+        values[name] = made
+        return
+    whole = values.get(name)
+    values[name] = whole = np.zeros(part.shape, own.dtype) if whole is None else np.array(whole)
+    whole[part.region] = made
+
+
+class TrialSide:
+    """One side under trial: its layers, and its values by the names that it had at first: a run may rename some."""
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self.parameters = side.reader.read_parameters(side.model, side.label)
+        self.own = side.reader.read_values(side.model)
+        self.inputs: Mapping[str, Array] = {}
+        self.layers = read_layers(self.parameters)
+        self.layer_of = {parameter.name: layer for layer in self.layers for parameter in layer.roles.values()}
+        self.modules = {module_of(layer) for layer in self.layers}
+        free = ((module.path, rule_for(module.classes)) for module in self.parameters.modules if not module.parameters)
+        self.free = {path: rule[0].kind for path, rule in free if rule}
+        self._tied = {p.name: p.tied_to for p in self.parameters.parameters if p.tied_to}
+
+    def seconds(self, inputs: Mapping[str, Array]) -> float:
+        """How long a run takes; the inputs are kept in the dtypes that the side takes."""
+        start = time.perf_counter()
+        taken = run_fitted(self.side, inputs, lambda given: self.side.runner.run(self.side.model, given, CallSampler()))
+        self.inputs = dict(batches_of(taken)[0])
+        return time.perf_counter() - start
+
+    def run(self, sink: CaptureSink) -> None:
+        """Run the model."""
+        self.side.runner.run(self.side.model, self.inputs, sink)
+
+    def tensor(self, name: str) -> str:
+        """The first name of the tensor that bears this one."""
+        return self._tied.get(name, name)
+
+    def load(self, values: Mapping[str, Array]) -> None:
+        """Fill the model, with its own values where none are given."""
+        names = self.side.reader.read_values(self.side.model)
+        new = (values.get(self.tensor(name), own) for name, own in self.own.items())
+        self.side.reader.load_values(self.side.model, dict(zip(names, new, strict=True)))
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Give the model its own values back at the end."""
+        try:
+            yield
+        finally:
+            self.load({})
+
+    def drawn(self, used: Set[str], generator: np.random.Generator) -> dict[str, Array]:
+        """Random values for parameters that may have a counterpart, values without effect for the others."""
+        apart = neutral_values(self.layers, self.layer_of.keys() - used)
+        return apart | distinct_values(self.layers, used, generator)
+
+    def is_leaf(self, path: str) -> bool:
+        """Tell whether no module with parameters lies inside."""
+        return not any(module.startswith(f"{path}.") for module in self.modules)
+
+
+@dataclass(frozen=True)
+class PairedRuns:
+    """A run of the target beside that of the source.
+
+    `modules` are the paths of paired ones; `free` gives the kinds of those without parameters, by path, on each side;
+    `past` says of each side whether layers that are never called have an effect.
+    """
+
+    source: CallSampler
+    target: CallSampler
+    modules: dict[str, str]
+    free: tuple[dict[str, str], dict[str, str]]
+    past: tuple[bool, bool] = (False, False)
+
+    def agreeing(self) -> frozenset[ComparedValue]:
+        """Inputs and outputs of paired modules, and the model's outputs, that are the source's."""
+        found = []
+        for path, other in (*self.modules.items(), ("", "")):
+            for call in range(self.source.calls(path)):
+                found += [(path, call, "in")] * self._equal("inputs", (path, call), (other, call))
+                found += [(path, call, "out")] * self._equal("outputs", (path, call), (other, call))
+        return frozenset(found)
+
+    def all_agree(self) -> bool:
+        """Tell whether the model's output is the source's, and all that paired modules are given and return.
+
+        Tensors that vary nowhere tell nothing, but must be alike as well.
+        """
+        return ("", 0, "out") in self.agreeing() and all(
+            alike(getattr(self.source, what).get((a, call), ()), getattr(self.target, what).get((b, call), ()))
+            for a, b in (*self.modules.items(), ("", ""))
+            for call in range(self.source.calls(a))
+            for what in ("inputs", "outputs")
+        )
+
+    def changed(self, other: PairedRuns) -> frozenset[ComparedValue]:
+        """Sights, as those of `agreeing`, in which the target gives other values than in another run."""
+        found = []
+        for path, theirs in (*self.modules.items(), ("", "")):
+            for call in range(self.source.calls(path)):
+                for what, tensors in (("in", "inputs"), ("out", "outputs")):
+                    mine, others = (getattr(run.target, tensors).get((theirs, call), ()) for run in (self, other))
+                    if len(mine) != len(others) or any(
+                        relative_rms_distance(a, b) > 0 for a, b in zip(mine, others, strict=True)
+                    ):
+                        found.append((path, call, what))
+        return frozenset(found)
+
+    def same_place(self, a: str, b: str) -> bool | None:
+        """Tell whether two modules are called as often, and given the same tensors at first; None if that is not known.
+
+        What they are given later may hang on layers that are still open.
+        """
+        calls = self.source.calls(a), self.target.calls(b)
+        if calls[0] != calls[1] and (all(calls) or not any(self.past)):
+            return False
+        if not all(calls):
+            return None
+        given = self.source.inputs.get((a, 0), ()), self.target.inputs.get((b, 0), ())
+        if not all(any(varies(sample) for sample in samples) for samples in given):
+            return None
+        return agree(*given)
+
+    def all_called(self, group: TrialGroup) -> bool:
+        """Tell whether all layers of a group that have an effect are called, so that none is used past its module."""
+        sides = (group.sources, self.source, self.past[0]), (group.targets, self.target, self.past[1])
+        return all(
+            not past or all(seen.calls(module_of(one)) for one in layers.values()) for layers, seen, past in sides
+        )
+
+    def deviating(self) -> dict[str, str]:
+        """Modules without parameters that alone are given the same tensors and return others: another setting."""
+        mine, theirs = self.free
+        edges = {
+            a: {b for b, other in theirs.items() if other == kind and self.same_place(a, b)} for a, kind in mine.items()
+        }
+        single = [(a[0], b[0]) for a, b in components(edges) if len(a) == len(b) == 1]
+        return {a: b for a, b in single if not self.same_outputs(a, b)}
+
+    def same_outputs(self, a: str, b: str) -> bool:
+        """Tell whether two modules return the same tensors at every call."""
+        return all(self._equal("outputs", (a, call), (b, call)) for call in range(self.source.calls(a)))
+
+    def _equal(self, what: str, one: CallKey, two: CallKey) -> bool:
+        return agree(getattr(self.source, what).get(one, ()), getattr(self.target, what).get(two, ()))
+
+
+def module_of(layer: Layer) -> str:
+    """Path of the module that owns a layer's parameters."""
+    return next(iter(layer.roles.values())).module
+
+
+def choice_matters(runs: Sequence[PairedRuns], own: set[str]) -> bool:
+    """Tell whether anything but the layers themselves gives other values for another choice."""
+    return any(_unlike(runs[0].target, run.target, own) for run in runs[1:])
+
+
+def _unlike(one: CallSampler, two: CallSampler, own: set[str]) -> bool:
+    """Tell whether two runs of the target differ elsewhere than in the modules that were filled differently."""
+    return any(
+        relative_rms_distance(a, b) > _ROUNDING
+        for key, samples in one.outputs.items()
+        if key[0] not in own
+        for a, b in zip(samples, two.outputs.get(key, ()), strict=False)
+    )
+
+
+class CallSampler:
+    """An Intervention that samples every call, and lets those modules return what they are `told`."""
+
+    def __init__(self, told: Mapping[CallKey, Array] | None = None, *, keep: bool = False) -> None:
+        self._told = told or {}
+        self._keep = keep
+        self.inputs: dict[CallKey, tuple[NDArray[np.float64], ...]] = {}
+        self.outputs: dict[CallKey, tuple[NDArray[np.float64], ...]] = {}
+        self.kept: dict[CallKey, Array] = {}
+
+    def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
+        """Sample what a call is given."""
+        self.inputs[module, call] = tuple(sample_values(value) for value in inputs.values())
+
+    def add(self, capture: Capture, value: Array) -> None:
+        """Sample what a call returns."""
+        key = capture.module, capture.call
+        self.outputs[key] = (*self.outputs.get(key, ()), sample_values(value))
+
+    def instead(self, capture: Capture, value: Array) -> Array | None:
+        """Return what the source's counterpart returned, of modules that return a lone tensor."""
+        if capture.output:
+            return None
+        key = capture.module, capture.call
+        if self._keep:
+            self.kept[key] = np.array(value)
+        told = self._told.get(key)
+        return None if told is None or told.size != value.size else told.reshape(value.shape)
+
+    def calls(self, module: str) -> int:
+        """How often a module was called."""
+        number = 0
+        while (module, number) in self.outputs:
+            number += 1
+        return number
+
+
+def agree(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]) -> bool:
+    """Tell whether the same tensors were seen, up to rounding; tensors that vary nowhere tell nothing, and agree not.
+
+    Where one side is given more tensors than the other (a mask, a cache), the common beginning counts.
+    """
+    return any(varies(a) or varies(b) for a, b in zip(one, two, strict=False)) and alike(one, two)
+
+
+def alike(one: Sequence[NDArray[np.float64]], two: Sequence[NDArray[np.float64]]) -> bool:
+    """Tell whether all tensors of the common beginning that vary are equal up to rounding."""
+    both = [(a, b) for a, b in zip(one, two, strict=False) if varies(a) or varies(b)]
+    return all(relative_rms_distance(a, b) < AGREES for a, b in both)
+
+
+def varies(sample: NDArray[np.float64]) -> bool:
+    """Tell whether a tensor has unlike elements."""
+    return bool(sample.size) and float(np.ptp(sample)) > _DEAD * float(np.max(np.abs(sample)))

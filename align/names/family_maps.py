@@ -1,0 +1,361 @@
+"""The name maps of model families, and which family a model or checkpoint is of.
+
+Where each layer stands, the family says; its parameters, the layer rules. A family is told by its names, shapes and
+kinds of layers. Whether the other side is its other implementation, the names of a torch file cannot tell: without a
+target a recognised family is a suggestion, and only with both sides its pairs are used. A name that it knows pairs at
+its place in the family or nowhere: where it has another width or is missing, another layer of the same shape is not it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from align.core.message_words import first_few
+from align.core.name_map import Dropped, Pairing, SideName, Unmatched
+from align.core.piece_transforms import Part, Slice
+from align.core.transforms import IDENTITY, Reshape, Transform, chained
+from align.errors import MapError, OpenNamesError, UsageError
+from align.names.fold_names import as_literal
+from align.names.from_file.infer_layers import read_groups
+from align.names.infer_names import map_from_file
+from align.rules.directed_rules import directed_rules
+from align.rules.layer_rules import layer_rules
+from align.rules.model_families import AS_IS, model_families, read_family
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from align.core.checkpoints import StoredTensor
+    from align.core.name_map import NameMap
+    from align.core.parameters import Parameter, ParameterSet, Shape
+    from align.names.infer_names import InferredNames
+    from align.names.user_rules import NameRules
+    from align.rules.directed_rules import TargetFamily
+    from align.rules.model_families import ModelFamily, Place
+
+    Groups = dict[str, list[Pairing]]
+
+AUTO = "auto"  # asks for the family of which both sides are
+
+
+@dataclass(frozen=True, slots=True)
+class RecognisedFamily:
+    """A family that knows all names of the source, and its pairs in that direction.
+
+    `unmatched` are names that have a place in the family which does not fit, `dropped` those that only one side has.
+    """
+
+    family: ModelFamily
+    pairings: tuple[Pairing, ...]
+    unmatched: tuple[Unmatched, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the family."""
+        return self.family.name
+
+    def beside(self, rules: NameRules) -> NameRules:
+        """The rules with the family's pairs as exact names, but for names of which the rules speak.
+
+        What has no counterpart at its place in the family is left out like what is dropped.
+        """
+        sources = {pair.source for pair in self.pairings} | {one.name for one in self.unmatched}
+        told = {source for source in sources if rules.target_of(source) or rules.drop_of("source", source)}
+        spoken = {to for source in (*rules.names, *told) for to, _, _ in rules.targets_of(source)}
+        targets: dict[str, list[tuple[str, Transform]]] = {}
+        for pair in self.pairings:
+            if pair.source not in told and pair.target not in spoken and not rules.drop_of("target", pair.target):
+                targets.setdefault(pair.source, []).append((pair.target, pair.transform))
+        out: dict[str, dict[str, str]] = {"source": {}, "target": {}}
+        left_out: tuple[Unmatched | Dropped, ...] = (*self.unmatched, *self.dropped)
+        for one in left_out:
+            if one.name not in (told if one.side == "source" else spoken):
+                out[one.side][as_literal(one.name)] = one.reason
+        return replace(
+            rules,
+            names={source: several[0] for source, several in targets.items()} | rules.names,
+            further={source: tuple(several[1:]) for source, several in targets.items() if len(several) > 1}
+            | dict(rules.further),
+            dropped_source=rules.dropped_source | out["source"],
+            dropped_target=rules.dropped_target | out["target"],
+        )
+
+    def marked(self, name_map: NameMap, rules: NameRules) -> NameMap:
+        """The map with its pairs told as the family's, but for those of the rules."""
+        own = {(pair.source, pair.target) for pair in self.pairings}
+        pairings = (
+            replace(p, evidence="family", note=self.name)
+            if (p.source, p.target) in own and p.evidence == "user" and not rules.target_of(p.source)
+            else p
+            for p in name_map.pairings
+        )
+        unused = tuple(rule for rule in name_map.unused_rules if rule in rules.all_rules)
+        apart = {Dropped(one.name, one.side, one.reason): one for one in self.unmatched}
+        return replace(
+            name_map,
+            pairings=tuple(pairings),
+            dropped=tuple(drop for drop in name_map.dropped if drop not in apart),
+            unmatched=(*(apart[drop] for drop in name_map.dropped if drop in apart), *name_map.unmatched),
+            unused_rules=unused,
+        )
+
+
+def choose_family(name: str | None, source: ParameterSet, target: ParameterSet) -> RecognisedFamily | None:
+    """The family of that name, or with "auto" the one of which both sides are; None if there is no name or no family.
+
+    Raises UsageError for an unknown name, or two sides of one framework, MapError for names that the family lacks.
+    """
+    if name is None:
+        return None
+    if name == AUTO:
+        return recognise_pair(source, target)
+    family = read_family(name)
+    if not _differ(source, target):
+        hint = "leave --family out, or give a model of torch and one of MindSpore"
+        raise UsageError(f"--family {name} leads from torch to MindSpore or back", hint)
+    return _paired(family, source, target)
+
+
+def recognise_families(
+    tensors: Mapping[str, StoredTensor | Parameter], framework: str | None
+) -> list[RecognisedFamily]:
+    """The families that know every name of a side of this framework, and with whose kinds all shapes agree.
+
+    Several may: ports of one torch model have names of their own.
+    """
+    to = _to(framework)
+    return [found for family in model_families() if (found := _recognised(family, tensors, to)) is not None]
+
+
+def recognise_pair(source: ParameterSet, target: ParameterSet) -> RecognisedFamily | None:
+    """The one family of both sides, with the pairs whose shapes agree; None if there is not exactly one."""
+    if not _differ(source, target):
+        return None
+    backwards = target.framework == "mindspore"
+    known = [
+        paired
+        for found in recognise_families(source.by_name, source.framework)
+        if _knows(found.family, target, backwards=backwards)
+        and (paired := _paired(found.family, source, target)).pairings
+    ]
+    return known[0] if len(known) == 1 else None
+
+
+def _knows(family: ModelFamily, side: ParameterSet, *, backwards: bool) -> bool:
+    return any(all(form.knows(name, backwards=backwards) for name in side.names) for form in family.forms)
+
+
+def _paired(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
+    """The form of a family that knows all names of the source and pairs most of them."""
+    backwards = source.framework == "mindspore"
+    known = [form for form in family.forms if all(form.knows(name, backwards=backwards) for name in source.names)]
+    return max((pair_by_family(form, source, target) for form in known or [family]), key=lambda one: len(one.pairings))
+
+
+def _differ(source: ParameterSet, target: ParameterSet) -> bool:
+    return {source.framework, target.framework} == {"torch", "mindspore"}
+
+
+def _to(framework: str | None) -> TargetFamily:
+    return "nn" if framework == "torch" else "torch"
+
+
+def _recognised(
+    family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
+) -> RecognisedFamily | None:
+    family = family.form_of(tensors, backwards=to == "torch")
+    if not all(family.knows(name, backwards=to == "torch") for name in tensors):
+        return None
+    try:
+        pairings = map_from_family(family, tensors, to).name_map.pairings
+    except (MapError, OpenNamesError):
+        return None
+    names = [pair.target if to == "torch" else pair.source for pair in pairings]
+    told = all(any(fnmatchcase(name, glob) for name in names) for glob in family.needs)
+    return RecognisedFamily(family, pairings) if told and _kinds_agree(family, tensors, to) else None
+
+
+def _kinds_agree(family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily) -> bool:
+    """Tell whether each layer looks like the kind that the family says it is."""
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    for reading in read_groups(shapes, directed_rules(layer_rules(), to, alone=False), (), {}):
+        place = family.place(reading.group.path(next(iter(reading.group.shapes))), backwards=to == "torch")
+        if place is None or place.rule.kind in ("", AS_IS):
+            continue
+        if all(place.rule.kind not in (rule.kind, rule.id) for rule in reading.rules):
+            return False
+    return True
+
+
+def pair_by_family(family: ModelFamily, source: ParameterSet, target: ParameterSet) -> RecognisedFamily:
+    """Pair two sides by a form of a family; raises MapError as `map_from_family`.
+
+    A port whose layers are those of `mint` stands at the same places under torch's names.
+    """
+    backwards = source.framework == "mindspore"
+    wanted: tuple[TargetFamily, ...] = ("torch",) if backwards else ("nn", "mint")
+    agreed: Groups = {}
+    refused: Groups = {}
+    filled: set[str] = set()
+    gone: set[str] = set()  # a count of batches, which only mint keeps
+    for to in wanted:
+        inferred = map_from_family(family, source.by_name, to)
+        filled |= {fill.name for fill in inferred.fills}
+        gone |= {drop.name for drop in inferred.name_map.dropped}
+        for name, group in _by_source(inferred.name_map.pairings).items():
+            if name not in agreed:
+                fits = all(_agrees(pairing, source, target) for pairing in group)
+                (agreed if fits else refused).setdefault(name, group)
+        refused = {name: group for name, group in refused.items() if name not in agreed and name not in gone}
+    refused |= _not_whole(agreed, refused)
+    pairings = tuple(p for name, group in agreed.items() if name not in refused for p in group)
+    spoken = {p.target for p in pairings} | filled
+    return RecognisedFamily(
+        family,
+        pairings,
+        (
+            *_refused_sources(refused, target),
+            *_refused_targets(family, [name for name in target.names if name not in spoken], refused, source),
+        ),
+        (*_dropped(family, "source", source), *_dropped(family, "target", target)),
+    )
+
+
+def _by_source(pairings: Iterable[Pairing]) -> Groups:
+    groups: Groups = {}
+    for pairing in pairings:
+        groups.setdefault(pairing.source, []).append(pairing)
+    return groups
+
+
+def _agrees(pairing: Pairing, source: ParameterSet, target: ParameterSet) -> bool:
+    other = target.by_name.get(pairing.target)
+    return other is not None and pairing.transform.output_shape(source.by_name[pairing.source].shape) == other.shape
+
+
+def _not_whole(agreed: Groups, refused: Groups) -> Groups:
+    """The sources that fit, but with others that do not make one target."""
+    broken = {p.target for group in refused.values() for p in group}
+    return {name: group for name, group in agreed.items() if any(p.target in broken for p in group)}
+
+
+def _refused_sources(refused: Groups, target: ParameterSet) -> Iterator[Unmatched]:
+    for name, group in refused.items():
+        targets = [p.target for p in group]
+        there = tuple(one for one in targets if one in target.by_name)
+        yield Unmatched(name, "source", _reason(targets, target.by_name[there[0]].shape if there else None), there)
+
+
+def _refused_targets(
+    family: ModelFamily, names: Iterable[str], refused: Groups, source: ParameterSet
+) -> Iterator[Unmatched]:
+    backwards = source.framework == "torch"
+    makers: dict[str, list[str]] = {}
+    for pairing in (p for group in refused.values() for p in group):
+        makers.setdefault(pairing.target, []).append(pairing.source)
+    for name in names:
+        place = family.place(name, backwards=backwards)
+        if name in makers:
+            shape = source.by_name[makers[name][0]].shape
+            yield Unmatched(name, "target", _reason(makers[name], shape), tuple(makers[name]))
+        elif place is not None and not family.reason_to_drop(name, _framework(backwards=backwards)):
+            yield Unmatched(name, "target", _reason(place.paths, None))
+
+
+def _reason(names: Iterable[str], shape: tuple[int, ...] | None) -> str:
+    has = "which the other side does not have" if shape is None else f"which has shape {list(shape)}"
+    return f"the family says {first_few(list(names))}, {has}"
+
+
+def _dropped(family: ModelFamily, side: SideName, parameters: ParameterSet) -> Iterator[Dropped]:
+    framework = _framework(backwards=parameters.framework == "mindspore")
+    for name in parameters.names:
+        if reason := family.reason_to_drop(name, framework):
+            yield Dropped(name, side, reason)
+
+
+def _framework(*, backwards: bool) -> str:
+    return "mindspore" if backwards else "torch"
+
+
+def map_from_family(
+    family: ModelFamily, tensors: Mapping[str, StoredTensor | Parameter], to: TargetFamily
+) -> InferredNames:
+    """Return the map to the names of the family's MindSpore model, or back to torch's, with or without its prefixes.
+
+    Raises MapError listing every name that the family does not know, OpenNamesError and UsageError as `map_from_file`.
+    """
+    backwards = to == "torch"
+    family = family.form_of(tensors, backwards=backwards)
+    here, there = ("mindspore", "torch") if backwards else ("torch", "mindspore")
+    drops = {name: reason for name in tensors if (reason := family.reason_to_drop(name, here))}
+    places = _places(family, [name for name in tensors if name not in drops], backwards=backwards)
+    of_layers = {name: tensors[name] for name, place in places.items() if place.rule.kind}
+    told = {name.rpartition(".")[0]: [places[name].rule.kind] for name in of_layers}
+    inferred = map_from_file(of_layers, to, told=told)
+    by_name = inferred.name_map.by_source
+    gone = {drop.name: drop.reason for drop in inferred.name_map.dropped}
+    pairings = [
+        moved
+        for name, place in places.items()
+        if name not in gone
+        for moved in _moved(name, tensors[name].shape, place, by_name.get(name), backwards=backwards)
+    ]
+    dropped = tuple(Dropped(name, "source", reason) for name, reason in (gone | drops).items())
+    paths = {name.rpartition(".")[0]: place.paths[0] for name, place in places.items() if place.rule.kind}
+    fills = tuple(replace(fill, name=_under(paths[fill.name.rpartition(".")[0]], fill.name)) for fill in inferred.fills)
+    name_map = replace(inferred.name_map, pairings=tuple(pairings), dropped=dropped)
+    own = [f"{glob} ({reason})" for glob, reason in family.dropped[there].items()]
+    warnings = (f"what only {there} has is not written: {first_few(own)}",) if own else ()
+    return replace(inferred, name_map=name_map, fills=fills, warnings=(*inferred.warnings, *warnings))
+
+
+def _places(family: ModelFamily, names: Sequence[str], *, backwards: bool) -> dict[str, Place]:
+    places = {name: family.place(name, backwards=backwards) for name in names}
+    if faults := [f"{name}: the family has no such name" for name, place in places.items() if place is None]:
+        raise MapError(
+            f"the family {family.name} ({family.about})",
+            faults,
+            "check that the file is of this family and has no prefix (`align inspect`), or give a map with --map",
+        )
+    return {name: place for name, place in places.items() if place is not None}
+
+
+def _moved(name: str, shape: Shape, place: Place, inferred: Pairing | None, *, backwards: bool) -> Iterator[Pairing]:
+    """The pairings of a parameter: one for each piece of a layer that is fused on this side alone."""
+    if inferred is None:
+        yield Pairing(name, place.paths[0], "rule", 1.0, _reshaped(name, shape, place, backwards=backwards))
+        return
+    for index, path in enumerate(place.paths):
+        cut = _cut(name, inferred.transform.output_shape(shape), place, index)
+        yield replace(inferred, target=_under(path, inferred.target), transform=chained(inferred.transform, cut))
+
+
+def _cut(name: str, shape: Shape, place: Place, index: int) -> Transform:
+    """What takes a piece out of the whole, or puts one into it, along the first axis."""
+    if place.piece is not None:
+        number, of = place.piece
+        return Part(0, number * shape[0], (number + 1) * shape[0], (of * shape[0], *shape[1:]))
+    if len(place.paths) == 1:
+        return IDENTITY
+    size, rest = divmod(shape[0], len(place.paths))
+    if rest:
+        raise MapError("the family", [f"{name}: {shape} cannot be cut into {len(place.paths)} equal pieces"])
+    return Slice(0, index * size, (index + 1) * size, shape)
+
+
+def _reshaped(name: str, shape: Shape, place: Place, *, backwards: bool) -> Transform:
+    """The change of shape of a parameter without a layer."""
+    if place.rule.shapes is None:
+        return IDENTITY
+    before, after = place.rule.shapes[:: -1 if backwards else 1]
+    if len(before) != len(shape) or any(n not in (0, length) for n, length in zip(before, shape, strict=True)):
+        raise MapError("the family", [f"{name}: {shape} has not the axes {before}, of which 0 is any"])
+    return Reshape(tuple(shape[axis] if n == 0 else n for axis, n in enumerate(after)), shape)
+
+
+def _under(path: str, name: str) -> str:
+    return f"{path}.{name.rpartition('.')[2]}"

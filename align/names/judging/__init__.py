@@ -1,1 +1,0 @@
-"""Whether a map is whole and in place, and the verdict."""

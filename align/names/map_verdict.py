@@ -1,0 +1,116 @@
+"""What a name map comes to: whether every parameter has its counterpart, surely, in its place, and no target twice.
+
+No conversion follows a map that makes a target twice, so none is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from align.core.message_words import first_few
+from align.core.name_map import Ambiguity
+from align.core.piece_transforms import apart_from_whole
+from align.core.verdicts import Coverage, Outcome, Verdict
+from align.errors import MapError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from align.core.name_map import NameMap, Pairing
+    from align.core.transforms import Transform
+
+
+def map_verdict(name_map: NameMap, unproven: str = "") -> Verdict:
+    """Aligned if every parameter is surely paired or dropped, in its place, and nothing is `unproven`."""
+    unmatched = [sum(one.side == side for one in name_map.unmatched) for side in ("source", "target")]
+    groups = [group.sources for group in name_map.ambiguous], [group.targets for group in name_map.ambiguous]
+    unsettled = [sum(len(names) for names in side) for side in groups]
+    left, right = unmatched[0] + unsettled[0], unmatched[1] + unsettled[1]
+    coverage = Coverage("parameters", len(name_map.pairings), len(name_map.dropped), left, right)
+    unsure = sum(not pairing.sure for pairing in name_map.pairings)
+    reasons = [unproven] if unproven else []
+    if not name_map.complete:
+        reasons.append(f"{left} parameters of {name_map.source} and {right} of {name_map.target} are not paired")
+    if unsure:
+        reasons.append(
+            f"{unsure} pairs are the best reading of the names and not sure (a trial or a line of yours tells)"
+        )
+    if swapped := swapped_places(name_map.pairings):
+        places = first_few([f"{one} and {other}" for one, other in swapped])
+        reasons.append(f"{places} stand in each other's place by their shapes")
+    if reasons:
+        return Verdict(Outcome.NOT_ALIGNED, "; ".join(reasons), coverage)
+    reason = f"all parameters are paired, {len(name_map.dropped)} are dropped with a reason"
+    return Verdict(Outcome.ALIGNED, reason, coverage)
+
+
+def swapped_places(pairings: Iterable[Pairing]) -> list[tuple[str, str]]:
+    """Pairs of paths, each once, that stand in each other's place by their shapes; without what both have at the end.
+
+    What a run, equal values or the user say is no finding: they say that it is right so.
+
+    >>> from align.core.name_map import Pairing
+    >>> one, other = "layers.1.fc.weight", "layers.2.fc.weight"
+    >>> swapped_places([Pairing(one, other, "structure", 1.0), Pairing(other, one, "structure", 1.0)])
+    [('layers.1', 'layers.2')]
+    """
+    moved = {_owner(p.source): _owner(p.target) for p in pairings if p.evidence == "structure"}
+    mutual = [(a, b) for a, b in moved.items() if a < b and moved.get(b) == a]
+    return list(dict.fromkeys(_without_common_end(a, b) for a, b in mutual))
+
+
+def _owner(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _without_common_end(a: str, b: str) -> tuple[str, str]:
+    left, right = a.split("."), b.split(".")
+    while len(left) > 1 and len(right) > 1 and left[-1] == right[-1]:
+        left, right = left[:-1], right[:-1]
+    return ".".join(left), ".".join(right)
+
+
+def with_doubled_open(name_map: NameMap) -> tuple[NameMap, list[str]]:
+    """The map with the pairs that make a target twice as open groups, and a line for each such target."""
+    doubled = doubled_targets(name_map.pairings)
+    kept = tuple(one for one in name_map.pairings if one.target not in doubled)
+    paired = {one.source for one in kept}
+    groups, lines = [], []
+    for target, sources in doubled.items():
+        reason = f"{first_few(sources)} all lead to it"
+        own = [one for one in sources if one not in paired] or sources
+        groups.append(Ambiguity(tuple(own), (target,), reason))
+        lines.append(f"{target} is left open: {reason}, and a target is made once")
+    return replace(name_map, pairings=kept, ambiguous=(*name_map.ambiguous, *groups)), lines
+
+
+def refuse_doubled(name_map: NameMap, path: Path) -> None:
+    """Raise MapError naming all targets that are made twice, before a map is written."""
+    if doubled := doubled_targets(name_map.pairings):
+        faults = [f"{target}: {first_few(sources)} all lead to it" for target, sources in doubled.items()]
+        raise MapError(
+            path, faults, "nothing was written: leave one source for each target, or parts that do not overlap"
+        )
+
+
+def doubled_targets(pairings: Iterable[Pairing]) -> dict[str, list[str]]:
+    """The sources of each target of which a value would be made twice; parts that do not overlap make one together."""
+    groups: dict[str, list[Pairing]] = {}
+    for one in pairings:
+        groups.setdefault(one.target, []).append(one)
+    return {
+        target: [one.source for one in own]
+        for target, own in groups.items()
+        if len(own) > 1 and _overlap([one.transform for one in own])
+    }
+
+
+def _overlap(transforms: Sequence[Transform]) -> bool:
+    parts = [part for transform in transforms if (part := apart_from_whole(transform)[1])]
+    if len(parts) < len(transforms) or len({(part.axis, part.shape) for part in parts}) > 1:
+        return True
+    spans = sorted((part.start, part.stop) for part in parts)
+    return any(later[0] < earlier[1] for earlier, later in pairwise(spans))

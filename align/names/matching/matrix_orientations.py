@@ -1,0 +1,342 @@
+"""Which way round a matrix stands, as (out, in) or transposed, where its class does not tell.
+
+Three situations leave that open. *Crossed*: (16, 8) and (8, 16) stand side by side on both sides, and fit as they stand
+and crosswise transposed. *Square*, of a class of one's own: those of the class that are not square tell. *In a file*:
+a bias tells, as it is as long as the outputs, and layers of one name stand alike. What names, classes and biases do not
+tell, or tell both ways, is open; and a pair that is turned so is never sure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from align.core.name_map import Ambiguity
+from align.names.fold_names import NUMBER
+from align.names.layers.pair_evidence import SETTLED, PairEvidence
+from align.names.layers.path_words import number_order, numbered
+from align.names.layers.weight_transforms import is_turned
+from align.names.matching.other_forms import TURNED, transposed_layer
+from align.names.matching.weigh_exchanges import group_links
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence, Set
+
+    from align.core.parameters import ParameterSet
+    from align.names.layers.read_layers import Layer, Pair
+    from align.names.matching.weigh_exchanges import OpenGroup
+
+
+Sure = tuple["Pair", float]
+Sides = tuple["ParameterSet", "ParameterSet"]
+BY_NAME = "by its name, against its shape: as it stands, the layer beside it has this shape"
+_CROSSED_REASON = "each of these fits as it stands or transposed, and classes and names do not settle which is which"
+_SQUARE_REASON = "a square weight of a class that no rule knows: a trial with values tells whether it is transposed"
+_EITHER = frozenset({False, True})
+UNTOLD = "a square matrix, and nothing in the file tells whether it stands as (out, in)"
+_FILE_REASON = (
+    "a square matrix of a checkpoint of which some matrices are transposed, or may be: nothing tells whether it is"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Orientations:
+    """The pairs, some exchanged or turned; what is open, with the paths of its sources; notes by a source's name."""
+
+    pairs: list[Sure] = field(default_factory=list)
+    ambiguous: list[Ambiguity] = field(default_factory=list)
+    open_paths: set[str] = field(default_factory=set)
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def settle_orientations(pairs: Sequence[Sure], sides: Sides, spoken: Set[str]) -> Orientations:
+    """Return the pairs with their matrices as names, classes and biases tell; nothing that the user has `spoken` of."""
+    crossed = _settle_crossed(pairs, sides, spoken)
+    square = _settle_square(crossed, sides)
+    return _settle_in_files(square, sides, spoken)
+
+
+def _settle_crossed(pairs: Sequence[Sure], sides: Sides, spoken: Set[str]) -> Orientations:
+    """Exchange the matrices side by side for which only their shapes speak."""
+    rivals = _rivals([pair for pair, _ in pairs if pair[0].roles.get("weight") and _weight_name(pair[0]) not in spoken])
+    if not rivals:
+        return Orientations(list(pairs))
+    in_doubt = {pair[0].path for both in rivals for pair in both}
+    speaks = _witness([one for one in pairs if one[0][0].path not in in_doubt], sides)
+    told = [(both, speaks(*both)) for both in rivals]
+    found = Orientations()
+    exchanged: dict[str, Layer] = {}
+    better = _better([both for both, benefit in told if benefit < 0])
+    for group in group_links([both for both, benefit in told if benefit <= 0]):
+        paths = {layer.path for side, layer in group.members if side == "source"}
+        if paths <= better.keys():
+            exchanged.update({path: better[path] for path in paths})
+        elif _fits_turned(group):
+            found.open_paths.update(paths)
+            found.ambiguous.append(_crossed_group(group))
+    for (a, b), sure in pairs:
+        if a.path in exchanged:
+            found.notes[_weight_name(a)] = BY_NAME
+            found.pairs.append((_exchanged_pair(a, exchanged[a.path]), min(sure, TURNED)))
+        else:
+            found.pairs.append(((a, b), sure))
+    return found
+
+
+def _rivals(pairs: Sequence[Pair]) -> list[tuple[Pair, Pair]]:
+    """Pairs side by side that would fit as well if both were turned and their partners exchanged."""
+    places: dict[object, list[Pair]] = defaultdict(list)
+    for a, b in pairs:
+        shape = a.shapes["weight"]
+        biased = "bias" in a.roles and "bias" in b.roles
+        if len(shape) == 2 and shape[0] != shape[1] and not biased and a.path != b.path:
+            places[_block(a.path), _block(b.path), frozenset(shape)].append((a, b))
+    return [
+        (one, two)
+        for beside in places.values()
+        for one, two in combinations(beside, 2)
+        if one[0].shapes["weight"] != two[0].shapes["weight"]
+        and _may_turn(one[0], two[1])
+        and _may_turn(two[0], one[1])
+    ]
+
+
+def _may_turn(a: Layer, b: Layer) -> bool:
+    """Tell whether both may be linear, and the layout of one is known to nobody."""
+    layers = a, b
+    unknown = any(not layer.inputs_first and (not layer.kind or layer.inputs_first is None) for layer in layers)
+    return unknown and {layer.kind for layer in layers} <= {"", "linear"}
+
+
+def _exchanged_pair(a: Layer, b: Layer) -> Pair:
+    """The pair with the matrix of that side as (in, out) whose layout nobody knows."""
+    other = transposed_layer(b if b.kind else replace(b, inputs_first=None))
+    if other:
+        return a, other
+    return transposed_layer(a if a.kind else replace(a, inputs_first=None)) or a, b
+
+
+def _witness(pairs: Sequence[Sure], sides: tuple[ParameterSet, ParameterSet]) -> Callable[[Pair, Pair], int]:
+    """Return what says of two rivals: 1 that they stand right, -1 that they are to be exchanged, 0 nothing."""
+    evidence = PairEvidence((pair for pair, _ in pairs), ordered=False)
+    ways = ClassOrientations(pairs, sides)
+    known: dict[object, int] = {}
+
+    def names(one: Pair, two: Pair) -> int:
+        like = tuple(_in_any_block(layer.path) for pair in (one, two) for layer in pair)
+        if like not in known:
+            numbers = number_order(one[0].path, two[0].path) * number_order(one[1].path, two[1].path)
+            benefit = numbers or evidence.exchange_benefit(one, two)
+            known[like] = (benefit >= SETTLED) - (benefit <= -SETTLED)
+        return known[like]
+
+    def speaks(one: Pair, two: Pair) -> int:
+        of_class = ways.of(one) | ways.of(two)
+        return names(one, two) + (of_class == {False}) - (of_class == {True})
+
+    return speaks
+
+
+def _better(rivals: Sequence[tuple[Pair, Pair]]) -> dict[str, Layer]:
+    """The better partner of each source by its path, where there is but one."""
+    count = Counter(pair[0].path for both in rivals for pair in both)
+    swaps = [swap for one, two in rivals for swap in ((one[0].path, two[1]), (two[0].path, one[1]))]
+    return {path: partner for path, partner in swaps if count[path] == 1}
+
+
+def _in_any_block(path: str) -> str:
+    """The path with the numbers of the blocks left open: what names tell in one, they tell in all."""
+    block, dot, last = path.rpartition(".")
+    return NUMBER.sub("#", block) + dot + last
+
+
+def _block(path: str) -> str:
+    """The nearest numbered block around a layer."""
+    blocks = [block for _, _, block in numbered(path.rpartition(".")[0])]
+    return blocks[-1] if blocks else ""
+
+
+def _fits_turned(group: OpenGroup) -> bool:
+    """Tell whether there are as many matrices of each shape on one side as of the transposed on the other."""
+    shapes = Counter(layer.shapes["weight"] for side, layer in group.members if side == "source")
+    other = Counter(layer.shapes["weight"][::-1] for side, layer in group.members if side == "target")
+    return shapes == other
+
+
+def _crossed_group(group: OpenGroup) -> Ambiguity:
+    sources, targets = (
+        tuple(_weight_name(layer) for side, layer in group.members if side == one) for one in ("source", "target")
+    )
+    return Ambiguity(sources, targets, _CROSSED_REASON)
+
+
+def _weight_name(layer: Layer) -> str:
+    return layer.roles["weight"].name
+
+
+class ClassOrientations:
+    """Whether matrices of unknown classes stand turned to their counterparts, as told by those that are not square.
+
+    Those at `open_paths` may stand either way.
+    """
+
+    def __init__(self, pairs: Sequence[Sure], sides: Sides, open_paths: Set[str] = frozenset()) -> None:
+        self._classes = [{module.path: module.class_name for module in side.modules} for side in sides]
+        self._seen: dict[object, set[bool]] = defaultdict(set)
+        for pair, _ in pairs:
+            key = self._key(pair)
+            if key and not _is_square(pair):
+                self._seen[key] |= _EITHER if pair[0].path in open_paths else {_way(pair)}
+
+    def of(self, pair: Pair) -> Set[bool]:
+        """The ways that matrices of these classes are seen to stand; all of them may be, or none."""
+        return self._seen.get(self._key(pair), frozenset())
+
+    def is_unsure(self, pair: Pair) -> bool:
+        """Tell whether a pair is square, and of a class whose layout no rule knows."""
+        return self._key(pair) is not None and _is_square(pair)
+
+    def _key(self, pair: Pair) -> object:
+        """The unknown classes of a pair of matrices, with the names of their weights; None if there are none."""
+        kinds = {layer.kind for layer in pair}
+        if "" not in kinds or kinds - {"", "linear"} or any(len(x.shapes.get("weight", ())) != 2 for x in pair):
+            return None
+        key = [self._class_of(layer, side) for side, layer in enumerate(pair)]
+        return tuple(key) if all(one is None or one[0] for one in key) else None
+
+    def _class_of(self, layer: Layer, side: int) -> tuple[str, str] | None:
+        weight = layer.roles["weight"]
+        return None if layer.kind else (self._classes[side].get(weight.module, ""), weight.attribute)
+
+
+def _settle_square(before: Orientations, sides: Sides) -> Orientations:
+    """Turn square matrices of classes that no rule knows as their classes show; open those for which nothing does."""
+    ways = ClassOrientations(before.pairs, sides, before.open_paths)
+    settled: list[Sure] = []
+    unsure: list[Ambiguity] = []
+    for (a, b), sure in before.pairs:
+        told = ways.of((a, b)) if ways.is_unsure((a, b)) else {False}
+        if told == {True}:
+            turned = (a, replace(b, inputs_first=True)) if not b.kind else (replace(a, inputs_first=True), b)
+            settled.append((turned, min(sure, TURNED)))
+            continue
+        settled.append(((a, b), sure))
+        if len(told) > 1 or (not told and (a.kind or b.kind)):
+            unsure.append(Ambiguity((a.roles["weight"].name,), (b.roles["weight"].name,), _SQUARE_REASON))
+    return replace(before, pairs=settled, ambiguous=[*before.ambiguous, *unsure])
+
+
+def _way(pair: Pair) -> bool:
+    """Whether the matrix of an unknown class stands as (in, out); of two such, whether they stand unlike."""
+    a, b = (None if layer.kind else bool(layer.inputs_first) for layer in pair)
+    return bool(a) != bool(b)
+
+
+def _settle_in_files(before: Orientations, sides: Sides, spoken: Set[str]) -> Orientations:
+    """Turn square matrices of checkpoints as others of their names; open, or note, those for which nothing tells."""
+    files = [side.order == "file" for side in sides]
+    matrices = [pair for pair, _ in before.pairs if _may_be_turned(pair, files, spoken)]
+    if not matrices:
+        return before
+    told = _Told(files, mixed=bool(before.open_paths))
+    for pair in matrices:
+        if not _is_square(pair) and pair[0].path not in before.open_paths:
+            told.add(pair)
+    found = replace(before, pairs=[])
+    square_paths = {pair[0].path for pair in matrices if _is_square(pair)}
+    for pair, sure in before.pairs:
+        if pair[0].path in square_paths:
+            _settle(pair, sure, told.of(pair), found, files)
+        else:
+            found.pairs.append((pair, sure))
+    return found
+
+
+def _settle(pair: Pair, sure: float, ways: set[bool], found: Orientations, files: list[bool]) -> None:
+    """Take in a square matrix, told to stand alike on both sides (False), turned (True), both, or neither."""
+    a, b = pair
+    names = a.roles["weight"].name, b.roles["weight"].name
+    if ways == {True}:
+        pair = (a, replace(b, inputs_first=not a.inputs_first)) if files[1] else (replace(a, inputs_first=True), b)
+        sure = min(sure, TURNED)
+    found.pairs.append((pair, sure))
+    if len(ways) > 1:
+        found.ambiguous.append(Ambiguity(names[:1], names[1:], _FILE_REASON))
+    elif not ways:
+        found.notes[names[0]] = UNTOLD
+
+
+class _Told:
+    """Which matrices of the files are known to stand turned, by the last word of their paths and on the whole.
+
+    `mixed` says that some are open. `_unlike` tells of matrices of which only this is known: whether the two sides'
+    stand unlike.
+    """
+
+    def __init__(self, files: list[bool], *, mixed: bool) -> None:
+        self._files, self._mixed = files, mixed
+        self._named: dict[tuple[int, str], set[bool]] = defaultdict(set)
+        self._all: tuple[set[bool], set[bool]] = (set(), set())
+        self._unlike: set[bool] = set()
+
+    def add(self, pair: Pair) -> None:
+        """Take in a pair of matrices that are not square."""
+        unlike = is_turned(pair[0], "weight") != is_turned(pair[1], "weight")
+        ways = [_own_way(layer, from_file=file) for layer, file in zip(pair, self._files, strict=True)]
+        if ways == [None, None]:
+            self._unlike.add(unlike)
+            return
+        for side, way in enumerate(ways):
+            if self._files[side]:
+                told = way if way is not None else unlike != ways[1 - side]
+                self._named[side, _last_word(pair[side].path)].add(told)
+                self._all[side].add(told)
+
+    def of(self, pair: Pair) -> set[bool]:
+        """What is told of a square matrix: both sides stand alike (False), unlike (True), either way, or nothing."""
+        ways = [self._ways(layer, side) for side, layer in enumerate(pair)]
+        if all(ways):
+            return {one != other for one in ways[0] for other in ways[1]}
+        if self._mixed or True in self._unlike or any(True in way for way in ways):
+            return {True, False}
+        return self._unlike
+
+    def _ways(self, layer: Layer, side: int) -> set[bool]:
+        """How a layer of this side may stand; empty where nothing tells."""
+        if not self._files[side]:
+            return {bool(layer.inputs_first)} if layer.kind else set()
+        named, whole = self._named[side, _last_word(layer.path)], self._all[side]
+        if named or not whole:
+            return named
+        return {False} if whole == {False} and not self._mixed else {True, False}
+
+
+def _own_way(layer: Layer, *, from_file: bool) -> bool | None:
+    """Whether a matrix stands as (in, out), as its class or its bias tells; None where neither does."""
+    if not from_file:
+        return bool(layer.inputs_first) if layer.kind else None
+    if "bias" not in layer.roles:
+        return None
+    return layer.roles["weight"].shape[0] != layer.roles["bias"].shape[0]
+
+
+def _last_word(path: str) -> str:
+    parts = [part.rstrip("0123456789_") for part in path.split(".")]
+    return next(filter(None, reversed(parts)), "")
+
+
+def _may_be_turned(pair: Pair, files: Sequence[bool], spoken: Set[str]) -> bool:
+    """Tell whether both are matrices, of layers that may be linear, and one comes from a file."""
+    shapes = [layer.shapes.get("weight", ()) for layer in pair]
+    if not any(files) or any(len(shape) != 2 for shape in shapes) or {a.kind for a in pair} - {"", "linear"}:
+        return False
+    if pair[0].roles["weight"].name in spoken:
+        return False
+    return any(from_file and layer.inputs_first is not False for layer, from_file in zip(pair, files, strict=True))
+
+
+def _is_square(pair: Pair) -> bool:
+    rows, columns = pair[0].shapes["weight"]
+    return rows == columns and pair[0].shapes["weight"] == pair[1].shapes["weight"]
