@@ -1,6 +1,7 @@
 """Reads the lines of ConsoleLines, a block at a time.
 
-Validation results stand at the last training line before them unless they tell a step of their own.
+Validation results stand at the last training line before them unless they tell a step of their own. A last line
+without an end, plainly shorter than others of its kind, was cut and is left out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from align.curves.columns.line_columns import find_columns
 from align.curves.columns.printed_column import are_filled, take_texts
 from align.curves.columns.printed_digits import all_fixed
 from align.curves.line_formats.console_lines import COUNTERS, REST, SKIPPED, VALIDATION
+from align.curves.line_formats.cut_record import leave_out_cut_record
 from align.curves.log_parts.counting import starts_again
 from align.curves.log_parts.delimited import double_notes
 from align.curves.log_parts.invalid_steps import InvalidSteps
@@ -46,9 +48,11 @@ def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
         reading.add(block)
     reading.builder.refuse_words(source.label)
     table = with_sum(reading.builder.build(), lines.loss, reading.window("loss"))
+    cut, table = leave_out_cut_record(source, table, lines.record)
     if "loss" not in table.metrics:
         reading.odd_steps.refuse(source.label)
         raise EmptyLogError(source.label, [lines.summary])
+    notes = (cut,) if cut else records.notes()
     return LossLog(
         label=source.label,
         format=lines.name,
@@ -57,8 +61,8 @@ def read_console(lines: ConsoleLines, source: LogSource) -> LossLog:
         counting=lines.counts or _counting(table, lines),
         base=_base(table, lines),
         steps_per_epoch=reading.steps_per_epoch,
-        ignored_lines=reading.ignored + reading.builder.ignored + len(reading.double),
-        notes=(*records.notes(), *reading.notes()),
+        ignored_lines=reading.ignored + reading.builder.ignored + len(reading.double) + bool(cut),
+        notes=(*notes, *reading.notes()),
     )
 
 
