@@ -22,6 +22,7 @@ from align.curves.curve_result import (
     SideSpeed,
     SpeedComparison,
 )
+from align.curves.line_formats.format_files import console_formats
 from align.curves.log_format import log_formats
 from align.curves.loss_log import Curve, LogSummary, MetricSummary, Window
 
@@ -44,8 +45,10 @@ def test_every_option_is_told_of(page: Any, capsys: pytest.CaptureFixture[str]) 
 
 def test_every_format_that_is_quoted_says_so(page: Any) -> None:
     quoted = {name for name, plugin in log_formats().items() if plugin.quoted}
-    assert quoted == {"mmcv_json"}
+    as_data = {lines.name for lines in console_formats() if lines.quoted}
+    assert quoted == {"mmcv_json", *as_data}
     assert "mmcv `.log.json` (quoted)" in page.text
+    assert "Nobody here has run these" in (ROOT / "docs" / "log-formats.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

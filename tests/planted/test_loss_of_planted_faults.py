@@ -86,16 +86,16 @@ def test_a_clean_port_trains_as_its_original(original: str, candidate: str, logs
 @pytest.mark.parametrize(
     ("original", "candidate", "trouble", "said"),
     [
-        ("original", "lr", "differs from the second step", "--metric lr, as the learning rates differ from step 1 on"),
+        ("original", "lr", "differs from the second step", "--metric lr # they differ from step 1 on"),
         ("Adam", "epsilon", "differs from the second step", "(epsilon, "),
         ("original", "first layer frozen", "differs from the second step", "the optimizer"),
         ("original", "all frozen", "not descending", "which parameters never move"),
         ("original", "weight decay", "stays below the reference", "(weight decay)"),
         ("dropout", "clean", "first loss differs", "dropout"),
         ("original", "shuffling", "noise of its own", "the order of the batches"),
-        ("original", "early decay", "differs from a change of the learning rate", "--metric lr, around step 151"),
+        ("original", "early decay", "differs from a change of the learning rate", "--metric lr # around step 151"),
         ("original", "odd batch", "spike", "with the weights after step 120 on both sides, and the batch of step 121"),
-        ("original", "huge lr", "NaN", "--metric lr, as the learning rates differ from step 1 on; then align forward"),
+        ("original", "huge lr", "NaN", "--metric lr # they differ from step 1 on; then align forward"),
     ],
 )
 def test_a_planted_fault_gets_its_class_and_a_command_that_names_it(

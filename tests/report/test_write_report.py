@@ -137,7 +137,7 @@ def test_a_result_with_a_lost_field_stops_the_report_and_writes_nothing(samples,
 def test_a_folder_without_results_is_refused(tmp_path):
     with pytest.raises(RunFolderError, match="holds no results") as caught:
         write_report(tmp_path)
-    assert all(f"`{COMMANDS.get(kind, kind)}`" in caught.value.hint for kind in KINDS)
+    assert all(f"`{COMMANDS.get(kind, kind)} --run DIR`" in caught.value.hint for kind in KINDS)
 
 
 def test_a_report_is_made_beside_a_run_that_is_going_on(samples, tmp_path):
