@@ -18,6 +18,7 @@ from align.curves.columns.printed_column import ABSENT
 from align.curves.log_parts.counting import starts_again
 from align.curves.log_parts.invalid_steps import InvalidSteps
 from align.curves.log_parts.known_tables import find_names, known_table
+from align.curves.log_parts.name_value_pairs import MOST_NAMES
 from align.curves.log_parts.phases import OTHER_PHASES, phase_by_name
 from align.curves.log_parts.table_builder import NO_STEP, TableBuilder, read_steps
 from align.curves.log_parts.text import ONLY_EPOCHS, end_notes, is_null, is_number, with_point
@@ -64,7 +65,11 @@ class LogColumns:
 
 def find_columns(names: Iterable[str]) -> LogColumns | None:
     """Tell the columns of a log by their names; None without any loss, or without both step and epoch."""
-    names = dict.fromkeys(names)
+    return _find_columns(tuple(dict.fromkeys(names)))
+
+
+@functools.lru_cache(maxsize=16)  # several formats ask for those of one log
+def _find_columns(names: tuple[str, ...]) -> LogColumns | None:
     if table := known_table(names):
         return _of_known(table, names)
     spelled: dict[str, str] = {}
@@ -96,6 +101,7 @@ class TableReader:
         self._columns, self._decimal_comma = columns, decimal_comma
         self._builder = TableBuilder(functools.partial(_window, columns), phase_by_name, columns.loss)
         self._names: dict[str, None] = {}
+        self._left_out = 0
         self._without_loss: list[int] = []
         self._odd_steps = InvalidSteps()
         self._filled, self._commas = 0, False
@@ -104,10 +110,10 @@ class TableReader:
         """Take the rows of a block, by the names of their columns; those without a step are no records."""
         self._filled += block.count_filled()
         columns, count = self._columns, len(lines)
-        self._names.update(dict.fromkeys(cells))
         epochs = _steps(cells.get(columns.epoch or ""), count)
         steps = epochs if columns.step is None else _steps(cells.get(columns.step), count)
-        metrics = {name: texts for name, texts in cells.items() if name not in (columns.step, columns.epoch)}
+        metrics = self._metrics(cells)
+        self._names.update(dict.fromkeys(metrics))
         if self._decimal_comma and "," in block.text:
             metrics = self._with_points(metrics)
         self._odd_steps.look(
@@ -148,6 +154,14 @@ class TableReader:
             notes=(*self._notes(), *only_epochs, *end_notes(source)),
         )
 
+    def _metrics(self, cells: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        """Return the columns that do not count: the loss, the phase and the first ones, `MOST_NAMES` of them."""
+        columns = self._columns
+        names = [name for name in cells if name not in (columns.step, columns.epoch)]
+        self._left_out = max(self._left_out, len(names) - MOST_NAMES)
+        kept = dict.fromkeys(name for name in (columns.loss, columns.phase, *names[:MOST_NAMES]) if name in cells)
+        return {name: cells[name] for name in kept if name is not None}
+
     def _with_points(self, metrics: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
         pointed: dict[str, Sequence[str]] = {name: list(map(with_point, texts)) for name, texts in metrics.items()}
         self._commas |= any(list(texts) != pointed[name] for name, texts in metrics.items())
@@ -171,6 +185,8 @@ class TableReader:
         if others := sorted(name for name in self._names if name != loss and _plain(name) in LOSS_NAMES):
             notes.append(f"the loss is read from {loss!r}; also in the log: {', '.join(others)}")
         notes += [*self._builder.notes(), *self._odd_steps.notes()]
+        if self._left_out:
+            notes.append(f"{self._left_out} of the columns are left out: of other metrics {MOST_NAMES} are read")
         notes += ["a comma inside a number is read as its decimal point"] * self._commas
         if self._without_loss:
             lines = f"{len(self._without_loss)} rows have no loss (first: line {self._without_loss[0]})"

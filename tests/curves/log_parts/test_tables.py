@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 
 from align.curves.axis.place_on_axis import place_on_axis
+from align.curves.log_parts.name_value_pairs import MOST_NAMES
 from align.curves.log_sources import LogSource
 from align.curves.loss_log import EPOCH_MEAN
 from align.curves.losslogs.csv_table import PLUGIN as CSV
@@ -189,3 +191,12 @@ def test_means_over_ten_steps_are_not_read_as_raw_losses() -> None:
     assert not JSONL.recognizes(
         LogSource.of_text('{"data_time": 0.1, "loss": 0.2, "time": 0.1, "iter": 10, "step": 10}\n')
     )
+
+
+def test_a_row_of_very_many_columns_keeps_its_loss_and_the_first_ones_with_a_note() -> None:
+    names = [f"k{place}" for place in range(2 * MOST_NAMES)]
+    rows = [{**dict.fromkeys(names, 0.5), "step": step, "loss": 1.0 / step} for step in (1, 2)]
+    log = JSONL.read(LogSource.of_text("\n".join(map(json.dumps, rows)) + "\n"))
+    assert log.table.metrics["loss"].values.tolist() == [1.0, 0.5]
+    assert log.table.metrics.keys() == {"loss", *names[:MOST_NAMES]}
+    assert any(f"{MOST_NAMES + 1} of the columns are left out" in note for note in log.notes)
