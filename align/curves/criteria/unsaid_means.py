@@ -34,6 +34,8 @@ ENOUGH_FOR_NOISE, APART, ALIKE, LESS = 24, 1.8, 1.4, 0.7
 MOST_ALIKE = 0.7
 # Noise is there in each part of a training, if only so small a part of it as the loss goes down.
 PARTS, LEAST_SCATTER = 4, 0.02
+# Running means are at least so much smoother than single steps: those of 5 steps have 0.2 of their roughness.
+SMOOTHER = 0.5
 # What loggers average that print each step.
 RUNNING = (5, 10, 20, 50, 100)
 
@@ -77,7 +79,7 @@ def find_unsaid_means(
 
 def _of_side(side: Side, curve: Curve, other: Curve, preset: Preset) -> Iterator[UnsaidMeans]:
     every = cadence(curve.steps)
-    if cadence(other.steps) != 1:
+    if cadence(other.steps) != 1 or (every == 1 and _roughness(curve) > SMOOTHER * _roughness(other)):
         return
     for length in (every,) if every > 1 else RUNNING:
         try:
@@ -111,6 +113,13 @@ def _of_one_noise(single: Floats, pairs: PairedCurves, before: float, after: flo
     averaged, means, alone = (noise_size(values) for values in (pairs.reference, pairs.candidate, single))
     small, large = sorted((averaged, means))
     return bool(0.0 < large <= ALIKE * small and alone >= APART * means)
+
+
+def _roughness(curve: Curve) -> float:
+    """Return how far neighbouring values are apart, as a rule; a running mean of k steps has one k-th of it."""
+    apart = np.abs(np.diff(curve.values))
+    known = apart[np.isfinite(apart)]
+    return float(np.median(known)) if len(known) else 0.0
 
 
 def _scatters(differences: Floats) -> bool:
