@@ -127,13 +127,20 @@ class StepTaker(Protocol):
     """Takes training steps of a live model, with its loss and its optimizer."""
 
     def take_steps(
-        self, training: Training, batches: Sequence[Batch], sink: StepSink, *, loss_scale: float = 1.0
+        self,
+        training: Training,
+        batches: Sequence[Batch],
+        sink: StepSink,
+        *,
+        loss_scale: float = 1.0,
+        rate_zero: bool = False,
     ) -> None:
         """Take one step after another in training mode on fixed random numbers, seen by the sink.
 
         Batches are split as `split_batch` does. The loss is multiplied by `loss_scale` for the way back, unless the
-        step is the user's own. The model, its optimizers and their schedules, modes and random states are left as they
-        were. Raises UserCodeError where the step fails, CannotRunError for a loss that is no scalar, InputsError for a
+        step is the user's own. With `rate_zero` optimizers are called at a learning rate of 0. The model, its
+        optimizers and their schedules, modes and random states are left as they were. Raises UserCodeError where the
+        step fails, CannotRunError for a loss that is no scalar and a rate that cannot be set to 0, InputsError for a
         batch that does not fit.
         """
         ...

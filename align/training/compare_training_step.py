@@ -19,6 +19,7 @@ from align.models.living_objects import looked_for_once
 from align.models.open_side import named_environments
 from align.traces.pair_traces import open_names
 from align.training.dropout.replay_dropout import DropoutReplay
+from align.training.faults.explain_at_rate_zero import explain_at_rate_zero
 from align.training.faults.find_step_culprits import find_step_culprits
 from align.training.faults.gradient_scale import OF_LOSS
 from align.training.freeze import without_dropout
@@ -35,6 +36,7 @@ from align.training.steps.recorded_steps import ReferenceSteps, batches_of_steps
 from align.training.steps.refuse_random_steps import refuse_random_steps
 from align.training.steps.step_folder import read_steps
 from align.training.steps.step_tables import compared_gradients, compared_layers, compared_losses, judged_gradients
+from align.training.steps.take_apart import compare_apart, take_apart
 from align.training.steps.take_steps_beside import take_steps_beside
 
 if TYPE_CHECKING:
@@ -178,6 +180,9 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
     if culprits and live is not None:
         batches = seen.sides[0].batches
         refuse_random_steps(live, batches, seen.traces[1], folder / "candidate-again", seen.start)
+    apart = take_apart(seen) if culprits else None
+    if apart is not None:
+        culprits = explain_at_rate_zero(culprits, seen, apart)
     losses = tuple(compared_losses(seen))
     gradients = tuple(compared_gradients(alone, together, owners_of(seen.parameters[1])))
     unsure = {one.candidate for one in gradients if scale is not None or one.outcome == "could not tell"}
@@ -206,6 +211,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
         updates,
         free,
         moments,
+        () if apart is None else tuple(compare_apart(apart, {one.candidate for one in updates})),
     )
 
 

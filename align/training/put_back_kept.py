@@ -29,11 +29,17 @@ class StepsFromStart:
     taker: StepTaker
 
     def take_steps(
-        self, training: Training, batches: Sequence[Batch], sink: StepSink, *, loss_scale: float = 1.0
+        self,
+        training: Training,
+        batches: Sequence[Batch],
+        sink: StepSink,
+        *,
+        loss_scale: float = 1.0,
+        rate_zero: bool = False,
     ) -> None:
         """Take the steps, and put back what the user's step kept; see StepTaker."""
         with kept_put_back(training.step):
-            self.taker.take_steps(training, batches, sink, loss_scale=loss_scale)
+            self.taker.take_steps(training, batches, sink, loss_scale=loss_scale, rate_zero=rate_zero)
 
     def split_batch(self, training: Training, batch: Batch) -> BatchParts:
         """As the taker does; see StepTaker."""

@@ -100,6 +100,25 @@ class ComparedUpdate:
 
 
 @dataclass(frozen=True, slots=True)
+class StepApart:
+    """Why a paired parameter ends the first step elsewhere, one thing at a time; of a faulty step only.
+
+    All are L2 norms: `update` of what the reference's step changed; `whole` of the gap to the candidate under its own
+    gradients; `by_gradients` of what the reference's optimizer makes otherwise of the candidate's gradients;
+    `by_optimizer` of what the candidate's makes otherwise of the reference's. `at_rate_zero` is how far the reference's
+    and the candidate's step move it with all learning rates 0. None for a step that could not be taken.
+    """
+
+    reference: str
+    candidate: str
+    update: float
+    whole: float | None
+    by_gradients: float | None
+    by_optimizer: float | None
+    at_rate_zero: tuple[float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True)
 class ComparedLayer:
     """A paired call by itself: the worst factors of what it returns, of the gradients that it sends back."""
 
@@ -171,6 +190,7 @@ class StepComparison:
     updates: tuple[ComparedUpdate, ...] = ()
     free: tuple[FreeStep, ...] = ()
     moments: tuple[ComparedMoment, ...] = ()
+    apart: tuple[StepApart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.cli.main import main
+from align.report.rendering.catalogue import say
+from align.report.show_result import result_blocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,6 +105,14 @@ def test_a_fault_ends_with_1_and_is_kept(tmp_path: Path, capsys: pytest.CaptureF
     ]
     assert len(document["losses"]) == document["steps"] == 1
     assert json.loads((tmp_path / "run" / "step.json").read_text("utf-8"))["culprits"] == document["culprits"]
+    (table,) = [
+        one for one in result_blocks(document, show_all=True) if getattr(one, "title", "") == say("step.parted")
+    ]
+    names, gradients, optimizer, both, *still = zip(*(row.cells for row in table.rows), strict=True)
+    assert names == ("all parameters", *(one["candidate"] for one in document["apart"]))
+    assert gradients == both
+    assert 0 < float(both[0]) < 1e-4  # the sum over the samples changes the gradients, and Adam's first step hardly
+    assert set(optimizer) | set(still[0]) | set(still[1]) == {"0"}
 
 
 def test_batches_are_taken_one_after_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

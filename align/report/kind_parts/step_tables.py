@@ -16,13 +16,43 @@ TONES: dict[str, Tone] = {"aligned": "plain", "not aligned": "bad", "could not t
 
 
 def run_tables(document: dict[str, Any], *, show_all: bool) -> Iterator[Table]:
-    """The free run, and the moments that are off, or all of them."""
+    """Why a faulty first step ends elsewhere, the free run, and the moments that are off, or all of them."""
+    if document.get("apart"):
+        yield _apart(document["apart"], show_all=show_all)
     if document.get("free"):
         yield _free(document["free"])
     moments = document.get("moments", ())
     shown = moments if show_all else [one for one in moments if one["outcome"] == "not aligned"]
     if shown:
         yield _moments(shown)
+
+
+def _apart(parameters: Sequence[dict[str, Any]], *, show_all: bool) -> Table:
+    """All parameters as one vector, and each with `show_all`; sizes over that of the reference's update."""
+    columns = (
+        Column(say("word.candidate"), "path"),
+        Column(say("step.by_gradients"), "number"),
+        Column(say("step.by_optimizer"), "number"),
+        Column(say("step.by_both"), "number"),
+        Column(say("step.reference_at_zero"), "number"),
+        Column(say("step.candidate_at_zero"), "number"),
+    )
+    listed = parameters if show_all and len(parameters) > 1 else ()
+    rows = [_parted(say("step.all_parameters"), parameters), *(_parted(one["candidate"], [one]) for one in listed)]
+    return Table(say("step.parted"), columns, tuple(rows), say("step.parted_note"))
+
+
+def _parted(name: str, parameters: Sequence[dict[str, Any]]) -> Row:
+    still = [[one["at_rate_zero"][side] for one in parameters] for side in range(2)]
+    sizes = [[one[key] for one in parameters] for key in ("by_gradients", "by_optimizer", "whole")]
+    update = _together([one["update"] for one in parameters])
+    shares = (_together(one) for one in (*sizes, *still))
+    return Row((name, *(NONE if one is None or not update else format_number(one / update, 2) for one in shares)))
+
+
+def _together(sizes: Sequence[Any]) -> float | None:
+    """The size of all as one vector; None where one is not known."""
+    return None if None in sizes else sum(as_float(one) ** 2 for one in sizes) ** 0.5
 
 
 def _free(steps: Sequence[dict[str, Any]]) -> Table:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from align.core.layer_settings import LayerSettings, LearningRates, ParameterGroup, group_paths, plain_settings
-from align.errors import UserCodeError
+from align.errors import CannotRunError, UserCodeError
 from align.models.adapter_parts.mindspore.arrays import to_array
 from align.models.adapter_parts.mindspore.settings import cell_settings, plain_value, public_classes
 from align.models.adapter_parts.schedule_lengths import largest_step, scheduler_end
@@ -211,6 +211,23 @@ def schedules_put_back(optimizer: Any, schedulers: Sequence[Any]) -> Iterator[No
             vars(one).update(own)
         for one, value in before:
             one.set_data(mindspore.Tensor(value))
+
+
+def rates_of(optimizer: Any) -> list[Any]:
+    """Return the tensors that hold the learning rates of an optimizer.
+
+    Raises CannotRunError where a cell computes them from the step.
+    """
+    import mindspore
+
+    groups = getattr(optimizer, "param_groups", None)
+    if isinstance(groups, list):
+        return [group["lr"] for group in groups]
+    sources = _rate_sources(optimizer)
+    held = [getattr(one, "learning_rate", None) if isinstance(one, mindspore.nn.Cell) else one for one in sources]
+    if any(not isinstance(one, mindspore.Tensor) for one in held):
+        raise CannotRunError("the learning rate is computed from the step", "give the optimizer a list of rates")
+    return list({id(one): one for one in held}.values())
 
 
 # Settings that the optimizer keeps parameter by parameter.

@@ -12,7 +12,12 @@ from align.errors import UserCodeError
 from align.models.adapter_parts.dropout import DropoutForm, find_dropout_layers, masked_outputs
 from align.models.adapter_parts.mindspore.arrays import fill, launched, named_tensors, to_array, to_tensor
 from align.models.adapter_parts.mindspore.gradient_forms import MindSporeGradients
-from align.models.adapter_parts.mindspore.optimizers import living_schedulers, schedules_put_back, step_schedulers
+from align.models.adapter_parts.mindspore.optimizers import (
+    living_schedulers,
+    rates_of,
+    schedules_put_back,
+    step_schedulers,
+)
 from align.models.adapter_parts.mindspore.placing import in_mode, layer_by_layer
 from align.models.adapter_parts.mindspore.recompute import recompute_passed_by
 from align.models.adapter_parts.mindspore.state import operators_restarted, restored, same_random_numbers
@@ -42,13 +47,20 @@ class MindSporeTrainer:
     as_tensor: Callable[..., Any]
 
     def take_steps(
-        self, training: Training, batches: Sequence[Batch], sink: StepSink, *, loss_scale: float = 1.0
+        self,
+        training: Training,
+        batches: Sequence[Batch],
+        sink: StepSink,
+        *,
+        loss_scale: float = 1.0,
+        rate_zero: bool = False,
     ) -> None:
         """Take one step after another; see Trainer."""
         model = training.model
         own = {one.name: one for one in model.trainable_params()}
         tensors = own | named_tensors(model)
         held = _held(training, own)
+        rates = [one for optimizer in training.optimizers for one in rates_of(optimizer)] if rate_zero else []
         schedules = [(one, living_schedulers(one)) for one in training.optimizers]
         alone = _left_alone(training, schedules), same_random_numbers(), operators_restarted(model)
         with in_mode(graph=False), layer_by_layer(graph=False), alone[0], alone[1], alone[2]:
@@ -58,7 +70,7 @@ class MindSporeTrainer:
                 for name, value in sink.begin(number, held).items():
                     fill(tensors[name], value)
                 once = recompute_passed_by(model) if layers_run_once() else nullcontext()
-                with _watched(training, own, sink), once:
+                with _watched(training, own, sink, rates), once:
                     parts = self.split_batch(training, batch)
                     given = {name: self.as_tensor(value, model) for name, value in parts.inputs.items()}
                     given |= {name: self.as_tensor(_label(value), model) for name, value in parts.targets.items()}
@@ -162,14 +174,19 @@ def _held(training: Training, own: Mapping[str, Any]) -> list[tuple[str, float |
 
 
 @contextmanager
-def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iterator[None]:
-    """Let the sink see calls of cells, gradients of parameters in a step of the user's own, and what optimizers get."""
+def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, rates: Sequence[Any]) -> Iterator[None]:
+    """Let the sink see calls of cells, gradients of parameters in a step of the user's own, and what optimizers get.
+
+    These `rates` are 0 when an optimizer is called.
+    """
     names = {id(one): name for name, one in own.items()}
 
     def computed(name: str, gradient: Any) -> None:
         sink.computed(name, to_array(gradient))
 
     def updated(optimizer: Any, given: tuple[Any, ...]) -> Any:
+        for one in rates:
+            fill(one, np.zeros(one.shape, np.float32))
         whole = given[0] if given and isinstance(given[0], (tuple, list)) else given
         places = {names[id(one)]: place for place, one in enumerate(optimizer.parameters) if id(one) in names}
         seen = {name: to_array(whole[place]) for name, place in places.items() if place < len(whole)}
@@ -199,7 +216,8 @@ def _left_alone(training: Training, schedules: Schedules) -> Iterator[None]:
     states = [one for optimizer in training.optimizers for one in optimizer.get_parameters()]
     held = [one for optimizer in training.optimizers for one in optimizer.parameters]  # those of the loss too
     known = {id(one) for one in states}
-    further = {id(one): one for one in (*named_tensors(model).values(), *held)}
+    rates = [one for optimizer in training.optimizers for one in getattr(optimizer, "lrs", ())]
+    further = {id(one): one for one in (*named_tensors(model).values(), *held, *rates)}
     states += [one for number, one in further.items() if number not in known]
     kept = SpilledArrays()
     for place, one in enumerate(states):

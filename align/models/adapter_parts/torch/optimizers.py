@@ -127,6 +127,12 @@ def step_schedulers(schedulers: Sequence[Any]) -> None:
             one.step()
 
 
+def set_rates_zero(optimizer: Model) -> None:
+    """Set the learning rates of all groups to 0, in the form in which each is held."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["lr"] * 0
+
+
 def _distinct(objects: Sequence[object]) -> list[Any]:
     return list({id(one): one for one in objects}.values())
 

@@ -15,7 +15,7 @@ from align.models.adapter_parts.step_calls import StepCalls
 from align.models.adapter_parts.step_loss import loss_of_step, own_loss, scalar
 from align.models.adapter_parts.torch.arrays import to_array, to_tensor
 from align.models.adapter_parts.torch.gradient_forms import TorchGradients
-from align.models.adapter_parts.torch.optimizers import schedulers_of, step_schedulers
+from align.models.adapter_parts.torch.optimizers import schedulers_of, set_rates_zero, step_schedulers
 from align.models.adapter_parts.torch.parallel_wrappers import inner_model, run_undistributed
 from align.models.adapter_parts.torch.recompute import recompute_passed_by
 from align.models.adapter_parts.torch.state import is_scripted, restored, same_random_numbers, uncompiled
@@ -42,7 +42,13 @@ class TorchTrainer:
     as_tensor: Callable[..., Any]
 
     def take_steps(
-        self, training: Training, batches: Sequence[Batch], sink: StepSink, *, loss_scale: float = 1.0
+        self,
+        training: Training,
+        batches: Sequence[Batch],
+        sink: StepSink,
+        *,
+        loss_scale: float = 1.0,
+        rate_zero: bool = False,
     ) -> None:
         """Take one step after another; see Trainer."""
         model = training.model
@@ -56,7 +62,7 @@ class TorchTrainer:
             for number, batch in enumerate(batches):
                 _fill(further, tensors, sink.begin(number, _held(training, own)))
                 once = recompute_passed_by() if layers_run_once() else nullcontext()
-                with _watched(training, own, sink), once:
+                with _watched(training, own, sink, rate_zero=rate_zero), once:
                     parts = self.split_batch(training, batch)
                     given = {name: self.as_tensor(value, model) for name, value in batch.items()}
                     step = (
@@ -160,8 +166,8 @@ def _held(training: Training, own: Mapping[str, Any]) -> list[tuple[str, float |
 
 
 @contextmanager
-def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iterator[None]:
-    """Let the sink see calls of modules, gradients of parameters, and what optimizers get."""
+def _watched(training: Training, own: Mapping[str, Any], sink: StepSink, *, rate_zero: bool) -> Iterator[None]:
+    """Let the sink see calls of modules, gradients of parameters, and what optimizers get; rates are put back later."""
     names = {id(one): name for name, one in own.items()}
 
     def computed(name: str, gradient: Any) -> None:
@@ -177,6 +183,8 @@ def _watched(training: Training, own: Mapping[str, Any], sink: StepSink) -> Iter
         others = sink.update({name: None if one.grad is None else to_array(one.grad) for name, one in held.items()})
         for name, value in others.items():
             held[name].grad = to_tensor(value).to(held[name])
+        if rate_zero:
+            set_rates_zero(optimizer)
 
     def ended(*_: Any) -> None:
         running.pop()
