@@ -68,12 +68,13 @@ def bounded(optimizer: Any, own: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loop", "told"),
-    [(decayed_before, "times 0.999"), (decayed_after, "times 0.999"), (bounded, "moved by 0.")],
+    ("loop", "told", "steps"),
+    [(decayed_before, "times 0.999", 2), (decayed_after, "times 0.999", 1), (bounded, "moved by 0.", 2)],
 )
-def test_what_a_loop_does_beside_its_optimizer_is_found_at_a_rate_of_zero(loop: Any, told: str) -> None:
-    result = align.compare_training_step(side(loop), side(), batch=batch(), steps=2)
+def test_what_a_loop_does_beside_its_optimizer_is_found_at_a_rate_of_zero(loop: Any, told: str, steps: int) -> None:
+    result = align.compare_training_step(side(loop), side(), batch=batch(), steps=steps)
     (culprit,) = result.culprits
+    assert {"0.weight", "2.weight"} <= {*culprit.parameters}
     assert (culprit.kind, culprit.cause, culprit.sureness) == ("update", "moved-at-rate-zero", "confirmed")
     mine, _, theirs = str(culprit.facts["at a rate of 0"]).partition(" vs ")
     assert mine.startswith(told)

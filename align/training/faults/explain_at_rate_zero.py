@@ -32,26 +32,31 @@ ALIKE = 1e-3  # of what a factor moves, from element to element: then one factor
 
 
 def explain_at_rate_zero(culprits: Sequence[StepCulprit], seen: SeenSteps, apart: StepsApart) -> list[StepCulprit]:
-    """Return the culprits; those updates become one that no single change explains, and a step at a rate of 0 does."""
+    """Return the culprits; updates that a step at a rate of 0 explains become one.
+
+    They do if no single change of the rule explains one of them: of a parameter with a single number any change does.
+    """
     moves = _MovesAtRateZero(seen, apart)
-    open_ones = [one for one in culprits if one.kind == "update" and (not one.cause or "+" in one.cause)]
-    unlike = {name for one in open_ones for name in one.parameters if moves.unlike(name)}
-    if not unlike:
+    updates = [one for one in culprits if one.kind == "update" and one.factor > 1.0]
+    unlike = {name for one in updates for name in one.parameters if moves.unlike(name)}
+    if not any(unlike & {*one.parameters} for one in updates if not one.cause or "+" in one.cause):
         return [*culprits]
-    explained = {name for one in open_ones for name in one.parameters if moves.explain(name)}
-    confirmed = unlike <= explained
-    moved = [name for one in open_ones for name in one.parameters if name in unlike | explained]
+    explained = {name for one in updates for name in one.parameters if moves.explain(name)}
+    unknown = {name for one in updates if not one.cause for name in one.parameters}
+    moved = [name for one in updates for name in one.parameters if name in explained | (unlike & unknown)]
+    confirmed = explained.issuperset(moved)
+    first = next(one for one in updates if {*moved} & {*one.parameters})
     left = [replace(one, parameters=tuple(name for name in one.parameters if name not in moved)) for one in culprits]
     named = replace(
-        open_ones[0],
+        first,
         cause=MOVED,
         facts=moves.facts(moved),
         parameters=tuple(moved),
-        factor=max(one.factor for one in open_ones),
+        factor=max(one.factor for one in updates),
         sureness="confirmed" if confirmed else "suspected",
     )
     kept = [now for one, now in zip(culprits, left, strict=True) if now.parameters or not one.parameters]
-    place = sum(one is not open_ones[0] for one in culprits[: culprits.index(open_ones[0]) + 1])
+    place = culprits.index(first)
     return [*kept[:place], named, *kept[place:]]
 
 
@@ -68,6 +73,8 @@ class _MovesAtRateZero:
 
     def explain(self, name: str) -> bool:
         """Tell whether both sides agree without what they move so, or one does so to what the other ends at."""
+        if not all([*self._pairs(name, values)] for values in (self._apart.before, self._apart.at_rate_zero)):
+            return False
         return self._without_moves(name) or self._once_more(name)
 
     def facts(self, names: Sequence[str]) -> dict[str, float | int | str]:
