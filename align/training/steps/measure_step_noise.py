@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON
+from align.core.dtypes import EPSILON, dtype_name
 from align.core.protocols import ModelRunner
 from align.core.verdicts import Finding
 from align.errors import UserCodeError
@@ -161,7 +161,7 @@ class RandomRounding:
 
     def __call__(self, value: Array) -> Array:
         """Return a copy that was moved."""
-        unit = EPSILON.get(value.dtype.name)
+        unit = EPSILON.get(dtype_name(value.dtype))
         if unit is None:
             return value
         found, flat = np.empty(value.size, value.dtype), value.reshape(-1)

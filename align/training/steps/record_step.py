@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import numpy_dtype
+from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.traces import Capture
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.trace_folder import TraceFolder
@@ -28,7 +28,7 @@ MOMENT = "moment "  # and what the optimizer calls it
 
 def value_capture(name: str, step: int, what: str, value: Array) -> Capture:
     """A parameter's or buffer's entry in the trace of updates: its gradients, and its value after a step."""
-    return Capture(step, name, step, what, "", tuple(value.shape), value.dtype.name)
+    return Capture(step, name, step, what, "", tuple(value.shape), dtype_name(value.dtype))
 
 
 def nothing_changed(_step: int, _values: Mapping[str, Array]) -> Mapping[str, Array]:
