@@ -83,7 +83,7 @@ def test_a_planted_deviation_is_named_by_settings_and_by_data(
     real_steps: Callable,
     paired: Callable,
 ) -> None:
-    case = new_case(256, 4)
+    case = new_case(256, 3)
     both = paired(case, real_steps(reference, case), real_steps(candidate, case))
     told = explain_updates([both])
     assert told.findings[0].confirmed
