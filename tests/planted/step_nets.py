@@ -223,5 +223,5 @@ def mindspore_side(
 
 @cache
 def clean_steps(net: str, optimizer: str) -> StepComparison:
-    """Three steps of a clean pair, compared once for all tests that look at them."""
+    """Three steps of a clean pair, compared once for all tests that look at them, which stand in one file."""
     return align.compare_training_step(torch_side(net, optimizer), mindspore_side(net, optimizer), batch=batch())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from step_nets import batch, clean_steps, mindspore_side, torch_side
+from step_nets import batch, mindspore_side, torch_side
 
 import align
 from align.core.json_data import to_json_data
@@ -131,15 +131,6 @@ def test_both_sides_drop_what_the_reference_s_masks_say_and_are_left_as_they_wer
     assert told(idle) == []
     assert abs(result.losses[0].reference - idle.losses[0].reference) > 1e-3
     assert result.losses[0].candidate == pytest.approx(result.losses[0].reference, rel=1e-5)
-
-
-def test_what_the_framework_drops_inside_its_attention_stays_off() -> None:
-    result = clean_steps("encoder", "adam")
-    assert places(result) == []
-    assert [(one.code, one.message[-49:]) for one in result.findings] == [
-        ("dropout-replayed", "3 layers of the reference and 3 layers of the candidate"[-49:]),
-        ("dropout-off", "1 layer of the reference and 1 layer of the candidate"[-49:]),
-    ]
 
 
 def test_dropout_at_another_place_shows_only_because_masks_are_on() -> None:

@@ -57,6 +57,23 @@ def test_a_clean_pair_parts_as_rounding_and_single_steps_explain(
     assert {one.scale for one in result.moments} == {None}
 
 
+def test_the_sizes_of_a_clean_pair_are_equal() -> None:
+    result = clean_steps("mlp", "adam")
+    told = [one for one in result.gradients if one.outcome == "aligned"]
+    ratios = [one.candidate_norm / one.reference_norm for one in told if one.candidate_norm and one.reference_norm]
+    assert ratios == pytest.approx([1.0] * len(told), rel=1e-4)
+    assert max(one.factor for one in result.updates) <= 1
+    assert len(result.updates) == len(result.gradients)
+
+
+def test_what_the_framework_drops_inside_its_attention_stays_off() -> None:
+    result = clean_steps("encoder", "adam")
+    assert [(one.code, one.message[-49:]) for one in result.findings] == [
+        ("dropout-replayed", "3 layers of the reference and 3 layers of the candidate"[-49:]),
+        ("dropout-off", "1 layer of the reference and 1 layer of the candidate"[-49:]),
+    ]
+
+
 def kept_weight(side: align.Training, *, stale: bool) -> align.Training:
     """A port that computes with the weight as it was in the first step, with the right gradient."""
     import torch
