@@ -7,6 +7,8 @@ from functools import partial
 from math import inf, isfinite, sqrt
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from align.errors import UserCodeError
 from align.measure.measure_arrays import measure
 from align.models.restore_state import other_seed
@@ -108,9 +110,11 @@ def squared_distance(one: Array | None, other: Array | None) -> float:
     """The squared distance of two tensors; infinite where one is no number."""
     if one is None or other is None:
         return 0.0
-    square = moved_norm(one, other) ** 2
-    if isfinite(square):
-        return square
+    if "c" not in (one.dtype.kind, other.dtype.kind):
+        with np.errstate(all="ignore"):
+            square = moved_norm(one, other) ** 2
+        if isfinite(square):
+            return square
     figures = measure(one, other)
     return inf if figures.non_finite_mismatch else figures.rmse**2 * figures.count
 
