@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     try:
-        command = typer.main.get_command(build_app())  # calling the app itself would replace sys.excepthook
+        command = _command_tree(tuple(importlib.import_module(str(__package__)).__path__))
         typed = spread([argument for argument in arguments if argument != "--debug"])
         with own_hints(*typed_options(command, typed)):
             command(typed, prog_name="align")
@@ -125,6 +125,12 @@ def _say_and_leave(kind: type[BaseException], error: BaseException, trace: Trace
     with contextlib.suppress(OSError):
         sys.stderr.write(f"{said}\n{hint}\n")
     LEAVE(AlignError.exit_code)
+
+
+@functools.cache  # to read the annotations of all commands takes 80 ms
+def _command_tree(_folders: tuple[str, ...]) -> Callable[..., object]:
+    """The commands in these folders as click runs them: calling the app itself would replace sys.excepthook."""
+    return typer.main.get_command(build_app())
 
 
 def build_app() -> typer.Typer:

@@ -109,9 +109,10 @@ def _loaded(path: Path) -> ModuleType | None:
 def _make_way(folder: Path, package: str) -> None:
     """Forget modules that lie directly in other models' folders and that this folder has under the same names."""
     own = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
+    own.add(package)
     for name, module in list(sys.modules.items()):
         top = name.partition(".")[0]
-        if top in own | {package} and _lies_in_another(_file(module), top, folder):
+        if top in own and _lies_in_another(_file(module), top, folder):
             del sys.modules[name]
 
 

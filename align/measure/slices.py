@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import is_float
+from align.core.dtypes import dtype_name, is_float
 from align.core.message_words import counted
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def slices_of(values: Array) -> tuple[Slice, ...]:
 
     Parts may overlap: all axes are cut, each by itself.
     """
-    if not is_float(values.dtype.name) or values.size < 2 * LEAST_ELEMENTS:
+    if not is_float(dtype_name(values.dtype)) or values.size < 2 * LEAST_ELEMENTS:
         return ()
     sizes = np.abs(values if values.dtype.kind == "f" else values.astype(np.float32))
     if not np.isfinite(sizes.max()):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
-from align.core.dtypes import rounded_as
+from align.core.dtypes import dtype_name, rounded_as
 from align.measure.judge_tensors import measure_parts
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class NoiseSink:
 def noise_of(same: Capture, ordinary: Array, value: Array, dtype: str) -> dict[str, Measurement]:
     """What a tensor moves by in a run in this dtype ("": its own); nothing if it did not run so."""
     own = rounded_as(same.dtype)
-    if ordinary.shape != value.shape or not own or rounded_as(value.dtype.name) != (dtype or own):
+    if ordinary.shape != value.shape or not own or rounded_as(dtype_name(value.dtype)) != (dtype or own):
         return {}
     return measure_parts(same.key, _within(value, ordinary), ordinary)
 

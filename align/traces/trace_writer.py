@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
-from align.core.dtypes import numpy_dtype
+from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.json_data import to_json_data
 from align.core.traces import Capture
 from align.errors import DestinationError
@@ -89,7 +89,7 @@ class TraceWriter:
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
         """Append the inputs of a call, if they are kept."""
         for name, value in inputs.items() if self._inputs else ():
-            shape, dtype = tuple(value.shape), value.dtype.name
+            shape, dtype = tuple(value.shape), dtype_name(value.dtype)
             self._keep(Capture(self._outputs, module, call, name, "", shape, dtype, role="input"), value)
 
     def returned(self, parts: ReturnedParts) -> None:

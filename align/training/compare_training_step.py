@@ -26,7 +26,7 @@ from align.training.freeze import without_dropout
 from align.training.given_batch import batch_findings
 from align.training.open_training import open_training, open_trainings
 from align.training.step_result import StepComparison
-from align.training.steps.compare_free_runs import compare_free_runs, free_run_findings
+from align.training.steps.compare_free_runs import compare_free_runs, free_run_findings, run_candidate_freely
 from align.training.steps.compare_moments import compare_moments, moment_findings
 from align.training.steps.compare_recorded import see_recorded_steps
 from align.training.steps.compare_values import owners_of
@@ -177,9 +177,10 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
     together = judged_gradients(seen, seen.traces[1].values(0, COMPUTED), COMPUTED, alone=False)
     alone = judged_gradients(seen, seen.first.computed_gradients, COMPUTED, alone=True) if live and alike else together
     culprits, scale, updates, rates = find_step_culprits(seen, alone, together)
-    if culprits and live is not None:
-        batches = seen.sides[0].batches
-        refuse_random_steps(live, batches, seen.traces[1], folder / "candidate-again", seen.start)
+    run = run_candidate_freely(seen)
+    if culprits and live is not None and run is not None:
+        again = folder / "candidate-again"
+        refuse_random_steps(live, seen.sides[0].batches, seen.traces[1], run, again, seen.start)
     apart = take_apart(seen) if culprits else None
     if apart is not None:
         culprits = explain_at_rate_zero(culprits, seen, apart)
@@ -187,7 +188,7 @@ def _judged(seen: SeenSteps, folder: Path) -> StepComparison:
     gradients = tuple(compared_gradients(alone, together, owners_of(seen.parameters[1])))
     unsure = {one.candidate for one in gradients if scale is not None or one.outcome == "could not tell"}
     moments = tuple(compare_moments(seen, unsure))
-    free = compare_free_runs(seen)
+    free = compare_free_runs(seen, run)
     return StepComparison(
         seen.sides[0].label,
         seen.sides[1].label,

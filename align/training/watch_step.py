@@ -89,6 +89,24 @@ class LayersUnseen:
         """Nothing: layers are not seen."""
 
 
+class StepUnseen(LayersUnseen):
+    """A StepSink that changes nothing and keeps nothing: for what is seen elsewhere while a step is taken."""
+
+    def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
+        """Start from the side's own values."""
+        return {}
+
+    def computed(self, name: str, gradient: Array) -> None:
+        """Nothing is kept."""
+
+    def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:  # noqa: ARG002
+        """Let the optimizer have them."""
+        return {}
+
+    def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
+        """Nothing is kept."""
+
+
 class _Summary(LayersUnseen):
     """A StepSink that keeps the last gradient of each parameter, and what moved from `before`."""
 

@@ -147,7 +147,7 @@ def test_batches_are_taken_one_after_another(tmp_path: Path, capsys: pytest.Capt
 def test_what_cannot_be_compared_ends_with_2_and_a_hint(
     candidate: str, options: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert step(candidate, *options) == 2
+    assert step(candidate, *(options or ("--steps", "1"))) == 2
     shown = capsys.readouterr().err
     assert told in " ".join(shown.split())
     assert "Hint:" in shown
@@ -155,18 +155,19 @@ def test_what_cannot_be_compared_ends_with_2_and_a_hint(
 
 
 def test_gradients_that_neither_side_has_are_no_pass(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["step", "train.py:cut", "train.py:cut", "--batch", "train.py:batch"]) == 2
+    assert main(["step", "train.py:cut", "train.py:cut", "--batch", "train.py:batch", "--steps", "1"]) == 2
     shown = " ".join(capsys.readouterr().out.split())
     assert "no gradient of a parameter could be compared; align params says of each why" in shown
 
 
 def test_gradients_that_one_side_lacks_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert step("cut", "--json") == 1
+    assert step("cut", "--json", "--steps", "1") == 1
     document = json.loads(capsys.readouterr().out)
     assert "no-gradient" in {one["cause"] for one in document["culprits"]}
 
 
 def test_a_tied_weight_counts_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["step", "train.py:tied", "train.py:tied", "--batch", "train.py:batch", "--json"]) == 0
+    sides = "train.py:tied", "train.py:tied", "--batch", "train.py:batch"
+    assert main(["step", *sides, "--steps", "1", "--json"]) == 0
     names = [one["reference"] for one in json.loads(capsys.readouterr().out)["gradients"]]
     assert len(names) == len(set(names)) == 7

@@ -1,5 +1,7 @@
 """Four small pairs that are trained on digits: an MLP with BatchNorm, a ResNet, a Transformer encoder, an LSTM.
 
+A fifth one, of one layer, is for what no layer has a part in: losses, optimizers, loops.
+
 `digits.npz` are the first 512 images, 8 x 8, of E. Alpaydin and C. Kaynak's Optical Recognition of Handwritten Digits
 (UCI Machine Learning Repository, https://doi.org/10.24432/C50P49, CC BY 4.0).
 """
@@ -31,7 +33,7 @@ def batch(samples: int = 16, start: int = 0) -> dict[str, Any]:
 
 
 @cache
-def _torch_nets() -> dict[str, Any]:  # noqa: C901 - four classes, of two methods each
+def _torch_nets() -> dict[str, Any]:  # noqa: C901 - five classes, of two methods each
     import torch
     from torch import nn
 
@@ -93,11 +95,19 @@ def _torch_nets() -> dict[str, Any]:  # noqa: C901 - four classes, of two method
         def forward(self, x: Any) -> Any:
             return self.head(self.between(self, self.lstm(x.reshape(-1, 8, 8))[0])[:, -1])
 
-    return {"mlp": Mlp, "resnet": ResNet, "encoder": Encoder, "lstm": Lstm}
+    class One(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(64, 10)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(x.reshape(-1, 64))
+
+    return {"mlp": Mlp, "resnet": ResNet, "encoder": Encoder, "lstm": Lstm, "one": One}
 
 
 @cache
-def _mindspore_nets() -> dict[str, Any]:  # noqa: C901 - four classes, of two methods each
+def _mindspore_nets() -> dict[str, Any]:  # noqa: C901 - five classes, of two methods each
     import mindspore
     from mindspore import nn, ops
 
@@ -159,7 +169,15 @@ def _mindspore_nets() -> dict[str, Any]:  # noqa: C901 - four classes, of two me
         def construct(self, x: Any) -> Any:
             return self.head(self.between(self, self.lstm(x.reshape(-1, 8, 8))[0])[:, -1])
 
-    return {"mlp": Mlp, "resnet": ResNet, "encoder": Encoder, "lstm": Lstm}
+    class One(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Dense(64, 10)
+
+        def construct(self, x: Any) -> Any:
+            return self.head(x.reshape(-1, 64))
+
+    return {"mlp": Mlp, "resnet": ResNet, "encoder": Encoder, "lstm": Lstm, "one": One}
 
 
 def torch_side(
@@ -205,5 +223,5 @@ def mindspore_side(
 
 @cache
 def clean_steps(net: str, optimizer: str) -> StepComparison:
-    """Three steps of a clean pair, compared once for all tests that look at them."""
+    """Three steps of a clean pair, compared once for all tests that look at them, which stand in one file."""
     return align.compare_training_step(torch_side(net, optimizer), mindspore_side(net, optimizer), batch=batch())

@@ -26,10 +26,22 @@ def codes(result: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("net", "optimizer", "kinds"),
-    [("mlp", "adam", 2), ("resnet", "momentum", 1), ("encoder", "adam", 2), ("lstm", "momentum", 1)],
+    ("net", "optimizer", "kinds", "most"),
+    [
+        ("mlp", "adam", 2, 0.3),
+        ("resnet", "momentum", 1, 5e-4),
+        ("encoder", "adam", 2, 0.12),
+        ("lstm", "momentum", 1, 5e-4),
+    ],
 )
-def test_a_clean_pair_parts_as_rounding_and_single_steps_explain(net: str, optimizer: str, kinds: int) -> None:
+def test_a_clean_pair_parts_as_rounding_and_single_steps_explain(
+    net: str, optimizer: str, kinds: int, most: float
+) -> None:
+    """Adam moves what has no gradient but rounding by the whole rate: a bias in front of BatchNorm, those of keys.
+
+    Of the MLP these are 24 of 2,178 elements, a tenth of the way. They come to 0.2 there, to 0.07 in the encoder;
+    momentum comes to 6e-5.
+    """
     result = clean_steps(net, optimizer)
     assert codes(result) == []
     assert result.culprits == ()
@@ -39,10 +51,27 @@ def test_a_clean_pair_parts_as_rounding_and_single_steps_explain(net: str, optim
     assert [one.step for one in result.free] == [1, 2, 3]
     assert [one.reference for one in result.free] == [one.reference for one in result.losses]
     for one in result.free:
-        assert 0 < one.apart < 2 * (one.noise + one.single_steps) < 0.3
+        assert 0 < one.apart < 2 * (one.noise + one.single_steps) < most
     weights = list(torch_side(net).model.parameters())
     assert [one.outcome for one in result.moments] == ["aligned"] * kinds * len(weights)
     assert {one.scale for one in result.moments} == {None}
+
+
+def test_the_sizes_of_a_clean_pair_are_equal() -> None:
+    result = clean_steps("mlp", "adam")
+    told = [one for one in result.gradients if one.outcome == "aligned"]
+    ratios = [one.candidate_norm / one.reference_norm for one in told if one.candidate_norm and one.reference_norm]
+    assert ratios == pytest.approx([1.0] * len(told), rel=1e-4)
+    assert max(one.factor for one in result.updates) <= 1
+    assert len(result.updates) == len(result.gradients)
+
+
+def test_what_the_framework_drops_inside_its_attention_stays_off() -> None:
+    result = clean_steps("encoder", "adam")
+    assert [(one.code, one.message[-49:]) for one in result.findings] == [
+        ("dropout-replayed", "3 layers of the reference and 3 layers of the candidate"[-49:]),
+        ("dropout-off", "1 layer of the reference and 1 layer of the candidate"[-49:]),
+    ]
 
 
 def kept_weight(side: align.Training, *, stale: bool) -> align.Training:

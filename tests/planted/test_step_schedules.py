@@ -20,14 +20,14 @@ def stepped_down(every: int, factor: float = 0.5) -> tuple[align.Training, Any]:
     """A torch side with a schedule, which lives as long as it is kept."""
     import torch
 
-    side = torch_side(optimizer="momentum")
+    side = torch_side("one", "momentum")
     return side, torch.optim.lr_scheduler.StepLR(side.optimizer, every, factor)
 
 
 def with_rates(rates: Sequence[float]) -> align.Training:
     from mindspore import nn
 
-    side = mindspore_side()
+    side = mindspore_side("one")
     return replace(side, optimizer=nn.Momentum(side.model.trainable_params(), [*rates], 0.9))
 
 
@@ -55,7 +55,7 @@ def test_schedules_that_part_behind_the_last_step_are_named() -> None:
 def test_schedules_that_may_be_equal_are_a_warning() -> None:
     side, _schedule = stepped_down(30)
     assert found(side, with_rates([0.1] * 300 + [0.05] * 300)) == ([], ["schedule-stretched"])
-    assert found(torch_side(optimizer="momentum"), with_rates([0.1] * 30 + [0.05] * 30)) == (
+    assert found(torch_side("one", "momentum"), with_rates([0.1] * 30 + [0.05] * 30)) == (
         [],
         ["schedule-on-one-side"],
     )
@@ -65,7 +65,7 @@ def test_a_schedule_of_experimental_optimizers_is_stepped_and_put_back() -> None
     from mindspore.experimental import optim
 
     side, _schedule = stepped_down(1)
-    port = mindspore_side()
+    port = mindspore_side("one")
     optimizer = optim.SGD(port.model.trainable_params(), 0.1, momentum=0.9)
     schedule = optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
     assert found(side, replace(port, optimizer=optimizer), steps=3) == ([], [])

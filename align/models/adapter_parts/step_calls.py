@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from align.core.dtypes import dtype_name
 from align.core.traces import Capture
 from align.models.nested_values import leaves, with_leaves
 
@@ -131,7 +132,7 @@ class StepCalls:
     def _capture(self, path: str, kind: str, name: str, value: Array, role: Any = "output") -> Capture:
         depth = len(self._running) - (role == "input")
         shape = tuple(value.shape)
-        return Capture(self._order, path, self._calls[path], name, kind, shape, value.dtype.name, depth, role)
+        return Capture(self._order, path, self._calls[path], name, kind, shape, dtype_name(value.dtype), depth, role)
 
     def _passed(self, capture: Capture, leaf: Any, other: Array | None) -> Any:
         arrived = partial(self._sink.arrived, capture)

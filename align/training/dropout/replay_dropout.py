@@ -14,11 +14,12 @@ from align.core.message_words import counted, first_few
 from align.core.name_map import SIDES
 from align.core.training import DropoutReader
 from align.core.verdicts import Finding
+from align.models.recompute_layers import layers_recomputed
 from align.training.dropout.dropout_masks import PlannedMasks
 from align.training.dropout.find_dropout_faults import DroppingSide, dropout_culprits
 from align.training.dropout.pair_dropout_calls import PairedDropout, pair_dropout
 from align.training.freeze import hold_dropout
-from align.training.watch_step import watch_step
+from align.training.watch_step import StepUnseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -136,8 +137,8 @@ class DropoutReplay:
 def _list_calls(side: DroppingSide, batch: Batch) -> None:
     reader, model = side.opened.side.reader, side.opened.training.model
     if isinstance(reader, DropoutReader):
-        with hold_dropout(model), reader.masked(side.layers, model, side.listed):
-            watch_step(side.opened, batch)
+        with hold_dropout(model), reader.masked(side.layers, model, side.listed), layers_recomputed():
+            side.opened.trainer.take_steps(side.opened.training, (batch,), StepUnseen())
 
 
 def _both(counts: Sequence[int]) -> str:

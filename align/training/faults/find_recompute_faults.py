@@ -16,7 +16,7 @@ from align.models.recompute_layers import layers_recomputed
 from align.training.faults.find_step_faults import value_culprits
 from align.training.steps.compare_values import judge_values, owners_of, paired_values
 from align.training.steps.gradient_relations import GradientRelation
-from align.training.steps.record_step import AFTER, COMPUTED, StepTrace, StepWriter
+from align.training.steps.record_step import AFTER, COMPUTED, StepWriter, UpdateTrace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,12 +62,12 @@ def find_recompute_faults(seen: SeenSteps) -> list[StepCulprit]:
 
 
 def _recomputed(
-    side: TrainingSide, batches: Sequence[Batch], once: StepTrace, folder: Path, start: Mapping[str, Array]
+    side: TrainingSide, batches: Sequence[Batch], once: UpdateTrace, folder: Path, start: Mapping[str, Array]
 ) -> _Recomputing:
     """Take the first step again, as the side takes it by itself."""
     with layers_recomputed(), StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
         side.trainer.take_steps(side.training, batches[:1], writer)
-    trace = StepTrace(folder, writer.losses)
+    trace = UpdateTrace(folder, writer.losses)
     values, gradients = trace.values(0, AFTER), trace.values(0, COMPUTED)
     buffers = {
         one.name for one in side.side.reader.read_parameters(side.side.model, side.label).parameters if one.buffer

@@ -16,7 +16,7 @@ import numpy as np
 from align.training.faults.value_terms import GradientGap, value_term
 from align.training.step_result import StepCulprit
 from align.training.steps.compare_values import paired_values
-from align.training.steps.record_step import BEFORE, COMPUTED, StepTrace, StepWriter
+from align.training.steps.record_step import BEFORE, COMPUTED, StepWriter, UpdateTrace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,7 +116,7 @@ def _plain_gradients(
 ) -> Mapping[str, Array]:
     with StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
         live.trainer.take_steps(replace(live.training, step=None), seen.sides[0].batches[:1], writer)
-    return {name: np.array(one) for name, one in StepTrace(folder, writer.losses).values(0, COMPUTED).items()}
+    return {name: np.array(one) for name, one in UpdateTrace(folder, writer.losses).values(0, COMPUTED).items()}
 
 
 def _joined(seen: SeenSteps, mine: Mapping[str, Array], theirs: Mapping[str, Array]) -> Vectors | None:

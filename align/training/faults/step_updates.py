@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str]
 
+SCALED_OFF = ("gradient-scale", "did-not-move")  # what an optimizer shows that takes a loss scale off
+
 
 def compare_step_updates(seen: SeenSteps) -> tuple[UpdatesResult, tuple[ComparedUpdate, ...]]:
     """Compare what both optimizers made of the gradients of each step.
@@ -66,6 +68,19 @@ def compare_step_updates(seen: SeenSteps) -> tuple[UpdatesResult, tuple[Compared
     result = explain_updates(stepped)
     sizes = (_sizes(one, row.difference) for one, row in zip(stepped, result.parameters, strict=True))
     return result, tuple(sizes)
+
+
+def wrong_updates(seen: SeenSteps, *, scaled: bool) -> tuple[list[StepCulprit], tuple[ComparedUpdate, ...]]:
+    """What the optimizers do otherwise with the reference's gradients, and all updates.
+
+    A scale that is `scaled` off is no fault, and the updates of an optimizer that takes it off are left out: under the
+    reference's gradients it moves parameters by so much less, or not at all.
+    """
+    result, updates = compare_step_updates(seen)
+    found = update_culprits(result)
+    unscaled = [one for one in found if scaled and one.cause in SCALED_OFF]
+    names = {name for one in unscaled for name in one.parameters}
+    return [one for one in found if one not in unscaled], tuple(one for one in updates if one.candidate not in names)
 
 
 def _sizes(one: SteppedParameter, factor: float) -> ComparedUpdate:

@@ -38,8 +38,17 @@ FAR = 100.0
 LEAST = 1e-6
 
 
-def compare_free_runs(seen: SeenSteps) -> tuple[FreeStep, ...]:
-    """Run the candidate freely from the reference's values, or take what was recorded apart from it, a free run too.
+def run_candidate_freely(seen: SeenSteps) -> FreeRun | None:
+    """Let a live candidate go on by itself from the reference's values; None for one that was recorded apart."""
+    if seen.live is None:
+        return None
+    run = FreeRun(seen.start, partial(_from_candidate, _parameters(seen), seen.traces[0]))
+    take_freely(seen.live, seen.sides[0].batches, run)
+    return run
+
+
+def compare_free_runs(seen: SeenSteps, run: FreeRun | None) -> tuple[FreeStep, ...]:
+    """Put the candidate's free run beside the reference; what was recorded apart from it is a free run too.
 
     So is what was seen of the reference; of a live candidate each step is from the reference's state and under its
     gradients.
@@ -48,10 +57,8 @@ def compare_free_runs(seen: SeenSteps) -> tuple[FreeStep, ...]:
     ways = ways_of({one.source for group in pairings.values() for one in group}, traces[0])
     steps = [*_steps(pairings, traces)]
     losses, distances, single = traces[1].losses, steps, []
-    if seen.live is not None:
-        candidate = FreeRun(seen.start, partial(_from_candidate, pairings, traces[0]))
-        take_freely(seen.live, seen.sides[0].batches, candidate)
-        losses, distances, single = candidate.losses, candidate.distances, [*accumulate(steps)]
+    if run is not None:
+        losses, distances, single = run.losses, run.distances, [*accumulate(steps)]
     shares = shares_of(distances, ways), filled(seen.noise.growth, len(ways)), shares_of(single, ways)
     rows = zip(traces[0].losses, filled(losses, len(ways)), *shares, strict=True)
     return tuple(FreeStep(number, *row) for number, row in enumerate(rows, 1))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.dtypes import dtype_name
 from align.core.piece_transforms import Pad, apart_from_whole
 from align.core.transforms import steps_of
 from align.models.spilled_arrays import MadeArrays
@@ -88,7 +89,7 @@ def judge_values(
             yield JudgedValue(one.pairing, None, None, np.inf if off else 0.0, not off, relation, norms)
             continue
         key = value_capture(one.pairing.source, *what, one.meant).key
-        dtypes, low = (one.meant.dtype.name, one.value.dtype.name), coarser(one.pairing.target)
+        dtypes, low = (dtype_name(one.meant.dtype), dtype_name(one.value.dtype)), coarser(one.pairing.target)
         found = judged(one.meant, one.value, _known(noise, key), key, dtypes, alone=alone, coarser=low)
         rounding = is_noise(one.meant, found.limit) and not found.part
         rounding |= found.factor <= 1.0 and not np.isfinite(one.meant).all()  # on both sides: nothing is told by it

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from math import inf, isfinite, sqrt
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from align.errors import UserCodeError
 from align.measure.measure_arrays import measure
+from align.models.restore_state import other_seed
 from align.models.spilled_arrays import MadeArrays, SpilledArrays
 from align.training.steps.measure_step_noise import RandomRounding
 from align.training.steps.record_step import AFTER, BEFORE
+from align.training.updates.apply_rule import moved_norm
 from align.training.watch_step import LayersUnseen
 
 if TYPE_CHECKING:
@@ -25,23 +30,29 @@ if TYPE_CHECKING:
     Distance = Callable[[int, Iterable[tuple[str, Array]]], float]
 
 
-def rounding_growth(
-    opened: TrainingSide, parameters: ParameterSet, batches: Sequence[Batch], trace: StepTrace
-) -> tuple[float | None, ...]:
-    """How far a live side comes from its recorded steps when it is rounded at random, over the way of these."""
-    own = {one.name for one in parameters.parameters if not one.buffer}
-    rounded = FreeRun(trace.values(0, BEFORE), partial(_from_itself, own, trace), RandomRounding())
+def run_rounded(opened: TrainingSide, parameters: ParameterSet, batches: Sequence[Batch], trace: StepTrace) -> FreeRun:
+    """Let a live side go on from where its recorded steps begin, with values that are rounded at random."""
+    rounded = FreeRun(trace.values(0, BEFORE), partial(_from_itself, _own(parameters), trace), RandomRounding())
     take_freely(opened, batches, rounded)
-    return tuple(shares_of(rounded.distances, ways_of(own, trace)))
+    return rounded
+
+
+def rounding_growth(rounded: FreeRun, parameters: ParameterSet, trace: StepTrace) -> tuple[float | None, ...]:
+    """How far a side that was rounded at random came from its recorded steps, over the way of these."""
+    return tuple(shares_of(rounded.distances, ways_of(_own(parameters), trace)))
 
 
 class FreeRun(LayersUnseen):
-    """A StepSink that begins from values and goes on by itself, `moved` before each step if that is given."""
+    """A StepSink that begins from values and goes on by itself, `moved` before each step if that is given.
+
+    The gradients of parameters in its first step are kept.
+    """
 
     def __init__(self, start: Mapping[str, Array], distance: Distance, moved: RandomRounding | None = None) -> None:
         self._values, self._distance, self._moved = start, distance, moved
         self.losses: list[float | None] = []
         self.distances: list[float] = []
+        self.first_gradients = SpilledArrays()
 
     def begin(self, step: int, held: Sequence[tuple[str, float | None]]) -> Mapping[str, Array]:  # noqa: ARG002
         """Start where the last step ended."""
@@ -50,7 +61,10 @@ class FreeRun(LayersUnseen):
         return MadeArrays({name: partial(self._moved, value) for name, value in self._values.items()})
 
     def computed(self, name: str, gradient: Array) -> None:
-        """Nothing: gradients are the side's own."""
+        """Add up what the ways back of the first step give."""
+        if not self.losses:
+            known = self.first_gradients.get(name)
+            self.first_gradients[name] = gradient if known is None else known + gradient
 
     def update(self, gradients: Mapping[str, Array | None]) -> Mapping[str, Array]:  # noqa: ARG002
         """Let the optimizer have them."""
@@ -68,11 +82,12 @@ class FreeRun(LayersUnseen):
 
 
 def take_freely(side: TrainingSide, batches: Sequence[Batch], run: FreeRun) -> None:
-    """Take as many steps as the side can: what goes wrong only here has gone wrong by what is told elsewhere."""
-    try:
+    """Take as many steps as the side can: what goes wrong only here has gone wrong by what is told elsewhere.
+
+    They start from another seed, so that random numbers show in them.
+    """
+    with other_seed(), suppress(UserCodeError):
         side.trainer.take_steps(side.training, batches, run)
-    except UserCodeError:
-        return
 
 
 def ways_of(names: set[str], trace: StepTrace) -> list[float]:
@@ -80,6 +95,10 @@ def ways_of(names: set[str], trace: StepTrace) -> list[float]:
     start = trace.values(0, BEFORE)
     after = (trace.values(step, AFTER) for step in range(len(trace.losses)))
     return [sqrt(sum(squared_distance(start.get(name), own.get(name)) for name in sorted(names))) for own in after]
+
+
+def _own(parameters: ParameterSet) -> set[str]:
+    return {one.name for one in parameters.parameters if not one.buffer}
 
 
 def _from_itself(names: set[str], reference: StepTrace, step: int, values: Iterable[tuple[str, Array]]) -> float:
@@ -91,6 +110,11 @@ def squared_distance(one: Array | None, other: Array | None) -> float:
     """The squared distance of two tensors; infinite where one is no number."""
     if one is None or other is None:
         return 0.0
+    if "c" not in (one.dtype.kind, other.dtype.kind):
+        with np.errstate(all="ignore"):
+            square = moved_norm(one, other) ** 2
+        if isfinite(square):
+            return square
     figures = measure(one, other)
     return inf if figures.non_finite_mismatch else figures.rmse**2 * figures.count
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from align.core.dtypes import dtype_name
 from align.measure.judge_tensors import judge_tensor
 from align.measure.limits import HALF, RoundingNoise, coarsest_dtype, limit_by_noise
 from align.training.steps.gradient_relations import UNKNOWN, GradientRelation, relate_gradients
@@ -65,7 +66,7 @@ class StepJudge:
         return factor
 
     def _factor(self, meant: Array, value: Array, tensor: ReplacedTensor, coarser: tuple[str, str]) -> float:
-        dtypes, known, key = (meant.dtype.name, tensor.own.dtype), self._noise[tensor.way], tensor.capture.key
+        dtypes, known, key = (dtype_name(meant.dtype), tensor.own.dtype), self._noise[tensor.way], tensor.capture.key
         whole, alone = tensor.way == "backward" and not tensor.capture.module, not self._gathered
         factor = judged(meant, value, known, key, dtypes, alone=alone, whole=whole, coarser=coarser).factor
         if factor > 1.0 and POOL in tensor.own.class_name and is_half(coarser):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON
+from align.core.dtypes import EPSILON, dtype_name
 from align.core.protocols import ModelRunner
 from align.core.verdicts import Finding
 from align.errors import UserCodeError
 from align.models.spilled_arrays import MadeArrays, SpilledArrays
 from align.traces.rounding_noise import NoiseSink, noise_of
-from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepTrace, StepWriter, value_capture
+from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepWriter, UpdateTrace, value_capture
 from align.training.steps.replace_step import ReplacedStep, Themselves
 from align.training.updates.apply_rule import blocks_of
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from align.core.training import Training
     from align.traces.trace_folder import TraceFolder
     from align.training.open_training import TrainingSide
+    from align.training.steps.record_step import StepTrace
     from align.training.steps.replace_step import ReplacedTensor
 
 WIDE = "float64"
@@ -123,24 +124,32 @@ def _noise(  # noqa: PLR0913 - a side and its steps
     folder = folder if dtype else folder.with_name(f"{folder.name}-moved")
     with StepWriter(folder, {}, seen=int(layers), begun=begun) as writer:
         opened.trainer.take_steps(training, batches, writer)
-    together = StepTrace(folder, writer.losses)
+    together = UpdateTrace(folder, writer.losses)
     of_values = _of_values(trace, alone.computed_gradients, (COMPUTED, 0), dtype)
     of_values |= _of_values(trace, alone.after, (AFTER, 0), dtype)
     gathered: dict[str, Measurement] = {}
     for step in range(len(batches)):
         for what in (COMPUTED, GIVEN):
             gathered |= _of_values(trace, together.values(step, what), (what, step), dtype)
-    ways = _of_layers((trace.forward, together.forward), dtype), _of_layers((trace.backward, together.backward), dtype)
-    return StepNoise(forward, backward, of_values, gathered, *ways, tuple(writer.losses))
+    noise = StepNoise(forward, backward, of_values, gathered, losses=tuple(writer.losses))
+    return _with_layers(noise, trace, writer.trace(), dtype) if layers else noise
 
 
-def _of_layers(traces: tuple[TraceFolder, TraceFolder], dtype: str) -> dict[str, Measurement]:
+def _with_layers(noise: StepNoise, trace: StepTrace, together: StepTrace, dtype: str) -> StepNoise:
+    return replace(
+        noise,
+        gathered_forward=_of_layers(trace.forward, together.forward, dtype),
+        gathered_backward=_of_layers(trace.backward, together.backward, dtype),
+    )
+
+
+def _of_layers(ordinary: TraceFolder, other: TraceFolder, dtype: str) -> dict[str, Measurement]:
     """Of what layers took and returned in the whole step, or of the gradients that came back to it."""
-    sink = NoiseSink(traces[0], dtype)
-    for one in traces[1].captures:
-        sink.add(one, traces[1].value(one))
-    for one in traces[1].inputs:
-        sink.enter(one.module, one.call, {one.output: traces[1].value(one)})
+    sink = NoiseSink(ordinary, dtype)
+    for one in other.captures:
+        sink.add(one, other.value(one))
+    for one in other.inputs:
+        sink.enter(one.module, one.call, {one.output: other.value(one)})
     return sink.noise
 
 
@@ -152,7 +161,7 @@ class RandomRounding:
 
     def __call__(self, value: Array) -> Array:
         """Return a copy that was moved."""
-        unit = EPSILON.get(value.dtype.name)
+        unit = EPSILON.get(dtype_name(value.dtype))
         if unit is None:
             return value
         found, flat = np.empty(value.size, value.dtype), value.reshape(-1)

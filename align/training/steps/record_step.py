@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import numpy_dtype
+from align.core.dtypes import dtype_name, numpy_dtype
 from align.core.traces import Capture
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.trace_folder import TraceFolder
@@ -28,7 +28,7 @@ MOMENT = "moment "  # and what the optimizer calls it
 
 def value_capture(name: str, step: int, what: str, value: Array) -> Capture:
     """A parameter's or buffer's entry in the trace of updates: its gradients, and its value after a step."""
-    return Capture(step, name, step, what, "", tuple(value.shape), value.dtype.name)
+    return Capture(step, name, step, what, "", tuple(value.shape), dtype_name(value.dtype))
 
 
 def nothing_changed(_step: int, _values: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -44,9 +44,10 @@ def no_moments(_step: int) -> Iterable[tuple[str, str, Array]]:
 class StepWriter:
     """A StepSink that writes steps into a folder; use it as a context manager, which seals it.
 
-    Layers are kept of the first `seen` steps. Before a step `begun` may give other values, and at an update `updated`
-    other gradients: they are told the step, and what is there. `moments` gives what the optimizers keep after a step:
-    parameter, name and value. `repeated` tells whether a parameter was updated twice in a step.
+    Layers are kept of the first `seen` steps; of none, an UpdateTrace reads the folder. Before a step `begun` may
+    give other values, and at an update `updated` other gradients: they are told the step, and what is there.
+    `moments` gives what the optimizers keep after a step: parameter, name and value. `repeated` tells whether a
+    parameter was updated twice in a step.
     """
 
     def __init__(
@@ -60,9 +61,10 @@ class StepWriter:
         moments: Callable[[int], Iterable[tuple[str, str, Array]]] = no_moments,
     ) -> None:
         self._folder = folder
-        self._writers = [
-            TraceWriter(folder / part, environment, inputs=part == FORWARD, header_bytes=HEADER_BYTES) for part in PARTS
-        ]
+        self._writers = {
+            part: TraceWriter(folder / part, environment, inputs=part == FORWARD, header_bytes=HEADER_BYTES)
+            for part in (PARTS if seen else (UPDATES,))
+        }
         self._stack = ExitStack()
         self._seen, self._begun, self._updated, self._moments = seen, begun, updated, moments
         self._step = 0
@@ -92,11 +94,11 @@ class StepWriter:
     def enter(self, module: str, call: int, inputs: Mapping[str, Array]) -> None:
         """Write what a call is given."""
         if self.layers:
-            self._writers[0].enter(module, call, inputs)
+            self._writers[FORWARD].enter(module, call, inputs)
 
     def add(self, capture: Capture, value: Array) -> None:
         """Write what a call returned."""
-        self._writers[0].add(capture, value)
+        self._writers[FORWARD].add(capture, value)
 
     def instead(self, capture: Capture, value: Array) -> None:
         """Nothing gives way."""
@@ -108,7 +110,7 @@ class StepWriter:
     def arrived(self, capture: Capture, gradient: Array) -> None:
         """Write the gradient of a tensor."""
         self._awaited.pop(capture.key, None)
-        self._writers[1].add(capture, gradient)
+        self._writers[BACKWARD].add(capture, gradient)
 
     def sent_back(self, capture: Capture) -> None:
         """Nothing gave way."""
@@ -131,7 +133,7 @@ class StepWriter:
     def end(self, step: int, loss: float | None, values: Iterable[tuple[str, Array]]) -> None:
         """Write gradients, values and moments."""
         for capture in self._awaited.values():
-            self._writers[1].add(capture, np.zeros(capture.shape, numpy_dtype(capture.dtype)))
+            self._writers[BACKWARD].add(capture, np.zeros(capture.shape, numpy_dtype(capture.dtype)))
         self.losses.append(loss)
         for name, gradient in self._computed.items():
             self._write(name, COMPUTED, gradient)
@@ -144,14 +146,14 @@ class StepWriter:
                 self._write(name, MOMENT + moment, value)
 
     def _write(self, name: str, what: str, value: Array) -> None:
-        self._writers[2].add(value_capture(name, self._step, what, value), value)
+        self._writers[UPDATES].add(value_capture(name, self._step, what, value), value)
 
     def trace(self) -> StepTrace:
         """Read back what was written, once it is sealed."""
         return StepTrace(self._folder, self.losses, self.held, repeated=self.repeated)
 
     def __enter__(self) -> StepWriter:
-        for writer in self._writers:
+        for writer in self._writers.values():
             self._stack.enter_context(writer)
         return self
 
@@ -159,8 +161,37 @@ class StepWriter:
         self._stack.__exit__(*error)  # type: ignore[arg-type]
 
 
-class StepTrace:
-    """The steps of a side, read from its folder; `held` are the parameters in its optimizers, None if not known.
+class UpdateTrace:
+    """The losses of a side's steps, and gradients, values and moments, read from its folder."""
+
+    def __init__(self, folder: Path, losses: Sequence[float | None]) -> None:
+        self.updates, self.losses = TraceFolder(folder / UPDATES), losses
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, int, str], Capture]:
+        return {(one.module, one.call, one.output): one for one in self.updates.captures}
+
+    def values(self, step: int, what: str) -> dict[str, Array]:
+        """Gradients or values of all parameters at a step, by name."""
+        found = (one for one in self._values.values() if one.call == step and one.output == what)
+        return {one.module: self.updates.value(one) for one in found}
+
+    def names(self, step: int, what: str) -> set[str]:
+        """The parameters of which there are such gradients or values at a step."""
+        return {name for name, at, kind in self._values if (at, kind) == (step, what)}
+
+    def moments(self, step: int) -> set[tuple[str, str]]:
+        """What the optimizers keep after a step: parameters, and what the optimizer calls the moment."""
+        written = (one for one in self._values if one[1] == step and one[2].startswith(MOMENT))
+        return {(name, what.removeprefix(MOMENT)) for name, _, what in written}
+
+    def moment(self, step: int, name: str, moment: str) -> Array:
+        """One of them."""
+        return self.updates.value(self._values[name, step, MOMENT + moment])
+
+
+class StepTrace(UpdateTrace):
+    """The steps of a side, whose layers were seen too; `held` are the parameters in its optimizers, None if not known.
 
     `repeated` tells whether a parameter was updated twice in a step.
     """
@@ -173,8 +204,9 @@ class StepTrace:
         *,
         repeated: bool = False,
     ) -> None:
-        self.forward, self.backward, self.updates = (TraceFolder(folder / part) for part in PARTS)
-        self.losses, self.held, self.repeated = losses, held, repeated
+        super().__init__(folder, losses)
+        self.forward, self.backward = TraceFolder(folder / FORWARD), TraceFolder(folder / BACKWARD)
+        self.held, self.repeated = held, repeated
 
     @cached_property
     def gradients(self) -> dict[str, Capture]:
@@ -195,10 +227,6 @@ class StepTrace:
         twice = {leader.key for key, leader in found.items() if key != leader.key}
         return {key: leader for key, leader in found.items() if leader.key in twice}
 
-    @cached_property
-    def _values(self) -> dict[tuple[str, int, str], Capture]:
-        return {(one.module, one.call, one.output): one for one in self.updates.captures}
-
     def gradient(self, capture: Capture) -> Array | None:
         """The gradient of a tensor that a layer took or returned; None if none came back.
 
@@ -210,21 +238,3 @@ class StepTrace:
         if not found:
             return None
         return found[0] if len(found) == 1 else np.asarray(sum(found))
-
-    def values(self, step: int, what: str) -> dict[str, Array]:
-        """Gradients or values of all parameters at a step, by name."""
-        found = (one for one in self._values.values() if one.call == step and one.output == what)
-        return {one.module: self.updates.value(one) for one in found}
-
-    def names(self, step: int, what: str) -> set[str]:
-        """The parameters of which there are such gradients or values at a step."""
-        return {name for name, at, kind in self._values if (at, kind) == (step, what)}
-
-    def moments(self, step: int) -> set[tuple[str, str]]:
-        """What the optimizers keep after a step: parameters, and what the optimizer calls the moment."""
-        written = (one for one in self._values if one[1] == step and one[2].startswith(MOMENT))
-        return {(name, what.removeprefix(MOMENT)) for name, _, what in written}
-
-    def moment(self, step: int, name: str, moment: str) -> Array:
-        """One of them."""
-        return self.updates.value(self._values[name, step, MOMENT + moment])

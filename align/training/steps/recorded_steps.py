@@ -15,7 +15,7 @@ from align.lint.compare_schedules import STEPS, steps_to_sample
 from align.models.inputs import read_batches
 from align.models.recompute_layers import recompute_noted
 from align.models.source_lines import called_at, made_at
-from align.training.steps.free_run import rounding_growth
+from align.training.steps.free_run import rounding_growth, run_rounded
 from align.training.steps.last_moments import last_moments
 from align.training.steps.measure_step_noise import measure_step_noise
 from align.training.steps.record_step import StepTrace, StepWriter
@@ -94,12 +94,13 @@ def record_reference(
     """
     begun()
     steps = record_steps(opened, batches, folder)
+    rounded = run_rounded(opened, steps.parameters, batches, steps.trace)
     with tempfile.TemporaryDirectory(prefix="align-") as scratch:
-        refuse_random_steps(opened, batches, steps.trace, Path(scratch) / "again")
+        refuse_random_steps(opened, batches, steps.trace, rounded, Path(scratch) / "again")
         begun()
         noise, findings = measure_step_noise(opened, batches, steps.trace, Path(scratch) / "wide", layers=layers)
     begun()
-    noise = replace(noise, growth=rounding_growth(opened, steps.parameters, batches, steps.trace))
+    noise = replace(noise, growth=rounding_growth(rounded, steps.parameters, steps.trace))
     return ReferenceSteps(steps, noise, findings)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from align.core.message_words import counted
 from align.errors import CannotRunError
 from align.models.restore_state import other_seed
-from align.training.steps.record_step import COMPUTED, GIVEN, StepTrace, StepWriter
+from align.training.steps.record_step import COMPUTED, GIVEN, StepWriter, UpdateTrace
 from align.training.updates.apply_rule import blocks_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from align.core.dtypes import Array
     from align.core.protocols import Batch
     from align.training.open_training import TrainingSide
+    from align.training.steps.free_run import FreeRun
+
+    Loss = float | None
 
 # Of the loss, and of all gradients as one vector: other orders of sums change far less, dropout far more.
 SAME = 1e-3
@@ -29,21 +32,28 @@ _NOTHING: Mapping[str, Array] = {}
 
 
 def refuse_random_steps(
-    side: TrainingSide, batches: Sequence[Batch], trace: StepTrace, folder: Path, start: Mapping[str, Array] = _NOTHING
+    side: TrainingSide,
+    batches: Sequence[Batch],
+    trace: UpdateTrace,
+    free: FreeRun,
+    folder: Path,
+    start: Mapping[str, Array] = _NOTHING,
 ) -> None:
     """Take the first step again from another seed; raises CannotRunError if loss or gradients are then others.
 
-    A step of the user's own is refused too if it updates other parameters than before. `start` are the values that it
+    It is not taken again where the `free` run, which began from another seed too, shows that they stay the same. A step
+    of the user's own is, and is refused too if it updates other parameters than before. `start` are the values that it
     began from, where they are not the side's own.
     """
+    values = trace.values(0, COMPUTED)
+    if side.training.step is None and _shows_the_same(values, trace.losses[0], free):
+        return
     with other_seed():
         again = _taken(side, batches[:1], folder, start)
-    values = trace.values(0, COMPUTED)
     apart = _distance(values, again.values(0, COMPUTED))
     if side.training.step is not None:
         _refuse_kept(side, trace, (again, _taken(side, batches, folder.with_name(f"{folder.name}-all"), start)))
-    losses = [one for one in (trace.losses[0], again.losses[0]) if one is not None and np.isfinite(one)]
-    if apart > SAME or (len(losses) == 2 and abs(losses[0] - losses[1]) > SAME * abs(losses[0])):
+    if (apart is not None and apart > SAME) or not _is_same_loss(trace.losses[0], again.losses[0]):
         raise CannotRunError(
             f"a training step of {side.label} draws random numbers: from another seed gradients differ by {apart:.2g}",
             "switch off what draws (dropout in code, noise, augmentation), or give it as a part of the batch; "
@@ -51,13 +61,25 @@ def refuse_random_steps(
         )
 
 
-def _taken(side: TrainingSide, batches: Sequence[Batch], folder: Path, start: Mapping[str, Array]) -> StepTrace:
+def _shows_the_same(values: Mapping[str, Array], loss: Loss, free: FreeRun) -> bool:
+    apart = _distance(values, free.first_gradients)
+    return apart is not None and apart <= SAME and bool(free.losses) and _is_same_loss(loss, free.losses[0])
+
+
+def _is_same_loss(one: Loss, other: Loss) -> bool:
+    """Tell so where one of them is not known too."""
+    if one is None or other is None or not (np.isfinite(one) and np.isfinite(other)):
+        return True
+    return abs(one - other) <= SAME * abs(one)
+
+
+def _taken(side: TrainingSide, batches: Sequence[Batch], folder: Path, start: Mapping[str, Array]) -> UpdateTrace:
     with StepWriter(folder, {}, seen=0, begun=lambda _: start) as writer:
         side.trainer.take_steps(side.training, batches, writer)
-    return StepTrace(folder, writer.losses)
+    return UpdateTrace(folder, writer.losses)
 
 
-def _refuse_kept(side: TrainingSide, trace: StepTrace, takings: Sequence[StepTrace]) -> None:
+def _refuse_kept(side: TrainingSide, trace: UpdateTrace, takings: Sequence[UpdateTrace]) -> None:
     """Raise CannotRunError where a step updates other parameters than when it was taken first.
 
     Of a counter whatever its period is shows: one taking goes on behind all steps, the other one a step later.
@@ -74,8 +96,8 @@ def _refuse_kept(side: TrainingSide, trace: StepTrace, takings: Sequence[StepTra
                 )
 
 
-def _distance(ones: Mapping[str, Array], others: Mapping[str, Array]) -> float:
-    """Relative distance of all gradients as one vector; 0 where there are none, or where they are not finite."""
+def _distance(ones: Mapping[str, Array], others: Mapping[str, Array]) -> float | None:
+    """Relative distance of all gradients as one vector; None where there are none, or where they are not finite."""
     square = apart = 0.0
     for name in ones.keys() & others.keys():
         flat = ones[name].reshape(-1), others[name].reshape(-1)
@@ -83,4 +105,4 @@ def _distance(ones: Mapping[str, Array], others: Mapping[str, Array]) -> float:
             one, other = flat[0][block].astype(np.float64), flat[1][block].astype(np.float64)
             with np.errstate(all="ignore"):  # infinities
                 square, apart = square + float(np.sum(one**2)), apart + float(np.sum((one - other) ** 2))
-    return float(np.sqrt(apart / square)) if square and np.isfinite(apart) and np.isfinite(square) else 0.0
+    return float(np.sqrt(apart / square)) if square and np.isfinite(apart) and np.isfinite(square) else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
+from align.core.dtypes import dtype_name
 from align.core.traces import Capture
 from align.models.spilled_arrays import SpilledArrays
 from align.traces.pair_inputs import call_key, inputs_of_calls, pair_inputs
@@ -146,7 +147,7 @@ class ReplacedStep:
         new = {}
         for name, mine in self._partners.inputs(module, call, inputs).items():
             value = inputs[name]
-            shape, dtype = tuple(value.shape), value.dtype.name
+            shape, dtype = tuple(value.shape), dtype_name(value.dtype)
             other = self._replacement(mine, Capture(0, module, call, name, "", shape, dtype, role="input"), value)
             if other is not None:
                 new[name] = other

@@ -41,6 +41,8 @@ def _turned(meant: Array, value: Array) -> PermutedLayout | None:
     """Other axes of one length each, where the values are far apart as they are, and the same as they are turned."""
     if not 1 < value.ndim <= MOST_AXES or value.size < FEWEST or value.dtype.kind not in "fV":
         return None
+    if len({*value.shape}) == value.ndim:  # no other order of axes has this shape
+        return None
     places = np.random.default_rng(0).integers(0, value.size, SAMPLE)
     own = value.reshape(-1)[places].astype(np.float64)
     if relative_rms_distance(meant.reshape(-1)[places].astype(np.float64), own) <= APART:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from align.core.dtypes import EPSILON, numpy_dtype
+from align.core.dtypes import EPSILON, dtype_name, numpy_dtype
 from align.core.message_words import counted, first_few
 from align.core.name_map import SIDES
 from align.core.verdicts import Finding
@@ -129,8 +129,9 @@ def _held_on_one_side(one: Array, other: Array) -> tuple[str, str]:
 
 def _held_by(value: Array) -> str:
     """The half precision that holds all values of a float32 tensor exactly, "" for none."""
-    if value.dtype.name != FULL:
-        return value.dtype.name if value.dtype.name in HALF else ""
+    name = dtype_name(value.dtype)
+    if name != FULL:
+        return name if name in HALF else ""
     values = value.reshape(-1)[: 4 * MOST_LOOKED_AT]
     values = values[np.isfinite(values) & (values != np.round(values))][:MOST_LOOKED_AT]
     if values.size < FEWEST:

@@ -48,9 +48,9 @@ class Unknown:
     def decode(self, place: float) -> float:
         """The value at a place of the search."""
         if self.scale == "log":
-            return float(np.exp(np.clip(place, -500.0, 500.0)))
+            return float(np.exp(min(max(place, -500.0), 500.0)))
         return (
-            float(np.clip(1 - np.exp(min(place, 0.0)), 0.0, MOST_SHARE)) if self.scale == "share" else max(0.0, place)
+            min(max(1 - float(np.exp(min(place, 0.0))), 0.0), MOST_SHARE) if self.scale == "share" else max(0.0, place)
         )
 
     def setting(self, rates: tuple[float, ...], value: float) -> dict[str, Any]:

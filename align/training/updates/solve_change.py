@@ -60,8 +60,8 @@ class ChangeSolver:
         def residual(place: Array) -> Array:
             rule = change.rule(self._reference, _decoded(change.unknown, place))
             expected = np.stack(movements(rule, self._steps.before, self._steps.gradients))
-            gap = np.clip((expected - self._moved) * self._weights, -FAR, FAR)
-            return np.where(np.isnan(gap), FAR, gap).reshape(-1)
+            gap = (expected - self._moved) * self._weights
+            return np.asarray(np.maximum(np.fmin(gap, FAR), -FAR)).reshape(-1)  # what is no number is FAR too
 
         return residual
 

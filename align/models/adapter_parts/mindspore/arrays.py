@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
-from align.core.dtypes import in_numpy
+from align.core.dtypes import dtype_name, in_numpy
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -36,7 +36,7 @@ def launched() -> Any:
 def to_tensor(array: Array) -> Any:
     """Copy an array in; float8, of which MindSpore makes no tensors, as float32, which holds the same numbers."""
     mindspore = launched()
-    if not in_numpy(array.dtype.name):
+    if not in_numpy(dtype_name(array.dtype)):
         wide = mindspore.Tensor(array.astype(np.float32))
         return wide.astype(mindspore.bfloat16) if array.dtype == ml_dtypes.bfloat16 else wide
     return mindspore.Tensor(np.ascontiguousarray(array).reshape(array.shape))

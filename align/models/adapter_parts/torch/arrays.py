@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from align.core import dtypes
 from align.core.dtypes import numpy_dtype
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ def to_tensor(array: Array) -> Any:
     """Copy an array into a torch tensor of the same dtype, on the CPU."""
     import torch
 
-    if array.dtype.name in RAW_DTYPES:
-        raw = np.array(array).view(RAW_DTYPES[array.dtype.name])
-        return torch.from_numpy(raw).view(getattr(torch, array.dtype.name))
+    name = dtypes.dtype_name(array.dtype)
+    if name in RAW_DTYPES:
+        raw = np.array(array).view(RAW_DTYPES[name])
+        return torch.from_numpy(raw).view(getattr(torch, name))
     return torch.from_numpy(np.array(array))
 
 
