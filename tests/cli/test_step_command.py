@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.cli.main import main
-from align.report.rendering.catalogue import say
+from align.words.catalogue import say
 from align.report.show_result import result_blocks
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import align.report
-from align.report.rendering.catalogue import catalogue, say, word
+from align.words.catalogue import catalogue, say, word
 
 SOURCES = sorted(Path(align.report.__file__).parent.rglob("*.py"))
 
