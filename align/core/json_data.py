@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from align.core.message_words import Sentence
 from align.core.piece_transforms import Crop, Pad, Part, Reorder, Slice
-from align.core.sentences import Sentence
 from align.core.transforms import Cast, Chain, Identity, Permute, Reshape
 
 _TRANSFORMS = (Identity, Reshape, Permute, Cast, Slice, Part, Crop, Pad, Reorder, Chain)

@@ -17,8 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from align.core.message_words import counted, first_few
-from align.core.sentences import Sentence
+from align.core.message_words import Sentence, counted, first_few
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -66,9 +65,13 @@ def in_language(given: str | Mapping[str, Any], language: str) -> str:
     return given if isinstance(given, str) else _filled(given["key"], given["facts"], language)
 
 
-@cache
 def catalogue(language: str = ENGLISH) -> dict[str, dict[str, Any]]:
     """All texts of one language by table and name; a table stands in one file."""
+    return _read(language)
+
+
+@cache
+def _read(language: str) -> dict[str, dict[str, Any]]:
     folder = Path(__file__).with_name(language)
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(folder.glob("*.toml")):
