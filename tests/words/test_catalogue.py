@@ -15,6 +15,7 @@ from align.core.message_words import Sentence
 from align.words.catalogue import catalogue, in_language, joined, say, sentence, word
 
 TEXTS = [path.read_text(encoding="utf-8") for path in sorted(Path(align.__file__).parent.rglob("*.py"))]
+FILES = (".toml", ".json", ".csv")  # names of files are no keys
 CATALOGUES = sorted((Path(align.__file__).parent / "words").glob("*/*.toml"))
 
 
@@ -25,7 +26,7 @@ def in_the_code(pattern):
 def used_keys():
     naming = (text for text in TEXTS if "words.catalogue import" in text or "def sentence(" in text)
     keys = {key for text in naming for key in re.findall(r'"([a-z_]+\.[a-z_0-9]+)"', text)}
-    return {key for key in keys if key.partition(".")[0] in catalogue()}
+    return {key for key in keys if key.partition(".")[0] in catalogue() and not key.endswith(FILES)}
 
 
 def sections_read_by_names_from_data():

@@ -23,7 +23,7 @@ STILL_WORDED = {
     "lint": 8,
     "measure": 4,
     "models": 21,
-    "names": 29,
+    "names": 13,
     "rules": 6,
     "runs": 3,
     "traces": 14,
