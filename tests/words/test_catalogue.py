@@ -59,7 +59,8 @@ def test_every_fact_that_a_text_names_is_given():
     assert len(calls) > 300
     for key, given in calls:
         section, _, name = key.partition(".")
-        assert named_facts(catalogue()[section][name]) == given, key
+        named = {one for one in named_facts(catalogue()[section][name]) if one.isidentifier()}
+        assert named == given, key
 
 
 def calls_with_a_key(tree):
