@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from align.core.message_words import counted, first_few
 from align.errors import UsageError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ def source_framework(metadata: Mapping[str, str], names: Iterable[str]) -> tuple
     if not telling and not present & _TORCH and any(own >= _MINDSPORE_PAIR for own in groups.values()):
         telling = sorted(_MINDSPORE_PAIR)
     if telling:
-        return "mindspore", f"the file does not say whose names it has: taken as MindSpore's by {', '.join(telling)}"
+        return "mindspore", sentence("checkpoint_note.taken_as_mindspore", names=telling)
     return "torch", ""
 
 
@@ -101,7 +101,4 @@ def check_kept(target: TargetFamily | None, names: Iterable[str]) -> None:
 def exporter_warnings(names: Iterable[str]) -> Iterable[str]:
     """Say which tensors an exporter to ONNX made of several, or turned: none of a model's is called so."""
     if made := [name for name in names if name.startswith(_EXPORTER)]:
-        yield (
-            f"{counted(len(made), 'tensor')} with a name that the exporter to ONNX made ({first_few(made)}): the "
-            "values are folded or transposed, no layer of the model has them so"
-        )
+        yield sentence("checkpoint_note.exporter", count=len(made), names=made)

@@ -15,11 +15,10 @@ from align.core.checkpoints import Checkpoint, OddTensor, StoredTensor, require_
 from align.core.import_user_code import put_first
 from align.core.registry import check_packages, trusted_loaders
 from align.errors import NeedsItsCodeError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-LOADED_BY = "torch.load, which ran the code that the file names"
 
 
 def open_trusted(path: Path | str, key: str | None = None, *, odd_too: bool = False) -> Checkpoint:
@@ -48,7 +47,7 @@ def open_trusted(path: Path | str, key: str | None = None, *, odd_too: bool = Fa
     chosen = choose_entry(path, tree, look, key)
     tensors, odd = read_tensors(chosen, look, lambda _, tensor: tensor)
     others, counts = read_others(path, tree, chosen, {*tensors, *odd}, look)
-    notes = (f"{path} was opened by {LOADED_BY}",)
+    notes = (sentence("checkpoint_note.trusted", path=str(path)),)
     found = Checkpoint(
         path, loader.name, tensors, {"format": "pt"}, others, counts, chosen.key, chosen.entries, odd=odd, notes=notes
     )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from align.checkpoints.extents import same_bytes
-from align.core.message_words import first_few
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ def retie_tensors(
     The tensors of a tie are read, in blocks.
     """
     tied = {tensor.name: tensor for tensor in tensors}
-    warnings = []
+    warnings: list[str] = []
     for names in told:
         present = [tied[name] for name in names if name in tied]
         if len({tensor.identity for tensor in present}) < 2:
@@ -35,9 +35,7 @@ def retie_tensors(
             storage = present[0].storage or f"tied to {present[0].name}"
             tied |= {tensor.name: replace(tensor, storage=storage) for tensor in present}
         else:
-            warnings.append(
-                f"{first_few([t.name for t in present])} were one tensor and differ now: they are written apart"
-            )
+            warnings.append(sentence("checkpoint_note.written_apart", names=[t.name for t in present]))
     return tied, warnings
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from align.checkpoints.framework_of_names import source_framework
 from align.core.dtypes import numpy_dtype
-from align.core.message_words import counted, first_few
 from align.rules.training_state_rules import training_state_rules
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ def training_notes(checkpoint: Checkpoint) -> Iterator[str]:
     for name, reason in state_beside_weights(checkpoint).items():
         reasons.setdefault(reason, []).append(name)
     for reason, found in reasons.items():
-        yield f"no weights but {reason}: {counted(len(found), 'tensor')} ({first_few(found)})"
+        yield sentence("checkpoint_note.no_weights", reason=reason, count=len(found), names=found)
 
 
 def is_count(tensor: StoredTensor) -> bool:

@@ -9,8 +9,8 @@ from align.convert.diff.pair_checkpoints import open_for_diff, pair_checkpoints,
 from align.convert.diff.pair_tensors import judge_diff, judge_pair
 from align.convert.diff.stored_pairs import measure_pairs
 from align.convert.diff_result import CheckpointDiff
-from align.core.message_words import counted
 from align.core.progress import Progress, silent
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -92,5 +92,5 @@ def _beside(checkpoint: Checkpoint) -> Iterator[str]:
     """One line for each kind of what is no weight, and each entry of a nested file that was not compared."""
     yield from (f"{checkpoint.path.name}: {note}" for note in training_notes(checkpoint))
     for name, count in checkpoint.other_tensors.items():
-        held = counted(count, "tensor")
-        yield f"{checkpoint.path.name}: {name} ({checkpoint.other[name]}) holds {held}: NOT COMPARED"
+        facts = {"file": checkpoint.path.name, "name": name, "kind": checkpoint.other[name]}
+        yield sentence("diff_warning.beside", count=count, **facts)

@@ -20,6 +20,7 @@ from align.core.dtypes import is_complex
 from align.core.message_words import counted, first_few
 from align.core.progress import silent
 from align.errors import UsageError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -133,11 +134,11 @@ def _measured(before: TensorPair, after: TensorPair) -> UpdateDifference:
         return unlike_shapes(before, before.problem or f"{list(made.shape)} against {list(before.candidate.shape)}")
     tensors = both[0][0], both[1][0], both[0][1], both[1][1]
     if len({is_complex(one.dtype) for one in tensors}) > 1:
-        return unlike_shapes(before, "complex numbers against real ones")
+        return unlike_shapes(before, sentence("updates_note.complex"))
     return judge_update(before, sum_updates(tensors))
 
 
 def _other_start(tensors: Sequence[UpdateDifference]) -> Iterator[str]:
     """Warn of values that were not the same before the step: their gradients need not be either."""
     if apart := [one.reference for one in tensors if one.start is not None and one.start > SAME_START]:
-        yield f"{counted(len(apart), 'tensor')} had other values before the step: {first_few(apart)}"
+        yield sentence("updates_note.other_start", count=len(apart), names=apart)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from align.core.message_words import Sentence
 from align.core.piece_transforms import Crop, Pad, Part, Reorder, Slice
 from align.core.transforms import Cast, Chain, Identity, Permute, Reshape
 
@@ -20,7 +21,8 @@ def to_json_data(value: Any) -> Any:
     """Return dicts, lists, strings, numbers, booleans and None only.
 
     NaN and the infinities, which JSON lacks, become the strings "NaN", "Infinity" and "-Infinity"; `float()` reads
-    them back. Dataclasses become objects of their fields, without fields that are kept out of their repr.
+    them back. Dataclasses become objects of their fields, without fields that are kept out of their repr. Beside a
+    field that holds a sentence, or a list of some, stands what it was made from: as `reason_from` beside `reason`.
     """
     if isinstance(value, np.generic):
         value = value.item()
@@ -28,7 +30,9 @@ def to_json_data(value: Any) -> Any:
         value = value.value
     if isinstance(value, float) and not math.isfinite(value):
         return _non_finite(value)
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, str):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float)):
         return value
     return _compound(value)
 
@@ -37,7 +41,7 @@ def _compound(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, dict):
-        return {str(key): to_json_data(item) for key, item in value.items()}
+        return _object({str(key): item for key, item in value.items()})
     if isinstance(value, np.ndarray):
         return _column(value)
     if isinstance(value, (list, tuple)):
@@ -45,9 +49,29 @@ def _compound(value: Any) -> Any:
     if isinstance(value, _TRANSFORMS):
         return value.as_table()
     if dataclasses.is_dataclass(value):
-        return {f.name: to_json_data(getattr(value, f.name)) for f in dataclasses.fields(value) if f.repr}
+        return _object({f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.repr})
     msg = f"no plain form for {type(value).__name__}"
     raise TypeError(msg)
+
+
+def _object(fields: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, value in fields.items():
+        found[name] = to_json_data(value)
+        if isinstance(value, Sentence):
+            found[f"{name}_from"] = _origin(value)
+        elif isinstance(value, (list, tuple)) and any(isinstance(one, Sentence) for one in value):
+            found[f"{name}_from"] = [_origin(one) for one in value]
+    return found
+
+
+def _origin(value: Any) -> Any:
+    """The key and the facts of a sentence, sentences among the facts too; of other values the plain form."""
+    if isinstance(value, Sentence):
+        return {"key": value.key, "facts": {name: _origin(one) for name, one in value.facts.items()}}
+    if isinstance(value, (list, tuple)):
+        return [_origin(one) for one in value]
+    return to_json_data(value)
 
 
 def _column(values: np.ndarray[Any, Any]) -> list[Any]:

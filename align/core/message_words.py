@@ -1,16 +1,41 @@
-"""Small words that messages share: a number with its noun, a list cut to a readable length."""
+"""What messages share: a number with its noun, a list cut to a readable length, a sentence that keeps its facts."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 MOST_LISTED = 3
 MOST_COMPARED = 50_000  # names that are held against each other: a few seconds
+
+
+class Sentence(str):
+    """Text with the `key` and the `facts` that give it, so that it can be made anew in another language.
+
+    Facts are numbers, strings, sentences, and lists of these.
+
+    >>> one = Sentence("2 layers differ", "forward.layers_differ", {"count": 2})
+    >>> one, one.key, one.facts
+    ('2 layers differ', 'forward.layers_differ', {'count': 2})
+    """
+
+    __slots__ = ("facts", "key")
+    key: str
+    facts: Mapping[str, Any]
+
+    def __new__(cls, text: str, key: str, facts: Mapping[str, Any]) -> Sentence:
+        """Keep the key and the facts beside the text."""
+        self = super().__new__(cls, text)
+        self.key, self.facts = key, facts
+        return self
+
+    def __getnewargs__(self) -> tuple[str, str, Mapping[str, Any]]:  # type: ignore[override]
+        """For copies and pickles."""
+        return str(self), self.key, self.facts
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -2,5 +2,5 @@
 
 Offers one pass that measures all figures, the limits by dtype and noise, statistics and samples of tensors, layouts in
 which two tensors would agree. Kernels and sums for tensors that are read block by block, too; the
-compiled kernel is its own. Uses core only.
+compiled kernel is its own. Uses core, words.
 """

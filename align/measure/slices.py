@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import dtype_name, is_float
-from align.core.message_words import counted
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,8 +94,8 @@ def _sentinels(sizes: Array) -> NDArray[np.bool_] | None:
 
 def _split(sizes: Array, high: NDArray[np.bool_]) -> Iterator[Slice]:
     largest, nowhere = f"{sizes.max():.2g}", np.empty(0, np.intp)
-    yield Slice(f"the elements around {largest}", sizes.shape, None, nowhere, high)
-    label = f"all but the {counted(int(high.sum()), 'element')} around {largest}"
+    yield Slice(sentence("part_note.around", size=largest), sizes.shape, None, nowhere, high)
+    label = sentence("part_note.all_but", count=int(high.sum()), size=largest)
     yield Slice(label, sizes.shape, None, nowhere, ~high)
 
 

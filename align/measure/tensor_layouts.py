@@ -15,6 +15,7 @@ import numpy as np
 
 from align.core.dtypes import rounded_as
 from align.measure.sampled_values import relative_rms_distance
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,10 +50,10 @@ class PermutedLayout:
         """The layout in words, "" for the same."""
         if self.is_same:
             return ""
-        turned = self.order != tuple(range(len(self.order)))
-        return f"compared in the reference's layout; the port's is {list(self.candidate)}" + (
-            f", axes in the order {list(self.order)}" if turned else ""
-        )
+        shape, order = str(list(self.candidate)), list(self.order)
+        if order == [*range(len(order))]:
+            return sentence("layout_note.another_layout", shape=shape)
+        return sentence("layout_note.another_order", shape=shape, order=str(order))
 
     def to_candidate(self, value: Array) -> Array:
         """Bring the reference's value into the candidate's layout."""
@@ -81,9 +82,8 @@ class RepeatedLayout:
     @property
     def told(self) -> str:
         """The layout in words."""
-        return (
-            f"{list(self.reference)} and {list(self.candidate)}: one side has once what the other has for each sample"
-        )
+        shapes = {"reference": str(list(self.reference)), "candidate": str(list(self.candidate))}
+        return sentence("layout_note.once_for_all", **shapes)
 
     def to_candidate(self, value: Array) -> Array:
         """Bring the reference's value into the candidate's layout."""

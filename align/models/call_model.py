@@ -14,6 +14,7 @@ from align.models.live.call_sites import raised_at
 from align.models.nested_values import leaves
 from align.models.record_calls import bind_inputs
 from align.models.user_code import run_user_code
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,5 +70,5 @@ def widened_side(side: Side) -> Side:
 
 def noise_unmeasured(side: Side, error: CannotRunError) -> Finding:
     """Say that limits do not come from the reference's noise, and why."""
-    message = f"limits come from a table by dtype: {error.message}"
+    message = sentence("side_finding.noise_unmeasured", reason=error.message)
     return Finding("noise-unmeasured", "note", side.label, message)

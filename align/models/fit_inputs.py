@@ -17,6 +17,7 @@ from align.core.dtypes import is_float, numpy_dtype
 from align.core.verdicts import Finding
 from align.errors import ModelFailedError, UserCodeError
 from align.models.batches import batches_of
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -58,8 +59,10 @@ def told_casts(role: str, side: Side, before: Inputs, after: Inputs) -> Iterator
         if value.dtype != new[name].dtype
     }
     if casts:
-        said = ", ".join(f"{name} from {old} to {new}" for name, (old, new) in casts.items())
-        yield Finding("inputs-cast", "note", side.label, f"the {role} got inputs in the dtype that it takes: {said}")
+        dtypes = casts.items()
+        cast = [sentence("side_finding.cast", name=name, old=old, new=new) for name, (old, new) in dtypes]
+        message = sentence("side_finding.inputs_cast", side=role, casts=cast)
+        yield Finding("inputs-cast", "note", side.label, message)
 
 
 def _other_widths(side: Side, inputs: Inputs) -> Inputs | None:

@@ -12,6 +12,7 @@ from align.models.batches import batches_of
 from align.models.call_model import forward_of
 from align.models.fit_inputs import told_casts
 from align.models.record_calls import bind_inputs
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,13 +70,13 @@ def _surprises(bindings: Sequence[InputBinding], labels: Sequence[str]) -> Itera
     """Warn of inputs whose place is a guess, and of a default that one side alone has and that does something."""
     for own, other, label in zip(bindings, bindings[::-1], labels, strict=True):
         if own.renamed and (len(own.parameters) > 1 or own.defaults):
-            kept = f", and {_listed(own.defaults)} as the default is" if own.defaults else ""
-            said = ", ".join(f"{name} goes to {parameter}" for name, parameter in own.renamed.items())
-            message = f"inputs go to the {own.side} by position, which has no parameters of their names: {said}{kept};"
-            message += " if that is not meant, give them the names that it has"
+            pairs = own.renamed.items()
+            places = [sentence("side_finding.place", name=name, parameter=parameter) for name, parameter in pairs]
+            defaults = _listed(own.defaults) if own.defaults else ""
+            message = sentence("side_finding.by_position", side=own.side, places=places, defaults=defaults)
             yield Finding("inputs-by-position", "warning", label, message)
         elif odd := {n: value for n, value in own.defaults.items() if _does_something(value, other.defaults.get(n))}:
-            message = f"no input goes to {_listed(odd)} of the {own.side}, which keeps its default"
+            message = sentence("side_finding.default_kept", names=_listed(odd), side=own.side)
             yield Finding("default-kept", "warning", label, message)
 
 

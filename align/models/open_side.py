@@ -16,6 +16,7 @@ from align.core.registry import check_packages, model_readers
 from align.core.verdicts import Finding
 from align.errors import CannotRunError, SideError, UsageError, UserCodeError
 from align.models.user_code import run_user_code
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -201,24 +202,20 @@ def unseen_layers(*sides: Side) -> Iterator[Finding]:
     for side in sides:
         jitted = side.reader.jitted_code(side.model) if isinstance(side.reader, GraphRunner) else ()
         if jitted and not side.compiled:
-            message = (
-                f"`mindspore.jit` compiles {first_few(jitted)}: run uncompiled here, so that its layers are seen; "
-                "--candidate-mode graph compares what a candidate returns compiled"
-            )
+            message = sentence("side_finding.jit_uncompiled", names=[*jitted])
             yield Finding("jit-uncompiled", "note", side.label, message)
         if side.compiled:
-            message = "compiled in graph mode: only the network's outputs are compared"
-            yield Finding("outputs-only", "note", side.label, message)
+            yield Finding("outputs-only", "note", side.label, sentence("side_finding.outputs_only"))
 
 
 def copied_sides(*sides: Side) -> Iterator[Finding]:
     """Note the sides whose model is a copy of one that shared tensors, has a wrapper's names, or left state unread."""
     for side in sides:
         if side.unwrapped:
-            message = f"names of the checkpoint are matched without what a wrapper put there: {side.unwrapped}"
+            message = sentence("side_finding.names_unwrapped", words=side.unwrapped)
             yield Finding("names-unwrapped", "note", side.label, message)
         if side.not_loaded:
-            message = f"not loaded, since no weights and no parameters of the model: {side.not_loaded}"
+            message = sentence("side_finding.not_loaded", names=side.not_loaded)
             yield Finding("training-state-not-loaded", "note", side.label, message)
         if side.copied:
             yield Finding("side-copied", "note", side.label, side.copied)

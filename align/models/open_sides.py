@@ -16,6 +16,7 @@ from align.errors import CannotRunError, SharedModelError
 from align.models.live.sample_memory import changed_tensors, shared_tensors
 from align.models.open_side import Preparation, Side, SideRequest, build_side, prepare_side
 from align.models.user_code import run_user_code
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,17 +120,21 @@ def _apart(sides: Sides, asked: tuple[_Wanted, _Wanted], purpose: Purpose) -> Si
     untouched = purpose == "names" and asked == (_Wanted(), _Wanted())
     if sides[0].model is not sides[1].model:
         shared = [] if untouched else shared_tensors(_memory(sides[0]), _memory(sides[1]))
-        return _with_copy(sides, f"shared {_named(shared)}") if shared else sides
+        return _with_copy(sides, _named(shared)) if shared else sides
     if untouched:
         return sides
     if purpose != "trial" and asked[0] == asked[1]:
         refuse_one_object(sides)
-    return _with_copy(sides, "was one object")
+    return _with_copy(sides, "")
 
 
-def _with_copy(sides: Sides, why: str) -> Sides:
-    """The candidate copied; raises SharedModelError where it cannot be, or was filled, moved or cast before."""
+def _with_copy(sides: Sides, shared: str) -> Sides:
+    """The candidate copied, of which tensors are `shared`, or "" for one object.
+
+    Raises SharedModelError where it cannot be copied, or was filled, moved or cast before.
+    """
     first, second = sides
+    why = f"shared {shared}" if shared else "was one object"
     if first.prepared != second.prepared or (second.prepared != Preparation() and first.model is not second.model):
         reason = f"were filled, moved or cast one after the other, but the latter {why} with the former"
         hint = "open both at once, with align.open_sides, or let each function build a model of its own"
@@ -141,8 +146,12 @@ def _with_copy(sides: Sides, why: str) -> Sides:
         return SharedModelError(_labels(sides), f"{reason}: {type(error).__name__}: {said}")
 
     model = run_user_code(lambda: _copied(second), uncopied)
-    said = f"copied before anything was done to it: it {why} with {first.label}"
-    copied = replace(second, model=model, copied=said)
+    told = (
+        sentence("side_finding.shared", names=shared, side=first.label)
+        if shared
+        else sentence("side_finding.one_object", side=first.label)
+    )
+    copied = replace(second, model=model, copied=told)
     if left := shared_tensors(_memory(first), _memory(copied)):
         raise SharedModelError(_labels(sides), f"are not apart: a copy of the latter still shares {_named(left)}")
     return first, copied

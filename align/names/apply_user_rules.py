@@ -17,6 +17,7 @@ from align.names.layers.read_layers import USUAL_ROLES, roles_by_name
 from align.names.layers.weight_transforms import is_turned, transform_between
 from align.names.user_rules import NameRules
 from align.rules.layer_rules import rule_for
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,8 +38,9 @@ def apply_rules(rules: NameRules, source: Sequence[str], target: Sequence[str] |
     if faults:
         raise MapError(rules.label, faults)
     spoken = {p.target for p in applied.pairings} | {d.name for d in applied.dropped if d.side == "target"}
-    unmatched = [Unmatched(name, "source", "no rule mentions it") for name in applied.rest]
-    unmatched += [Unmatched(name, "target", "no rule leads to it") for name in target or () if name not in spoken]
+    unmatched = [Unmatched(name, "source", sentence("map_reason.no_rule_mentions")) for name in applied.rest]
+    unled = [name for name in target or () if name not in spoken]
+    unmatched += [Unmatched(name, "target", sentence("map_reason.no_rule_leads")) for name in unled]
     return _as_map(rules, applied, unmatched)
 
 

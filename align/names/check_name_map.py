@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.core.name_map import Pairing
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Permute, steps_of
@@ -23,6 +22,7 @@ from align.names.map_file import read_rules
 from align.names.map_result import MapCheck
 from align.names.matching.match_names import match_names
 from align.names.user_rules import NameRules
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -86,8 +86,8 @@ def _verdict(pairings: Sequence[Pairing], dropped: tuple[set[str], set[str]], fa
     uncovered = [sum(fault.code == f"uncovered-{side}" for fault in faults) for side in SIDES]
     coverage = Coverage("parameters", len(pairings), len(dropped[0]) + len(dropped[1]), *uncovered)
     if faults:
-        return Verdict(Outcome.NOT_ALIGNED, f"the map has {counted(len(faults), 'fault')}", coverage)
-    return Verdict(Outcome.ALIGNED, "the map pairs or drops every parameter, and nothing contradicts it", coverage)
+        return Verdict(Outcome.NOT_ALIGNED, sentence("map_verdict.faults", count=len(faults)), coverage)
+    return Verdict(Outcome.ALIGNED, sentence("map_verdict.sound"), coverage)
 
 
 def name_map_faults(
@@ -105,7 +105,7 @@ def name_map_faults(
         *_unlike(known, sides),
         *_contradicted(known, own),
         *(
-            Finding(f"uncovered-{name}", "error", parameter.name, "the map neither pairs nor drops it")
+            Finding(f"uncovered-{name}", "error", parameter.name, sentence("map_fault.uncovered"))
             for name, side, names in zip(("source", "target"), sides, covered, strict=True)
             for parameter in side.parameters
             if parameter.name not in names
@@ -120,9 +120,9 @@ def _fault(code: str, pairing: Pairing, message: str) -> Finding:
 def _missing(pairings: Iterable[Pairing], sides: Sides) -> Iterator[Finding]:
     for pairing in pairings:
         if pairing.source not in sides[0].by_name:
-            yield Finding("missing-source", "error", pairing.source, f"{sides[0].label} has no such parameter")
+            yield Finding("missing-source", "error", pairing.source, sentence("map_fault.missing", side=sides[0].label))
         if pairing.target not in sides[1].by_name:
-            yield Finding("missing-target", "error", pairing.target, f"{sides[1].label} has no such parameter")
+            yield Finding("missing-target", "error", pairing.target, sentence("map_fault.missing", side=sides[1].label))
 
 
 def _doubled(pairings: Iterable[Pairing]) -> Iterator[Finding]:
@@ -135,7 +135,8 @@ def _doubled(pairings: Iterable[Pairing]) -> Iterator[Finding]:
         if all(apart_from_whole(change)[1] for change in changes):
             fault = join_fault(changes)
         else:
-            fault = f"led to by all of: {', '.join(p.source for p in own)}" if len(own) > 1 else ""
+            sources = [p.source for p in own]
+            fault = sentence("map_fault.doubled", sources=sources) if len(own) > 1 else ""
         if fault:
             yield Finding("doubled", "error", target, fault)
 
@@ -146,7 +147,7 @@ def _shape_fault(pairing: Pairing, sides: Sides) -> str:
         got = pairing.transform.output_shape(shape)
     except ValueError as error:
         return str(error)
-    return "" if got == wanted else f"{list(got)} comes to the target, which has {list(wanted)}"
+    return "" if got == wanted else sentence("map_fault.shape", shape=str(list(got)), wanted=str(list(wanted)))
 
 
 def _unlike(pairings: Iterable[Pairing], sides: Sides) -> Iterator[Finding]:
@@ -161,9 +162,9 @@ def _unlike(pairings: Iterable[Pairing], sides: Sides) -> Iterator[Finding]:
         if pairing.transform != IDENTITY:
             continue
         if role != other:
-            yield _fault("role", pairing, f"{role} of a layer against {other}")
+            yield _fault("role", pairing, sentence("map_fault.role", role=role, other=other))
         elif mine.kind and theirs.kind and mine.kind != theirs.kind:
-            yield _fault("kind", pairing, f"{mine.kind} against {theirs.kind}")
+            yield _fault("kind", pairing, sentence("map_fault.kind", kind=mine.kind, other=theirs.kind))
 
 
 def _turn_fault(pairing: Pairing, mine: tuple[Layer, str], theirs: tuple[Layer, str]) -> str:
@@ -177,9 +178,7 @@ def _turn_fault(pairing: Pairing, mine: tuple[Layer, str], theirs: tuple[Layer, 
     told = sum(isinstance(step, Permute) and step.axes == (1, 0) for step in steps_of(pairing.transform)) % 2 == 1
     if turned == told:
         return ""
-    return (
-        "one side holds (in, out) by its class: permute it" if turned else "both sides hold it alike by their classes"
-    )
+    return sentence("map_fault.not_transposed" if turned else "map_fault.transposed")
 
 
 def _contradicted(pairings: Iterable[Pairing], own: NameMap) -> Iterator[Finding]:
@@ -190,5 +189,6 @@ def _contradicted(pairings: Iterable[Pairing], own: NameMap) -> Iterator[Finding
     for pairing in pairings:
         mine = sure.get(pairing.source, ())
         if mine and pairing.target not in [one.target for one in mine]:
-            targets = " and ".join(one.target for one in mine)
-            yield _fault("contradicted", pairing, f"without the map it is surely {targets} ({mine[0].evidence})")
+            targets, evidence = [one.target for one in mine], mine[0].evidence
+            message = sentence("map_fault.contradicted", targets=targets, evidence=evidence)
+            yield _fault("contradicted", pairing, message)

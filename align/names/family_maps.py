@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from align.core.message_words import first_few
 from align.core.name_map import Dropped, Pairing, SideName, Unmatched
 from align.core.piece_transforms import Part, Slice
 from align.core.transforms import IDENTITY, Reshape, Transform, chained
@@ -23,6 +22,7 @@ from align.names.infer_names import map_from_file
 from align.rules.directed_rules import directed_rules
 from align.rules.layer_rules import layer_rules
 from align.rules.model_families import AS_IS, model_families, read_family
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -266,8 +266,9 @@ def _refused_targets(
 
 
 def _reason(names: Iterable[str], shape: tuple[int, ...] | None) -> str:
-    has = "which the other side does not have" if shape is None else f"which has shape {list(shape)}"
-    return f"the family says {first_few(list(names))}, {has}"
+    if shape is None:
+        return sentence("unmatched_reason.not_in_family", names=[*names])
+    return sentence("unmatched_reason.family_shape", names=[*names], shape=str(list(shape)))
 
 
 def _dropped(family: ModelFamily, side: SideName, parameters: ParameterSet) -> Iterator[Dropped]:
@@ -309,7 +310,7 @@ def map_from_family(
     fills = tuple(replace(fill, name=_under(paths[fill.name.rpartition(".")[0]], fill.name)) for fill in inferred.fills)
     name_map = replace(inferred.name_map, pairings=tuple(pairings), dropped=dropped)
     own = [f"{glob} ({reason})" for glob, reason in family.dropped[there].items()]
-    warnings = (f"what only {there} has is not written: {first_few(own)}",) if own else ()
+    warnings = (sentence("map_warning.family_only", framework=there, globs=own),) if own else ()
     return replace(inferred, name_map=name_map, fills=fills, warnings=(*inferred.warnings, *warnings))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
+from align.core.message_words import first_few
 from align.names.fold_names import fold_names
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,14 +48,13 @@ def frozen_apart(name_map: NameMap, source: ParameterSet, target: ParameterSet) 
 def frozen_warnings(found: FrozenApart, labels: tuple[str, str]) -> list[str]:
     """Say for each side what it alone freezes, and what to write in the target."""
     counts = f"trainable {found.trainable[0]:,} against {found.trainable[1]:,}"
-    told = []
+    told: list[str] = []
     for pairs, label, frozen in ((found.frozen_in_source, labels[0], True), (found.frozen_in_target, labels[1], False)):
         if pairs:
             names = folded_names([pairing.source for pairing in pairs])
             change = freezing([pairing.target for pairing in pairs], frozen=frozen)
-            told.append(
-                f"{counted(len(pairs), 'parameter')} frozen in {label} alone ({counts}): {names}; write {change}"
-            )
+            facts = {"side": label, "counts": counts, "names": names, "change": change}
+            told.append(sentence("map_warning.frozen", count=len(pairs), **facts))
     return told
 
 

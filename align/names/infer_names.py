@@ -39,6 +39,7 @@ from align.names.from_file.infer_layers import (
 from align.names.from_file.inferred_name_warnings import inferred_name_warnings
 from align.rules.directed_rules import TargetFamily, directed_rules
 from align.rules.layer_rules import layer_rules
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
@@ -102,7 +103,7 @@ def infer_from_file(
     name_map, fills, words = targets_without_wrappers(inferred.name_map, inferred.fills)
     if not words:
         return inferred
-    said = f"taken off the names, since a wrapper put it there: {words}; a map (--map) keeps it"
+    said = sentence("map_warning.wrapper_taken_off", words=words)
     return replace(inferred, name_map=name_map, fills=fills, warnings=(*inferred.warnings, said))
 
 
@@ -262,7 +263,7 @@ def _place(name: str, renames: dict[str, str]) -> str:
 
 
 def _fill(name: str, value: int) -> Fill:
-    return Fill(name, np.array(value, np.int64), f"a MindSpore file has none; {value} is the default")
+    return Fill(name, np.array(value, np.int64), sentence("fill_reason.default", value=value))
 
 
 def choice_faults(
@@ -324,7 +325,8 @@ def open_names(layers: Sequence[OpenLayer]) -> list[Unmatched]:
     found = []
     for _, places in fold_alike((layer.prefix, _likeness(layer)) for layer in layers):
         own = [layers[place] for place in places]
-        reason = f"{_ways(own[0])}: say which by {_choices(common_glob([layer.prefix for layer in own]), own[0])}"
+        choices = _choices(common_glob([layer.prefix for layer in own]), own[0])
+        reason = sentence("open_reason.say_which", ways=_ways(own[0]), choices=choices)
         names = [f"{layer.prefix}.{attribute}".strip(".") for layer in own for attribute in layer.shapes or ("",)]
         found += [Unmatched(name, "source", reason) for name in names]
     return found

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from align.checkpoints.framework_of_names import naming_direction
-from align.core.message_words import counted
 from align.core.name_map import FRAMEWORKS, Dropped
 from align.core.parameters import ParameterSet, summarize_parameters
 from align.core.piece_transforms import join_fault
@@ -27,6 +26,7 @@ from align.names.model_facts import layer_kinds, model_warnings
 from align.names.read_map_rules import MapRules, read_map_rules
 from align.names.user_rules import NameRules
 from align.rules.model_families import read_family
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -116,7 +116,7 @@ def _inferred(side: MapSide, target: TargetFamily, family: str | None, layers: I
 def _families(side: MapSide, inferred: InferredNames) -> Iterator[str]:
     """Say which families know all names of a file that leaves some open: the user knows whether the port is one."""
     for known in recognise_families(side.tensors, side.parameters.framework or "torch") if inferred.open else ():
-        yield f"all names are those of {known.family.about}: --family {known.name}"
+        yield sentence("map_warning.family", about=known.family.about, name=known.name)
 
 
 def _ruled(side: MapSide, inferred: InferredNames, rules: NameRules) -> NameMap:
@@ -171,7 +171,5 @@ def _verdict(name_map: NameMap) -> Verdict:
     left = len(name_map.unmatched)
     coverage = Coverage("parameters", len(name_map.pairings), len(name_map.dropped), left)
     if name_map.complete:
-        reason = f"all parameters have a name, {len(name_map.dropped)} are dropped with a reason"
-        return Verdict(Outcome.ALIGNED, reason, coverage)
-    are_open = f"{counted(left, 'name')} {'is' if left == 1 else 'are'} open"
-    return Verdict(Outcome.NOT_ALIGNED, f"{are_open}: no map file is written until the options say which", coverage)
+        return Verdict(Outcome.ALIGNED, sentence("map_verdict.named", dropped=len(name_map.dropped)), coverage)
+    return Verdict(Outcome.NOT_ALIGNED, sentence("map_verdict.names_open", count=left), coverage)

@@ -25,6 +25,7 @@ from align.names.matching.explain_unpaired import explain_unpaired_anew
 from align.names.matching.match_names import match_names
 from align.names.read_map_rules import MapRules, read_map_rules
 from align.names.user_rules import NameRules
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,7 +145,7 @@ def _by_trial(
         settled = settle_by_trial(*_live(sides), name_map, inputs, progress)
     except ModelFailedError as error:
         if name_map.complete and all(pairing.sure for pairing in name_map.pairings):
-            return name_map, f"names settle all, but the trial could not run: {error.message}"
+            return name_map, sentence("map_verdict.trial_failed", error=error.message)
         raise
     return explain_unpaired_anew((sides[0].parameters, sides[1].parameters), settled), ""
 

@@ -14,6 +14,7 @@ from align.core.name_map import Ambiguity
 from align.core.piece_transforms import apart_from_whole
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import MapError
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,18 +34,16 @@ def map_verdict(name_map: NameMap, unproven: str = "") -> Verdict:
     unsure = sum(not pairing.sure for pairing in name_map.pairings)
     reasons = [unproven] if unproven else []
     if not name_map.complete:
-        reasons.append(f"{left} parameters of {name_map.source} and {right} of {name_map.target} are not paired")
+        labels = {"source": name_map.source, "target": name_map.target}
+        reasons.append(sentence("map_verdict.not_paired", left=left, right=right, **labels))
     if unsure:
-        reasons.append(
-            f"{unsure} pairs are the best reading of the names and not sure (a trial or a line of yours tells)"
-        )
+        reasons.append(sentence("map_verdict.unsure", count=unsure))
     if swapped := swapped_places(name_map.pairings):
-        places = first_few([f"{one} and {other}" for one, other in swapped])
-        reasons.append(f"{places} stand in each other's place by their shapes")
+        places = [sentence("map_verdict.places", one=one, other=other) for one, other in swapped]
+        reasons.append(sentence("map_verdict.swapped", places=places))
     if reasons:
-        return Verdict(Outcome.NOT_ALIGNED, "; ".join(reasons), coverage)
-    reason = f"all parameters are paired, {len(name_map.dropped)} are dropped with a reason"
-    return Verdict(Outcome.ALIGNED, reason, coverage)
+        return Verdict(Outcome.NOT_ALIGNED, joined("; ", reasons), coverage)
+    return Verdict(Outcome.ALIGNED, sentence("map_verdict.paired", dropped=len(name_map.dropped)), coverage)
 
 
 def swapped_places(pairings: Iterable[Pairing]) -> list[tuple[str, str]]:
@@ -78,12 +77,13 @@ def with_doubled_open(name_map: NameMap) -> tuple[NameMap, list[str]]:
     doubled = doubled_targets(name_map.pairings)
     kept = tuple(one for one in name_map.pairings if one.target not in doubled)
     paired = {one.source for one in kept}
-    groups, lines = [], []
+    groups: list[Ambiguity] = []
+    lines: list[str] = []
     for target, sources in doubled.items():
-        reason = f"{first_few(sources)} all lead to it"
+        reason = sentence("map_reason.all_lead", sources=sources)
         own = [one for one in sources if one not in paired] or sources
         groups.append(Ambiguity(tuple(own), (target,), reason))
-        lines.append(f"{target} is left open: {reason}, and a target is made once")
+        lines.append(sentence("map_reason.left_open", target=target, reason=reason))
     return replace(name_map, pairings=kept, ambiguous=(*name_map.ambiguous, *groups)), lines
 
 

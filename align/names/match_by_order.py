@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted
 from align.names.fold_names import fold_names
 from align.names.layers.read_layers import roles_by_name
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # Two correct ports may call two branches in another order.
 _BY_ORDER = 0.75
-_CROSSED = "the two sides call it in another order among its like; a trial would tell"
+_CROSSED = sentence("pair_note.another_order")
 
 
 def match_by_order(name_map: NameMap, source: ParameterSet, target: ParameterSet, rules: NameRules) -> NameMap:
@@ -150,9 +150,7 @@ def unseen_modules(side: ParameterSet) -> list[str]:
     paths = [module.path for module in side.modules if module.parameters and not module.ran]
     if not paths:
         return []
-    were, them = ("was", "it") if len(paths) == 1 else ("were", "them")
-    count = f"{counted(len(paths), 'module')} of {side.label} {were} not seen to run"
-    return [f"{count}, so that the order tells nothing of {them}: {', '.join(fold_names(paths))}"]
+    return [sentence("map_warning.not_seen_to_run", count=len(paths), side=side.label, paths=fold_names(paths))]
 
 
 def executed(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
 from align.models.check_state_dict import state_dict_faults
 from align.names.from_file.infer_layers import AS_IS, CUSTOM
 from align.names.layers.read_layers import USUAL_ROLES
 from align.rules.layer_rules import rule_for
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -59,10 +59,9 @@ def model_warnings(model: ParameterSet, tensors: Container[str]) -> Iterable[str
         if rule_for(module.classes) is None and any(p.rpartition(".")[2] in USUAL_ROLES for p in module.parameters):
             unknown.setdefault(module.class_name, []).append(module.path or "the top level")
     for name, paths in unknown.items():
-        layers = counted(len(paths), "such layer")
-        yield f"no rule knows {name}, the names of {layers} stay as they are: {first_few(paths)}"
+        yield sentence("map_warning.no_rule", name=name, count=len(paths), paths=paths)
     if absent := [p.name for p in model.parameters if p.name not in tensors]:
-        yield f"tied to another tensor, not in the file and not written: {first_few(absent)}"
+        yield sentence("map_warning.tied", names=absent)
 
 
 def _prefixes(module: Module) -> list[str]:

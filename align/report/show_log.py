@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from align.report.kinds.loss import window_text
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import format_number
 from align.report.rendering.terminal import print_blocks
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

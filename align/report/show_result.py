@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.errors import RunFolderError
 from align.report.rendering.blocks import Block, Column, Row, Table
-from align.report.rendering.catalogue import say
 from align.report.rendering.terminal import print_blocks
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from align.errors import MappingRuleError
 from align.rules.layer_rules import mappings_folder
+from align.words.catalogue import sentence
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _WHOLE = frozenset({"bool", "uint8", "int32", "int64"})
 _INDICES = frozenset({"bool", "int64"})
-_UNNAMED = "indices or flags, which no optimizer changes, and which the other side does not keep"
+_UNNAMED = sentence("dropped_reason.constants")
 
 
 def constant_reason(parameter: Parameter, *, known_layer: bool) -> str:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from align.runs.unfinished_runs import UnfinishedRun
 
-# Of each kind whose form has changed; 1 for all others.
-SCHEMA_VERSIONS = {"loss": 2, "log": 2}
+SCHEMA_VERSION = 2  # since sentences stand beside their keys and facts; documents of the version before lack these
+FURTHER_VERSIONS = {"loss": 3, "log": 3}  # of kinds whose form had changed before
 LADDER = ("map", "convert", "forward", "step", "loss")
 # In the order in which a report shows them; those that are no rung of the ladder only where there is a result.
 BEFORE_STEP = ("params", "initial", "determinism")
@@ -107,17 +107,22 @@ class RunFolder:
             raise RunFolderError(f"{path} is not JSON: {error}", "run the command that writes it again") from error
         if not isinstance(document, dict):
             raise RunFolderError(f"{path} is no result of mindalign", "run the command that writes it again")
-        expected = schema_of(kind)
-        if document.get("schema") != expected:
+        if document.get("schema") not in readable_schemas(kind):
             raise RunFolderError(
-                f"{path} has schema {document.get('schema')!r}, expected {expected!r}", "write it again"
+                f"{path} has schema {document.get('schema')!r}, expected {schema_of(kind)!r}", "write it again"
             )
         return document
 
 
 def schema_of(kind: str) -> str:
     """Return the schema of a kind of result, with its version."""
-    return f"mindalign.{kind}/{SCHEMA_VERSIONS.get(kind, 1)}"
+    return readable_schemas(kind)[0]
+
+
+def readable_schemas(kind: str) -> tuple[str, str]:
+    """The schema of a kind, and the one before, whose fields mean the same."""
+    version = FURTHER_VERSIONS.get(kind, SCHEMA_VERSION)
+    return f"mindalign.{kind}/{version}", f"mindalign.{kind}/{version - 1}"
 
 
 def as_document(result: Result, made_from: Mapping[str, Path | str], *, hashed: bool = True) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.models.inputs import read_inputs
@@ -18,6 +17,7 @@ from align.training.given_batch import batch_findings
 from align.training.make_deterministic import make_deterministic
 from align.training.open_training import open_training
 from align.training.own_generators import OwnGenerators
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,7 +99,7 @@ def _repeated(opened: TrainingSide, twin: TrainingSide | None, batch: Batch) -> 
     cause: RepeatCause = ""
     reason = ""
     if initial is not None:
-        cause, reason = "initial values", "building it draws from what no seed reaches"
+        cause, reason = "initial values", sentence("determinism_reason.built_unseeded")
     elif again.first is not None:
         fresh = twin is not None and builds == "same" and _same_in(twin, earlier, batch)
         cause, reason = _likely(generators.advanced(), again.first, fresh=fresh)
@@ -130,13 +130,12 @@ def _same_in(twin: TrainingSide, earlier: StepRecord, batch: Batch) -> bool:
 def _likely(drawing: list[str], first: UnrepeatedTensor, *, fresh: bool) -> tuple[RepeatCause, str]:
     """What makes a step differ from itself."""
     if first.rounding:
-        return "order of sums", "no more than rounding: a kernel adds in another order each time; try fewer threads"
+        return "order of sums", sentence("determinism_reason.order_of_sums")
     if drawing:
-        seeded = "; two builds give the same" if fresh else ""
-        return "own generator", f"draws from a generator of its own, which goes on: {first_few(drawing)}{seeded}"
+        return "own generator", sentence("determinism_reason.own_generator", names=drawing, fresh=fresh)
     if fresh:
-        return "kept state", "keeps something from step to step (a counter, a cache, a generator): two builds agree"
-    return "unseeded", "draws what no seed reaches (a kernel's own, system randomness, a clock), or keeps something"
+        return "kept state", sentence("determinism_reason.kept_state")
+    return "unseeded", sentence("determinism_reason.unseeded")
 
 
 @contextmanager
@@ -148,7 +147,7 @@ def _operations_told(said: set[str]) -> Iterator[None]:
     for one in caught:
         text = str(one.message)
         if _UNORDERED in text:
-            said.add(f"{text.partition(_UNORDERED)[0].strip()} has no deterministic kernel")
+            said.add(sentence("determinism_reason.no_kernel", operation=text.partition(_UNORDERED)[0].strip()))
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
@@ -157,18 +156,19 @@ def _verdict(sides: list[RepeatedSide]) -> Verdict:
     coverage = Coverage("tensors", sum(side.tensors for side in sides))
     unlike = [(side, side.first) for side in sides if side.first is not None]
     caveats = tuple(
-        f"{side.label} returns one object each time: its initial values were not compared"
-        for side in sides
-        if side.builds == "one object"
+        sentence("determinism_verdict.one_object", side=side.label) for side in sides if side.builds == "one object"
     )
     if not unlike:
-        what = "both sides give" if len(sides) > 1 else f"{sides[0].label} gives"
-        reason = f"{what} the same twice, bit for bit: {counted(coverage.compared, 'tensor')}"
+        both = len(sides) > 1
+        reason = (
+            sentence("determinism_verdict.both_same", count=coverage.compared)
+            if both
+            else sentence("determinism_verdict.same", side=sides[0].label, count=coverage.compared)
+        )
         return Verdict(Outcome.ALIGNED, reason, coverage, caveats)
-    said = "; ".join(_said(side, first) for side, first in unlike)
-    return Verdict(Outcome.NOT_ALIGNED, said, coverage, caveats)
+    return Verdict(Outcome.NOT_ALIGNED, joined("; ", [_differs(*one) for one in unlike]), coverage, caveats)
 
 
-def _said(side: RepeatedSide, first: UnrepeatedTensor) -> str:
-    what = f"{first.part} {first.name}".rstrip()
-    return f"{side.label} does not give the same twice: {what} is the first to differ: {side.reason}"
+def _differs(side: RepeatedSide, first: UnrepeatedTensor) -> str:
+    facts = {"part": first.part, "name": first.name, "reason": side.reason}
+    return sentence("determinism_verdict.differs", side=side.label, **facts)

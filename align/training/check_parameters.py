@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
+from align.core.message_words import counted
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Finding, Outcome, Verdict
 from align.errors import CannotRunError, UsageError
@@ -23,6 +23,7 @@ from align.training.parameters_result import (
     UnlikeParameter,
 )
 from align.training.watch_step import ParameterStep, watch_step
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -154,10 +155,12 @@ def _findings(sides: Sequence[CheckedSide]) -> Iterator[Finding]:
     for side in sides:
         twice = [one.name for one in side.parameters if one.holders > 1]
         if twice:
-            message = f"in several groups of optimizers, which update them one after another: {first_few(twice)}"
+            message = sentence("params_finding.two_groups", names=twice)
             yield Finding("parameter-in-two-groups", "warning", side.label, message)
         if side.loss is not None and not isfinite(side.loss):
-            yield Finding("loss-not-finite", "error", side.label, f"the loss is {side.loss}")
+            yield Finding(
+                "loss-not-finite", "error", side.label, sentence("params_finding.loss_not_finite", loss=side.loss)
+            )
 
 
 def _verdict(sides: Sequence[CheckedSide], unlike: Sequence[UnlikeParameter]) -> Verdict:
@@ -167,13 +170,14 @@ def _verdict(sides: Sequence[CheckedSide], unlike: Sequence[UnlikeParameter]) ->
     faults = sides[0].at_fault
     if unlike:
         pair = unlike[0]
-        states = f"{pair.reference} ({pair.reference_state}) -> {pair.candidate} ({pair.candidate_state})"
-        reason = f"{counted(len(unlike), 'parameter')} not trained alike, the first {states}"
+        names = {"reference": pair.reference, "candidate": pair.candidate}
+        states = {"reference_state": pair.reference_state, "candidate_state": pair.candidate_state}
+        reason = sentence("params_verdict.unlike", count=len(unlike), **names, **states)
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if not any(side.at_fault for side in sides):
-        return Verdict(Outcome.ALIGNED, f"one step trains all {counted(counts[-1], 'trainable parameter')}", coverage)
-    share = f"{len(faults)} of {counts[0]} trainable parameters"
+        return Verdict(Outcome.ALIGNED, sentence("params_verdict.all_trained", count=counts[-1]), coverage)
+    share = {"faults": len(faults), "count": counts[0]}
     if len(sides) > 1:
-        return Verdict(Outcome.ALIGNED, f"both sides train the same; {share} are trained on neither", coverage)
-    reason = f"{share} are not trained, the first is {faults[0].name}: {faults[0].reason}"
+        return Verdict(Outcome.ALIGNED, sentence("params_verdict.alike", **share), coverage)
+    reason = sentence("params_verdict.untrained", name=faults[0].name, reason=faults[0].reason, **share)
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage)

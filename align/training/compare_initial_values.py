@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from align.core.message_words import counted
 from align.core.progress import silent
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import NothingInCommonError, UsageError
@@ -19,6 +18,7 @@ from align.training.initial.judge_pair import judge_pair
 from align.training.initial.name_distribution import name_distribution, sizes_of
 from align.training.initial.write_initializer import write_initializer
 from align.training.initial_values_result import InitialParameter, InitialValues
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -146,20 +146,17 @@ def _verdict(rows: Sequence[InitialParameter], chosen: NameMap) -> Verdict:
         sides[1].update(group.targets)
     coverage = Coverage("parameters", len(rows), len(chosen.dropped), len(sides[0]), len(sides[1]))
     left = len(sides[0]) + len(sides[1])
-    caveats = (f"{counted(left, 'parameter')} open in the map {'was' if left == 1 else 'were'} not compared",)
+    caveats = (sentence("initial_verdict.open", count=left),)
     unlike = [one for one in rows if one.outcome != "same"]
     if not unlike:
-        reason = f"{counted(len(rows), 'parameter')} drawn alike"
+        reason = sentence("initial_verdict.alike", count=len(rows))
         return Verdict(Outcome.ALIGNED, reason, coverage, caveats if left else ())
     first = unlike[0]
-    reason = (
-        f"{len(unlike):,} of {counted(len(rows), 'parameter')} not drawn alike, the first is "
-        f"{first.reference} -> {first.candidate}: {_said(first)}"
-    )
+    names = {"reference": first.reference, "candidate": first.candidate, "families": _families(first)}
+    reason = sentence("initial_verdict.unlike", unlike=len(unlike), count=len(rows), **names)
     return Verdict(Outcome.NOT_ALIGNED, reason, coverage, caveats if left else ())
 
 
-def _said(row: InitialParameter) -> str:
-    ours, theirs = row.reference_values, row.candidate_values
-    words = (f"{one.family} {one.scale:.3g}" if one.scale is not None else one.family for one in (ours, theirs))
-    return " against ".join(words)
+def _families(row: InitialParameter) -> list[str]:
+    sides = row.reference_values, row.candidate_values
+    return [f"{one.family} {one.scale:.3g}" if one.scale is not None else one.family for one in sides]

@@ -38,6 +38,7 @@ from align.training.steps.step_folder import read_steps
 from align.training.steps.step_tables import compared_gradients, compared_layers, compared_losses, judged_gradients
 from align.training.steps.take_apart import compare_apart, take_apart
 from align.training.steps.take_steps_beside import take_steps_beside
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -220,10 +221,9 @@ def _unjudged_findings(seen: SeenSteps) -> Iterator[Finding]:
     """Say what of a side could not be judged: several updates, and checkpointing."""
     for side in seen.sides:
         if side.trace.repeated:
-            message = "a step updates parameters several times: what the optimizer does was not compared"
-            yield Finding("updates-repeated", "warning", side.label, message)
+            yield Finding("updates-repeated", "warning", side.label, sentence("step_finding.updates_repeated"))
         if side.recomputes and not (seen.live and seen.live_reference):
-            message = "layers are checkpointed, and were run once; what running them again changes was not compared"
+            message = sentence("step_finding.recompute_not_compared")
             yield Finding("recompute-not-compared", "note", side.label, message)
 
 
@@ -231,7 +231,7 @@ def _call_findings(seen: SeenSteps) -> Iterator[Finding]:
     """Warn of layers that are called unlike often."""
     counts = seen.runs_a_step
     if not seen.runs_alike:
-        message = f"a step runs the model {counts[1]} times, the reference's {counts[0]}: layers were not compared"
+        message = sentence("step_finding.calls_unlike", candidate=counts[1], reference=counts[0])
         yield Finding(UNLIKE, "warning", seen.sides[1].label, message)
 
 
@@ -240,7 +240,7 @@ def _loss_findings(
 ) -> Iterator[Finding]:
     first = losses[0]
     if scale is not None:
-        message = f"the loss is scaled by {scale:.6g} times the reference's scale, and the gradients are unscaled by it"
+        message = sentence("step_finding.loss_scale", factor=scale)
         yield Finding("loss-scale", "note", "loss", message, {"factor": scale})
     own = first.candidate if first.alone is None else first.alone
     known = any(one.kind in ("loss", "forward") or one.cause in OF_LOSS for one in culprits) or scale is not None
@@ -248,8 +248,8 @@ def _loss_findings(
         return
     in_whole = first.candidate is not None and abs(first.candidate - first.reference) <= first.limit
     if not in_whole and not abs(own - first.reference) <= first.limit:
-        message = f"the loss of the same outputs is {own:.6g}, the reference's {first.reference:.6g}, and its"
-        yield Finding("loss-value-differs", "warning", "loss", f"{message} gradient is the same")
+        message = sentence("step_finding.loss_value_differs", candidate=own, reference=first.reference)
+        yield Finding("loss-value-differs", "warning", "loss", message)
 
 
 def _verdict(
@@ -260,15 +260,11 @@ def _verdict(
     if culprits:
         first = culprits[0]
         where = first.candidate or first.part
-        reason = f"{counted(len(culprits), 'place')} at fault, the first is {where} ({first.kind})"
+        reason = sentence("step_verdict.faults", count=len(culprits), place=where, kind=first.kind)
         return Verdict(Outcome.NOT_ALIGNED, reason, coverage)
     if loss is not None and not isfinite(loss):
-        return Verdict(Outcome.NOT_COMPARED, f"the reference's loss is {loss}: no gradient tells anything", coverage)
+        return Verdict(Outcome.NOT_COMPARED, sentence("step_verdict.loss_not_finite", loss=loss), coverage)
     if not compared:
-        return Verdict(
-            Outcome.NOT_COMPARED,
-            "no gradient of a parameter could be compared; align params says of each why",
-            coverage,
-        )
-    how = "in the whole step" if apart else "each layer alone"
-    return Verdict(Outcome.ALIGNED, f"{counted(compared, 'gradient')} of parameters agree, {how}", coverage)
+        return Verdict(Outcome.NOT_COMPARED, sentence("step_verdict.nothing_compared"), coverage)
+    agree = sentence("step_verdict.agree_in_whole" if apart else "step_verdict.agree_alone", count=compared)
+    return Verdict(Outcome.ALIGNED, agree, coverage)

@@ -13,6 +13,7 @@ import numpy as np
 
 from align.core.dtypes import EPSILON
 from align.training.try_parameters import ParameterTrials
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,11 +38,8 @@ class Untrained:
     reason: str
 
 
-_NO_INFLUENCE = "the loss does not depend on it (a bias in front of a normalisation, say)"
-WITHOUT_INFLUENCE = Untrained("without influence", f"{_NO_INFLUENCE}: its gradient is rounding")
-WITHOUT_GRADIENT = Untrained("without influence", f"{_NO_INFLUENCE}, and no gradient comes back to it")
-_BY = " (detach, stop_gradient, NumPy, a rounding)"
-_OR_LOST = ", or below what half precision holds: the loss of a step of your own is not scaled to tell"
+WITHOUT_INFLUENCE = Untrained("without influence", sentence("untrained_reason.without_influence"))
+WITHOUT_GRADIENT = Untrained("without influence", sentence("untrained_reason.without_gradient"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +95,26 @@ class Explainer:
     def _moved(self, own: ParameterStep) -> Untrained:
         """A parameter with a gradient."""
         if own.gradient is not None and not np.isfinite(own.gradient):
-            return Untrained("not finite", f"its gradient is {_infinite(own.gradient)}{_after(own.moved)}")
+            return Untrained("not finite", _not_finite(own.gradient, own.moved))
         if not np.isfinite(own.moved):
-            return Untrained("not finite", "its gradient is finite, and the update makes NaN or infinities of it")
+            return Untrained("not finite", sentence("untrained_reason.update_not_finite"))
         if own.moved > 0.0:
             return Untrained("trained", _held_twice(own))
         return Untrained("did not move", self._why_still(own))
 
     def _why_still(self, own: ParameterStep) -> str:
         if not self._training.optimizers:
-            return "no optimizer is given"
+            return sentence("untrained_reason.no_optimizer")
         if not own.holders:
-            return "it is in no group of an optimizer"
+            return sentence("untrained_reason.no_group")
         if not self._step.updates:
-            return "the step never called an optimizer"
+            return sentence("untrained_reason.not_called")
         if own.rate == 0.0:
-            return "the rate of its group is 0"
+            return sentence("untrained_reason.rate_zero")
         held = (one for one in self._step.parameters.values() if one.holders and one.gradient)
         if all(one.moved == 0.0 for one in held):
-            return "the optimizer was called and changed nothing at all (mint.optim does so in eager PYNATIVE on a CPU)"
-        return "its update is less than half a unit in the last place of its values"
+            return sentence("untrained_reason.nothing_moved")
+        return sentence("untrained_reason.too_small")
 
     def _silent(self, one: Parameter, own: ParameterStep, tried: _Tried) -> Untrained:
         """A parameter with no gradient, or with one that is zero."""
@@ -124,32 +122,32 @@ class Explainer:
             return WITHOUT_GRADIENT
         reason = self._why_silent(one, tried)
         if own.moved > 0.0:
-            return Untrained("moved without a gradient", f"{reason}; weight decay or momentum moved it all the same")
+            moved = sentence("untrained_reason.moved_all_the_same", reason=reason)
+            return Untrained("moved without a gradient", moved)
         return Untrained("no gradient" if own.gradient is None else "zero gradient", reason)
 
     def _why_silent(self, one: Parameter, tried: _Tried) -> str:
         if self._step.loss is None:
-            return "the step returns no loss, so that the reason cannot be tried"
+            return sentence("untrained_reason.no_loss")
         if scale := tried.scales.get(one.name):
-            return f"its gradient is below what its precision holds: with the loss x {scale:.0f} it has one"
+            return sentence("untrained_reason.underflow", scale=scale)
         if one.name in tried.matter:
             unsure = self._training.step is not None and self._trials.half
-            return f"the loss depends on it, but the way back is cut{_OR_LOST if unsure else _BY}"
+            return sentence("untrained_reason.cut_or_lost" if unsure else "untrained_reason.cut")
         if not self._runs(one):
-            return "its module is never called"
-        return "what it makes is no part of the loss"
+            return sentence("untrained_reason.module_not_called")
+        return sentence("untrained_reason.no_part_of_loss")
 
 
 def _held_twice(own: ParameterStep) -> str:
-    return f"it is in {own.holders} groups of optimizers, which update it one after another" if own.holders > 1 else ""
+    return sentence("untrained_reason.held_twice", count=own.holders) if own.holders > 1 else ""
 
 
-def _infinite(value: float) -> str:
-    return "NaN" if np.isnan(value) else "infinite"
-
-
-def _after(moved: float) -> str:
-    """What became of the values, by how far they moved."""
+def _not_finite(gradient: float, moved: float) -> str:
+    """What became of the values of a parameter whose gradient is no number, by how far they moved."""
+    name = "NaN" if np.isnan(gradient) else "infinite"
     if not np.isfinite(moved):
-        return ", and so are its values after the update"
-    return ", and the step left it" if moved == 0.0 else ""
+        return sentence("untrained_reason.values_not_finite", gradient=name)
+    return sentence(
+        "untrained_reason.left_by_step" if moved == 0.0 else "untrained_reason.gradient_not_finite", gradient=name
+    )

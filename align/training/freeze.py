@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from align.core.message_words import counted
 from align.core.training import ModelFreezer
 from align.core.verdicts import Finding
 from align.errors import CannotRunError
 from align.models.open_side import build_side
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -97,5 +97,5 @@ def _held(norms: Sequence[Held], drops: Sequence[Held]) -> Frozen:
 def without_dropout(opened: TrainingSide) -> Iterator[tuple[Finding, ...]]:
     """Switch dropout off in the model of a side while the block runs; a finding tells of how many layers."""
     with hold_dropout(opened.training.model) as held:
-        message = f"dropout was switched off in {counted(len(held.dropout), 'layer')}"
+        message = sentence("dropout_finding.off", count=len(held.dropout))
         yield (Finding("dropout-off", "note", opened.label, message),) if held.dropout else ()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from align.core.verdicts import Finding
 from align.errors import InputsError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.core.protocols import Batch
@@ -23,6 +24,5 @@ def batch_findings(side: TrainingSide, batch: Batch) -> tuple[Finding, ...]:
         raise InputsError(f"{side.label}: {error.message}", error.hint) from error
     if not names:
         return ()
-    said = f"the inputs {', '.join(names)} go" if len(names) > 1 else f"the input {names[0]} goes"
-    message = f"{said} to the model by position, which has no parameters of such names"
+    message = sentence("batch_finding.by_position", count=len(names), names=[*names])
     return (Finding("inputs-by-position", "warning" if len(names) > 1 else "note", side.label, message),)

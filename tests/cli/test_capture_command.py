@@ -86,7 +86,7 @@ def test_the_documents_of_both_commands_are_one(capsys: pytest.CaptureFixture[st
     captured = json.loads(said(capsys).out)
     assert main(["trace", "show", "trace", "--json"]) == 0
     shown = json.loads(said(capsys).out)
-    assert captured["schema"] == shown["schema"] == "mindalign.trace/1"
+    assert captured["schema"] == shown["schema"] == "mindalign.trace/2"
     assert {key: captured[key] for key in ("calls", "head", "noise")} == {
         key: shown[key] for key in ("calls", "head", "noise")
     }
@@ -127,7 +127,7 @@ def test_the_exit_code_of_two_folders_is_the_verdict(port: str, code: int, capsy
     said(capsys)
     assert main(["forward", "a", "b", "--json", "--run", "run"]) == code
     found = json.loads(said(capsys).out)
-    assert found["schema"] == "mindalign.forward/1"
+    assert found["schema"] == "mindalign.forward/2"
     assert found["made_from"] == {"reference": {"path": "a"}, "candidate": {"path": "b"}}
     assert [one["candidate"] for one in found["layers"]] == ["body", "f", ""]
     assert main(["forward", "a", "b"]) == code

@@ -76,7 +76,7 @@ def test_a_side_that_differs_from_itself_is_kept(tmp_path: Path, capsys: pytest.
     assert check("train.py:port", "train.py:faulty", "--run", "run", "--json") == 1
     printed = json.loads(capsys.readouterr().out)
     document = json.loads((tmp_path / "run" / "determinism.json").read_text(encoding="utf-8"))
-    assert (document["schema"], document["sides"]) == ("mindalign.determinism/1", printed["sides"])
+    assert (document["schema"], document["sides"]) == ("mindalign.determinism/2", printed["sides"])
     assert [side["cause"] for side in document["sides"]] == ["", "own generator"]
     assert document["sides"][1]["first"]["part"] == "loss"
 

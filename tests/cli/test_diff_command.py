@@ -69,7 +69,7 @@ def test_json_is_the_document_that_the_run_folder_keeps_with_hashes(sides, tmp_p
     printed = json.loads(capsys.readouterr().out)
     kept = json.loads((tmp_path / "run" / "diff.json").read_text())
     assert printed["tensors"] == kept["tensors"]
-    assert kept["schema"] == "mindalign.diff/1"
+    assert kept["schema"] == "mindalign.diff/2"
     assert len(kept["made_from"]["candidate"]["sha256"]) == 64
     by_name = {tensor["reference"]: tensor for tensor in kept["tensors"]}
     assert by_name["layers.4.weight"]["measurement"]["max_abs"] == 1.0

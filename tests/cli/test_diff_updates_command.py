@@ -33,7 +33,7 @@ def test_updates_are_compared_through_the_map_and_kept(tmp_path: Path, capsys: p
     assert main(["diff", "--updates", *FILES, "--map", "map.toml", "--run", "run", "--all"]) == 1
     assert "w -> weight" in capsys.readouterr().out
     document = json.loads((tmp_path / "run" / "updates.json").read_text(encoding="utf-8"))
-    assert (document["schema"], document["tensors"][0]["outcome"]) == ("mindalign.updates/1", "one factor apart")
+    assert (document["schema"], document["tensors"][0]["outcome"]) == ("mindalign.updates/2", "one factor apart")
     assert document["factor"] == pytest.approx(2)
     assert len(document["made_from"]["candidate after"]["sha256"]) == 64
     assert main(["diff", "--updates", *FILES[:3], "b_clean.npz", "--map", "map.toml", "--json"]) == 0

@@ -142,7 +142,7 @@ def test_json_is_the_whole_result_and_nothing_else(here: Path, capsys: pytest.Ca
     assert main([*sides(here, "wrong_port"), *GIVEN, "--json"]) == 1
     output = capsys.readouterr()
     document = json.loads(output.out)
-    assert document["schema"] == "mindalign.forward/1"
+    assert document["schema"] == "mindalign.forward/2"
     assert document["verdict"]["outcome"] == "not aligned"
     assert document["layers"][document["first_divergent"]]["reference"] == "body_act"
     assert document["made_from"]["reference"]["text"] == f"{here.name}:reference"

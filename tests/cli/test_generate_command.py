@@ -109,7 +109,7 @@ def test_json_and_the_run_folder_hold_the_same(tmp_path: Path, capsys: pytest.Ca
     printed = json.loads(capsys.readouterr().out)
     kept = json.loads((tmp_path / "run" / "generate.json").read_text(encoding="utf-8"))
     assert printed["comparisons"] == kept["comparisons"]
-    assert printed["schema"] == "mindalign.generate/1"
+    assert printed["schema"] == "mindalign.generate/2"
     assert (printed["prompts"], printed["tokens"]) == ([2, 4], 3)
     assert printed["inputs"]["ids"]["shape"] == [2, 4]
 

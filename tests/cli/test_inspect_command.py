@@ -34,7 +34,7 @@ def test_json_is_what_the_run_folder_keeps_and_names_the_file_without_hashing_it
     printed = json.loads(capsys.readouterr().out)
     kept = json.loads((tmp_path / "run" / "inspect.json").read_text(encoding="utf-8"))
     assert printed["tensors"] == kept["tensors"]
-    assert kept["schema"] == "mindalign.inspect/1"
+    assert kept["schema"] == "mindalign.inspect/2"
     assert kept["made_from"] == {"file": {"text": str(file)}}
     assert kept["tensors"][0] == {
         "name": "layers.0.weight", "shape": [4, 3], "dtype": "float32", "nbytes": 48, "contiguous": True

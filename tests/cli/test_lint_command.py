@@ -97,7 +97,7 @@ def test_json_and_the_run_folder_hold_the_same_findings(tmp_path: Path, capsys: 
     printed = json.loads(capsys.readouterr().out)
     kept = json.loads((tmp_path / "run" / "lint.json").read_text(encoding="utf-8"))
     assert printed["findings"] == kept["findings"]
-    assert printed["schema"] == "mindalign.lint/1"
+    assert printed["schema"] == "mindalign.lint/2"
     assert printed["findings"][0]["change"] == "nn.LeakyReLU(..., alpha=0.01)"
     assert printed["verdict"]["outcome"] == "not aligned"
     assert printed["made_from"]["reference"]["text"] == "sides.py:reference"

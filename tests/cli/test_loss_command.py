@@ -66,7 +66,7 @@ def test_the_title_says_what_the_verdict_says(logs: tuple[Path, Path], capsys: p
 def test_json_is_the_whole_document_with_hashes(logs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["loss", *map(str, logs), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["schema"] == "mindalign.loss/2"
+    assert document["schema"] == "mindalign.loss/3"
     assert document["verdict"]["outcome"] == "aligned"
     assert (document["points"]["step"], document["points"]["count"]) == ([1, 2, 3], 3)
     assert set(document["made_from"]) == {"reference", "candidate"}
@@ -92,7 +92,7 @@ def test_one_log_alone_is_described_in_json_and_kept(
 ) -> None:
     assert main(["loss", str(logs[1]), "--json", "--run", str(tmp_path / "run")]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["schema"] == "mindalign.log/2"
+    assert document["schema"] == "mindalign.log/3"
     assert (document["format"], document["counting"], document["points"]) == ("lossmonitor", "step in epoch", 3)
     kept = json.loads((tmp_path / "run" / "log.json").read_text(encoding="utf-8"))
     assert kept["points"] == 3

@@ -10,7 +10,7 @@ import typer
 from align.cli.main import build_app
 from align.curves.troubles.loss_troubles import TROUBLES, Trouble
 from align.curves.troubles.metric_troubles import COMES_FROM, METRIC_TROUBLES, OTHERS_COME_FROM, comes_from
-from align.report.rendering.catalogue import catalogue
+from align.words.catalogue import catalogue
 
 COMMANDS = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
 

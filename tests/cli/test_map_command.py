@@ -84,7 +84,7 @@ def test_a_complete_map_ends_with_0_and_writes_both_files_into_the_run_folder(
     assert files(folder) == ["nets.py", "run", "run/map.json", "run/map.toml"]
     assert "Map file: run/map.toml" in capsys.readouterr().out
     kept = json.loads((folder / "run" / "map.json").read_text(encoding="utf-8"))
-    assert kept["schema"] == "mindalign.map/1"
+    assert kept["schema"] == "mindalign.map/2"
     pairs = {pair["source"]: pair["target"] for pair in kept["name_map"]["pairings"]}
     assert pairs == {
         "conv.weight": "stem.conv.weight",
@@ -301,7 +301,7 @@ def test_check_judges_a_map_and_makes_none(folder: Path, capsys: pytest.CaptureF
     assert "query.weight: the map neither pairs nor drops it" in said
     assert main([*sides, "--check", "map.toml", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
-    assert document["schema"] == "mindalign.check/1"
+    assert document["schema"] == "mindalign.check/2"
     assert document["made_from"]["map"]["path"] == "map.toml"
     assert main([*sides, "--check", "gone.toml"]) == 2
     assert main([*sides, "--check", "map.toml", "--out", "other.toml"]) == 2

@@ -68,7 +68,7 @@ def test_what_is_not_trained_is_listed_with_its_reason_and_kept(
     assert "unused.bare" in shown
     assert "no part of the loss" in " ".join(shown.split())
     document = json.loads((tmp_path / "run" / "params.json").read_text(encoding="utf-8"))
-    assert (document["schema"], document["asked"][0]["name"]) == ("mindalign.params/1", "unused.bare")
+    assert (document["schema"], document["asked"][0]["name"]) == ("mindalign.params/2", "unused.bare")
 
 
 def test_two_sides_are_compared(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from align.cli.main import main
-from align.report.rendering.catalogue import say
 from align.report.show_result import result_blocks
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from pathlib import Path

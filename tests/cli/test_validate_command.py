@@ -118,7 +118,7 @@ def test_json_and_the_run_folder_hold_the_same(tmp_path: Path, capsys: pytest.Ca
     printed = json.loads(capsys.readouterr().out)
     kept = json.loads((tmp_path / "run" / "validate.json").read_text(encoding="utf-8"))
     assert printed["outputs"] == kept["outputs"]
-    assert printed["schema"] == "mindalign.validate/1"
+    assert printed["schema"] == "mindalign.validate/2"
     assert printed["outputs"]["flipped"] == printed["outputs"]["samples"] == 20
     assert printed["causes"] == ["model"]
     assert printed["made_from"]["data"]["text"] == "sides.py:data"

@@ -71,7 +71,7 @@ def test_a_real_kernel_executes_every_cell_without_a_word_on_stderr(reported):
 
 def test_the_summary_holds_every_rung_and_the_hashes_of_the_results(reported):
     summary = json.loads(reported.summary.read_text(encoding="utf-8"))
-    assert summary["schema"] == "mindalign.report/1"
+    assert summary["schema"] == "mindalign.report/2"
     assert summary["outcome"] == "not aligned"
     assert [rung["name"] for rung in summary["rungs"]] == ["map", "convert", "forward", "step", "loss"]
     assert set(summary["made_from"]) == {"map", "convert", "forward", "step", "loss"}

@@ -29,7 +29,7 @@ def test_a_result_reads_back_with_schema_version_and_the_hash_of_its_source(tmp_
     folder.write(SmallResult("loss", float("nan")), {"reference": log, "command": "align loss a b"})
     document = folder.read("loss")
     assert document is not None
-    assert document["schema"] == schema_of("loss") == "mindalign.loss/2"
+    assert document["schema"] == schema_of("loss") == "mindalign.loss/3"
     assert document["mindalign"] == align.__version__
     assert (document["metric"], document["worst"]) == ("loss", "NaN")
     assert document["made_from"] == {
@@ -67,11 +67,16 @@ def test_a_file_in_the_place_of_the_folder_is_said(tmp_path: Path) -> None:
         RunFolder.create(tmp_path / "run")
 
 
+def test_a_result_of_the_schema_before_is_read(tmp_path: Path) -> None:
+    (tmp_path / "map.json").write_text('{"schema": "mindalign.map/1", "label": "a"}', encoding="utf-8")
+    assert RunFolder(tmp_path).read("map") == {"schema": "mindalign.map/1", "label": "a"}
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('{"schema": "mindalign.loss/999"}', "expected 'mindalign.loss/2'"),
-        ('{"schema": "mindalign.map/1"}', "expected 'mindalign.loss/2'"),
+        ('{"schema": "mindalign.loss/999"}', "expected 'mindalign.loss/3'"),
+        ('{"schema": "mindalign.map/1"}', "expected 'mindalign.loss/3'"),
         ("{}", "has schema None"),
         ('{"schema": ', "is not JSON"),
         ("[]", "is no result"),

@@ -7,8 +7,8 @@ from math import isclose, prod, sqrt
 from typing import TYPE_CHECKING
 
 from align.convert.updates_result import ALIKE, UpdateDifference
-from align.core.message_words import counted
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def judge_update(pair: TensorPair, sums: UpdateSums) -> UpdateDifference:
         beside_factor=found.beside,
         decay=found.decay,
         start=sqrt(sums.start / sums.ww) if sums.ww else None,
-        note=f"{sums.non_finite:,} elements are NaN or infinite" if sums.non_finite else "",
+        note=sentence("updates_note.not_finite", count=sums.non_finite) if sums.non_finite else "",
     )
 
 
@@ -158,17 +158,19 @@ def judge_updates(tensors: Sequence[UpdateDifference], pairs: TensorPairs, facto
     coverage = Coverage("tensors", len(tensors), len(pairs.dropped), len(pairs.missing), len(pairs.extra))
     unlike = [one for one in tensors if one.outcome not in ALIKE]
     if not any(one.outcome != "neither moved" for one in tensors):
-        return Verdict(Outcome.NOT_COMPARED, "nothing moved on either side", coverage)
-    said = f"{len(unlike):,} of {counted(len(tensors), 'update')} {'differs' if len(unlike) == 1 else 'differ'}"
+        return Verdict(Outcome.NOT_COMPARED, sentence("updates_verdict.nothing_moved"), coverage)
+    reasons: list[str] = []
+    counts = {"unlike": len(unlike), "count": len(tensors)}
     if factor is not None:
-        said += f", all by one factor: the candidate's are {factor:.4g} times the reference's"
+        reasons.append(sentence("updates_verdict.by_one_factor", factor=factor, **counts))
     elif unlike:
-        first = unlike[0]
-        said += f", the first is {first.reference} -> {first.candidate}: {first.outcome}"
-    lacking = [
-        f"{len(names):,} {word}" for names, word in ((pairs.missing, "missing"), (pairs.extra, "extra")) if names
-    ]
-    if unlike or lacking:
-        return Verdict(Outcome.NOT_ALIGNED, "; ".join([said, *lacking] if unlike else lacking), coverage)
+        first = {"reference": unlike[0].reference, "candidate": unlike[0].candidate, "outcome": unlike[0].outcome}
+        reasons.append(sentence("updates_verdict.first", **counts, **first))
+    if pairs.missing:
+        reasons.append(sentence("updates_verdict.missing", count=len(pairs.missing)))
+    if pairs.extra:
+        reasons.append(sentence("updates_verdict.extra", count=len(pairs.extra)))
+    if reasons:
+        return Verdict(Outcome.NOT_ALIGNED, joined("; ", reasons), coverage)
     moved = sum(one.outcome != "neither moved" for one in tensors)
-    return Verdict(Outcome.ALIGNED, f"all {moved:,} updates are alike", coverage)
+    return Verdict(Outcome.ALIGNED, sentence("updates_verdict.alike", count=moved), coverage)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from align.convert.diff.pair_tensors import pair_tensors
 from align.convert.planning.two_way_map import DirectedMap, follow_backward, follow_forward
-from align.core.message_words import first_few
 from align.core.name_map import Dropped
 from align.errors import MapError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,10 +63,10 @@ def _dropped(rules: NameRules, side: SideName, names: Tensors, end: SideName) ->
 
 def _warnings(two_way: TwoWayMap, way: DirectedMap) -> Iterator[str]:
     if way.backwards:
-        yield f"{two_way.rules.label} is followed back: the reference has the names of its targets"
+        yield sentence("diff_warning.followed_back", map=two_way.rules.label)
     reasons: dict[str, list[str]] = {}
     for one in way.name_map.unmatched:
         if one.side == "source":
             reasons.setdefault(one.reason, []).append(one.name)
     for reason, names in list(reasons.items())[:MOST_REASONS]:
-        yield f"the map says nothing of {first_few(names)}: {reason}"
+        yield sentence("diff_warning.map_says_nothing", names=names, reason=reason)

@@ -16,6 +16,7 @@ from align.checkpoints.wrapper_prefixes import (
 )
 from align.convert.diff.pair_tensors import naming_warning, pair_tensors
 from align.errors import CannotRunError, MapError
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from align.core.checkpoints import Checkpoint
     from align.core.name_map import NameMap
 
-MATCHED = "names are matched without what a wrapper put there"
+MATCHED = sentence("diff_warning.without_wrappers")
 
 
 def open_for_diff(path: Path | str, key: str | None, option: str, trust_pickle: bool) -> Checkpoint:

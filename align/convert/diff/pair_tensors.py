@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from align.checkpoints.wrapper_prefixes import shared_prefixes
 from align.convert.diff_result import TensorDifference
 from align.convert.planning.transformed_tensors import transformed_tensor
-from align.core.message_words import counted
 from align.core.name_map import Pairing
 from align.core.piece_transforms import apart_from_whole
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,22 +104,22 @@ def judge_diff(tensors: Sequence[TensorDifference], pairs: TensorPairs) -> Verdi
     """Aligned if every tensor has a counterpart of its shape and dtype with equal values."""
     coverage = Coverage("tensors", len(tensors), len(pairs.dropped), len(pairs.missing), len(pairs.extra))
     if not tensors:
-        return Verdict(Outcome.NOT_COMPARED, "no tensor is on both sides", coverage)
+        return Verdict(Outcome.NOT_COMPARED, sentence("diff_verdict.nothing_common"), coverage)
     differing = sum(tensor.outcome != "equal" for tensor in tensors)
     identical = sum(tensor.identical for tensor in tensors)
-    parts = [f"{differing:,} of {counted(len(tensors), 'tensor')} {_differ(differing)}" if differing else ""]
-    parts += [
-        f"{len(pairs.missing):,} missing" if pairs.missing else "",
-        f"{len(pairs.extra):,} extra" if pairs.extra else "",
-    ]
-    said = ", ".join(filter(None, parts))
-    if said:
-        return Verdict(Outcome.NOT_ALIGNED, f"{said}; {identical:,} equal bit for bit", coverage)
-    whole = "the one tensor is" if len(tensors) == 1 else f"all {len(tensors):,} tensors are"
-    equal = f"{whole} equal bit for bit"
-    if identical < len(tensors):
-        equal = f"{whole} equal in value, {identical:,} of them bit for bit"
-    return Verdict(Outcome.ALIGNED, equal, coverage)
+    parts = [sentence("diff_verdict.differ", count=differing, tensors=len(tensors))] if differing else []
+    parts += [sentence("diff_verdict.missing", count=len(pairs.missing))] if pairs.missing else []
+    parts += [sentence("diff_verdict.extra", count=len(pairs.extra))] if pairs.extra else []
+    if parts:
+        return Verdict(Outcome.NOT_ALIGNED, sentence("diff_verdict.unlike", parts=parts, identical=identical), coverage)
+    return Verdict(Outcome.ALIGNED, _all_equal(len(tensors), identical), coverage)
+
+
+def _all_equal(count: int, identical: int) -> str:
+    if identical < count:
+        key = "diff_verdict.one_equal" if count == 1 else "diff_verdict.all_equal"
+        return sentence(key, count=count, identical=identical)
+    return sentence("diff_verdict.one_identical") if count == 1 else sentence("diff_verdict.all_identical", count=count)
 
 
 def naming_warning(pairs: TensorPairs) -> str:
@@ -128,12 +128,12 @@ def naming_warning(pairs: TensorPairs) -> str:
     fewer = common + min(len(pairs.missing), len(pairs.extra))
     if not fewer or common >= HARDLY_ANY * fewer:
         return ""
-    said = f"only {common:,} of {counted(fewer, 'name')} {'is' if fewer == 1 else 'are'} on both sides"
+    counts = {"common": common, "count": fewer}
     for names, others in ((pairs.missing, pairs.extra), (pairs.extra, pairs.missing)):
         for prefix in shared_prefixes(names):
             if len({name.removeprefix(prefix) for name in names} & set(others)) >= HARDLY_ANY * fewer:
-                return f"{said}: with --strip {prefix} the names are equal"
-    return f"{said}: if they are named differently, give their map with --map"
+                return sentence("diff_warning.strip", prefix=prefix, **counts)
+    return sentence("diff_warning.few_in_common", **counts)
 
 
 def _pair(reference: StoredTensor, candidate: StoredTensor, transform: Transform) -> TensorPair:
@@ -144,10 +144,6 @@ def _pair(reference: StoredTensor, candidate: StoredTensor, transform: Transform
         return TensorPair(reference, candidate, transformed_tensor(reference, candidate.name, change))
     except ValueError as error:
         return TensorPair(reference, candidate, None, str(error))
-
-
-def _differ(count: int) -> str:
-    return "differs" if count == 1 else "differ"
 
 
 def _drops(name_map: NameMap | None) -> dict[str, dict[str, str]]:

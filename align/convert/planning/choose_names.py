@@ -38,6 +38,7 @@ from align.models.open_side import open_side
 from align.names.infer_names import map_from_file
 from align.names.model_facts import layer_kinds, model_faults, model_warnings
 from align.rules.training_state_rules import training_state_rules
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -170,7 +171,7 @@ def _by_file(task: _Task, tensors: Tensors) -> ChosenNames:
     except OpenNamesError as error:
         error.hint = f"{error.hint}{_family_hint(tensors, task.source)}"
         raise
-    return _inferred(inferred, way, "the file alone")
+    return _inferred(inferred, way, sentence("names_origin.file"))
 
 
 def _family_hint(tensors: Tensors, source: FrameworkName) -> str:
@@ -229,7 +230,7 @@ def _by_model(task: _Task, model: ParameterSet, tensors: Tensors) -> ChosenNames
 def _by_models(task: _Task, models: MapResult, tensors: Tensors) -> ChosenNames:
     tensors = {**tensors, **task.known_beside([parameter.name for parameter in models.source_parameters])}
     _check_model(task, models.source.label, models.source_parameters, tensors)
-    origin = f"the models {models.source.label} and {models.target.label}"
+    origin = sentence("names_origin.models", source=models.source.label, target=models.target.label)
     if problems := plan_conversion(tensors, models.name_map).problems:
         sides = f"{models.source.label} {models.target.label}"
         hint = f"`align map {sides} --out map.toml` writes what pairs: complete it, and give it with --map"
@@ -255,8 +256,8 @@ def _kept(task: _Task, way: NamingDirection, tensors: Tensors) -> ChosenNames:
     pairings = tuple(Pairing(name, name, "file", 1.0) for name in {**tensors, **task.beside})
     name_map = NameMap(f"{way.source} file", way.framework, pairings)
     words = wrapper_words(without_wrappers(tensors))
-    said = (f"a wrapper put {words}, which stays; --strip takes off what stands in front",) if words else ()
-    return ChosenNames(name_map, way.framework, said, origin="the names stay as they are")
+    said = (sentence("convert_warning.wrapper_stays", words=words),) if words else ()
+    return ChosenNames(name_map, way.framework, said, origin=sentence("names_origin.kept"))
 
 
 def _without(beside: Mapping[str, str], chosen: ChosenNames) -> ChosenNames:
@@ -287,7 +288,7 @@ def _with_or_without_prefix(way: Way, tensors: Tensors) -> ChosenNames:
         for prefix in shared_prefixes(tensors):
             names = without_prefixes(tensors, (prefix,))
             if chosen := _if_it_fits(way, {name: tensors[was] for name, was in names.items()}):
-                said = f"only without the prefix {prefix!r}, which all share, do the names fit: it was taken off"
+                said = sentence("convert_warning.without_prefix", prefix=prefix)
                 name_map = with_file_names(chosen.name_map, names)
                 return replace(chosen, name_map=name_map, warnings=(said, *chosen.warnings))
         if chosen := _without_inner_wrappers(way, tensors):
@@ -301,7 +302,7 @@ def _without_inner_wrappers(way: Way, tensors: Tensors) -> ChosenNames | None:
         words = wrapper_words(names)
         chosen = _if_it_fits(way, {name: tensors[was] for name, was in names.items()}) if words else None
         if chosen:
-            said = f"only without what a wrapper put there do the names fit, it was taken off: {words}"
+            said = sentence("convert_warning.without_wrapper", words=words)
             name_map = with_file_names(chosen.name_map, names)
             return replace(chosen, name_map=name_map, warnings=(said, *chosen.warnings))
     return None
@@ -359,4 +360,4 @@ def _fill_warnings(fills: Iterable[Fill]) -> Iterable[str]:
     for fill in fills:
         reasons.setdefault(fill.reason, []).append(fill.name)
     for reason, names in reasons.items():
-        yield f"filled, as the source lacks {counted(len(names), 'tensor')} ({reason}): {first_few(names)}"
+        yield sentence("convert_warning.filled", count=len(names), reason=reason, names=names)

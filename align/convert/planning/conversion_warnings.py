@@ -10,9 +10,9 @@ from align.checkpoints.extents import byte_blocks
 from align.convert.planning.cast_loss import CastLoss, cast_loss
 from align.convert.planning.transformed_tensors import transformed_tensor
 from align.core.dtypes import numpy_dtype
-from align.core.message_words import counted, first_few
 from align.core.piece_transforms import Part
 from align.core.transforms import Cast, steps_of
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +26,7 @@ Losses = dict[tuple[str, str], CastLoss]  # by the target's name and the dtypes
 def left_out_warnings(checkpoint: Checkpoint) -> Iterable[str]:
     """One line for each entry that holds tensors and is not converted."""
     for name, count in checkpoint.other_tensors.items():
-        yield f"{name} ({checkpoint.other[name]}) holds {counted(count, 'tensor')}: NOT CONVERTED"
+        yield sentence("convert_warning.not_converted", name=name, kind=checkpoint.other[name], count=count)
 
 
 def cast_losses(plan: ConversionPlan) -> Losses:
@@ -55,10 +55,10 @@ def cast_warnings(losses: Losses) -> Iterable[str]:
     rounded: dict[str, list[str]] = {}
     for (name, dtypes), loss in losses.items():
         if loss.lost:
-            also = f" and rounds {loss.rounded}" if loss.rounded else ""
-            yield f"{name}: the cast {dtypes} cannot hold {loss.lost} of {loss.total} values{also}"
+            counts = {"lost": loss.lost, "total": loss.total, "rounded": loss.rounded}
+            yield sentence("convert_warning.cannot_hold", name=name, dtypes=dtypes, **counts)
         else:
             rounded.setdefault(dtypes, []).append(name)
     for dtypes, names in rounded.items():
-        values = counted(sum(losses[name, dtypes].rounded for name in names), "value")
-        yield f"the cast {dtypes} rounds {values} of {counted(len(names), 'tensor')}: {first_few(names)}"
+        values = sum(losses[name, dtypes].rounded for name in names)
+        yield sentence("convert_warning.rounds", dtypes=dtypes, values=values, count=len(names), names=names)

@@ -12,9 +12,10 @@ from align.checkpoints.retie_tensors import retie_tensors
 from align.checkpoints.tied_tensors import tied_names
 from align.convert.planning.transformed_tensors import filled_tensor, joined_tensor, transformed_tensor
 from align.core.dtypes import dtype_name, is_float
-from align.core.message_words import close_names, counted, first_few
+from align.core.message_words import close_names
 from align.core.piece_transforms import apart_from_whole, cut_faults, join_fault
 from align.core.transforms import IDENTITY, Cast, chained
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -181,7 +182,7 @@ def _name_problems(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> It
 def _warnings(tensors: Mapping[str, StoredTensor], name_map: NameMap) -> Iterable[str]:
     absent = [drop.name for drop in name_map.dropped if drop.side == "source" and drop.name not in tensors]
     if absent:
-        yield f"the map drops {counted(len(absent), 'name')} that the checkpoint does not have: {first_few(absent)}"
+        yield sentence("convert_warning.drops_absent", count=len(absent), names=absent)
     if name_map.unused_rules:
         unused = name_map.unused_rules
-        yield f"the map has {counted(len(unused), 'rule')} that nothing follows: {first_few(unused)}"
+        yield sentence("convert_warning.unused_rules", count=len(unused), rules=[*unused])

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from align.core.parameters import Shape
     from align.core.transforms import Transform
 
-SCHEMA = "mindalign.convert/1"
+SCHEMAS = "mindalign.convert/2", "mindalign.convert/1"
 
 
 def is_record(path: Path) -> bool:
@@ -44,8 +44,8 @@ def read_record_map(path: Path) -> TwoWayMap:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise MapError(path, [f"not JSON: {error}"]) from error
-    if document.get("schema") != SCHEMA:
-        fault = f"schema {document.get('schema')!r}, expected {SCHEMA!r}, which `align convert --json` writes"
+    if document.get("schema") not in SCHEMAS:
+        fault = f"schema {document.get('schema')!r}, expected {SCHEMAS[0]!r}, which `align convert --json` writes"
         raise MapError(path, [fault], "a map is given as TOML: `align map ... --out map.toml`")
     faults: list[str] = []
     tensors = _each(document.get("tensors"), "tensors", _tensor, faults)

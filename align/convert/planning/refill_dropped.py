@@ -12,6 +12,7 @@ from align.checkpoints.training_state import is_count
 from align.core.name_map import Fill
 from align.names.user_rules import literal_name
 from align.rules.layer_rules import defaults
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 STEPS = "global_step"  # MindSpore's optimizers count their steps under this name
 BATCHES = "num_batches_tracked"
-KEPT = "its value was kept in the record"
+KEPT = sentence("fill.kept")
 
 
 def refilled(drops: Iterable[str], values: Mapping[str, Array], spoken: Set[str]) -> tuple[list[Fill], list[str]]:
@@ -46,7 +47,7 @@ def refilled(drops: Iterable[str], values: Mapping[str, Array], spoken: Set[str]
 def default_fill(name: str) -> Fill | None:
     """Fill a parameter whose attribute has a default; None if it has not."""
     found = defaults().get(name.rpartition(".")[2])
-    return None if found is None else Fill(name, np.array(found[0], np.int64), f"{found[0]} is the default")
+    return None if found is None else Fill(name, np.array(found[0], np.int64), sentence("fill.default", value=found[0]))
 
 
 def with_counted_steps(fills: Iterable[Fill], tensors: Mapping[str, StoredTensor]) -> tuple[Fill, ...]:
@@ -57,7 +58,7 @@ def with_counted_steps(fills: Iterable[Fill], tensors: Mapping[str, StoredTensor
     """
     steps = _steps(tensors)
     return tuple(
-        replace(fill, value=np.array(steps, np.int64), reason=f"the {STEPS} of the file is {steps}")
+        replace(fill, value=np.array(steps, np.int64), reason=sentence("fill.steps_of_file", name=STEPS, steps=steps))
         if steps is not None and fill.name.rpartition(".")[2] == BATCHES and fill.reason != KEPT
         else fill
         for fill in fills

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from align.checkpoints.training_state import REASONS
 from align.convert.planning.refill_dropped import refilled
-from align.core.message_words import close_names, first_few
+from align.core.message_words import close_names
 from align.core.name_map import Dropped, NameMap, Pairing, Unmatched
 from align.core.piece_transforms import filled_up, join_fault
 from align.errors import MapError
 from align.names.apply_user_rules import apply_rules
 from align.names.fold_names import as_literal
 from align.names.user_rules import NameRules
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 Ties = tuple[tuple[str, ...], ...]
 Target = tuple[str, "Transform"]
 SIDES: tuple[SideName, SideName] = ("source", "target")
-FILLED = "the source had none: it was filled"
+FILLED = sentence("fill.filled_before")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def follow_forward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> D
     only_there = [glob for glob in rules.dropped_target if glob not in rules.dropped_source]
     fills, lost = refilled(only_there, {}, {p.target for p in name_map.pairings})
     missing = [glob for glob in lost if rules.dropped_target[glob] == FILLED]
-    warnings = (f"filled before, without a known default, and left out: {first_few(missing)}",) if missing else ()
+    warnings = (sentence("convert_warning.filled_before", names=missing),) if missing else ()
     return DirectedMap(name_map, False, tuple(fills), two_way.ties, warnings)
 
 
@@ -121,10 +122,9 @@ def follow_backward(two_way: TwoWayMap, tensors: Mapping[str, StoredTensor]) -> 
     fills, lost = refilled(drops, two_way.values, spoken)
     warnings = []
     if lost:
-        left_out = f"dropped on the way there, without a kept value or a known default, and left out: {first_few(lost)}"
-        warnings.append(left_out)
+        warnings.append(sentence("convert_warning.dropped_before", names=lost))
     if cut := [pair for pair in pairings if filled_up(pair.transform)]:
-        warnings.append(f"cropped on the way there, and filled up again: {first_few([pair.target for pair in cut])}")
+        warnings.append(sentence("convert_warning.cropped_before", names=[pair.target for pair in cut]))
     name_map = NameMap(
         "target",
         "source",
@@ -150,7 +150,9 @@ def _led_back(
         for source, there in (found := names.sources_of(name)):
             back, fault = _undone(there, *two_way.forms.get(source, (None, None)))
             if back is None:
-                unmatched.append(Unmatched(name, "source", f"it cannot go back to {source}: {fault}"))
+                unmatched.append(
+                    Unmatched(name, "source", sentence("way_back.cannot_go_back", source=source, fault=fault))
+                )
             else:
                 pairings.append(Pairing(name, source, "user", 1.0, back))
         if drop and not found:
@@ -201,14 +203,14 @@ class SourceNames:
     def why_not(self, target: str) -> str:
         """Why no source is known for a target name."""
         if target in self.shared:
-            return f"{first_few(self.shared[target])} all lead to it: pair it with one of them"
+            return sentence("way_back.all_lead", sources=self.shared[target])
         for rename in self.rules.renames:
             if rename.back and (found := self.rules.matched([rename.back[0]], target)):
                 source = found[1].expand(rename.back[1])
-                return f"the way back of {rename.pattern.pattern!r} leads to {source}, which does not lead here"
+                return sentence("way_back.leads_elsewhere", pattern=rename.pattern.pattern, source=source)
         if any(rename.back is None for rename in self.rules.renames):
-            return "no name leads to it; a [[rename]] is followed back only with `back = { from = ..., to = ... }`"
-        return "no rule leads to it"
+            return sentence("way_back.rename_without_back")
+        return sentence("way_back.no_rule")
 
 
 def _suggested(unmatched: Sequence[Unmatched], known: Collection[str]) -> Iterator[Unmatched]:

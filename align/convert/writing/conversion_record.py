@@ -14,8 +14,8 @@ from align.checkpoints.framework_of_names import declared_framework
 from align.convert.conversion_result import ConversionRecord, ConvertedTensor, DroppedValue
 from align.convert.planning.conversion_warnings import cast_warnings
 from align.core.about import __version__
-from align.core.message_words import counted
 from align.core.verdicts import Coverage, Outcome, Verdict
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,15 +98,14 @@ def _dropped_values(job: Conversion) -> dict[str, DroppedValue]:
 
 def _verdict(job: Conversion, verified: bool, written: bool) -> Verdict:
     number, excluded = len(job.plan.targets), len(job.plan.dropped)
-    done = "written and read back bit for bit" if verified else "written, NOT READ BACK"
-    whole = counted(number, "tensor")
-    parts = [f"{whole} {done}" if written else f"nothing was written; {whole} could be"]
+    done = "convert_verdict.verified" if verified else "convert_verdict.written"
+    parts = [sentence(done if written else "convert_verdict.not_written", count=number)]
     if job.losses:
         changed = sum(loss.lost + loss.rounded for loss in job.losses.values())
-        parts.append(f"{counted(changed, 'value')} lost or rounded by casts")
+        parts.append(sentence("convert_verdict.by_casts", count=changed))
     if excluded:
-        parts.append(f"{excluded} dropped")
+        parts.append(sentence("convert_verdict.dropped", count=excluded))
     if hidden := sum(job.checkpoint.other_tensors.values()):
-        parts.append(f"{counted(hidden, 'tensor')} beside them NOT CONVERTED")
+        parts.append(sentence("convert_verdict.not_converted", count=hidden))
     outcome = Outcome.ALIGNED if verified else Outcome.NOT_COMPARED
-    return Verdict(outcome, ", ".join(parts), Coverage("tensors", number if verified else 0, excluded))
+    return Verdict(outcome, joined(", ", [*parts]), Coverage("tensors", number if verified else 0, excluded))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from align.names.by_value.contradicted_pairs import contradicted_pairs, sibling_orders
 from align.names.by_value.trial_groups import components, open_groups, rivals, uncertain_piece_orders
 from align.names.by_value.trial_runs import choice_matters, module_of
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
     Layers = Sequence[Mapping[str, Layer]]
 
 _MOST_CONFIRMED = 200  # layers: each takes a run
-BLIND = "blind: nothing that the run captured depends on which is which"
-ALIKE = "the trial gives the same outputs for several choices"
-UNLIKE = "the trial gives the source's values for none of the choices: something else differs around them"
-TOO_MANY = "too many choices for a trial"
+BLIND = sentence("trial_reason.blind")
+ALIKE = sentence("trial_reason.same_outputs")
+UNLIKE = sentence("trial_reason.no_choice_fits")
+TOO_MANY = sentence("trial_reason.too_many")
 _DEPTH = 8  # how many layers further two choices are followed
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from align.core.name_map import Ambiguity
 from align.names.by_value.trial_groups import open_groups
 from align.names.by_value.trial_runs import agree, module_of
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     Layers = Sequence[Mapping[str, Layer]]
 
-CROSSED = "the names pair them, but in the run each is given what another of the group is given"
+CROSSED = sentence("pair_note.crossed_in_run")
 # What names and shapes say may be doubted; what the user, equal values or a run say may not.
 _CERTAIN = ("user", "values", "trial")
 _MOST = 24  # groups of siblings: each takes a run for every order

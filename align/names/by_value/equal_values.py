@@ -24,6 +24,7 @@ from align.core.name_map import Pairing
 from align.core.transforms import Permute, Reshape, chained, steps_of
 from align.names.layers.read_layers import roles_by_name
 from align.names.layers.weight_transforms import turned_and_reshaped
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -95,9 +96,9 @@ def _pairing(equal: EqualValue, sides: Sides, before: Pairing | None) -> Pairing
     transform = _transform(one.shape, other.shape, equal.turned)
     note = ""
     if before is not None and before.target != equal.target:
-        note = f"the names say {before.target}, which holds another value"
+        note = sentence("pair_note.names_hold_another", name=before.target)
     elif before is not None and before.transform != transform:
-        note = "the names do not say that it is transposed, the values do"
+        note = sentence("pair_note.values_transposed")
     return Pairing(equal.source, equal.target, "values", 1.0, transform, note)
 
 
@@ -247,8 +248,9 @@ def note_value_conflicts(name_map: NameMap, values: tuple[Values, Values]) -> tu
     back = pair_equal_values(source, {name: target[name] for name in said if name in target})
     others = {one.source: one.target for one in there if told[one.source].target != one.target}
     sources = {one.source: one.target for one in back if said[one.target].source != one.source}
-    notes = {name: f"against the values, by which it is {other}" for name, other in others.items()}
-    notes |= {said[to].source: f"against the values, by which {to} is {name}" for name, to in sources.items()} | notes
+    notes = {name: sentence("pair_note.against_values", name=other) for name, other in others.items()}
+    for name, to in sources.items():
+        notes.setdefault(said[to].source, sentence("pair_note.target_against_values", target=to, name=name))
     taken = set(others.values())
     pairings = tuple(
         replace(p, note=notes[p.source])
@@ -258,7 +260,10 @@ def note_value_conflicts(name_map: NameMap, values: tuple[Values, Values]) -> tu
         else p
         for p in name_map.pairings
     )
-    lines = tuple(f"{name} -> {told[name].target} is your rule and stands, {note}" for name, note in notes.items())
+    lines = tuple(
+        sentence("map_warning.rule_stands", source=name, target=told[name].target, note=note)
+        for name, note in notes.items()
+    )
     return replace(name_map, pairings=pairings), lines
 
 
@@ -268,5 +273,5 @@ def _is_whole(pairing: Pairing) -> bool:
 
 
 def _doubted(pairing: Pairing) -> Pairing:
-    note = "follows from a rule of yours that the values contradict"
+    note = sentence("pair_note.doubted_rule")
     return replace(pairing, confidence=min(pairing.confidence, _DOUBTED), note=note)

@@ -22,6 +22,7 @@ from align.names.by_value.choose_partners import settle_groups
 from align.names.by_value.distinct_values import distinct_values
 from align.names.by_value.trial_groups import fused_piece_orders, open_groups, settle_by_equality
 from align.names.by_value.trial_runs import CallSampler, TrialRuns, TrialSide
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
@@ -36,9 +37,8 @@ if TYPE_CHECKING:
     from align.names.layers.read_layers import Layer
 
 
-UNSEEN = "blind: no output of the trial's run depends on it"
-UNTOLD = "of equal class and shape; a trial was run and does not tell: none is given what another is, or not one to one"
-_CROSSED = "the names say {}, which stands elsewhere in the run"
+UNSEEN = sentence("trial_reason.not_seen")
+UNTOLD = sentence("trial_reason.does_not_tell")
 _PERTURBING_SEED = 1
 
 
@@ -107,7 +107,9 @@ def _with_trial(name_map: NameMap, found: SettledGroups, order: Sequence[str]) -
     place = {name: index for index, name in enumerate(order)}
     kept = [p for p in name_map.pairings if p.source not in gone[0] | reopened and p.target not in gone[1]]
     new = [
-        replace(p, note=_CROSSED.format(own)) if (own := named.get(p.source, p.target)) != p.target else p
+        replace(p, note=sentence("pair_note.names_stand_elsewhere", name=own))
+        if (own := named.get(p.source, p.target)) != p.target
+        else p
         for p in found.pairings
     ]
     opened = gone[0] | reopened, gone[1] | {name for group in found.reopened for name in group.targets}
@@ -135,7 +137,7 @@ def _with_blind(name_map: NameMap, blind: tuple[Set[str], Set[str]], before: Nam
         if id(pairing) in unseen:
             if _owners(pairing) not in seen:
                 own = known.get((pairing.source, pairing.target, pairing.transform))
-            own = own and replace(own, note="; ".join(filter(None, (own.note, UNSEEN))))
+            own = own and replace(own, note=joined("; ", [one for one in (own.note, UNSEEN) if one]))
         if own:
             pairings.append(own)
         else:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
+from align.core.message_words import first_few
 from align.names.from_file.infer_layers import attribute_changes, could_be, renamed_path
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,8 +48,7 @@ def _missing(readings: Iterable[LayerReading], renames: dict[str, str]) -> Itera
             common = [name for name in absent[0] if all(name in other for other in absent)]
             missing += [f"{path}.{name}" if path else name for name in common]
     if missing:
-        have, named = counted(len(missing), "parameter"), first_few(missing, MOST_NAMED)
-        yield f"the target also has {have} that the file lacks; a strict load will miss: {named}"
+        yield sentence("file_warning.lacks", count=len(missing), names=first_few(missing, MOST_NAMED))
 
 
 def _refused_perhaps(readings: Iterable[LayerReading]) -> Iterable[str]:
@@ -65,10 +65,7 @@ def _refused_perhaps(readings: Iterable[LayerReading]) -> Iterable[str]:
                 found.setdefault(known[0][role], []).append(reading.group.prefix)
     for reason, prefixes in found.items():
         layers = list(dict.fromkeys(prefixes))
-        yield (
-            f"{counted(len(layers), 'layer')} ({_listed(layers)}): {reason}; without it a strict load refuses them; "
-            "--source-model with --target-model decides it"
-        )
+        yield sentence("file_warning.refused", count=len(layers), layers=_paths(layers), reason=reason)
 
 
 def _missing_perhaps(readings: Sequence[LayerReading], family: str) -> Iterable[str]:
@@ -87,10 +84,8 @@ def _missing_perhaps(readings: Sequence[LayerReading], family: str) -> Iterable[
             key = " or ".join(without), " or ".join(more), ", ".join(extra)
             doubts.setdefault(key, []).append(reading.group.prefix)
     for (kinds, others, names), prefixes in doubts.items():
-        yield (
-            f"{counted(len(prefixes), 'layer')} taken as {kinds} ({_listed(prefixes)}): as {others}, {PLACES[family]} "
-            f"would also have {names}, which the file lacks and a strict load would miss; --layer says what it is"
-        )
+        facts = {"kinds": kinds, "others": others, "place": PLACES[family], "names": names}
+        yield sentence("file_warning.taken_as", count=len(prefixes), layers=_paths(prefixes), **facts)
 
 
 def _behind_convolutions(readings: Iterable[LayerReading]) -> Iterable[LayerReading]:
@@ -111,7 +106,7 @@ def _without_a_layer(readings: Iterable[LayerReading], family: str) -> Iterable[
         if reading.rules and not any(rule.target for rule in reading.rules):
             found.setdefault(", ".join(rule.id for rule in reading.rules), []).append(reading.group.prefix)
     for kinds, prefixes in found.items():
-        yield f"{PLACES[family]} has no layer for {kinds}; the names stay as they are: {_listed(prefixes)}"
+        yield sentence("file_warning.no_layer", place=PLACES[family], kinds=kinds, layers=_paths(prefixes))
 
 
 def _perhaps_deeper(
@@ -122,10 +117,8 @@ def _perhaps_deeper(
         return
     deep = [rule for rule in rules if any(form.beside_ndim for form in rule.forms)]
     for rule_id, prefixes in _perhaps(readings, deep, beside).items():
-        yield (
-            f"no convolution in the file tells of how many dimensions {counted(len(prefixes), 'layer')} is: "
-            f"{_listed(prefixes)}; if {rule_id}, the names are others: --layer '{prefixes[0]}={rule_id}'"
-        )
+        facts = {"layers": _paths(prefixes), "kind": rule_id, "first": prefixes[0]}
+        yield sentence("file_warning.dimensions", count=len(prefixes), **facts)
 
 
 def _perhaps_flat(
@@ -136,10 +129,8 @@ def _perhaps_flat(
     found = _perhaps(readings, flat, beside)
     if found:
         prefixes = next(iter(found.values()))
-        yield (
-            f"{counted(len(prefixes), 'kernel')} of size 1 x 1 ({_listed(prefixes)}) taken as 2-D, as there are larger "
-            f"2-D kernels in the file; --layer '{prefixes[0]}=KIND' says if one is {' or '.join(found)}"
-        )
+        facts = {"layers": _paths(prefixes), "first": prefixes[0], "kinds": [*found]}
+        yield sentence("file_warning.unit_kernels", count=len(prefixes), **facts)
 
 
 def _perhaps(
@@ -165,5 +156,5 @@ def _absent(reading: LayerReading, rule: DirectedRule) -> list[str]:
     return [rule.target.parameters[r] for r in rule.target.always if own.get(r) not in reading.group.shapes]
 
 
-def _listed(prefixes: Sequence[str]) -> str:
-    return first_few([prefix or "the top level" for prefix in prefixes])
+def _paths(prefixes: Sequence[str]) -> list[str]:
+    return [prefix or "the top level" for prefix in prefixes]

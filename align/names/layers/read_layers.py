@@ -16,6 +16,7 @@ from align.checkpoints.wrapper_prefixes import PARALLEL, paths_without_wrappers,
 from align.names.layers.path_words import tokens
 from align.rules.directed_rules import PARAMETRIZED, SPLIT
 from align.rules.layer_rules import STATISTICS, LayerFamily, rule_for
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
@@ -252,7 +253,7 @@ def wrapper_warnings(sides: Iterable[ParameterSet]) -> Iterator[str]:
     """Say of each side what wrappers put into its names."""
     for side in sides:
         if words := wrapper_words(without_wrappers(side.names)):
-            yield f"{side.label}: paired without what a wrapper put into the names: {words}"
+            yield sentence("map_warning.wrappers", side=side.label, words=words)
 
 
 def _without_inner(side: ParameterSet, other: ParameterSet) -> ParameterSet:

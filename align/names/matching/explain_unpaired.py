@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from align.core.message_words import first_few
 from align.core.name_map import Dropped, Unmatched
 from align.names.fold_names import NUMBER
 from align.names.layers.path_words import numbered
 from align.names.layers.read_layers import LayeredSides, whole_of
 from align.rules.computed_constants import constant_reason
 from align.rules.layer_rules import rule_for
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 _SIDES: tuple[SideName, SideName] = ("source", "target")
 _SUGGESTIONS = 3
 _CLOSE = 0.4
-_PARTS = (
-    "and no map makes the whole of its parts: take torch's weight_norm, spectral_norm or pruning out of the model first"
-    " (remove_weight_norm, parametrize.remove_parametrizations, prune.remove)"
-)
 
 
 def explain_unpaired(
@@ -95,7 +91,7 @@ def _tie_reasons(side: ParameterSet, paired: set[str]) -> dict[str, str]:
     """Reasons, by name, for names of a tensor that is paired under another of its names."""
     tensors = {p.tied_to or p.name: p.name for p in side.parameters if p.name in paired}
     return {
-        p.name: f"the same tensor as {tensors[p.tied_to or p.name]}, which is paired"
+        p.name: sentence("unmatched_reason.same_tensor", name=tensors[p.tied_to or p.name])
         for p in side.parameters
         if (p.tied_to or p.name) in tensors
     }
@@ -153,36 +149,41 @@ class WhyUnmatched:
     def explain(self, parameter: Parameter) -> Unmatched:
         """Say why a parameter has no counterpart, with the names that come closest."""
         if whole := whole_of(parameter):
-            return Unmatched(parameter.name, self.side, f"it is a part of {whole}, {_PARTS}")
+            return Unmatched(parameter.name, self.side, sentence("unmatched_reason.part", whole=whole))
         if parts := self._parts.get(parameter.name):
-            return Unmatched(parameter.name, self.side, f"the other side has it in parts, {_PARTS}", tuple(parts))
-        shape = list(parameter.shape)
+            return Unmatched(parameter.name, self.side, sentence("unmatched_reason.in_parts"), tuple(parts))
+        shape = str(list(parameter.shape))
         same_shape = self._by_shape.get(parameter.shape, [])
         close = self._closest(parameter, whole_shape=True)
         if layer := self.counterparts.get(parameter.name):
-            reason = f"its layer is paired with {layer.path or 'the root'}, {self._beside(parameter, layer)}"
+            reason = self._beside(parameter, layer)
         elif namesake := self._namesake(parameter):
-            turned = ", transposed" if len(shape) == 2 and namesake.shape == parameter.shape[::-1] else ""
-            reason = f"shape {shape}, the parameter of this name has {list(namesake.shape)}{turned}"
+            turned = len(parameter.shape) == 2 and namesake.shape == parameter.shape[::-1]
+            other = {"other": str(list(namesake.shape)), "transposed": turned}
+            reason = sentence("unmatched_reason.namesake_of_shape", shape=shape, **other)
             close = [namesake]
         elif same_shape:
-            reason = f"what is left of shape {shape} {self._differences(parameter, close or same_shape)}"
+            differences = self._differences(parameter, close or same_shape)
+            reason = sentence("unmatched_reason.left_differs", shape=shape, differences=differences)
         elif lost := self._lost_child(parameter):
-            reason = f"the other side has nothing of {lost}"
+            reason = sentence("unmatched_reason.nothing_of", name=lost)
         elif close := self._closest(parameter, whole_shape=False):
-            reason = f"nothing is left of shape {shape}, the closest name has {list(close[0].shape)}"
+            closest = str(list(close[0].shape))
+            reason = sentence("unmatched_reason.closest_of_shape", shape=shape, closest=closest)
         else:
-            reason = f"nothing is left of shape {shape} on the other side"
+            reason = sentence("unmatched_reason.no_shape", shape=shape)
         return Unmatched(parameter.name, self.side, reason, tuple(p.name for p in close))
 
     def _beside(self, parameter: Parameter, layer: Layer) -> str:
         """Why the layer that is paired with a parameter's own has no counterpart for it."""
         other = self._in_role(parameter, layer)
+        path = layer.path or "the root"
         if other is None:
-            return "which has no such parameter"
+            return sentence("unmatched_reason.layer_lacks", layer=path)
+        own = {"layer": path, "attribute": other.attribute}
         if other.name in self.partners:
-            return f"whose {other.attribute} is paired with {self.partners[other.name]}"
-        return f"whose {other.attribute} has shape {list(other.shape)}"
+            return sentence("unmatched_reason.layer_paired", partner=self.partners[other.name], **own)
+        return sentence("unmatched_reason.layer_shape", shape=str(list(other.shape)), **own)
 
     def _namesake(self, parameter: Parameter) -> Parameter | None:
         """The parameter of the same path and role, if it is left over too and has another shape."""
@@ -219,25 +220,25 @@ class WhyUnmatched:
         names = get_close_matches(NUMBER.sub("#", parameter.name), groups, _SUGGESTIONS, _CLOSE)
         return [groups[name] for name in names]
 
-    def _differences(self, parameter: Parameter, others: Iterable[Parameter]) -> str:
+    def _differences(self, parameter: Parameter, others: Iterable[Parameter]) -> list[str]:
         mine = self.roles[0].get(parameter.name)
         theirs = [self.roles[1].get(other.name) for other in others]
         told = (_difference(mine, one) for one in theirs if mine and one)
-        return first_few(list(dict.fromkeys(told))) or "is of no layer"
+        return list(dict.fromkeys(told)) or [sentence("unmatched_difference.no_layer")]
 
 
 def _difference(mine: tuple[Layer, str], theirs: tuple[Layer, str]) -> str:
     """What keeps two parameters of one shape apart."""
     (a, role), (b, other) = mine, theirs
     if a.aside != b.aside:
-        return f"is {'no ' if a.aside else ''}part of an auxiliary head or a copy{', as this is' if a.aside else ''}"
+        return sentence("unmatched_difference.not_aside" if a.aside else "unmatched_difference.aside")
     if a.kind and b.kind and a.kind != b.kind:
-        return f"is of another kind of layer ({b.kind}, this of {a.kind})"
+        return sentence("unmatched_difference.kind", other=b.kind, own=a.kind)
     if role != other:
-        return f"plays another role ({other}, this {role})"
+        return sentence("unmatched_difference.role", other=other, own=role)
     if a.signature != b.signature:
-        return "is in a layer of other parameters or other shapes"
-    return "has nothing in common with it but its shape"
+        return sentence("unmatched_difference.layer")
+    return sentence("unmatched_difference.nothing_in_common")
 
 
 def _numbers(parameter: Parameter) -> tuple[str, ...]:

@@ -13,10 +13,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from align.core.message_words import first_few
 from align.core.name_map import Ambiguity, Pairing
 from align.names.layers.path_words import is_number, modules_above, tokens
 from align.names.layers.weight_transforms import in_pieces
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from align.names.layers.read_layers import Layer, Pair, Signature
 
 
-_UNORDERED = "one is the others side by side, and nothing but a trial with values could tell in which order"
-_PARTLY = (
-    "{} of the pieces has no bias, and no map makes the zeros that stand for it in the fused one, or leaves them out"
-)
+_UNORDERED = sentence("open_reason.pieces_unordered")
 # A bias beside the fused layer is not cut: its name says of which piece it is.
 _BESIDE = 0.9
-_RIVALS = "one layer is several others side by side, and more than one could be it"
+_RIVALS = sentence("open_reason.several_pieces")
 # Words for the pieces, by the sign that stands for each.
 _SIGNS = {
     "q": "q", "query": "q", "queries": "q",
@@ -45,7 +42,6 @@ _ATTENDING = frozenset({"qkv", "wqkv", "attn", "attention"})
 _PACKED = 0.9
 _NAMED = 0.7
 NUMBERED = 0.6
-_NOTE = "the order of the pieces is by {}; a trial would tell whether they are interleaved"
 _GROUPS = (("q", "k", "v"), ("k", "v"))
 Group = tuple["Layer", ...]
 Form = tuple["Signature", bool]
@@ -169,7 +165,7 @@ def _open_biases(fusion: _Fusion) -> Iterator[Ambiguity]:
     whole = fusion.whole.roles.get("bias")
     if whole is not None and 0 < len(biases) < len(fusion.pieces):
         lacking = [piece.path.rpartition(".")[2] for piece in fusion.pieces if "bias" not in piece.roles]
-        reason = _PARTLY.format(first_few(lacking))
+        reason = sentence("open_reason.piece_without_bias", pieces=lacking)
         yield Ambiguity((whole.name,), biases, reason) if fusion.cut else Ambiguity(biases, (whole.name,), reason)
 
 
@@ -217,10 +213,10 @@ def piece_order(whole: str, pieces: Sequence[str], *, packed: bool) -> PieceOrde
     signs = [_sign(words) for words in own]
     if all(signs) and len(set(signs)) == len(signs) and set(signs) <= set(wanted):
         by_name = [signs.index(sign) for sign in wanted if sign in signs]
-        return PieceOrder(tuple(by_name), _PACKED if packed else _NAMED, _NOTE.format("name"))
+        return PieceOrder(tuple(by_name), _PACKED if packed else _NAMED, sentence("pair_note.pieces_by_name"))
     attends = packed or not _ATTENDING.isdisjoint(tokens(whole)[-3:])
     if wanted == ATTENTION and attends and len(pieces) == 3 and (places := _numbered(own)):
-        return PieceOrder(places, NUMBERED, _NOTE.format("number, taken as q, k, v"))
+        return PieceOrder(places, NUMBERED, sentence("pair_note.pieces_by_number"))
     return None
 
 

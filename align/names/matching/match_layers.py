@@ -28,6 +28,7 @@ from align.names.matching.weigh_exchanges import (
     of_one_kind,
     settle_exchanges,
 )
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 # A pair that stands in one place of both models, and is told by nothing but that and its shape: never sure.
 _BY_SHAPE = 0.75
-_UNRELATED = "the only free ones of this class and shape, but what stands around them is paired otherwise"
+_UNRELATED = sentence("pair_note.unrelated")
 
 
 @dataclass(frozen=True, slots=True)

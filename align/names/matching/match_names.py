@@ -39,6 +39,7 @@ from align.names.matching.match_layers import match_layers
 from align.names.matching.matrix_orientations import settle_orientations
 from align.names.matching.other_forms import match_numbered_projections, match_other_forms, plain_layer
 from align.names.matching.weigh_exchanges import crosses, may_pair
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 _UNSURE = 0.7
 Sure = tuple["Pair", float]
-SHIFTED = "equal names, but the siblings left over on both sides would fit if all were shifted by one"
+SHIFTED = sentence("pair_note.shifted")
 _COUNTED = re.compile(r"(?<![^._])(?:[A-Za-z]|zero|one|two|three|four|five|six|seven|eight|nine|ten)(?![^.])")
 
 

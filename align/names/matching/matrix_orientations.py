@@ -20,6 +20,7 @@ from align.names.layers.path_words import number_order, numbered
 from align.names.layers.weight_transforms import is_turned
 from align.names.matching.other_forms import TURNED, transposed_layer
 from align.names.matching.weigh_exchanges import group_links
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Set
@@ -31,14 +32,12 @@ if TYPE_CHECKING:
 
 Sure = tuple["Pair", float]
 Sides = tuple["ParameterSet", "ParameterSet"]
-BY_NAME = "by its name, against its shape: as it stands, the layer beside it has this shape"
-_CROSSED_REASON = "each of these fits as it stands or transposed, and classes and names do not settle which is which"
-_SQUARE_REASON = "a square weight of a class that no rule knows: a trial with values tells whether it is transposed"
+BY_NAME = sentence("pair_note.by_name_against_shape")
+_CROSSED_REASON = sentence("open_reason.either_way")
+_SQUARE_REASON = sentence("open_reason.square_unknown")
 _EITHER = frozenset({False, True})
-UNTOLD = "a square matrix, and nothing in the file tells whether it stands as (out, in)"
-_FILE_REASON = (
-    "a square matrix of a checkpoint of which some matrices are transposed, or may be: nothing tells whether it is"
-)
+UNTOLD = sentence("pair_note.square_untold")
+_FILE_REASON = sentence("open_reason.square_in_file")
 
 
 @dataclass(frozen=True, slots=True)

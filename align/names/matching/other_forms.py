@@ -21,6 +21,7 @@ from align.names.layers.weight_transforms import transform_between
 from align.names.matching.fused_layers import ATTENTION, NUMBERED, PairedModules, match_fused, named_groups
 from align.names.matching.match_layers import match_layers
 from align.names.matching.weigh_exchanges import may_pair
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +41,7 @@ _ALIKE = 0.5
 _MOST = 0.9
 # Some models flatten the positions before the channels (patches cut with einops): never sure before a trial.
 _FLAT = 0.7
-_FLAT_NOTE = "a convolution behind a flattening, with the channels before the positions (NCHW); a trial would tell"
+_FLAT_NOTE = sentence("pair_note.flattened")
 # That a matrix stands as (in, out) is a guess where no class says so: never sure.
 TURNED = 0.7
 

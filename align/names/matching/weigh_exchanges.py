@@ -18,6 +18,7 @@ from scipy.cluster.hierarchy import DisjointSet
 from align.core.name_map import SURE, Ambiguity
 from align.names.layers.numbered_lists import NumberedLists
 from align.names.layers.pair_evidence import MOST, SETTLED, BlockAgreement, PairEvidence, read_contents
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
@@ -37,7 +38,7 @@ Rival = tuple["Layer | None", "Layer | None"]
 Link = tuple["Pair", "Pair | Rival"]
 Sides = tuple["Sequence[Layer]", "Sequence[Layer]"]
 Member = tuple[str, "Layer"]  # the name of its side, and a layer
-_REASON = "equal class and shape, and nothing but a trial with values could tell them apart"
+_REASON = sentence("open_reason.alike")
 
 
 @dataclass(frozen=True, slots=True)

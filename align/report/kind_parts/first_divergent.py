@@ -6,7 +6,6 @@ from math import prod
 from typing import Any
 
 from align.report.rendering.blocks import TONES, Facts
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import (
     NONE,
     as_float,
@@ -15,6 +14,7 @@ from align.report.rendering.format_values import (
     format_shape,
     layer_name,
 )
+from align.words.catalogue import say, word
 
 Pairs = list[tuple[str, str]]
 

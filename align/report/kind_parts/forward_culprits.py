@@ -10,7 +10,6 @@ from typing import Any
 
 from align.names.fold_names import fold_alike, fold_names
 from align.report.rendering.blocks import Block, Column, Facts, Row, Table
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import (
     NONE,
     as_float,
@@ -21,6 +20,7 @@ from align.report.rendering.format_values import (
     layer_name,
 )
 from align.rules.pitfalls import pitfalls
+from align.words.catalogue import say, word
 
 IN_PANEL = 4
 LINES_SHOWN = 3

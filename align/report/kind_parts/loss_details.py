@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, format_number
+from align.words.catalogue import say, word
 
 LOSS_DIGITS = 6
 

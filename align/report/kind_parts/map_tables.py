@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.names.number_ranges import fold_ranges
 from align.report.rendering.blocks import Column, Row, Table
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, format_number
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_alike, fold_names
 from align.report.rendering.blocks import Block, Lines
-from align.report.rendering.catalogue import say
 from align.report.rendering.format_values import format_number, layer_name
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

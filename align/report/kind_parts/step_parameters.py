@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_alike
 from align.report.rendering.blocks import Block, Column, Row, Table, Tone
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, as_float, format_number
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

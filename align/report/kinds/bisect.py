@@ -6,8 +6,8 @@ from typing import Any
 
 from align.core.message_words import first_few
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, findings_blocks, verdict_block
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import format_number
+from align.words.catalogue import say, word
 
 MODULES_SHOWN = 6
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_alike
 from align.report.rendering.blocks import Block, Lines, verdict_block
-from align.report.rendering.catalogue import say
 from align.report.rendering.format_values import format_number
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

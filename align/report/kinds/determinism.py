@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table, findings_blocks, verdict_block
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import format_number, format_percentage, format_shape
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

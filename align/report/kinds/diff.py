@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from align.core.dtypes import EPSILON
 from align.names.fold_names import fold_alike, fold_names
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table, verdict_block
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import as_float, format_number, format_percentage, format_shape
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,8 +16,8 @@ from align.report.kind_parts.forward_culprits import NEVER_GIVEN, culprit_blocks
 from align.report.kind_parts.open_rows import reason_blocks
 from align.report.kinds.power import power_blocks
 from align.report.rendering.blocks import TONES, Block, Column, Lines, Row, Table, findings_blocks, verdict_block
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, as_float, format_number, format_shape, layer_name
+from align.words.catalogue import say, word
 
 LONGEST_TABLE = 40
 KEPT_AT_END = 8

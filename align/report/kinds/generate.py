@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.rendering.blocks import TONES, Block, Column, Row, Table, findings_blocks, verdict_block
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, as_float, format_number
+from align.words.catalogue import say, word
 
 BEFORE, AFTER = 2, 6
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_alike
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import escape_control_characters, format_bytes, format_number, format_shape
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

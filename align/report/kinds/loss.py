@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.report.kind_parts.loss_details import LOSS_DIGITS, curve_blocks
 from align.report.rendering.blocks import TONES, Block, Column, Facts, Lines, Row, Table, verdict_block
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, as_float, format_number
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from align.names.fold_names import fold_names
 from align.names.number_ranges import fold_ranges
 from align.report.kind_parts.map_tables import pair_table, parameter_tables
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, Tone, verdict_block
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, format_number
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -10,8 +10,8 @@ from typing import Any
 from align.core.message_words import first_few
 from align.names.fold_names import fold_names
 from align.report.rendering.blocks import Block, Lines
-from align.report.rendering.catalogue import say
 from align.report.rendering.format_values import as_float, format_number, format_percentage, layer_name
+from align.words.catalogue import say
 
 NAMES_SHOWN = 6
 

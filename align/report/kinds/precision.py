@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.rendering.blocks import Block, Column, Lines, Row, Table, findings_blocks, verdict_block
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import as_float, format_number
+from align.words.catalogue import say, word
 
 
 def precision_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:  # noqa: ARG001

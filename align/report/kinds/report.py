@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.rendering.blocks import TONES, Block, Column, Lines, Row, Table
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, format_number, format_shape
+from align.words.catalogue import say, word
 
 NOT_RUN = "not run"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import format_number, format_shape, layer_name
+from align.words.catalogue import say, word
 
 
 def repro_blocks(document: dict[str, Any], *, show_all: bool = False) -> list[Block]:  # noqa: ARG001

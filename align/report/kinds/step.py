@@ -9,9 +9,9 @@ from align.names.fold_names import fold_names
 from align.report.kind_parts.step_parameters import parameter_tables
 from align.report.kind_parts.step_tables import run_tables
 from align.report.rendering.blocks import Block, Column, Facts, Row, Table, findings_blocks, verdict_block
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import NONE, as_float, format_facts, format_number
 from align.rules.pitfalls import pitfalls
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from align.report.rendering.blocks import Facts, findings_blocks
-from align.report.rendering.catalogue import say
 from align.report.rendering.format_values import NONE, as_float, format_bytes, format_number
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from align.report.rendering.blocks import Block

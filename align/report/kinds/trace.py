@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table
-from align.report.rendering.catalogue import say
 from align.report.rendering.format_values import format_bytes, format_number, format_shape, layer_name
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

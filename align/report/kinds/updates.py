@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import fold_alike, fold_names
 from align.report.rendering.blocks import Block, Column, Facts, Lines, Row, Table, Tone, verdict_block
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import as_float, format_number
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from align.report.rendering.blocks import Block, Column, Facts, Row, Table, findings_blocks, verdict_block
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import as_float, format_number, format_percentage
+from align.words.catalogue import say, word
 
 PARTS = ("model", "weights", "data", "metric")
 INDEXES_SHOWN = 12

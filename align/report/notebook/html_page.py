@@ -13,7 +13,7 @@ from typing import Any
 from align.core.about import __version__
 from align.report.notebook.template_files import read_template
 from align.report.plots.figure_style import FIGURE_CLASS
-from align.report.rendering.catalogue import say
+from align.words.catalogue import say
 
 # Turns each picture that carries a figure into that figure; where scripts are off the picture stays.
 DRAW = """

@@ -12,11 +12,11 @@ from align.report.notebook.run_summary import summarize_run, unfinished_text
 from align.report.notebook.template_files import read_template
 from align.report.plots.draw_plot import PLOTS, draw_plot
 from align.report.rendering.blocks import Lines
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.html import Shown
 from align.report.result_frames import FRAMES
 from align.report.show_result import result_blocks
 from align.runs.run_folder import KINDS, LADDER, RunFolder
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     import pandas as pd

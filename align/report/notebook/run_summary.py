@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from align.core.verdicts import Coverage, Outcome, Verdict
 from align.errors import RunFolderError
-from align.report.rendering.catalogue import say, word
 from align.runs.run_folder import KINDS, LADDER, RunFolder
+from align.words.catalogue import say, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

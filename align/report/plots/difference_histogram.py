@@ -9,8 +9,8 @@ import math
 from typing import Any
 
 from align.report.plots.figure_style import BAD, CANDIDATE, INK, QUIET, escape_dollars, new_axes
-from align.report.rendering.catalogue import say
 from align.report.rendering.format_values import as_float, format_number, format_percentage, layer_title
+from align.words.catalogue import say
 
 LOWEST_EXPONENT = -16  # of the first bin, `align.core.measurements.Measurement.decades`
 NAME_WIDTH = 42

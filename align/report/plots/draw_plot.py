@@ -16,7 +16,7 @@ from align.report.plots.interactive_curves import curve_figure
 from align.report.plots.loss_curves import draw_loss_curves
 from align.report.plots.map_coverage import draw_map_coverage
 from align.report.plots.step_sizes import draw_gradient_norms, draw_update_sizes
-from align.report.rendering.catalogue import say
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from typing import Any
 
 from align.report.kind_parts.loss_details import event_text
 from align.report.plots.figure_style import BAD, BAND, CANDIDATE, GOOD, INK, OPEN, QUIET, REFERENCE
-from align.report.rendering.catalogue import say
 from align.report.rendering.format_values import as_float
+from align.words.catalogue import say
 
 EVENT_COLORS = {
     "first divergent": BAD,

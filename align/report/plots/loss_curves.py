@@ -19,8 +19,8 @@ from align.report.plots.figure_style import (
     new_axes,
 )
 from align.report.plots.interactive_curves import EVENT_COLORS, marked_events
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import as_float, shorten_path
+from align.words.catalogue import say, word
 
 FEW = 80
 LABEL_WIDTH = 25

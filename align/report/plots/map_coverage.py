@@ -6,8 +6,8 @@ from typing import Any
 
 from align.report.plots.figure_style import BAD as LOST
 from align.report.plots.figure_style import GOOD, INK, OPEN, QUIET, integer_ticks, new_axes
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import format_number
+from align.words.catalogue import say, word
 
 SHARE_WITH_LABEL = 0.05
 OUTCOMES = {"paired": GOOD, "dropped": QUIET, "ambiguous": OPEN, "unmatched": LOST}

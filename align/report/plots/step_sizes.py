@@ -24,8 +24,8 @@ from align.report.plots.figure_style import (
     name_place,
     new_axes,
 )
-from align.report.rendering.catalogue import say
 from align.report.rendering.format_values import shorten_path
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

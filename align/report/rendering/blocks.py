@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from align.report.rendering.catalogue import say, word
 from align.report.rendering.format_values import format_facts, format_number
+from align.words.catalogue import say, word
 
 Tone = Literal["plain", "good", "bad", "open", "quiet"]
 TONES: dict[str, Tone] = {

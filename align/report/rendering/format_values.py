@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from align.names.fold_names import ELLIPSIS
-from align.report.rendering.catalogue import say
+from align.words.catalogue import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from align.core.message_words import counted, first_few
 from align.core.name_map import SIDES
 from align.core.training import DropoutReader
 from align.core.verdicts import Finding
@@ -20,6 +19,7 @@ from align.training.dropout.find_dropout_faults import DroppingSide, dropout_cul
 from align.training.dropout.pair_dropout_calls import PairedDropout, pair_dropout
 from align.training.freeze import hold_dropout
 from align.training.watch_step import StepUnseen
+from align.words.catalogue import joined, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -60,7 +60,8 @@ class DropoutReplay:
             _list_calls(side, self._batch)
         paired = pair_dropout(self._sides[0].listed, self._sides[1].listed)
         outside = [(role, side.listed.outside) for role, side in zip(SIDES, self._sides, strict=True)]
-        self._reason = "; ".join(_outside(role, paths) for role, paths in outside if paths)
+        reasons = [_outside(role, paths) for role, paths in outside if paths]
+        self._reason = joined("; ", reasons) if reasons else ""
         if not self._reason:
             self.culprits = dropout_culprits(paired, self._sides, self._batch)
             missing = any(one.cause == "dropout-missing" for one in self.culprits)
@@ -116,7 +117,7 @@ class DropoutReplay:
         if unfit:
             self._masks.close()
             self._replayed = ()
-            self._reason = f"the reference's masks do not fit the order or the layout of {first_few(unfit)}"
+            self._reason = sentence("dropout_finding.unfit", paths=unfit)
         return bool(unfit)
 
     @property
@@ -126,12 +127,14 @@ class DropoutReplay:
         idle = [{one.path for one in side.layers if not one.share} for side in self._sides]
         off = [len(set(held) - own - none) for held, own, none in zip(self._held, replayed, idle, strict=True)]
         if self._replayed:
-            message = f"the reference's masks of dropout are replayed: {_both([len(one) for one in replayed])}"
-            yield Finding("dropout-replayed", "note", "dropout", message)
+            counts = dict(zip(SIDES, map(len, replayed), strict=True))
+            yield Finding("dropout-replayed", "note", "dropout", sentence("dropout_finding.replayed", **counts))
         if any(off):
-            yield Finding("dropout-off", "note", "dropout", f"dropout was switched off in {_both(off)}")
+            counts = dict(zip(SIDES, off, strict=True))
+            yield Finding("dropout-off", "note", "dropout", sentence("dropout_finding.off_both", **counts))
         if self._reason:
-            yield Finding("dropout-not-replayed", "warning", "dropout", f"no masks are replayed: {self._reason}")
+            message = sentence("dropout_finding.not_replayed", reason=self._reason)
+            yield Finding("dropout-not-replayed", "warning", "dropout", message)
 
 
 def _list_calls(side: DroppingSide, batch: Batch) -> None:
@@ -141,25 +144,22 @@ def _list_calls(side: DroppingSide, batch: Batch) -> None:
             side.opened.trainer.take_steps(side.opened.training, (batch,), StepUnseen())
 
 
-def _both(counts: Sequence[int]) -> str:
-    return " and ".join(f"{counted(one, 'layer')} of the {role}" for one, role in zip(counts, SIDES, strict=True))
-
-
 def _outside(role: str, paths: Sequence[str]) -> str:
-    named = first_few([*dict.fromkeys(paths)])
-    return f"the {role} calls {named} outside of the model's own call, as parts of it or on the way back"
+    return sentence("dropout_finding.outside", side=role, paths=[*dict.fromkeys(paths)])
 
 
 def _unfit(paired: PairedDropout, sides: tuple[DroppingSide, DroppingSide]) -> str:
     """Which calls have no partner of their shape."""
-    alone = [f"{_shown(one)} of the {role}" for role, calls in zip(SIDES, paired.alone, strict=True) for one in calls]
-    if alone:
-        return f"on one side only there is {first_few(alone)}"
-    unlike = [f"{_shown(a)} and {_shown(b)}" for a, b in paired.pairs if a.shape != b.shape]
+    sided = [(role, one) for role, calls in zip(SIDES, paired.alone, strict=True) for one in calls]
+    if sided:
+        alone = [sentence("dropout_finding.call_of", call=_shown(one), side=role) for role, one in sided]
+        return sentence("dropout_finding.alone", calls=alone)
+    unlike = [(_shown(a), _shown(b)) for a, b in paired.pairs if a.shape != b.shape]
     if unlike:
-        return f"these are not of one shape: {first_few(unlike)}"
+        pairs = [sentence("dropout_finding.pair", one=one, other=other) for one, other in unlike]
+        return sentence("dropout_finding.unlike_shapes", pairs=pairs)
     counts = [sum(bool(one.share) for run in side.listed.kinds for one in run) for side in sides]
-    return f"the reference drops at {counted(counts[0], 'call')} of its layers, the candidate at {counts[1]:,}"
+    return sentence("dropout_finding.unlike_counts", **dict(zip(SIDES, counts, strict=True)))
 
 
 def _shown(call: DropoutCall) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from align.core.message_words import first_few
 from align.core.verdicts import Finding
 from align.lint.compare_schedules import first_unlike_rate, stretched_by
 from align.training.step_result import StepCulprit
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,10 +33,10 @@ def rate_findings(seen: SeenSteps, told: Iterable[str]) -> Iterator[Finding]:
     for unlike, rates, names in _unlike(seen, {*told}):
         has = seen.sides[0 if rates[0].scheduled else 1]
         if not all(one.scheduled for one in rates):
-            message = f"the learning rate changes at step {unlike.step + 1}, the other side's stays: {first_few(names)}"
+            message = sentence("rates_finding.on_one_side", step=unlike.step + 1, names=names)
             yield Finding("schedule-on-one-side", "warning", has.label, message, {**_facts(unlike)})
         elif steps := stretched_by(*rates):
-            message = f"both schedules are equal if one is stepped every {steps} steps of the other: {first_few(names)}"
+            message = sentence("rates_finding.stretched", steps=steps, names=names)
             yield Finding("schedule-stretched", "warning", has.label, message, {"steps": steps})
 
 

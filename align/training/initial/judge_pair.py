@@ -10,6 +10,7 @@ from scipy import stats
 
 from align.core.dtypes import EPSILON
 from align.training.initial.name_distribution import BY_CHANCE, fixed_places, is_orthogonal
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from align.core.dtypes import Array
@@ -37,13 +38,13 @@ class Judged:
 def judge_pair(ours: DrawnParameter, theirs: DrawnParameter) -> Judged:
     """Compare a pair; `same` still hangs on the p-value, where there is one."""
     if ours.whole.shape != theirs.whole.shape:
-        return Judged("shapes differ", note=f"{list(ours.whole.shape)} against {list(theirs.whole.shape)}")
+        return Judged("shapes differ", note=_shapes(ours.whole, theirs.whole))
     if ours.random != theirs.random:
         return Judged("random on one side")
     if not ours.random:
         return _compare_fixed(ours.whole, theirs.whole)
     if is_orthogonal(ours.whole) != is_orthogonal(theirs.whole):
-        return Judged("structures differ", note="the rows are orthogonal on one side only")
+        return Judged("structures differ", note=sentence("initial_note.orthogonal"))
     return _compare_random(ours.table, theirs.table)
 
 
@@ -53,7 +54,12 @@ def _compare_fixed(ours: Array, theirs: Array) -> Judged:
     unlike = ~(np.abs(other - one) <= SAME_VALUES * largest) & ~(np.isnan(one) & np.isnan(other))
     if not unlike.any():
         return Judged("same", one.size)
-    return Judged("values differ", one.size, note=f"{np.count_nonzero(unlike):,} of {one.size:,} elements")
+    note = sentence("initial_note.elements", unlike=int(np.count_nonzero(unlike)), count=one.size)
+    return Judged("values differ", one.size, note=note)
+
+
+def _shapes(ours: Array, theirs: Array) -> str:
+    return sentence("initial_note.shapes", reference=str(list(ours.shape)), candidate=str(list(theirs.shape)))
 
 
 def _compare_random(ours: Array, theirs: Array) -> Judged:
@@ -61,18 +67,18 @@ def _compare_random(ours: Array, theirs: Array) -> Judged:
     fixed, others = fixed_places(ours), fixed_places(theirs)
     unlike = (fixed != others) | (fixed & others & (ours[0] != theirs[0]))
     if unlike.mean() > BY_CHANCE:
-        share = f"{np.count_nonzero(unlike):,} of {unlike.size:,} sampled elements"
-        return Judged("structures differ", note=f"{share} hold one value on one side only, or another one")
+        note = sentence("initial_note.fixed", unlike=int(np.count_nonzero(unlike)), count=unlike.size)
+        return Judged("structures differ", note=note)
     free = ~(fixed | others)
     ours, theirs = ours[:, free], theirs[:, free]
     first = [_first_places(side) for side in (ours, theirs)]
     if (first[0] is None) != (first[1] is None):
-        return Judged("structures differ", note="values repeat within the parameter on one side only")
+        return Judged("structures differ", note=sentence("initial_note.repeated"))
     if first[0] is not None:  # copies of one value would count several times
         ours, theirs = ours[:, first[0]], theirs[:, first[0]]
     one, other = ours.ravel(), theirs.ravel()
     if not (np.isfinite(one).all() and np.isfinite(other).all()):
-        return Judged("values differ", one.size, note="NaN or Inf")
+        return Judged("values differ", one.size, note=sentence("initial_note.not_finite"))
     test = stats.ks_2samp(one, other, method="auto" if one.size <= EXACT_TEST else "asymp")
     return Judged("same", one.size, float(test.statistic), float(test.pvalue))
 

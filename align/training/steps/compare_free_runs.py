@@ -18,6 +18,7 @@ from align.training.step_result import FreeStep
 from align.training.steps.compare_values import paired_value
 from align.training.steps.free_run import FreeRun, filled, shares_of, squared_distance, take_freely, ways_of
 from align.training.steps.record_step import AFTER
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -69,9 +70,9 @@ def free_run_findings(free: Sequence[FreeStep]) -> Iterator[Finding]:
     for one in free:
         explained = max((one.noise or 0.0) + (one.single_steps or 0.0), LEAST)
         if one.apart is not None and one.noise is not None and not one.apart <= FAR * explained:
-            message = f"left to itself, the candidate is apart by {one.apart:.2g} of the reference's way after step"
-            message = f"{message} {one.step}; rounding and what single steps differ by explain {explained:.2g}"
-            yield Finding("free-run-apart", "note", "free run", message, {"apart": one.apart, "explained": explained})
+            facts: dict[str, float | int | str] = {"apart": one.apart, "explained": explained}
+            message = sentence("run_finding.apart", step=one.step, **facts)
+            yield Finding("free-run-apart", "note", "free run", message, facts)
             return
 
 

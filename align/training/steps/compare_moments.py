@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.measurements import Limit, smallest_factor
-from align.core.message_words import first_few
 from align.core.verdicts import Finding
 from align.measure.limits import RELATIVE_BY_DTYPE, coarsest_dtype
 from align.measure.measure_arrays import measure
 from align.rules.update_rule_forms import moment_kinds
 from align.training.step_result import ComparedMoment
 from align.training.steps.compare_values import paired_value
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -66,9 +66,9 @@ def moment_findings(moments: Sequence[ComparedMoment]) -> Iterator[Finding]:
     off = [one for one in moments if one.outcome == "not aligned"]
     for moment in sorted({one.candidate_moment for one in off}):
         own = [one for one in off if one.candidate_moment == moment]
-        parameters = first_few([one.candidate for one in own])
-        message = f"{moment} is not the reference's {own[0].reference_moment} after step {own[0].step}"
-        message = f"{message}, though the updates agree: {parameters}"
+        names = {"candidate": moment, "reference": own[0].reference_moment}
+        parameters = [one.candidate for one in own]
+        message = sentence("run_finding.moment_differs", step=own[0].step, names=parameters, **names)
         yield Finding("moment-differs", "warning", moment, message, {"factor": max(one.factor for one in own)})
 
 

@@ -27,6 +27,7 @@ from align.training.steps.step_layouts import StepLayouts
 from align.training.steps.step_precision import StepPrecision
 from align.training.steps.step_tables import gradients_with_owners
 from align.training.updates.read_rule import read_rule
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -82,11 +83,15 @@ def see_recorded_steps(
 
 def _apart(reference: RecordedSteps, candidate: RecordedSteps) -> Iterator[Finding]:
     """What could not be told of steps that were recorded apart."""
-    message = "recorded apart: limits are those of a whole step, and what lies behind a fault is not judged"
+    message = sentence("run_finding.recorded_apart")
     yield Finding("steps-recorded-apart", "note", candidate.label, message)
     unknown = {one.settings.classes[0] for one in reference.groups.values() if read_rule(one) is None}
     if unknown or not reference.groups:
-        message = f"updates were not compared: no rule of {first_few(sorted(unknown)) or 'its optimizer'} is known"
+        message = (
+            sentence("run_finding.no_rule", classes=sorted(unknown))
+            if unknown
+            else sentence("run_finding.no_rule_of_optimizer")
+        )
         yield Finding("updates-not-compared", "warning", reference.label, message)
 
 

@@ -17,6 +17,7 @@ from align.traces.rounding_noise import NoiseSink, noise_of
 from align.training.steps.record_step import AFTER, COMPUTED, GIVEN, StepWriter, UpdateTrace, value_capture
 from align.training.steps.replace_step import ReplacedStep, Themselves
 from align.training.updates.apply_rule import blocks_of
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ def measure_step_noise(
         found = noise(wide, WIDE)
         if opened.training.step is None or _is_rounding(found):
             return found, ()
-        reason = "a loop of the user's own computes otherwise than the plain step"
+        reason = sentence("run_finding.loop_differs")
         return noise(opened.training, ""), _unmeasured(opened, reason)
     except UserCodeError as error:
         return noise(opened.training, ""), _unmeasured(opened, error.message)
@@ -175,13 +176,13 @@ def _widened(opened: TrainingSide) -> Training | str:
     """The model and the loss in float64, without an optimizer; or why not."""
     training, reader = opened.training, opened.side.reader
     if training.step is not None and training.loss is None:
-        return "a step of the user's own has no loss that could be run in float64"
+        return sentence("run_finding.no_loss")
     if not isinstance(reader, ModelRunner):
-        return f"{reader.name} models cannot run"
+        return sentence("run_finding.cannot_run", framework=reader.name)
     model = reader.widened(training.model)
     loss = reader.widened(training.loss) if reader.owns(training.loss) else training.loss
     if model is None:
-        return f"{reader.name} models cannot run in float64"
+        return sentence("run_finding.cannot_run_wide", framework=reader.name)
     return replace(training, model=model, loss=loss, optimizer=None, step=None)
 
 
@@ -197,5 +198,5 @@ def _of_values(
 
 
 def _unmeasured(opened: TrainingSide, reason: str) -> tuple[Finding, ...]:
-    message = f"limits come from values that were rounded at random, as the step does not run in float64: {reason}"
+    message = sentence("run_finding.rounded_at_random", reason=reason)
     return (Finding(UNMEASURED, "note", opened.label, message),)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from align.core.atomic_files import sha256_of, write_text
 from align.core.json_data import to_json_data
 from align.core.layer_settings import LearningRates, ParameterGroup
+from align.core.message_words import Sentence
 from align.core.verdicts import Finding
 from align.errors import RunFolderError
 from align.models.inputs import read_batches, save_inputs
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 SCHEMA = "mindalign.training-steps/1"
 STEPS, BATCHES, NOISE = "steps.json", "batches.npz", "noise"
 FILES = (STEPS, BATCHES, NOISE, MODEL, *PARTS)
-_AGAIN = "copy the folder again, or capture the steps again"
+_AGAIN_HINT = "copy the folder again, or capture the steps again"
 _KINDS = ("forward", "backward", "alone", "together", "gathered_forward", "gathered_backward")
 
 
@@ -69,11 +71,13 @@ def read_steps(folder: Path) -> ReferenceSteps:
     try:
         document = json.loads((folder / STEPS).read_text(encoding="utf-8"))
         if document["schema"] != SCHEMA:
-            raise RunFolderError(f"{folder / STEPS} has schema {document['schema']!r}, expected {SCHEMA!r}", _AGAIN)
+            raise RunFolderError(
+                f"{folder / STEPS} has schema {document['schema']!r}, expected {SCHEMA!r}", _AGAIN_HINT
+            )
         _check(folder, document["files"])
         return _reference(folder, document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunFolderError(f"{folder / STEPS} is damaged: {type(error).__name__}: {error}", _AGAIN) from error
+        raise RunFolderError(f"{folder / STEPS} is damaged: {type(error).__name__}: {error}", _AGAIN_HINT) from error
 
 
 def _files(folder: Path) -> Iterable[str]:
@@ -89,15 +93,15 @@ def _check(folder: Path, files: Mapping[str, str]) -> None:
     for name, known in files.items():
         path = folder / name
         if not path.is_file():
-            raise RunFolderError(f"{path} is missing", _AGAIN)
+            raise RunFolderError(f"{path} is missing", _AGAIN_HINT)
         if sha256_of(path) != known:
-            raise RunFolderError(f"{path} is not the file that was written", _AGAIN)
+            raise RunFolderError(f"{path} is not the file that was written", _AGAIN_HINT)
 
 
 def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
     model = read_model(folder)
     if model is None:
-        raise RunFolderError(f"{folder / MODEL} is missing", _AGAIN)
+        raise RunFolderError(f"{folder / MODEL} is missing", _AGAIN_HINT)
     steps = RecordedSteps(
         document["side"],
         document["framework"],
@@ -114,7 +118,16 @@ def _reference(folder: Path, document: Mapping[str, Any]) -> ReferenceSteps:
     kinds = {kind: read_noise(folder / NOISE / kind)[0] or {} for kind in _KINDS}
     losses, growth = (tuple(map(_number, document[key])) for key in ("noise_losses", "growth"))
     noise = StepNoise(**kinds, losses=losses, growth=growth)
-    return ReferenceSteps(steps, noise, tuple(Finding(**one) for one in document["findings"]))
+    return ReferenceSteps(steps, noise, tuple(map(_finding, document["findings"])))
+
+
+def _finding(told: dict[str, Any]) -> Finding:
+    """A finding as it was written, with what its message was made from if that was kept."""
+    origin = told.pop("message_from", None)
+    finding = Finding(**told)
+    if origin is None:
+        return finding
+    return replace(finding, message=Sentence(finding.message, origin["key"], origin["facts"]))
 
 
 def _line(lines: tuple[Mapping[str, str], Mapping[str, str]], path: str, *, calls: bool = False) -> str:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from align.core.dtypes import EPSILON, dtype_name, numpy_dtype
-from align.core.message_words import counted, first_few
 from align.core.name_map import SIDES
 from align.core.verdicts import Finding
 from align.measure.limits import HALF, RELATIVE_BY_DTYPE, coarsest_dtype
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -76,10 +76,10 @@ class StepPrecision:
         for role, label, own, other in zip(SIDES, labels, halves, halves[::-1], strict=True):
             for dtype in sorted(set(own.values())):
                 paths = [path for path, one in own.items() if one == dtype]
-                message = f"{counted(len(paths), 'layer')} of the {role} compute in {dtype}, and are judged as such: "
+                message = sentence("run_finding.half", count=len(paths), side=role, dtype=dtype, paths=paths)
                 facts: dict[str, float | int | str] = {"side": role, "dtype": dtype, "layers": len(paths)}
                 severity: Severity = "note" if dtype in other.values() else "warning"
-                yield Finding(f"computes-in-{dtype}", severity, label, message + first_few(paths), facts)
+                yield Finding(f"computes-in-{dtype}", severity, label, message, facts)
 
     def _of(self, side: int, module: str) -> str:
         """By itself, inside of it, and of a wrapper that holds nothing else; one that is not called is its parent's."""

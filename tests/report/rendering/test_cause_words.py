@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import align.forward.relations
-from align.report.rendering.catalogue import catalogue
+from align.words.catalogue import catalogue
 
 RELATIONS = Path(align.forward.relations.__file__).parent
 SOURCES = [path for path in RELATIONS.glob("*.py") if path.stem != "activations"]  # which names functions

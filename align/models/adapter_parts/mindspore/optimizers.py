@@ -20,6 +20,7 @@ from align.models.adapter_parts.mindspore.settings import cell_settings, plain_v
 from align.models.adapter_parts.schedule_lengths import largest_step, scheduler_end
 from align.models.living_objects import living_objects
 from align.models.user_code import run_user_code
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 OWN_STATE = ("group_", "decay_flags", "dynamic_", "is_group", "param_length", "need_scale", "optim_filter")
 HORIZONS = ("total_steps", "total_step", "max_steps")  # as users call the length of their schedules
-COMPUTED = "weight_decay is computed step by step"
-CENTRALISED = "grad_centralization=True, which no rule compares"
+COMPUTED = sentence("optimizer_note.computed", name="weight_decay")
+CENTRALISED = sentence("optimizer_note.no_rule", setting="grad_centralization=True")
 UNDECAYED = "beta and gamma"
 PLATEAU = "ReduceLROnPlateau"
 
@@ -159,7 +160,7 @@ def _stepped(optimizer: Any, schedulers: Sequence[Any], steps: int) -> list[Lear
         return [LearningRates((_number(group["lr"]),)) for group in groups]
     by = " and ".join(sorted({type(one).__name__ for one in schedulers}))
     if PLATEAU in by:
-        return [LearningRates(problem=f"{PLATEAU} follows a metric of the run") for _ in groups]
+        return [LearningRates(problem=sentence("optimizer_note.follows_metric", name=PLATEAU)) for _ in groups]
     with schedules_put_back(optimizer, schedulers):
         values = run_user_code(
             lambda: _rates_by_step(groups, schedulers, steps), lambda error: UserCodeError(f"stepping {by}", error)
@@ -301,7 +302,9 @@ def _rates(source: Any, steps: int) -> LearningRates:
     if isinstance(kept, mindspore.Tensor):  # what MindSpore wraps a list of rates, or a single one, into
         listed = kept.asnumpy().reshape(-1)
         values = tuple(map(_digits, listed[:steps]))
-        return LearningRates(values) if kept.ndim == 0 else LearningRates(values, len(listed), by="a list of rates")
+        if kept.ndim == 0:
+            return LearningRates(values)
+        return LearningRates(values, len(listed), by=sentence("optimizer_note.list_of_rates"))
     by = type(source).__name__
     values = run_user_code(lambda: _called(source, steps), lambda error: UserCodeError(f"calling {by}", error))
     return LearningRates(values, _end(source), by=by, reach=largest_step(_cells(source)))

@@ -19,6 +19,7 @@ from align.models.adapter_parts.torch.arrays import to_array
 from align.models.adapter_parts.torch.settings import group_settings
 from align.models.living_objects import living_objects
 from align.models.user_code import run_user_code
+from align.words.catalogue import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -102,7 +103,7 @@ class TorchOptimizers:
         for own, group, rate in zip(settings, optimizer.param_groups, rates, strict=True):
             trained = [one for one in group["params"] if one.requires_grad]
             named = tuple(names[id(one)] for one in trained) if all(id(one) in names for one in trained) else None
-            problems = tuple(f"{name} is changed from step to step" for name in sorted(changed))
+            problems = tuple(sentence("optimizer_note.changed", name=name) for name in sorted(changed))
             groups.append(ParameterGroup(_without(own, changed), named, len(trained), rate, problems))
         return groups
 
@@ -190,9 +191,9 @@ def _problem(optimizer: Any, schedulers: Sequence[Any]) -> str:
     from torch.optim.lr_scheduler import ReduceLROnPlateau
 
     if any(isinstance(one, ReduceLROnPlateau) for one in schedulers):
-        return "ReduceLROnPlateau follows a metric of the run"
+        return sentence("optimizer_note.follows_metric", name="ReduceLROnPlateau")
     if not schedulers and any("initial_lr" in group for group in optimizer.param_groups):
-        return "a scheduler changes it, which is not given: return it beside the optimizer"
+        return sentence("optimizer_note.scheduler_not_given")
     return ""
 
 

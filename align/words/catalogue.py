@@ -1,0 +1,133 @@
+"""Texts by key, one folder of catalogues a language, all with the same keys.
+
+Code names a key such as `forward.title` and gives the facts: `[forward]` is a table of one of the files, `title` a text
+of it. So another language is another folder. Texts are filled in by `str.format`, with formats of their own:
+
+- `{n:count layer}` is `1 layer`, `2 layers`; `{n:count entry/entries}` names the plural;
+- `{n:one is/are}` is `is` for 1, else `are`;
+- `{names:few}` are the first few of a list, `{names:join ; }` all of them with `; ` between;
+- `{name:if , with {name}}` is the text behind `if ` where there is something, else nothing.
+"""
+
+from __future__ import annotations
+
+import string
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from align.core.message_words import Sentence, counted, first_few
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ENGLISH = "en"
+
+
+def say(key: str, **facts: object) -> str:
+    """Return the text of a key such as `forward.title` with the facts filled in; raises KeyError for an unknown key."""
+    return _filled(key, facts, ENGLISH)
+
+
+def sentence(key: str, **facts: Any) -> Sentence:
+    """Return the text of a key as `say` does, with its key and facts, which results keep beside it.
+
+    >>> sentence("verdict.line", outcome="aligned", reason="all agree").key
+    'verdict.line'
+    """
+    return Sentence(_filled(key, facts, ENGLISH), key, facts)
+
+
+def joined(separator: str, parts: list[str]) -> str:
+    """Return sentences one after another; the one part where there is only one.
+
+    >>> joined("; ", ["one", "other"])
+    'one; other'
+    """
+    return parts[0] if len(parts) == 1 else sentence("sentence.joined", parts=parts, separator=separator)
+
+
+def word(section: str, name: str) -> str:
+    """Return the text of a word that comes from data (an outcome, a source of limits); the word itself if unknown."""
+    return str(catalogue().get(section, {}).get(name.replace(" ", "_"), name))
+
+
+def in_language(given: str | Mapping[str, Any], language: str) -> str:
+    """Return a sentence, or the `key` and `facts` of one that a document keeps, in another language."""
+    if isinstance(given, Sentence):
+        given = {"key": given.key, "facts": given.facts}
+    return given if isinstance(given, str) else _filled(given["key"], given["facts"], language)
+
+
+def catalogue(language: str = ENGLISH) -> dict[str, dict[str, Any]]:
+    """All texts of one language by table and name; a table stands in one file."""
+    return _read(language)
+
+
+@cache
+def _read(language: str) -> dict[str, dict[str, Any]]:
+    folder = Path(__file__).with_name(language)
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob("*.toml")):
+        found |= tomllib.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _filled(key: str, facts: Mapping[str, Any], language: str) -> str:
+    section, _, name = key.partition(".")
+    template: str = catalogue(language)[section][name]
+    return _Formatter(language).vformat(template, (), facts) if facts else template
+
+
+class _Formatter(string.Formatter):
+    """Fills a text in, with the formats of this module."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Format one fact; sentences among the facts are those of the language."""
+        if isinstance(value, (Sentence, dict)):
+            value = in_language(value, self._language)
+        if isinstance(value, (list, tuple)):
+            value = [in_language(one, self._language) for one in value]
+        name, _, rest = format_spec.partition(" ")
+        own = _FORMATS.get(name)
+        return str(super().format_field(value, format_spec)) if own is None else own(value, rest)
+
+
+def _counted(value: Any, nouns: str) -> str:
+    noun, _, plural = nouns.partition("/")
+    return counted(value, noun, plural)
+
+
+def _one(value: Any, words: str) -> str:
+    one, _, several = words.partition("/")
+    return one if value == 1 else several
+
+
+def _few(value: Any, _rest: str) -> str:
+    return first_few(value)
+
+
+def _joined(value: Any, separator: str) -> str:
+    return separator.join(value)
+
+
+def _if(value: Any, text: str) -> str:
+    return text if value else ""
+
+
+_FORMATS: dict[str, Callable[[Any, str], str]] = {
+    "count": _counted,
+    "one": _one,
+    "few": _few,
+    "join": _joined,
+    "if": _if,
+}

@@ -1,0 +1,136 @@
+"""Texts by key: every key has a text, every text is used, and every fact that a text names is given."""
+
+from __future__ import annotations
+
+import ast
+import re
+import string
+from pathlib import Path
+
+import pytest
+
+import align
+from align.core.json_data import to_json_data
+from align.core.message_words import Sentence
+from align.words.catalogue import catalogue, in_language, joined, say, sentence, word
+
+TEXTS = [path.read_text(encoding="utf-8") for path in sorted(Path(align.__file__).parent.rglob("*.py"))]
+FILES = (".toml", ".json", ".csv")  # names of files are no keys
+CATALOGUES = sorted((Path(align.__file__).parent / "words").glob("*/*.toml"))
+
+
+def in_the_code(pattern):
+    return {found for text in TEXTS for found in re.findall(pattern, text)}
+
+
+def used_keys():
+    naming = (text for text in TEXTS if "words.catalogue import" in text or "def sentence(" in text)
+    keys = {key for text in naming for key in re.findall(r'"([a-z_]+\.[a-z_0-9]+)"', text)}
+    return {key for key in keys if key.partition(".")[0] in catalogue() and not key.endswith(FILES)}
+
+
+def sections_read_by_names_from_data():
+    return in_the_code(r'word\("([a-z_]+)"') | in_the_code(r'f"([a-z_]+)\.\{')
+
+
+def test_every_key_in_the_code_has_a_text():
+    keys = used_keys()
+    assert len(keys) > 60
+    for key in keys:
+        section, _, name = key.partition(".")
+        assert name in catalogue()[section], key
+
+
+def test_every_text_is_used():
+    keys, open_sections = used_keys(), sections_read_by_names_from_data()
+    unused = [
+        f"{section}.{name}"
+        for section, texts in catalogue().items()
+        if section not in open_sections
+        for name in texts
+        if f"{section}.{name}" not in keys
+    ]
+    assert unused == []
+
+
+def test_every_fact_that_a_text_names_is_given():
+    naming = [text for text in TEXTS if "words.catalogue import" in text]
+    calls = [call for text in naming for call in calls_with_a_key(ast.parse(text))]
+    assert len(calls) > 300
+    for key, given in calls:
+        section, _, name = key.partition(".")
+        named = {one for one in named_facts(catalogue()[section][name]) if one.isidentifier()}
+        assert named == given, key
+
+
+def calls_with_a_key(tree):
+    """Keys that stand in a call of `say` or `sentence`, and the facts beside them; without calls with `**facts`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("say", "sentence"):
+            key, given = node.args[0], {one.arg for one in node.keywords}
+            if isinstance(key, ast.Constant) and None not in given:
+                yield key.value, given
+
+
+def named_facts(template):
+    found = set()
+    for _, name, spec, _ in string.Formatter().parse(template):
+        if name is not None:
+            found |= {name} | named_facts(spec or "")
+    return found
+
+
+def test_a_table_of_texts_stands_in_one_file():
+    tables = [
+        line for path in CATALOGUES for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("[")
+    ]
+    assert len(tables) == len(set(tables)) == len(catalogue())
+
+
+def test_an_unknown_key_is_an_error_and_an_unknown_word_stays_itself():
+    with pytest.raises(KeyError):
+        say("word.nonsense")
+    assert word("limit_source", "a new source") == "a new source"
+    assert word("outcome", "not aligned") == "NOT ALIGNED"
+
+
+def test_a_sentence_keeps_what_it_was_made_from():
+    faults = sentence("step_verdict.faults", count=2, place="the loss", kind="loss")
+    assert faults == "2 places at fault, the first is the loss (loss)"
+    origin = {"key": "step_verdict.faults", "facts": {"count": 2, "place": "the loss", "kind": "loss"}}
+    assert to_json_data({"reason": faults, "notes": [faults, "a word of the user's"]}) == {
+        "reason": str(faults),
+        "reason_from": origin,
+        "notes": [str(faults), "a word of the user's"],
+        "notes_from": [origin, "a word of the user's"],
+    }
+    assert in_language(origin, "en") == in_language(faults, "en") == faults
+    assert in_language("a word of the user's", "en") == "a word of the user's"
+
+
+def test_sentences_are_joined_and_made_anew_together():
+    one = sentence("step_verdict.faults", count=1, place="x", kind="loss")
+    both = joined("; ", [one, "said elsewhere"])
+    assert both == "1 place at fault, the first is x (loss); said elsewhere"
+    assert isinstance(both, Sentence)
+    assert in_language(to_json_data({"a": both})["a_from"], "en") == both
+    assert joined("; ", [one]) is one
+
+
+@pytest.mark.parametrize(
+    ("template", "facts", "text"),
+    [
+        ("{n:count entry/entries}", {"n": 1}, "1 entry"),
+        ("{n:count entry/entries}", {"n": 3000}, "3,000 entries"),
+        ("{n:one is/are}", {"n": 1}, "is"),
+        ("{n:one is/are}", {"n": 0}, "are"),
+        ("{names:few}", {"names": ["a", "b", "c", "d"]}, "a, b, c, ..."),
+        ("{names:join ; }", {"names": ["a", "b"]}, "a; b"),
+        ("all{name:if , with {name}}", {"name": "a cache"}, "all, with a cache"),
+        ("all{name:if , with {name}}", {"name": ""}, "all"),
+        ("{x:.3g} of {n:,}", {"x": 0.12345, "n": 1000}, "0.123 of 1,000"),
+    ],
+)
+def test_formats_of_texts(template, facts, text, monkeypatch):
+    monkeypatch.setitem(catalogue()["sentence"], "tried", template)
+    assert sentence("sentence.tried", **facts) == text
