@@ -138,7 +138,7 @@ def _room(folder: Path) -> Iterator[None]:
     with ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            held.enter_context(folder_lock(folder / LOCK, f"the trace folder {folder}"))
+            held.enter_context(folder_lock(folder / LOCK, folder, "trace"))
             _take_out_older(folder)
         except OSError as error:
             hint = "check the folder, its permissions and the free space"
