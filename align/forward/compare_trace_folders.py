@@ -31,7 +31,7 @@ from align.measure.limits import RoundingNoise
 from align.models.inputs import read_batches
 from align.rules.pitfalls import pitfalls
 from align.traces.compare_weights import compare_weights
-from align.traces.incompatible_traces import trace_incompatibilities
+from align.traces.incompatible_traces import trace_faults
 from align.traces.kept_elements import kept_places
 from align.traces.open_trace import TracedSide, open_trace
 from align.traces.pair_traces import choose_map, left_out, map_in_order, open_names, pair_traces
@@ -146,7 +146,7 @@ def _kept_inputs(folder: Path) -> Inputs | None:
 
 def _check(sides: Sides, folders: tuple[Path, Path], *, partial: bool) -> list[Finding]:
     """Raise UnlikeTracesError, listing all reasons, for traces that must not be compared; tell of those cut short."""
-    faults = list(trace_incompatibilities(sides[0].head, sides[1].head))
+    faults = list(trace_faults(sides[0].head, sides[1].head))
     cut = [(folder, side.ending) for folder, side in zip(folders, sides, strict=True) if side.ending]
     if not partial:
         faults += [f"{folder} was cut short: it {ending}" for folder, ending in cut]

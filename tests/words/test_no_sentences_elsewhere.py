@@ -23,8 +23,6 @@ STILL_WORDED = {
     "models": 18,
     "names": 28,
     "rules": 4,
-    "runs": 1,
-    "traces": 12,
     "training": 22,
 }
 WORD = re.compile(r"(?:^|\s)[A-Za-z']{2,}(?=[\s,;:.]|$)")
