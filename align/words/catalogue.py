@@ -118,6 +118,8 @@ class _Formatter(string.Formatter):
             value = [in_language(one, self._language) for one in value]
         name, _, rest = format_spec.partition(" ")
         own = _FORMATS.get(name)
+        if value is None and own is not _if:  # stands within an `if`, whose text is made before it is left out
+            return str(value)
         if own is None and format_spec and value in NOT_FINITE:
             value = float(value)
         return str(super().format_field(value, format_spec)) if own is None else own(value, rest)

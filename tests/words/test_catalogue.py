@@ -132,6 +132,8 @@ def test_sentences_are_joined_and_made_anew_together():
         ("all{name:if , with {name}}", {"name": ""}, "all"),
         ("{x:.3g} of {n:,}", {"x": 0.12345, "n": 1000}, "0.123 of 1,000"),
         ("{n:join , }", {"n": [1, 2]}, "1, 2"),
+        ("all{n:if  behind {n:,}, {n:count step}}", {"n": None}, "all"),
+        ("all{n:if  behind {n:,}, {n:count step}}", {"n": 2000}, "all behind 2,000, 2,000 steps"),
         ("{x:figure}, {y:figure}", {"x": 0.12345678, "y": float("inf")}, "0.123457, Inf"),
         ("{x:figure}, {y:.3g}", {"x": "NaN", "y": "-Infinity"}, "NaN, -inf"),
     ],
